@@ -1,0 +1,1 @@
+"""ALBERT pre-training and fine-tuning on TensorFlow 2."""

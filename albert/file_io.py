@@ -1,0 +1,217 @@
+"""The only place that opens, lists, renames or deletes files.
+
+Local paths use Python's own file functions. A path with a scheme (``gs://…``) goes through
+`tf.io.gfile`, which is imported only then, so that data workers on local files never pay for
+TensorFlow's start-up.
+"""
+
+import contextlib
+import glob as _glob
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+
+
+class InputError(ValueError):
+    """A mistake in what the user gave: says what was expected, what was found and what to do.
+
+    Scripts print its message without a stack trace.
+    """
+
+
+def is_remote(path):
+    """True for paths with a scheme, such as ``gs://bucket/file``."""
+    return "://" in str(path)
+
+
+def _gfile():
+    import tensorflow as tf
+
+    return tf.io.gfile
+
+
+def open_file(path, mode="r"):
+    """Opens `path`; text is UTF-8, line ends are kept as they are."""
+    if is_remote(path):
+        return _gfile().GFile(path, mode)
+    if "b" in mode:
+        return open(path, mode)
+    return open(path, mode, encoding="utf-8", newline="")
+
+
+def open_input(path, what, mode="r"):
+    """Opens a file that the user named; `what` says what it is for the error message.
+
+    Raises:
+      InputError: the file does not exist, is a folder or cannot be read.
+    """
+    if not exists(path):
+        raise InputError(f"{what}: there is no file {path}")
+    if is_dir(path):
+        raise InputError(f"{what}: {path} is a folder, a file was expected")
+    try:
+        return open_file(path, mode)
+    except OSError as error:
+        raise InputError(f"{what}: cannot read {path}: {error.strerror}") from error
+
+
+def exists(path):
+    return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
+
+
+def is_dir(path):
+    return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
+
+
+def size(path):
+    """Length of the file in bytes."""
+    return _gfile().stat(path).length if is_remote(path) else os.path.getsize(path)
+
+
+def listdir(path):
+    """Sorted names of the entries of a folder."""
+    return sorted(_gfile().listdir(path) if is_remote(path) else os.listdir(path))
+
+
+def glob(pattern):
+    """Sorted paths that match a shell pattern."""
+    return sorted(_gfile().glob(pattern) if is_remote(pattern) else _glob.glob(pattern))
+
+
+def expand_globs(patterns, what):
+    """Files named by comma-separated globs, in order and without repetition.
+
+    Raises:
+      InputError: a pattern matches nothing.
+    """
+    paths = []
+    for pattern in patterns.split(","):
+        pattern = pattern.strip()
+        if not pattern:
+            continue
+        matches = [path for path in glob(pattern) if not is_dir(path)]
+        if not matches:
+            raise InputError(f"{what}: no file matches {pattern!r}")
+        paths.extend(matches)
+    if not paths:
+        raise InputError(f"{what}: no file is named in {patterns!r}")
+    return list(dict.fromkeys(paths))
+
+
+def make_dirs(path):
+    """Makes a folder and its parents.
+
+    Raises:
+      InputError: the folder cannot be made or written to.
+    """
+    if is_remote(path):
+        _gfile().makedirs(path)
+        return
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {path}: {error.strerror}") from error
+    try:
+        # A real file is the only sure test: access() says yes to root on read-only mounts.
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise InputError(f"cannot write to the folder {path}: {error.strerror}") from error
+
+
+def rename(source, target):
+    """Moves a file over `target`; on local disks the change is atomic."""
+    if is_remote(target):
+        _gfile().rename(source, target, overwrite=True)
+    else:
+        os.replace(source, target)
+
+
+def remove(path):
+    """Deletes a file or a folder with all its contents; a missing one is no error."""
+    if is_remote(path):
+        if exists(path):
+            (_gfile().rmtree if is_dir(path) else _gfile().remove)(path)
+    elif os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+
+def copy(source, target):
+    """Copies a file through a temporary name, so `target` is never half-written."""
+    temporary = temporary_name(target)
+    if is_remote(source) or is_remote(target):
+        _gfile().copy(source, temporary, overwrite=True)
+    else:
+        shutil.copyfile(source, temporary)
+    rename(temporary, target)
+
+
+def temporary_name(path):
+    """A name beside `path` that only this process uses."""
+    return f"{path}.tmp-{os.getpid()}"
+
+
+@contextlib.contextmanager
+def atomic_writer(path, mode="w"):
+    """Opens a temporary file that takes the place of `path` only if the block ends well."""
+    temporary = temporary_name(path)
+    try:
+        with open_file(temporary, mode) as file:
+            yield file
+            if not is_remote(path):
+                file.flush()
+                os.fsync(file.fileno())
+        rename(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            remove(temporary)
+        raise
+
+
+def write_text(path, text):
+    """Writes a whole text file atomically."""
+    with atomic_writer(path) as file:
+        file.write(text)
+
+
+def write_json(path, value):
+    """Writes `value` as indented JSON, atomically."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def read_text(path, what):
+    """The whole text of a file that the user named; see `open_input`."""
+    with open_input(path, what) as file:
+        try:
+            return file.read()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{what}: {path} is not UTF-8 text: {error}") from error
+
+
+def read_json(path, what):
+    """Parsed JSON of a file that the user named.
+
+    Raises:
+      InputError: missing file, or malformed JSON (names file, line and column).
+    """
+    try:
+        return json.loads(read_text(path, what))
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{what}: {path} is not valid JSON: {error.msg} at line {error.lineno} column "
+            f"{error.colno}"
+        ) from error
+
+
+def sha256(path):
+    """Hexadecimal SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with open_file(path, "rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()

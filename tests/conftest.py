@@ -1,0 +1,25 @@
+"""Fixtures shared by all tests."""
+
+import os
+import pathlib
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def golden():
+    """Recorded outputs of the reference that hold no third-party text."""
+    return REPOSITORY / "tests" / "testdata" / "golden"
+
+
+@pytest.fixture(scope="session")
+def shared():
+    """Research data sets and recordings made from them; not part of this repository."""
+    path = pathlib.Path(os.environ.get("ALBERT_SHARED", REPOSITORY.parent / "shared"))
+    if not (path / "data").is_dir():
+        pytest.skip(f"needs the research data in {path} (set ALBERT_SHARED)")
+    return path
