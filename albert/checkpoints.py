@@ -1,0 +1,310 @@
+"""Checkpoints in the one format: TensorFlow V2 files with plain variable names.
+
+Names are those of TF1 ALBERT checkpoints (no object graph), so released models, runs of older
+toolkits and hub modules are all read the same way.
+"""
+
+import contextlib
+import dataclasses
+import os
+import re
+
+import tensorflow as tf
+from absl import logging
+
+from albert import file_io
+
+BEST = "model.ckpt-best"
+ENCODER_PREFIX = "bert/"
+_NUMBERED = re.compile(r"model\.ckpt-(\d+)$")
+# What TensorFlow's reader raises for damaged files, depending on where the damage is.
+_READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
+_SLOT = re.compile(r"/(adam_m|adam_v)$")
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadReport:
+    """What a restore did; every list holds variable names, sorted.
+
+    Attributes:
+      path: the checkpoint's prefix.
+      loaded: variables of the model that got a value.
+      new: variables of the model that the checkpoint does not have (heads, freshly initialized).
+      unused: variables of the checkpoint that the model does not have, without optimizer state.
+    """
+
+    path: str
+    loaded: list
+    new: list
+    unused: list
+
+    def to_dict(self):
+        return dataclasses.asdict(self)
+
+    def __str__(self):
+        text = f"{self.path}: loaded {len(self.loaded)} variables"
+        if self.new:
+            text += f"; new, with random values: {', '.join(self.new)}"
+        if self.unused:
+            text += f"; not used: {', '.join(self.unused)}"
+        return text
+
+
+def variables_by_name(model):
+    """{checkpoint name: variable} of a model."""
+    return {variable.name.split(":")[0]: variable for variable in model.variables}
+
+
+# --- finding ------------------------------------------------------------------------------------
+
+
+def prefix_exists(prefix):
+    """True if a whole checkpoint stands at `prefix` (the index file is always written last)."""
+    return file_io.exists(f"{prefix}.index")
+
+
+def step_of(prefix):
+    """Step in a name like ``model.ckpt-300``; None for other names."""
+    match = _NUMBERED.search(prefix)
+    return int(match.group(1)) if match else None
+
+
+def numbered(folder):
+    """Prefixes of the numbered checkpoints of a folder, by step."""
+    if not file_io.is_dir(folder):
+        return []
+    names = [name[: -len(".index")] for name in file_io.listdir(folder) if name.endswith(".index")]
+    found = [name for name in names if _NUMBERED.search(name)]
+    return [os.path.join(folder, name) for name in sorted(found, key=step_of)]
+
+
+def resolve(path):
+    """Prefix of the checkpoint that a user's path names.
+
+    Args:
+      path: prefix, ``.index`` or ``.data-…`` file, folder (its best checkpoint, else its last), or
+        hub module folder.
+
+    Raises:
+      file_io.InputError: there is no checkpoint; says what is there instead.
+    """
+    prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path.rstrip("/"))
+    if prefix_exists(prefix):
+        return prefix
+    if file_io.is_dir(prefix):
+        variables = os.path.join(prefix, "variables", "variables")
+        candidates = [os.path.join(prefix, BEST), *reversed(numbered(prefix)), variables]
+        candidates += [
+            os.path.join(prefix, name[: -len(".index")])
+            for name in file_io.listdir(prefix)
+            if name.endswith(".index")
+        ]
+        for candidate in candidates:
+            if prefix_exists(candidate):
+                return candidate
+    folder = prefix if file_io.is_dir(prefix) else os.path.dirname(prefix) or "."
+    there = file_io.listdir(folder) if file_io.is_dir(folder) else None
+    listing = f"the folder {folder} does not exist" if there is None else f"{folder} holds {there}"
+    raise file_io.InputError(f"there is no checkpoint {path} ({prefix}.index); {listing}")
+
+
+def reader(path):
+    """`tf.train.CheckpointReader` of the checkpoint that `path` names.
+
+    Raises:
+      file_io.InputError: no checkpoint there, or it is damaged.
+    """
+    prefix = resolve(path)
+    try:
+        return tf.train.load_checkpoint(prefix)
+    except _READ_ERRORS as error:
+        raise file_io.InputError(f"cannot read the checkpoint {prefix}: {error}") from error
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def restore(model, path, strict=True, allow_new_heads=True, rename=None):
+    """Loads a model's weights.
+
+    Args:
+      model: module whose variables bear checkpoint names.
+      path: whatever `resolve` takes.
+      strict: raise if any encoder variable is missing.
+      allow_new_heads: variables outside the encoder may be missing; they keep their values.
+      rename: optional ``name -> name`` giving the checkpoint's name for a model's variable.
+
+    Returns:
+      `LoadReport`.
+
+    Raises:
+      file_io.InputError: nothing matches, an encoder variable is missing, or shapes differ; names
+        the variables. The model is left as it was.
+    """
+    prefix = resolve(path)
+    checkpoint = reader(prefix)
+    shapes = checkpoint.get_variable_to_shape_map()
+    variables = variables_by_name(model)
+    source = {name: rename(name) if rename else name for name in variables}
+    loaded = sorted(name for name in variables if source[name] in shapes)
+    new = sorted(set(variables) - set(loaded))
+    used = {source[name] for name in loaded}
+    unused = sorted(
+        name for name in set(shapes) - used if not _SLOT.search(name) and name != "global_step"
+    )
+    _check_shapes(prefix, {name: shapes[source[name]] for name in loaded}, variables)
+    if not loaded:
+        raise file_io.InputError(
+            f"{prefix} has no variable of this model; it holds {sorted(shapes)[:10]}"
+        )
+    missing = [n for n in new if not allow_new_heads or n.startswith(ENCODER_PREFIX)]
+    if strict and missing:
+        hint = (
+            "is the configuration file the one of this checkpoint?"
+            if any(name.startswith(ENCODER_PREFIX) for name in missing)
+            else "this checkpoint has no head for the task: fine-tune first (--do_train)"
+        )
+        raise file_io.InputError(f"{prefix} lacks {missing}; it has unused {unused}; {hint}")
+    _assign(checkpoint, [(variables[name], source[name]) for name in loaded], prefix)
+    return LoadReport(prefix, loaded, new, unused)
+
+
+def group_zero_name(name):
+    """The variable of group 0 that stands for a variable of any group."""
+    return re.sub(r"/group_\d+/", "/group_0/", name)
+
+
+def _check_shapes(prefix, found, variables):
+    wrong = [
+        f"{name} is {list(shape)} in the checkpoint, {variables[name].shape.as_list()} in the model"
+        for name, shape in found.items()
+        if list(shape) != variables[name].shape.as_list()
+    ]
+    if wrong:
+        raise file_io.InputError(
+            f"{prefix} does not fit the configuration: {'; '.join(sorted(wrong))}"
+        )
+
+
+def _assign(checkpoint, pairs, prefix):
+    """Gives (variable, checkpoint name) pairs their values."""
+    try:
+        # All values are read before the first is assigned: a damaged file changes nothing.
+        values = [checkpoint.get_tensor(name) for _, name in pairs]
+    except _READ_ERRORS as error:
+        raise file_io.InputError(f"the checkpoint {prefix} is damaged: {error}") from error
+    for (variable, _), value in zip(pairs, values, strict=True):
+        variable.assign(value)
+
+
+def restore_training_state(prefix, model, optimizer):
+    """Loads weights, optimizer slots and step of an interrupted run.
+
+    Raises:
+      file_io.InputError: a variable or slot is missing or has another shape; names it.
+    """
+    checkpoint = reader(prefix)
+    shapes = checkpoint.get_variable_to_shape_map()
+    variables = {**variables_by_name(model), **optimizer.variables_by_name()}
+    missing = sorted(set(variables) - set(shapes))
+    if missing:
+        raise file_io.InputError(
+            f"cannot resume from {prefix}: it lacks {missing[:5]} ({len(missing)} in all). To "
+            "start anew from its weights, name it as --init_checkpoint and use another --output_dir"
+        )
+    _check_shapes(prefix, {name: shapes[name] for name in variables}, variables)
+    _assign(checkpoint, [(variable, name) for name, variable in variables.items()], prefix)
+
+
+def read_step(path):
+    """The step that a checkpoint stores, or that its name gives; None if neither does."""
+    checkpoint = reader(path)
+    if checkpoint.has_tensor("global_step"):
+        return int(checkpoint.get_tensor("global_step"))
+    return step_of(resolve(path))
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def save(prefix, model, optimizer=None):
+    """Writes a checkpoint that appears whole or not at all.
+
+    Args:
+      prefix: path without ending, such as ``folder/model.ckpt-300``.
+      model: module whose variables bear checkpoint names.
+      optimizer: its slots and ``global_step`` are stored too.
+
+    Raises:
+      file_io.InputError: the files cannot be written.
+    """
+    variables = variables_by_name(model)
+    if optimizer is not None:
+        variables.update(optimizer.variables_by_name())
+    write_tensors(prefix, {name: variable.read_value() for name, variable in variables.items()})
+
+
+def write_tensors(prefix, tensors):
+    """Writes {name: tensor} as a checkpoint; see `save`."""
+    names = sorted(tensors)
+    temporary = file_io.temporary_name(prefix)
+    data, index = f"{temporary}.data-00000-of-00001", f"{temporary}.index"
+    try:
+        tf.raw_ops.SaveV2(
+            prefix=temporary,
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
+        )
+        # Without an index a checkpoint does not exist, so no kill leaves new data under an old one.
+        file_io.remove(f"{prefix}.index")
+        file_io.rename(data, f"{prefix}.data-00000-of-00001")
+        file_io.rename(index, f"{prefix}.index")
+    except (tf.errors.OpError, OSError) as error:
+        for path in (data, index):
+            with contextlib.suppress(OSError):
+                file_io.remove(path)
+        raise file_io.InputError(f"cannot write the checkpoint {prefix}: {error}") from error
+
+
+def copy(source, target):
+    """Copies a checkpoint to another prefix; it is whole or missing whenever a kill comes."""
+    file_io.remove(f"{target}.index")
+    folder, name = os.path.dirname(source), os.path.basename(source)
+    parts = [f for f in file_io.listdir(folder) if f.startswith(f"{name}.data-")]
+    for part in [*parts, f"{name}.index"]:
+        file_io.copy(os.path.join(folder, part), target + part[len(name) :])
+
+
+def delete(prefix):
+    """Deletes a checkpoint; its index goes first, so that no part of it is taken for a whole."""
+    folder, name = os.path.dirname(prefix), os.path.basename(prefix)
+    file_io.remove(f"{prefix}.index")
+    for part in file_io.listdir(folder):
+        if part.startswith(f"{name}.data-") or part == f"{name}.meta":
+            file_io.remove(os.path.join(folder, part))
+
+
+def update_pointer(folder):
+    """Writes the ``checkpoint`` text file, which lists the numbered checkpoints of a folder."""
+    names = [os.path.basename(prefix) for prefix in numbered(folder)]
+    if names:
+        lines = [f'model_checkpoint_path: "{names[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
+        file_io.write_text(os.path.join(folder, "checkpoint"), "\n".join(lines) + "\n")
+
+
+def prune(folder, keep):
+    """Deletes all but the last `keep` numbered checkpoints (0 keeps all); never the best."""
+    if keep > 0:
+        for prefix in numbered(folder)[:-keep]:
+            delete(prefix)
+    update_pointer(folder)
+
+
+def clean_up(folder):
+    """Deletes what a killed run left half-written in its output folder."""
+    for name in file_io.listdir(folder):
+        if re.search(r"^model\.ckpt-.*\.tmp-\d+", name):
+            logging.info("Deleting %s, left half-written by an earlier run", name)
+            file_io.remove(os.path.join(folder, name))

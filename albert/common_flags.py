@@ -1,0 +1,255 @@
+"""Flags that several scripts share, and what is built from them."""
+
+import sys
+
+from absl import app, flags, logging
+
+from albert import file_io
+
+
+def define_device_flags(flag_values):
+    """Where and how a script computes."""
+    flags.DEFINE_bool("use_tpu", False, "Run on a TPU.", flag_values=flag_values)
+    flags.DEFINE_string("tpu_name", None, "Name or address of the TPU.", flag_values=flag_values)
+    flags.DEFINE_string(
+        "tpu_zone",
+        None,
+        "Google Cloud zone of the TPU, if not the default.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string(
+        "gcp_project",
+        None,
+        "Google Cloud project of the TPU, if not the default.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string(
+        "master",
+        None,
+        "Address of the TPU (grpc://…), used when --tpu_name is not given.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "num_tpu_cores",
+        8,
+        "TPU cores that the run expects; only read with a TPU.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "iterations_per_loop",
+        1000,
+        "Most steps in one call of the compiled train function.",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
+    flags.DEFINE_enum(
+        "distribution_strategy",
+        None,
+        ["one_device", "mirrored", "multi_worker", "tpu"],
+        "Devices to train on; one_device unless --use_tpu.",
+        flag_values=flag_values,
+    )
+
+
+def define_run_flags(flag_values):
+    """How a training run proceeds and reports."""
+    flags.DEFINE_integer(
+        "seed",
+        12345,
+        "Source of first weights, data order and dropout: same seed, same run.",
+        lower_bound=0,
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "log_every_steps",
+        20,
+        "Steps between lines of the log.",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "eval_wait_secs",
+        0,
+        "With --do_eval alone: go on waiting for checkpoints that a trainer beside this run writes "
+        "until none has come for so many seconds. 0: evaluate what is there and end.",
+        lower_bound=0,
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string(
+        "checkpoint",
+        None,
+        'Checkpoint to evaluate or predict with: "best", "last" or a path; --do_eval alone also '
+        'takes "all". By default --do_eval takes all and prediction the best, else the last.',
+        flag_values=flag_values,
+    )
+
+
+def define_model_flags(flag_values):
+    """Model, weights and tokenizer of the fine-tuning scripts."""
+    flags.DEFINE_string(
+        "albert_config_file",
+        None,
+        "JSON file of the model's sizes; by default the one beside --init_checkpoint or in the hub "
+        "module.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string(
+        "init_checkpoint",
+        None,
+        "Weights to start from: checkpoint prefix, its .index or .data file, or a folder.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string(
+        "albert_hub_module_handle",
+        None,
+        "Hub module to start from: a local folder or a URL. Brings configuration and vocabulary.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "from_scratch",
+        False,
+        "Start from random weights; without it fine-tuning needs a model.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string(
+        "vocab_file",
+        None,
+        "WordPiece vocabulary, for models without SentencePiece.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string(
+        "spm_model_file",
+        None,
+        "SentencePiece model; by default the one beside the checkpoint.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "do_lower_case",
+        True,
+        "Lower-case the text (the released English models do).",
+        flag_values=flag_values,
+    )
+
+
+def strategy(flag_values):
+    """`tf.distribute.Strategy` of the device flags.
+
+    Raises:
+      file_io.InputError: flags contradict each other or the devices are missing.
+    """
+    from albert import distribution
+
+    name = flag_values.distribution_strategy
+    if flag_values.use_tpu and name not in (None, "tpu"):
+        raise file_io.InputError(f"--use_tpu contradicts --distribution_strategy={name}")
+    name = name or ("tpu" if flag_values.use_tpu else "one_device")
+    chosen = distribution.create_strategy(
+        name,
+        tpu_name=flag_values.tpu_name,
+        tpu_zone=flag_values.tpu_zone,
+        gcp_project=flag_values.gcp_project,
+        master=flag_values.master,
+    )
+    if name == "tpu" and chosen.num_replicas_in_sync != flag_values.num_tpu_cores:
+        raise file_io.InputError(
+            f"--num_tpu_cores={flag_values.num_tpu_cores}, but the TPU has "
+            f"{chosen.num_replicas_in_sync}"
+        )
+    return chosen
+
+
+def run_config(flag_values, num_train_steps, predict_batch_size):
+    """`engine.RunConfig` of the flags; scripts name the two that differ among them."""
+    from albert import engine
+
+    return engine.RunConfig(
+        output_dir=flag_values.output_dir,
+        num_train_steps=num_train_steps,
+        train_batch_size=flag_values.train_batch_size,
+        eval_batch_size=flag_values.eval_batch_size,
+        predict_batch_size=predict_batch_size,
+        save_checkpoints_steps=flag_values.save_checkpoints_steps,
+        keep_checkpoint_max=flag_values.keep_checkpoint_max,
+        iterations_per_loop=flag_values.iterations_per_loop,
+        log_every_steps=flag_values.log_every_steps,
+        seed=flag_values.seed,
+    )
+
+
+def source(flag_values):
+    """`pretrained.Source` of the model flags."""
+    from albert import pretrained
+
+    return pretrained.locate(
+        config_file=flag_values.albert_config_file,
+        checkpoint=flag_values.init_checkpoint,
+        hub_handle=flag_values.albert_hub_module_handle,
+        spm_model_file=flag_values.spm_model_file,
+        vocab_file=flag_values.vocab_file,
+        do_lower_case=flag_values.do_lower_case,
+        from_scratch=flag_values.from_scratch,
+    )
+
+
+def check_seq_length(flag_values, config):
+    """Refuses sequences longer than the model's table of positions.
+
+    Raises:
+      file_io.InputError: names both values.
+    """
+    if flag_values.max_seq_length > config.max_position_embeddings:
+        raise file_io.InputError(
+            f"--max_seq_length={flag_values.max_seq_length} is above the model's "
+            f"max_position_embeddings of {config.max_position_embeddings}"
+        )
+
+
+def require_positive(flag_values, *names):
+    """Refuses counts below one before any work.
+
+    Raises:
+      file_io.InputError: names the flag and its value.
+    """
+    for name in names:
+        if flag_values[name].value < 1:
+            raise file_io.InputError(f"--{name}={flag_values[name].value} must be at least 1")
+
+
+def require_given(flag_values, *names):
+    """Refuses a run without a needed flag.
+
+    Raises:
+      file_io.InputError: names the flags.
+    """
+    missing = [f"--{name}" for name in names if not flag_values[name].value]
+    if missing:
+        raise file_io.InputError(f"{', '.join(missing)} must be given")
+
+
+def run(main, define_flags):
+    """Runs a script: defines and parses its flags, and turns users' mistakes into plain messages.
+
+    Args:
+      main: function of the flag values.
+      define_flags: function that defines the script's flags on given flag values.
+
+    Exit status: 0, 1 after a user's mistake, 130 after Ctrl-C.
+    """
+    define_flags(flags.FLAGS)
+
+    def guarded(argv):
+        if len(argv) > 1:
+            print(f"error: not a flag: {argv[1:]}; flags look like --name=value", file=sys.stderr)
+            return 1
+        logging.set_verbosity(logging.INFO)
+        try:
+            main(flags.FLAGS)
+        except file_io.InputError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+            return 130
+        return 0
+
+    app.run(guarded)

@@ -1,0 +1,139 @@
+"""The stages of a fine-tuning script: train, evaluate, predict, on records made once and kept."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+from absl import logging
+
+from albert import checkpoint_walk, checkpoints, engine, file_io, records
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What a fine-tuning run works on.
+
+    Attributes:
+      task: `task.Task`.
+      model_config: `modeling.AlbertConfig`.
+      run_config: `engine.RunConfig`.
+      strategy: `tf.distribute.Strategy`.
+      data_dir: folder that `task.examples` reads.
+      max_seq_length: S.
+      settings: JSON-ready dict of what the features depend on, beside the data.
+      fingerprint: ``(split) -> JSON-ready dict`` that identifies the data of a split.
+      cached_dir: folder of the records for training and evaluation.
+      init_checkpoint: prefix of the weights to start from, or None.
+      from_scratch: start from random weights.
+      make_optimizer: function without arguments.
+    """
+
+    task: Any
+    model_config: Any
+    run_config: Any
+    strategy: Any
+    data_dir: str
+    max_seq_length: int
+    settings: dict
+    fingerprint: Callable[[str], dict]
+    cached_dir: str
+    init_checkpoint: str | None
+    from_scratch: bool
+    make_optimizer: Callable[[], Any]
+
+    @property
+    def specs(self):
+        return self.task.feature_specs(self.max_seq_length)
+
+
+def check_start(job):
+    """Refuses to train from random weights unless that was asked for.
+
+    Raises:
+      file_io.InputError: no checkpoint of this run, no weights named and no --from_scratch.
+    """
+    if not (
+        job.init_checkpoint or job.from_scratch or checkpoints.numbered(job.run_config.output_dir)
+    ):
+        raise file_io.InputError(
+            "no weights to start from: give --init_checkpoint or --albert_hub_module_handle, or "
+            "--from_scratch to start from random weights"
+        )
+
+
+def prepare(job, split, name, folder=None):
+    """Path of the records of a split, made unless they are there already."""
+    path = os.path.join(folder or job.cached_dir, name)
+    file_io.make_dirs(os.path.dirname(path))
+
+    def rows():
+        for example in job.task.examples(job.data_dir, split):
+            yield from job.task.featurize(example)
+
+    settings = {**job.settings, "task": job.task.name, "split": split, **job.fingerprint(split)}
+    count = records.cached(path, job.specs, settings, rows)
+    if not count:
+        raise file_io.InputError(f"the {split} data of {job.task.name} holds no example")
+    return path
+
+
+def run(job, do_train, do_eval, do_predict, checkpoint=None, eval_wait_secs=0):
+    """Runs the stages that were asked for.
+
+    Args:
+      job: `Job`.
+      do_train: train; with `do_eval` each checkpoint is evaluated as it is saved.
+      do_eval: evaluate and keep the best checkpoint.
+      do_predict: write the predictions for the test data.
+      checkpoint: which one to evaluate or predict with; see `checkpoint_walk.choose`.
+      eval_wait_secs: see `checkpoint_walk.evaluate_all`.
+
+    Returns:
+      The `engine.Engine`.
+    """
+    output_dir = job.run_config.output_dir
+    file_io.make_dirs(output_dir)
+    if do_train:
+        check_start(job)
+    paths = {}
+    if do_train:
+        paths["train"] = prepare(job, "train", f"{job.task.name}_train.tf_record")
+    if do_eval:
+        paths["dev"] = prepare(job, "dev", f"{job.task.name}_eval.tf_record")
+    if do_predict:
+        paths["test"] = prepare(job, "test", "predict.tf_record", output_dir)
+    runner = engine.Engine(job.task, job.model_config, job.run_config, job.strategy)
+    with records.damage_reported(paths.values()):
+        eval_input = records.eval_input_fn([paths["dev"]], job.specs) if do_eval else None
+        if do_train:
+            evaluate = do_eval and checkpoint_walk.evaluate_while_training(runner, eval_input)
+            runner.train(
+                records.train_input_fn([paths["train"]], job.specs, job.run_config.seed),
+                job.make_optimizer,
+                lambda model: _initialize(job, model),
+                evaluate or None,
+            )
+        elif do_eval:
+            checkpoint_walk.evaluate(runner, eval_input, checkpoint, eval_wait_secs)
+        if do_predict:
+            _predict(job, runner, paths["test"], checkpoint)
+    return runner
+
+
+def _initialize(job, model):
+    return checkpoints.restore(model, job.init_checkpoint) if job.init_checkpoint else None
+
+
+def load(runner, checkpoint=None):
+    """Loads the checkpoint that a flag names (default: the best, else the last); its prefix."""
+    prefix = checkpoint_walk.choose(runner.run_config.output_dir, checkpoint)
+    checkpoints.restore(runner.model, prefix, allow_new_heads=False)
+    logging.info("Using %s", prefix)
+    return prefix
+
+
+def _predict(job, runner, path, checkpoint):
+    load(runner, checkpoint)
+    rows = runner.predict(records.eval_input_fn([path], job.specs))
+    job.task.write_predictions(job.run_config.output_dir, rows)

@@ -1,0 +1,98 @@
+"""What a user sees of a running job: log lines, a progress bar on a terminal, TensorBoard."""
+
+import contextlib
+import sys
+import time
+
+import tensorflow as tf
+from absl import logging
+
+
+@contextlib.contextmanager
+def bar(what, total=None):
+    """Yields ``show(count)``, which moves a bar on a terminal and does nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total, desc=what, unit="ex", leave=False) as shown:
+        yield shown.update
+
+
+def duration(seconds):
+    """Seconds as h:mm:ss."""
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+
+
+class TrainingLog:
+    """Reports training: a line each time it is told to, a bar on a terminal, TensorBoard events.
+
+    Args:
+      folder: where TensorBoard's event files go.
+      first_step: steps taken before this run.
+      last_step: step at which training ends.
+      batch_size: examples per step over all replicas.
+    """
+
+    def __init__(self, folder, first_step, last_step, batch_size):
+        self._last_step = last_step
+        self._batch_size = batch_size
+        self._step = first_step
+        self._writer = tf.summary.create_file_writer(folder)
+        self._bar = contextlib.ExitStack()
+        self._show = self._bar.enter_context(bar("training", (last_step - first_step) * batch_size))
+        self._sums, self._weight = {}, 0
+        self._started = time.time()
+        self._first = True
+        self._counted_from = first_step
+        self._seconds = 0.0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._bar.close()
+        self._writer.close()
+
+    def restart_clock(self):
+        """Leaves the time since the last update (saving, evaluating) out of the speed."""
+        self._started = time.time()
+
+    def update(self, step, means, report):
+        """Takes in the mean values of the steps since the last call; logs if `report`."""
+        taken = step - self._step
+        elapsed = time.time() - self._started
+        self._started = time.time()
+        self._show(taken * self._batch_size)
+        self._step = step
+        if self._first:
+            # The first call also compiles: it says nothing about the speed.
+            logging.info("First %d steps done after %.1f s", taken, elapsed)
+            self._first, self._counted_from = False, step
+        else:
+            self._seconds += elapsed
+        for name, value in means.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value * taken
+        self._weight += taken
+        if report or step == self._last_step:
+            self._report(step, means["learning_rate"])
+
+    def _report(self, step, rate):
+        values = {name: total / self._weight for name, total in self._sums.items()}
+        values["learning_rate"] = rate
+        self._sums, self._weight = {}, 0
+        timed = step - self._counted_from
+        line = f"step {step}/{self._last_step}"
+        line += "".join(f"  {name} {value:.5g}" for name, value in values.items())
+        if timed and self._seconds:
+            seconds_per_step = self._seconds / timed
+            values["examples_per_second"] = self._batch_size / seconds_per_step
+            left = duration(seconds_per_step * (self._last_step - step))
+            line += f"  {values['examples_per_second']:.1f} examples/s  {left} left"
+        logging.info("%s", line)
+        with self._writer.as_default(step=step):
+            for name, value in values.items():
+                tf.summary.scalar(name, value)
+        self._counted_from, self._seconds = step, 0.0

@@ -1,0 +1,378 @@
+"""Feature specifications, TFRecord files with a manifest, and input functions.
+
+A feature is declared once, as a `FeatureSpec`, and that declaration writes and parses it. Input
+functions keep TPUEstimator's contract: ``input_fn(params) -> tf.data.Dataset`` with the batch
+size in ``params["batch_size"]``.
+"""
+
+import contextlib
+import dataclasses
+import math
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from albert import example_proto, file_io
+
+MANIFEST_VERSION = 1
+# Memory that a shuffle buffer of serialized records may take; data that fits is shuffled whole.
+SHUFFLE_BYTES = 512 << 20
+# Examples sorted by length at a time: enough that batches hold equal lengths, bounded memory.
+SORT_WINDOW = 8192
+LENGTH_MULTIPLE = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureSpec:
+    """One feature of a task's records.
+
+    Attributes:
+      name: key in the Example and in the feature dict.
+      dtype: "int64" or "float32"; int64 reaches the model as int32.
+      shape: shape per example, () for a scalar.
+      sequence: the last axis is the padded sequence and may be cut to the batch's real length.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple = ()
+    sequence: bool = False
+
+    @property
+    def size(self):
+        return math.prod(self.shape)
+
+
+def encode(specs, features):
+    """Serialized `tf.train.Example` of one feature dict.
+
+    Raises:
+      ValueError: a feature is missing, undeclared, or has another number of values than declared.
+    """
+    unknown = sorted(set(features) - {spec.name for spec in specs})
+    if unknown:
+        raise ValueError(
+            f"features {unknown} are not declared; declared: {[s.name for s in specs]}"
+        )
+    entries = []
+    for spec in specs:
+        if spec.name not in features:
+            raise ValueError(f"feature {spec.name} is missing")
+        values = np.asarray(features[spec.name], dtype=spec.dtype)
+        if values.size != spec.size:
+            raise ValueError(f"feature {spec.name} has {values.size} values, expected {spec.size}")
+        entries.append(example_proto.feature_entry(spec.name, values))
+    return example_proto.example(entries)
+
+
+def parse(specs, serialized):
+    """Feature dict of a batch of serialized Examples, [B] strings -> {name: [B, ...]}."""
+    columns = {
+        spec.name: tf.io.FixedLenFeature(spec.shape, tf.dtypes.as_dtype(spec.dtype))
+        for spec in specs
+    }
+    features = tf.io.parse_example(serialized, columns)
+    return {
+        name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+        for name, value in features.items()
+    }
+
+
+def trim(specs, features):
+    """Cuts the padding that all examples of a batch share.
+
+    Padded positions add exactly nothing to any result, so leaving them out only saves time. The
+    length is rounded up to a multiple of 8.
+    """
+    real = tf.reduce_max(tf.reduce_sum(features["input_mask"], axis=-1))
+    length = tf.maximum(-(-real // LENGTH_MULTIPLE), 1) * LENGTH_MULTIPLE
+    return {
+        **features,
+        **{spec.name: features[spec.name][..., :length] for spec in specs if spec.sequence},
+    }
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def manifest_path(path):
+    return f"{path}.manifest.json"
+
+
+def write(path, specs, rows, settings):
+    """Writes feature dicts to a TFRecord file and then, last, its manifest.
+
+    Args:
+      path: file to write; an existing one is replaced only when all rows have been written.
+      specs: feature specifications.
+      rows: iterable of feature dicts.
+      settings: JSON-ready dict of everything that the content depends on.
+
+    Returns:
+      Number of examples written.
+    """
+    temporary = file_io.temporary_name(path)
+    count = 0
+    try:
+        with tf.io.TFRecordWriter(temporary) as writer:
+            for row in rows:
+                writer.write(encode(specs, row))
+                count += 1
+        num_bytes = file_io.size(temporary)
+        # Without its manifest a record file is not trusted, so this order survives a kill.
+        file_io.remove(manifest_path(path))
+        file_io.rename(temporary, path)
+    except BaseException:
+        file_io.remove(temporary)
+        raise
+    manifest = {
+        "version": MANIFEST_VERSION,
+        "num_examples": count,
+        "num_bytes": num_bytes,
+        "specs": [dataclasses.asdict(spec) for spec in specs],
+        "settings": settings,
+    }
+    file_io.write_json(manifest_path(path), manifest)
+    return count
+
+
+def _stale_reason(path, specs, settings):
+    """Why the records at `path` cannot be used with these settings; None if they can."""
+    if not file_io.exists(path):
+        return "does not exist"
+    if not file_io.exists(manifest_path(path)):
+        return "has no manifest (it is not finished, or from another program)"
+    try:
+        manifest = file_io.read_json(manifest_path(path), "manifest")
+    except file_io.InputError as error:
+        return str(error)
+    if manifest.get("version") != MANIFEST_VERSION:
+        return f"has manifest version {manifest.get('version')}, expected {MANIFEST_VERSION}"
+    if manifest["num_bytes"] != file_io.size(path):
+        return f"has {file_io.size(path)} bytes, its manifest says {manifest['num_bytes']}"
+    wanted = [{**dataclasses.asdict(spec), "shape": list(spec.shape)} for spec in specs]
+    if manifest["specs"] != wanted:
+        return "holds other features or lengths"
+    for key in sorted(set(settings) | set(manifest["settings"])):
+        found = manifest["settings"].get(key)
+        if found != settings.get(key):
+            return f"was made with {key} = {found!r}, now it is {settings.get(key)!r}"
+    return None
+
+
+def cached(path, specs, settings, make_rows):
+    """Makes a record file unless one made with the same settings is there already.
+
+    Args:
+      path: record file.
+      specs: feature specifications.
+      settings: JSON-ready dict of everything that the content depends on.
+      make_rows: function without arguments that yields the feature dicts.
+
+    Returns:
+      Number of examples in the file.
+    """
+    reason = _stale_reason(path, specs, settings)
+    if reason is None:
+        count = file_io.read_json(manifest_path(path), "manifest")["num_examples"]
+        logging.info("Using %s: %d examples made earlier", path, count)
+        return count
+    if file_io.exists(path):
+        logging.warning("Making %s again: it %s", path, reason)
+    count = write(path, specs, make_rows(), settings)
+    logging.info("Wrote %d examples to %s", count, path)
+    return count
+
+
+def count_records(paths):
+    """Number of records in TFRecord files, from their framing alone.
+
+    Raises:
+      file_io.InputError: a file is cut off; names the file and the place.
+    """
+    total = 0
+    for path in paths:
+        try:
+            with file_io.open_file(path, "rb") as file:
+                total += sum(1 for _ in example_proto.read_record_lengths(file))
+        except ValueError as error:
+            raise file_io.InputError(f"{path} is damaged: {error}; make it again") from error
+    return total
+
+
+def check_first_record(paths, specs, hint):
+    """Compares the first record of the first non-empty file with the specifications.
+
+    Raises:
+      file_io.InputError: no records, or a feature is missing or has another type or length.
+    """
+    for path in paths:
+        with damage_reported([path]):
+            for serialized in tf.data.TFRecordDataset(path).take(1):
+                _check_record(serialized.numpy(), path, specs, hint)
+                return
+    raise file_io.InputError(f"no records in {', '.join(paths)}")
+
+
+def _check_record(serialized, path, specs, hint):
+    example = tf.train.Example.FromString(serialized)
+    for spec in specs:
+        if spec.name not in example.features.feature:
+            raise file_io.InputError(
+                f"{path} has no feature {spec.name!r}; it has "
+                f"{sorted(example.features.feature)}. {hint}"
+            )
+        feature = example.features.feature[spec.name]
+        kind = feature.WhichOneof("kind")
+        wanted = {"int64": "int64_list", "float32": "float_list"}[spec.dtype]
+        if kind != wanted:
+            raise file_io.InputError(
+                f"{path}: {spec.name} is a {kind}, expected a {wanted}. {hint}"
+            )
+        found = len(getattr(feature, kind).value)
+        if found != spec.size:
+            raise file_io.InputError(
+                f"{path}: {spec.name} has {found} values, expected {spec.size}. {hint}"
+            )
+
+
+@contextlib.contextmanager
+def damage_reported(paths):
+    """Turns a failed read inside the block into an error that names the file and the place.
+
+    Raises:
+      file_io.InputError: a record of one of `paths` is cut off or damaged.
+    """
+    try:
+        yield
+    except tf.errors.DataLossError as error:
+        count_records(paths)  # names the file if it is cut off
+        raise file_io.InputError(
+            f"a record in {', '.join(paths)} is damaged; make the file again ({error.message})"
+        ) from error
+
+
+# --- input functions ---------------------------------------------------------------------------
+
+
+def shuffle_buffer_size(paths):
+    """Records that fit in `SHUFFLE_BYTES`, judged by the first record's size."""
+    for serialized in tf.data.TFRecordDataset(paths[:1]).take(1):
+        # Each buffered record also costs about a hundred bytes of bookkeeping.
+        return max(1, SHUFFLE_BYTES // (len(serialized.numpy()) + 100))
+    return 1
+
+
+def _epoch(paths, seed, buffer_size, epoch):
+    """All records once, in an order that depends on (seed, epoch) alone."""
+    epoch_seed = seed * 1_000_003 + epoch
+    files = tf.data.Dataset.from_tensor_slices(list(paths))
+    files = files.shuffle(len(paths), seed=epoch_seed, reshuffle_each_iteration=False)
+    records = files.interleave(tf.data.TFRecordDataset, cycle_length=min(len(paths), 16))
+    return records.shuffle(buffer_size, seed=epoch_seed, reshuffle_each_iteration=False)
+
+
+def _deal(dataset, params):
+    """Splits batches of all replicas among input pipelines, then among a pipeline's replicas."""
+    pipelines = params.get("num_input_pipelines", 1)
+    dataset = dataset.shard(pipelines, params.get("input_pipeline_id", 0))
+    if params.get("replicas_per_pipeline", 1) > 1:
+        dataset = dataset.unbatch().batch(params["batch_size"], drop_remainder=True)
+    return dataset
+
+
+def _pipeline_batch_size(params):
+    return params["batch_size"] * params.get("replicas_per_pipeline", 1)
+
+
+def train_input_fn(paths, specs, seed, trim_batches=True):
+    """Endless shuffled batches; the order is a function of (seed, epoch, step).
+
+    Args:
+      paths: TFRecord files.
+      specs: feature specifications.
+      seed: integer; the same seed gives the same batches.
+      trim_batches: cut each batch to its real length (not where shapes must be fixed).
+
+    Returns:
+      ``input_fn(params)``. Beside ``batch_size`` (per replica), params may hold ``first_step``,
+      the number of steps already taken, ``num_input_pipelines``, ``input_pipeline_id`` and
+      ``replicas_per_pipeline``.
+    """
+    paths = list(paths)
+
+    def input_fn(params):
+        batch_size = _pipeline_batch_size(params)
+        buffer_size = shuffle_buffer_size(paths)
+        consumed = params.get("first_step", 0) * batch_size * params.get("num_input_pipelines", 1)
+        first_epoch, skip = divmod(consumed, count_records(paths)) if consumed else (0, 0)
+        dataset = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(
+            lambda epoch: _epoch(paths, seed, buffer_size, epoch)
+        )
+        dataset = _deal(dataset.skip(skip).batch(batch_size, drop_remainder=True), params)
+
+        def to_features(serialized):
+            features = parse(specs, serialized)
+            return trim(specs, features) if trim_batches else features
+
+        return dataset.map(to_features, tf.data.AUTOTUNE, deterministic=True).prefetch(4)
+
+    return input_fn
+
+
+def _sorted_by_length(specs, serialized, index):
+    features = parse([spec for spec in specs if spec.name == "input_mask"], serialized)
+    lengths = tf.reduce_max(
+        tf.reshape(tf.reduce_sum(features["input_mask"], -1), [tf.size(index), -1]), axis=1
+    )
+    # Longest first: a batch that does not fit in memory then fails at once.
+    order = tf.argsort(lengths, direction="DESCENDING", stable=True)
+    return tf.gather(serialized, order), tf.gather(index, order)
+
+
+def _pad_batch(serialized, index, batch_size):
+    """Fills a short last batch with copies of its first record under index -1."""
+    missing = batch_size - tf.size(index)
+    serialized = tf.concat([serialized, tf.repeat(serialized[:1], missing)], 0)
+    index = tf.pad(index, [[0, missing]], constant_values=-1)
+    return tf.ensure_shape(serialized, [batch_size]), tf.ensure_shape(index, [batch_size])
+
+
+def eval_input_fn(paths, specs, max_examples=None, trim_batches=True):
+    """Every example exactly once, batches of similar length.
+
+    Args:
+      paths: TFRecord files.
+      specs: feature specifications.
+      max_examples: use at most this many, from the front.
+      trim_batches: cut each batch to its real length and sort by it.
+
+    Returns:
+      ``input_fn(params)``; see `train_input_fn`. Features also hold ``example_index`` [B]: the
+      place of the example in the input, -1 for rows that only fill the last batch.
+    """
+    paths = list(paths)
+
+    def input_fn(params):
+        batch_size = _pipeline_batch_size(params)
+        dataset = tf.data.TFRecordDataset(paths)
+        if max_examples is not None:
+            dataset = dataset.take(max_examples)
+        dataset = dataset.enumerate().map(lambda index, serialized: (serialized, index))
+        if trim_batches:
+            dataset = dataset.batch(SORT_WINDOW)
+            dataset = dataset.map(lambda *rows: _sorted_by_length(specs, *rows)).unbatch()
+        all_replicas = batch_size * params.get("num_input_pipelines", 1)
+        dataset = dataset.batch(all_replicas).map(lambda *rows: _pad_batch(*rows, all_replicas))
+        if params.get("num_input_pipelines", 1) > 1:
+            dataset = dataset.unbatch().batch(batch_size, drop_remainder=True)
+        dataset = _deal(dataset, params)
+
+        def to_features(serialized, index):
+            features = {**parse(specs, serialized), "example_index": index}
+            return trim(specs, features) if trim_batches else features
+
+        return dataset.map(to_features, tf.data.AUTOTUNE, deterministic=True).prefetch(4)
+
+    return input_fn

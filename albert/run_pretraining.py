@@ -1,0 +1,117 @@
+"""Pre-trains ALBERT on records made by `create_pretraining_data`, and evaluates it."""
+
+from absl import flags
+
+from albert import common_flags, file_io
+
+
+def define_flags(flag_values):
+    common_flags.define_device_flags(flag_values)
+    common_flags.define_run_flags(flag_values)
+    text = lambda *args: flags.DEFINE_string(*args, flag_values=flag_values)  # noqa: E731
+    integer = lambda *args: flags.DEFINE_integer(*args, flag_values=flag_values)  # noqa: E731
+    number = lambda *args: flags.DEFINE_float(*args, flag_values=flag_values)  # noqa: E731
+    switch = lambda *args: flags.DEFINE_bool(*args, flag_values=flag_values)  # noqa: E731
+    text("albert_config_file", None, "JSON file of the model's sizes.")
+    text("input_file", None, "Records to train on: comma-separated globs.")
+    text("eval_input_file", None, "Records to evaluate on; by default --input_file.")
+    text("output_dir", None, "Folder of checkpoints and results.")
+    text("init_checkpoint", None, "Weights to start from, in any form; by default random ones.")
+    switch("init_from_group0", False, "Give every group of layers the weights of group 0.")
+    switch("do_train", True, "Train.")
+    switch("do_eval", False, "Evaluate: each checkpoint as it is saved, or all that are there.")
+    integer("max_seq_length", 512, "Tokens per example, as the records were made.")
+    integer("max_predictions_per_seq", 20, "Masked tokens per example, as the records were made.")
+    integer("train_batch_size", 4096, "Examples per step, over all devices.")
+    integer("eval_batch_size", 64, "Examples per evaluation step, over all devices.")
+    flags.DEFINE_enum("optimizer", "lamb", ["adamw", "lamb"], "Optimizer.", flag_values=flag_values)
+    number("learning_rate", 0.00176, "Highest learning rate.")
+    number("poly_power", 1.0, "Power of the polynomial decay of the learning rate to 0.")
+    integer("num_train_steps", 125000, "Steps in all.")
+    integer("num_warmup_steps", 3125, "Steps over which the learning rate rises from 0.")
+    integer("start_warmup_step", 0, "Step at which the warm-up starts.")
+    integer("save_checkpoints_steps", 5000, "Steps between checkpoints.")
+    integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
+    integer("max_eval_steps", 100, "Batches per evaluation, at most.")
+    number(
+        "masked_lm_budget",
+        0.0,
+        "Above 0: mask anew at every step, this share of the tokens, using token_boundary.",
+    )
+    for name in ("albert_config_file", "input_file", "output_dir"):
+        flags.mark_flag_as_required(name, flag_values=flag_values)
+
+
+def check_flags(values):
+    """Refuses contradictions before any work."""
+    if not values.do_train and not values.do_eval:
+        raise file_io.InputError("nothing to do: neither --do_train nor --do_eval")
+    if values.init_from_group0 and not values.init_checkpoint:
+        raise file_io.InputError("--init_from_group0 needs --init_checkpoint")
+    common_flags.require_positive(
+        *(values, "train_batch_size", "eval_batch_size", "max_seq_length", "num_train_steps"),
+        *("max_predictions_per_seq", "save_checkpoints_steps", "max_eval_steps"),
+    )
+
+
+def make_optimizer(values):
+    from albert import optimization
+
+    return optimization.create_optimizer(
+        values.learning_rate,
+        values.num_train_steps,
+        values.num_warmup_steps,
+        optimizer=values.optimizer,
+        poly_power=values.poly_power,
+        start_warmup_step=values.start_warmup_step,
+    )
+
+
+def initializer(values):
+    """``(model) -> LoadReport or None``: the given weights, else random ones stay."""
+    from albert import checkpoints
+
+    if not values.init_checkpoint:
+        return lambda model: None
+    rename = checkpoints.group_zero_name if values.init_from_group0 else None
+    return lambda model: checkpoints.restore(model, values.init_checkpoint, rename=rename)
+
+
+def main(values):
+    check_flags(values)
+    from albert import checkpoint_walk, engine, modeling, pretraining_task, records
+
+    config = modeling.AlbertConfig.from_json_file(values.albert_config_file)
+    common_flags.check_seq_length(values, config)
+    paths = file_io.expand_globs(values.input_file, "--input_file")
+    eval_paths = file_io.expand_globs(values.eval_input_file or values.input_file, "--input_file")
+    strategy = common_flags.strategy(values)
+    task = pretraining_task.make_task(values.max_predictions_per_seq)
+    specs = task.feature_specs(values.max_seq_length)
+    hint = "Give the --max_seq_length and --max_predictions_per_seq that the records were made with"
+    for files in (paths, eval_paths):
+        records.check_first_record(files, specs, hint)
+    run_config = common_flags.run_config(
+        values,
+        num_train_steps=values.num_train_steps,
+        predict_batch_size=values.eval_batch_size,
+    )
+    runner = engine.Engine(task, config, run_config, strategy)
+    eval_input = records.eval_input_fn(
+        eval_paths, specs, max_examples=values.max_eval_steps * values.eval_batch_size
+    )
+    with records.damage_reported([*paths, *eval_paths]):
+        if values.do_train:
+            evaluate = checkpoint_walk.evaluate_while_training if values.do_eval else None
+            runner.train(
+                records.train_input_fn(paths, specs, values.seed),
+                lambda: make_optimizer(values),
+                initializer(values),
+                evaluate and evaluate(runner, eval_input),
+            )
+        else:
+            checkpoint_walk.evaluate(runner, eval_input, values.checkpoint, values.eval_wait_secs)
+
+
+if __name__ == "__main__":
+    common_flags.run(main, define_flags)

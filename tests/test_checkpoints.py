@@ -1,0 +1,186 @@
+"""Finding, reading and writing checkpoints."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import checkpoints, file_io, heads, modeling
+
+CONFIG = modeling.AlbertConfig(
+    vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_hidden_groups=2,
+    num_attention_heads=2, intermediate_size=8, max_position_embeddings=8,
+)  # fmt: skip
+
+
+@pytest.fixture
+def model():
+    return heads.ClassifierModel(CONFIG, 2, seed=1)
+
+
+@pytest.fixture
+def prefix(tmp_path, model):
+    prefix = str(tmp_path / "model.ckpt-30")
+    checkpoints.save(prefix, model)
+    return prefix
+
+
+def weights(model):
+    return {name: v.numpy() for name, v in checkpoints.variables_by_name(model).items()}
+
+
+def assert_same(a, b):
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name])
+
+
+@pytest.mark.parametrize(
+    "form", ["", ".index", ".data-00000-of-00001", "folder", "folder/", "other name"]
+)
+def test_every_form_of_a_path_is_read(prefix, model, form):
+    other = heads.ClassifierModel(CONFIG, 2, seed=2)
+    path = prefix + form
+    if form.startswith("folder"):
+        path = os.path.dirname(prefix) + form[len("folder") :]
+    elif form == "other name":
+        for ending in (".index", ".data-00000-of-00001"):
+            shutil.move(prefix + ending, os.path.dirname(prefix) + "/bert_model" + ending)
+        path = os.path.dirname(prefix)
+    report = checkpoints.restore(other, path)
+    assert_same(weights(other), weights(model))
+    assert report.new == report.unused == []
+
+
+def test_a_folder_means_its_best_checkpoint(prefix, model, tmp_path):
+    assert checkpoints.resolve(str(tmp_path)) == prefix
+    checkpoints.save(str(tmp_path / "model.ckpt-4"), model)
+    assert checkpoints.resolve(str(tmp_path)) == prefix
+    checkpoints.copy(prefix, str(tmp_path / "model.ckpt-best"))
+    assert checkpoints.resolve(str(tmp_path)) == str(tmp_path / "model.ckpt-best")
+
+
+def test_a_missing_checkpoint_is_named_with_what_is_there(prefix, tmp_path, model):
+    with pytest.raises(file_io.InputError, match=r"no checkpoint .*best.*model\.ckpt-30\.index"):
+        checkpoints.restore(model, str(tmp_path / "best"))
+    with pytest.raises(file_io.InputError, match="nowhere does not exist"):
+        checkpoints.restore(model, str(tmp_path / "nowhere" / "model.ckpt"))
+
+
+def test_new_heads_keep_their_values_and_are_listed(prefix):
+    other = heads.RegressionModel(CONFIG, seed=3)
+    pooler = heads.SquadV1Model(CONFIG, seed=3)
+    before = weights(pooler)
+    with pytest.raises(file_io.InputError, match=r"output_weights is \[2, 8\] in the checkpoint"):
+        checkpoints.restore(other, prefix)
+    report = checkpoints.restore(pooler, prefix)
+    assert report.new == ["cls/squad/output_bias", "cls/squad/output_weights"]
+    assert report.unused == ["output_bias", "output_weights"]
+    np.testing.assert_array_equal(weights(pooler)[report.new[1]], before[report.new[1]])
+    assert "new, with random values: cls/squad/output_bias" in str(report)
+
+
+def test_evaluation_needs_the_head(prefix):
+    with pytest.raises(file_io.InputError, match=r"lacks .*cls/squad.*fine-tune first"):
+        checkpoints.restore(heads.SquadV1Model(CONFIG), prefix, allow_new_heads=False)
+
+
+def test_other_shapes_are_refused_and_change_nothing(prefix):
+    config = modeling.AlbertConfig(**{**CONFIG.to_dict(), "hidden_size": 16})
+    other = heads.ClassifierModel(config, 2, seed=5)
+    before = weights(other)
+    with pytest.raises(file_io.InputError, match=r"pooler/dense/kernel is \[8, 8\] in the check"):
+        checkpoints.restore(other, prefix)
+    assert_same(weights(other), before)
+
+
+def test_missing_encoder_variables_are_named(prefix, tmp_path):
+    config = modeling.AlbertConfig(**{**CONFIG.to_dict(), "inner_group_num": 2})
+    with pytest.raises(file_io.InputError, match="lacks .*inner_group_1"):
+        checkpoints.restore(heads.ClassifierModel(config, 2), prefix)
+    report = checkpoints.restore(heads.ClassifierModel(config, 2), prefix, strict=False)
+    assert any("inner_group_1" in name for name in report.new)
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path, model):
+    checkpoints.write_tensors(str(tmp_path / "other"), {"resnet/conv1": tf.zeros([2])})
+    with pytest.raises(file_io.InputError, match=r"no variable of this model.*resnet/conv1"):
+        checkpoints.restore(model, str(tmp_path / "other"))
+
+
+@pytest.mark.parametrize("damaged", ["index", "data-00000-of-00001"])
+def test_a_checkpoint_cut_in_half_is_refused(prefix, model, damaged):
+    path = f"{prefix}.{damaged}"
+    with open(path, "r+b") as file:
+        file.truncate(os.path.getsize(path) // 2)
+    before = weights(model)
+    with pytest.raises(
+        file_io.InputError, match="(cannot read the|the) checkpoint .*model.ckpt-30"
+    ):
+        checkpoints.restore(model, prefix)
+    assert_same(weights(model), before)
+
+
+def test_every_group_can_start_from_group_0(prefix, model):
+    other = heads.ClassifierModel(CONFIG, 2, seed=2)
+    report = checkpoints.restore(other, prefix, rename=checkpoints.group_zero_name)
+    loaded = weights(other)
+    name = "bert/encoder/transformer/group_{}/inner_group_0/attention_1/self/query/kernel"
+    np.testing.assert_array_equal(loaded[name.format(1)], loaded[name.format(0)])
+    np.testing.assert_array_equal(loaded[name.format(0)], weights(model)[name.format(0)])
+    assert all("group_1" in unused for unused in report.unused)
+
+
+def test_a_failed_save_leaves_the_old_checkpoint(prefix, model, monkeypatch, tmp_path):
+    before = weights(model)
+
+    def full_disk(**_):
+        raise tf.errors.ResourceExhaustedError(None, None, "no space left")
+
+    monkeypatch.setattr(tf.raw_ops, "SaveV2", full_disk)
+    with pytest.raises(file_io.InputError, match="cannot write the checkpoint .*no space left"):
+        checkpoints.save(prefix, heads.ClassifierModel(CONFIG, 2, seed=9))
+    monkeypatch.undo()
+    checkpoints.restore(model, prefix)
+    assert_same(weights(model), before)
+
+
+def test_pruning_keeps_the_last_and_the_best(tmp_path, model):
+    for step in (0, 5, 10, 100):
+        checkpoints.save(str(tmp_path / f"model.ckpt-{step}"), model)
+    checkpoints.copy(str(tmp_path / "model.ckpt-0"), str(tmp_path / "model.ckpt-best"))
+    checkpoints.prune(str(tmp_path), keep=2)
+    names = sorted(p.name for p in tmp_path.iterdir() if p.name.endswith(".index"))
+    assert names == ["model.ckpt-10.index", "model.ckpt-100.index", "model.ckpt-best.index"]
+    assert (tmp_path / "checkpoint").read_text() == (
+        'model_checkpoint_path: "model.ckpt-100"\n'
+        'all_model_checkpoint_paths: "model.ckpt-10"\n'
+        'all_model_checkpoint_paths: "model.ckpt-100"\n'
+    )
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-100")
+
+
+def test_what_a_killed_save_left_is_deleted(tmp_path):
+    (tmp_path / "model.ckpt-10.tmp-77.data-00000-of-00001").write_bytes(b"half")
+    (tmp_path / "model.ckpt-10.data-00000-of-00001").write_bytes(b"no index yet")
+    assert checkpoints.numbered(str(tmp_path)) == []
+    checkpoints.clean_up(str(tmp_path))
+    assert [p.name for p in tmp_path.iterdir()] == ["model.ckpt-10.data-00000-of-00001"]
+
+
+def test_variables_have_the_names_of_a_reference_checkpoint(golden):
+    folder = golden / "model" / "groups"
+    config = modeling.AlbertConfig.from_json_file(str(folder / "albert_config.json"))
+    names = set(checkpoints.variables_by_name(heads.PretrainingModel(config)))
+    stored = {name for name, _ in tf.train.list_variables(str(folder / "model.ckpt-best"))}
+    assert names | {"global_step"} == stored
+
+
+def test_a_hub_module_folder_is_a_checkpoint(golden):
+    config = modeling.AlbertConfig.from_json_file(
+        str(golden / "hub_tf1" / "assets" / "albert_config.json")
+    )
+    report = checkpoints.restore(heads.PretrainingModel(config), str(golden / "hub_tf1"))
+    assert report.new == report.unused == []

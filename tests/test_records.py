@@ -1,0 +1,250 @@
+"""Feature specifications, record files, manifests and input functions."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import file_io, records
+
+SPECS = (
+    records.FeatureSpec("input_ids", "int64", (16,), sequence=True),
+    records.FeatureSpec("input_mask", "int64", (16,), sequence=True),
+    records.FeatureSpec("label_ids", "int64"),
+    records.FeatureSpec("weight", "float32", (2,)),
+)
+
+
+def make_rows(count, longest=16):
+    for i in range(count):
+        length = 1 + i % longest
+        ids = np.zeros(16, np.int64)
+        ids[:length] = i + 1
+        yield {
+            "input_ids": ids,
+            "input_mask": (ids > 0).astype(np.int64),
+            "label_ids": i,
+            "weight": np.float32([i / 2, -1]),
+        }
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = str(tmp_path / "rows.tf_record")
+    records.write(path, SPECS, make_rows(10), {"length": 16})
+    return path
+
+
+def labels(dataset, batches=None):
+    taken = dataset if batches is None else dataset.take(batches)
+    return [batch["label_ids"].numpy().tolist() for batch in taken]
+
+
+def test_what_is_written_is_what_is_parsed(path):
+    serialized = tf.stack(list(tf.data.TFRecordDataset(path)))
+    parsed = records.parse(SPECS, serialized)
+    for i, row in enumerate(make_rows(10)):
+        for name, value in row.items():
+            np.testing.assert_array_equal(parsed[name][i], value)
+    assert parsed["input_ids"].dtype == tf.int32
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"extra": 1}, r"\['extra'\] are not declared"),
+        ({"input_ids": [1, 2]}, "input_ids has 2 values, expected 16"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(change, message):
+    row = {**next(make_rows(1)), **change}
+    with pytest.raises(ValueError, match=message):
+        records.encode(SPECS, row)
+
+
+def test_a_missing_feature_is_refused():
+    row = next(make_rows(1))
+    del row["weight"]
+    with pytest.raises(ValueError, match="feature weight is missing"):
+        records.encode(SPECS, row)
+
+
+def test_records_are_made_once(path):
+    def never():
+        raise AssertionError("made again")
+
+    assert records.cached(path, SPECS, {"length": 16}, never) == 10
+
+
+@pytest.mark.parametrize("damage", ["settings", "specs", "cut", "no manifest", "bad manifest"])
+def test_records_that_do_not_fit_are_made_again(path, damage, caplog):
+    settings, specs = {"length": 16}, SPECS
+    if damage == "settings":
+        settings = {"length": 32}
+    elif damage == "specs":
+        specs = (*SPECS[:3], records.FeatureSpec("weight", "float32", (1, 2)))
+    elif damage == "cut":
+        with open(path, "r+b") as file:
+            file.truncate(100)
+    elif damage == "no manifest":
+        file_io.remove(records.manifest_path(path))
+    else:
+        with open(records.manifest_path(path), "w") as file:
+            file.write('{"version":')
+    rows = [{**row, "weight": np.reshape(row["weight"], specs[3].shape)} for row in make_rows(3)]
+    assert records.cached(path, specs, settings, lambda: rows) == 3
+    assert sum(1 for _ in tf.data.TFRecordDataset(path)) == 3
+    assert json.loads(pathlib.Path(records.manifest_path(path)).read_text())["settings"] == settings
+
+
+def test_the_field_that_differs_is_named(path, caplog):
+    with caplog.at_level("WARNING", logger="absl"):
+        records.cached(path, SPECS, {"length": 32}, lambda: make_rows(1))
+    assert "made with length = 16, now it is 32" in caplog.text
+
+
+def test_a_failed_writer_leaves_the_old_records(path, tmp_path):
+    def broken():
+        yield from make_rows(2)
+        raise RuntimeError("interrupted")
+
+    before = pathlib.Path(path).read_bytes()
+    with pytest.raises(RuntimeError, match="interrupted"):
+        records.cached(path, SPECS, {"length": 32}, broken)
+    assert pathlib.Path(path).read_bytes() == before
+    assert records.cached(path, SPECS, {"length": 16}, broken) == 10
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "rows.tf_record",
+        "rows.tf_record.manifest.json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (records.FeatureSpec("segment_ids", "int64", (16,)), "no feature 'segment_ids'.*the hint"),
+        (records.FeatureSpec("weight", "int64", (2,)), "weight is a float_list, expected"),
+        (records.FeatureSpec("input_ids", "int64", (8,)), "input_ids has 16 values, expected 8"),
+    ],
+)
+def test_the_first_record_is_compared_with_the_specs(path, spec, message):
+    records.check_first_record([path], SPECS, "the hint")
+    with pytest.raises(file_io.InputError, match=message):
+        records.check_first_record([path], (spec,), "the hint")
+
+
+def test_a_cut_file_is_named(path):
+    with open(path, "r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(file_io.InputError, match=rf"{path} is damaged: .* at byte \d+"):
+        records.count_records([path])
+    with (
+        pytest.raises(file_io.InputError, match=f"{path} is damaged"),
+        records.damage_reported([path]),
+    ):
+        list(tf.data.TFRecordDataset(path))
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    (tmp_path / "empty").write_bytes(b"")
+    with pytest.raises(file_io.InputError, match="no records in"):
+        records.check_first_record([str(tmp_path / "empty")], SPECS, "")
+
+
+def test_training_epochs_hold_every_example_once(path):
+    dataset = records.train_input_fn([path], SPECS, seed=1)({"batch_size": 5})
+    first, second = labels(dataset, 2), labels(dataset.skip(2), 2)
+    assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(10))
+    assert first != second
+
+
+def test_training_order_depends_on_the_seed_alone(path):
+    make = lambda seed: labels(records.train_input_fn([path], SPECS, seed)({"batch_size": 4}), 9)  # noqa: E731
+    assert make(1) == make(1)
+    assert make(1) != make(2)
+
+
+@pytest.mark.parametrize("step", [1, 3, 7])
+def test_a_resumed_run_sees_the_same_batches(path, step):
+    input_fn = records.train_input_fn([path], SPECS, seed=1)
+    whole = labels(input_fn({"batch_size": 4}), step + 4)
+    rest = labels(input_fn({"batch_size": 4, "first_step": step}), 4)
+    assert whole[step:] == rest
+
+
+@pytest.mark.parametrize(("pipelines", "replicas"), [(2, 1), (1, 2), (2, 2)])
+def test_replicas_share_out_the_same_global_batches(path, pipelines, replicas):
+    input_fn = records.train_input_fn([path], SPECS, seed=1)
+    whole = labels(input_fn({"batch_size": 4}), 6)
+    per_replica = 4 // (pipelines * replicas)
+    parts = [
+        labels(
+            input_fn(
+                {
+                    "batch_size": per_replica,
+                    "num_input_pipelines": pipelines,
+                    "input_pipeline_id": i,
+                    "replicas_per_pipeline": replicas,
+                }
+            ),
+            6 * replicas,
+        )
+        for i in range(pipelines)
+    ]
+    for step, batch in enumerate(whole):
+        together = [x for part in parts for r in range(replicas) for x in part[step * replicas + r]]
+        assert together == batch
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 4, 9, 10, 11])
+@pytest.mark.parametrize("trim", [True, False])
+def test_evaluation_sees_every_example_once(path, batch_size, trim):
+    dataset = records.eval_input_fn([path], SPECS, trim_batches=trim)({"batch_size": batch_size})
+    seen = []
+    for batch in dataset:
+        assert batch["label_ids"].shape[0] == batch_size
+        real = batch["example_index"] >= 0
+        np.testing.assert_array_equal(batch["label_ids"][real], batch["example_index"][real])
+        seen += batch["label_ids"][real].numpy().tolist()
+    assert sorted(seen) == list(range(10))
+
+
+@pytest.mark.parametrize("pipelines", [1, 2])
+def test_pipelines_of_an_evaluation_share_the_examples(path, pipelines):
+    seen, batches = [], []
+    for i in range(pipelines):
+        params = {
+            "batch_size": 2,
+            "num_input_pipelines": pipelines,
+            "input_pipeline_id": i,
+            "replicas_per_pipeline": 2,
+        }
+        parts = list(records.eval_input_fn([path], SPECS)(params))
+        batches.append(len(parts))
+        seen += [x for part in parts for x in part["example_index"].numpy() if x >= 0]
+    assert sorted(seen) == list(range(10))
+    assert len(set(batches)) == 1
+
+
+def test_the_number_of_evaluated_examples_can_be_limited(path):
+    dataset = records.eval_input_fn([path], SPECS, max_examples=3)({"batch_size": 2})
+    index = np.concatenate([batch["example_index"].numpy() for batch in dataset])
+    assert sorted(index[index >= 0]) == [0, 1, 2]
+
+
+def test_batches_are_cut_to_their_real_length(path):
+    dataset = records.eval_input_fn([path], SPECS)({"batch_size": 5})
+    batches = list(dataset)
+    assert [batch["input_ids"].shape[1] for batch in batches] == [16, 8]  # longest first
+    for batch in batches:
+        assert batch["weight"].shape == (5, 2)
+        assert tf.reduce_all((batch["input_ids"] > 0) == (batch["input_mask"] > 0))
+
+
+def test_features_with_choices_are_cut_on_their_last_axis():
+    specs = (records.FeatureSpec("input_mask", "int64", (2, 32), sequence=True),)
+    mask = np.zeros((3, 2, 32), np.int32)
+    mask[1, 1, :9] = 1
+    assert records.trim(specs, {"input_mask": tf.constant(mask)})["input_mask"].shape == (3, 2, 16)
