@@ -1,0 +1,430 @@
+"""Text to pieces to ids: SentencePiece (English models) and WordPiece (Chinese models).
+
+No TensorFlow here, so that data workers start quickly. Pieces are `str` everywhere.
+"""
+
+import os
+import unicodedata
+
+from absl import logging
+
+from albert import file_io
+
+WORD_START = "▁"  # SentencePiece's stand-in for a space
+MAX_WORD_CHARACTERS = 200  # longer words are [UNK] for WordPiece
+_WORD_CACHE_SIZE = 1 << 17
+
+
+def _to_text(text):
+    return text.decode("utf-8", "ignore") if isinstance(text, bytes) else text
+
+
+def preprocess_text(text, remove_space=True, lower=False):
+    """Brings text into the form that the SentencePiece vocabularies were trained on.
+
+    White space runs become one space and are stripped at the ends, characters are decomposed
+    (NFKD) and lose their combining marks.
+
+    Args:
+      text: str, or UTF-8 bytes.
+      remove_space: whether to touch white space; the alignment of single characters must not.
+      lower: whether to lower-case.
+    """
+    text = _to_text(text)
+    if remove_space:
+        text = " ".join(text.split())
+    # ASCII is its own decomposition; leaving the rest out makes most lines ten times faster.
+    if not text.isascii():
+        text = unicodedata.normalize("NFKD", text)
+        for character in set(text):
+            if unicodedata.combining(character):
+                text = text.replace(character, "")
+            elif "\ud800" <= character <= "\udfff":
+                # Half of a pair, from text that was cut badly; it has no UTF-8 form.
+                text = text.replace(character, "\ufffd")
+    return text.lower() if lower else text
+
+
+# --- SentencePiece ----------------------------------------------------------------------------
+
+
+def _is_digit_comma(piece):
+    return piece[-1:] == "," and piece[-2:-1].isdigit()
+
+
+def _split_digit_comma(sp_model, piece):
+    """Pieces of "…9,": the number encoded anew, without a "▁" it did not have, and the comma."""
+    number = sp_model.encode(piece[:-1].replace(WORD_START, ""), out_type=str)
+    if number and not piece.startswith(WORD_START) and number[0].startswith(WORD_START):
+        number[0] = number[0][1:]
+        if not number[0]:
+            del number[0]
+    return [*number, ","]
+
+
+def encode_pieces(sp_model, text):
+    """Pieces of preprocessed text; a piece that ends in a digit and a comma is split again.
+
+    The split keeps "2000," from being a piece of its own (the rule that the published vocabularies
+    were used with). A leading "▁" that only the second encoding adds is removed.
+
+    Args:
+      sp_model: `sentencepiece.SentencePieceProcessor`.
+      text: output of `preprocess_text`.
+    """
+    pieces = []
+    for piece in sp_model.encode(_to_text(text), out_type=str):
+        if _is_digit_comma(piece):
+            pieces.extend(_split_digit_comma(sp_model, piece))
+        else:
+            pieces.append(piece)
+    return pieces
+
+
+def encode_ids(sp_model, text):
+    """Ids of `encode_pieces(sp_model, text)`."""
+    return sp_model.piece_to_id(encode_pieces(sp_model, text))
+
+
+def _load_sentencepiece(path):
+    # Imported here: a Chinese model's workers have no use for it.
+    import sentencepiece
+
+    with file_io.open_input(path, "--spm_model_file", "rb") as file:
+        content = file.read()
+    sp_model = sentencepiece.SentencePieceProcessor()
+    try:
+        if content:
+            sp_model.LoadFromSerializedProto(content)
+            return sp_model
+        found = "it is empty"
+    except RuntimeError:
+        found = "a text file: give a WordPiece vocabulary as --vocab_file"
+        if not _is_text(content):
+            found = "expected a file such as 30k-clean.model"
+    raise file_io.InputError(f"--spm_model_file: {path} is not a SentencePiece model; {found}")
+
+
+# --- WordPiece --------------------------------------------------------------------------------
+
+
+def _is_text(content):
+    try:
+        return "\0" not in content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+
+
+def load_vocab(path):
+    """Reads a WordPiece vocabulary: one piece a line, its first white-space-separated field.
+
+    Ids count distinct pieces from 0. A line of white space alone holds the piece " "; a repeated
+    piece keeps its first id.
+
+    Returns:
+      dict piece -> id.
+
+    Raises:
+      file_io.InputError: no such file, an empty one, or a SentencePiece model or its list.
+    """
+    with file_io.open_input(path, "--vocab_file", "rb") as file:
+        content = file.read()
+    if not _is_text(content):
+        raise file_io.InputError(
+            f"--vocab_file: {path} is not a text file with one piece a line; if it is a "
+            "SentencePiece model, give it as --spm_model_file"
+        )
+    lines = content.decode("utf-8-sig").rstrip().split("\n")
+    vocab = {}
+    for line in lines:
+        vocab.setdefault((line.split() or [" "])[0], len(vocab))
+    if len(vocab) == 1:
+        raise file_io.InputError(f"--vocab_file: {path} holds no list of pieces, one a line")
+    if any(piece.startswith(WORD_START) for piece in vocab) and not any(
+        piece.startswith("##") for piece in vocab
+    ):
+        raise file_io.InputError(
+            f"--vocab_file: {path} lists the pieces of a SentencePiece model; such a model is read "
+            "from its .model file, give that as --spm_model_file"
+        )
+    return vocab
+
+
+def _is_cjk(code):
+    """Whether the code point is a Chinese ideograph, by Unicode block."""
+    return (
+        0x4E00 <= code <= 0x9FFF
+        or 0x3400 <= code <= 0x4DBF
+        or 0xF900 <= code <= 0xFAFF
+        or 0x20000 <= code <= 0x2A6DF
+        or 0x2A700 <= code <= 0x2CEAF
+        or 0x2F800 <= code <= 0x2FA1F
+    )
+
+
+class _CharacterTable(dict):
+    """Table for `str.translate` that works out a character's replacement when it first occurs."""
+
+    def __init__(self, replacement):
+        super().__init__()
+        self._replacement = replacement
+
+    def __missing__(self, code):
+        value = self[code] = self._replacement(chr(code))
+        return value
+
+
+def _clean(character):
+    category = unicodedata.category(character)
+    if category == "Zs" or character in "\t\n\r":
+        return " "
+    if character == "\ufffd" or category.startswith("C"):
+        return "" if category in ("Cc", "Cf") or character == "\ufffd" else character
+    return f" {character} " if _is_cjk(ord(character)) else character
+
+
+def _space_punctuation(character):
+    # All ASCII symbols count, also those that Unicode does not call punctuation ("$", "^").
+    symbol = character.isascii() and character.isprintable() and not character.isalnum()
+    if (symbol and character != " ") or unicodedata.category(character).startswith("P"):
+        return f" {character} "
+    return character
+
+
+def _strip_accent_and_space_punctuation(character):
+    return "" if unicodedata.category(character) == "Mn" else _space_punctuation(character)
+
+
+_CLEAN = _CharacterTable(_clean)
+_CASED = _CharacterTable(_space_punctuation)
+_UNCASED = _CharacterTable(_strip_accent_and_space_punctuation)
+
+
+def basic_tokenize(text, do_lower_case):
+    """Words of a text: controls removed, ideographs and punctuation marks standing alone."""
+    text = _to_text(text).translate(_CLEAN)
+    if do_lower_case:
+        text = unicodedata.normalize("NFD", text.lower()).translate(_UNCASED)
+    else:
+        text = text.translate(_CASED)
+    return text.split()
+
+
+class WordpieceTokenizer:
+    """Greedy longest-match-first WordPiece on the words of `basic_tokenize`.
+
+    Args:
+      vocab: dict piece -> id; pieces inside a word begin with "##".
+      unk_token: what a word becomes that the vocabulary cannot spell.
+    """
+
+    def __init__(self, vocab, unk_token="[UNK]"):
+        self._vocab = vocab
+        self._unk_token = unk_token
+        self._longest = max(map(len, vocab))
+        self._cache = {}
+
+    def tokenize_word(self, word):
+        """Tuple of pieces of one word."""
+        pieces = self._cache.get(word)
+        if pieces is None:
+            if len(self._cache) >= _WORD_CACHE_SIZE:
+                self._cache.clear()
+            pieces = self._cache[word] = self._split(word)
+        return pieces
+
+    def _split(self, word):
+        if len(word) > MAX_WORD_CHARACTERS:
+            return (self._unk_token,)
+        pieces, start, prefix = [], 0, ""
+        while start < len(word):
+            for end in range(min(len(word), start + self._longest), start, -1):
+                if prefix + word[start:end] in self._vocab:
+                    break
+            else:
+                return (self._unk_token,)
+            pieces.append(prefix + word[start:end])
+            start, prefix = end, "##"
+        return tuple(pieces)
+
+
+# --- both -------------------------------------------------------------------------------------
+
+
+class FullTokenizer:
+    """Text -> pieces -> ids, with SentencePiece if a model is given, else with WordPiece.
+
+    Args:
+      vocab_file: WordPiece vocabulary; not read when `spm_model_file` is given.
+      do_lower_case: whether text is lower-cased (and, for WordPiece, loses its accents).
+      spm_model_file: SentencePiece model.
+
+    Attributes:
+      vocab: dict piece -> id.
+      inv_vocab: dict id -> piece.
+      vocab_size: number of pieces, V.
+      cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special pieces.
+      sp_model: `sentencepiece.SentencePieceProcessor`, None for WordPiece.
+      do_lower_case, vocab_file, spm_model_file: as given.
+
+    Raises:
+      file_io.InputError: no file given, a missing or unsuitable file, or no special pieces in it.
+    """
+
+    def __init__(self, vocab_file=None, do_lower_case=True, spm_model_file=None):
+        self.do_lower_case = do_lower_case
+        self.vocab_file = vocab_file
+        self.spm_model_file = spm_model_file
+        if spm_model_file:
+            self.sp_model = _load_sentencepiece(spm_model_file)
+            pieces = self.sp_model.id_to_piece(list(range(len(self.sp_model))))
+            self.vocab = {piece: i for i, piece in enumerate(pieces)}
+        elif vocab_file:
+            self.sp_model = None
+            self.vocab = load_vocab(vocab_file)
+        else:
+            raise file_io.InputError(
+                "a tokenizer needs --spm_model_file (SentencePiece) or --vocab_file (WordPiece); "
+                "neither was given"
+            )
+        self.inv_vocab = {i: piece for piece, i in self.vocab.items()}
+        self.vocab_size = len(self.vocab)
+        self.cls_id, self.sep_id, self.mask_id, self.pad_id, self.unk_id = self._special_ids()
+        if self.sp_model:
+            self._resplit_ids = self._find_resplit_ids()
+        else:
+            self._wordpiece = WordpieceTokenizer(self.vocab, self.inv_vocab[self.unk_id])
+
+    @classmethod
+    def from_scratch(cls, vocab_file, do_lower_case, spm_model_file):
+        """The tokenizer of a vocabulary given by flags."""
+        return cls(vocab_file, do_lower_case, spm_model_file)
+
+    @classmethod
+    def from_hub_module(cls, hub_module, do_lower_case=True):
+        """The tokenizer in the assets of a hub module.
+
+        Args:
+          hub_module: local folder of the module.
+          do_lower_case: what the module's `tokenization_info` says.
+
+        Raises:
+          file_io.InputError: there is no vocabulary in the module's assets.
+        """
+        assets = os.path.join(hub_module, "assets")
+        models = file_io.glob(os.path.join(assets, "*.model"))
+        vocab_file = os.path.join(assets, "vocab.txt")
+        if models:
+            return cls(do_lower_case=do_lower_case, spm_model_file=models[0])
+        if file_io.exists(vocab_file):
+            return cls(vocab_file=vocab_file, do_lower_case=do_lower_case)
+        raise file_io.InputError(
+            f"hub module {hub_module}: expected a *.model file or vocab.txt in {assets}; give "
+            "--spm_model_file or --vocab_file"
+        )
+
+    def _special_ids(self):
+        # A WordPiece list may also hold "<unk>" as an ordinary entry, and the reverse.
+        order = slice(None) if self.sp_model else slice(None, None, -1)
+        pad, unk = ("<pad>", "[PAD]")[order], ("<unk>", "[UNK]")[order]
+        ids, missing = [], []
+        for names in (("[CLS]",), ("[SEP]",), ("[MASK]",), pad, unk):
+            found = [self.vocab[name] for name in names if name in self.vocab]
+            ids.extend(found[:1])
+            if not found:
+                missing.append(" or ".join(names))
+        if missing:
+            remedy = "is it a WordPiece vocabulary, one piece a line?"
+            if self.sp_model:
+                remedy = (
+                    "train it with --pad_id=0 --unk_id=1 --control_symbols='[CLS],[SEP],[MASK]'"
+                )
+            raise file_io.InputError(
+                f"{self.spm_model_file or self.vocab_file} lacks special pieces: expected "
+                f"{', '.join(missing)} among its {len(self.vocab)} pieces; {remedy}"
+            )
+        return ids
+
+    def _find_resplit_ids(self):
+        """Ids that may stand for a piece which ends in a digit and a comma."""
+        ids = {i for piece, i in self.vocab.items() if _is_digit_comma(piece)}
+        # Neighbouring unknown characters make one piece, so an unknown comma can follow a digit.
+        return frozenset(ids if "," in self.vocab else ids | {self.unk_id})
+
+    def preprocess(self, text):
+        """`preprocess_text` for SentencePiece; WordPiece takes text as it is."""
+        return preprocess_text(text, lower=self.do_lower_case) if self.sp_model else _to_text(text)
+
+    def tokenize(self, text):
+        """Pieces of a text (which may, but need not, have gone through `preprocess`)."""
+        if self.sp_model is None:
+            split = self._wordpiece.tokenize_word
+            return [p for word in basic_tokenize(text, self.do_lower_case) for p in split(word)]
+        text = self.preprocess(text)
+        ids = self.sp_model.encode(text)
+        if self.unk_id in ids or not self._resplit_ids.isdisjoint(ids):
+            return encode_pieces(self.sp_model, text)
+        # Looking pieces up is cheaper than having SentencePiece make the strings.
+        return [self.inv_vocab[i] for i in ids]
+
+    def encode(self, text):
+        """Ids of a text: those of `tokenize`, but faster.
+
+        Characters that the vocabulary lacks are always `unk_id`, even where they spell "[CLS]".
+        """
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts, num_threads=1):
+        """Ids of several texts, a list for each.
+
+        Args:
+          texts: list of str.
+          num_threads: threads of SentencePiece; more than 1 pays only outside of worker processes.
+        """
+        if self.sp_model is None:
+            return [self.convert_tokens_to_ids(self.tokenize(text)) for text in texts]
+        texts = [self.preprocess(text) for text in texts]
+        batch = self.sp_model.encode(texts, num_threads=num_threads)
+        resplit = self._resplit_ids
+        return [
+            ids if resplit.isdisjoint(ids) else encode_ids(self.sp_model, text)
+            for text, ids in zip(texts, batch, strict=True)
+        ]
+
+    def convert_tokens_to_ids(self, tokens):
+        """Ids of pieces; `unk_id` for a piece that is not in the vocabulary."""
+        vocab, unk_id = self.vocab, self.unk_id
+        return [vocab.get(token, unk_id) for token in tokens]
+
+    def convert_ids_to_tokens(self, ids):
+        """Pieces of ids (an iterable of integers).
+
+        Raises:
+          ValueError: an id that is not in 0..V-1.
+        """
+        try:
+            return [self.inv_vocab[int(i)] for i in ids]
+        except KeyError as error:
+            raise ValueError(
+                f"id {error} is outside the vocabulary, expected 0..{self.vocab_size - 1}"
+            ) from None
+
+
+def check_vocab_size(tokenizer, config_vocab_size):
+    """Compares a tokenizer with the `vocab_size` of a model's config.
+
+    A model with more entries than the tokenizer has pieces works (some pad the table), so that
+    is only a warning.
+
+    Raises:
+      file_io.InputError: the tokenizer has ids that the model's table lacks.
+    """
+    source = tokenizer.spm_model_file or tokenizer.vocab_file
+    found = f"{source} has {tokenizer.vocab_size} pieces, the config's vocab_size is"
+    if tokenizer.vocab_size > config_vocab_size:
+        raise file_io.InputError(
+            f"{found} only {config_vocab_size}: they belong to different models; give the "
+            "vocabulary that the model was trained with"
+        )
+    if tokenizer.vocab_size < config_vocab_size:
+        logging.warning("%s %d; is this the model's vocabulary?", found, config_vocab_size)
