@@ -1,0 +1,487 @@
+"""The encoder with the heads of pre-training and of the fine-tuning tasks, and their losses.
+
+Every model maps a dict of features to a dict of outputs. A loss is a sum of terms, and a term is
+``sum(weight * loss) / total weight``: with total weights taken over all replicas and micro-batches
+both the losses and the gradients of the parts simply add up.
+
+Letters in shapes: B batch, S sequence, V vocabulary, E embedding, H hidden, P masked positions,
+C choices, K starts kept, M ends kept for each start.
+"""
+
+import tensorflow as tf
+
+from albert import file_io, modeling
+
+# Dropout on the pooled output of the classifiers, whatever the configuration says.
+_CLASSIFIER_DROPOUT = 0.1
+# Keeps the masked LM's denominator above 0.
+_MASKED_LM_EPSILON = 1e-5
+# Subtracted from the logits of positions where an answer cannot be.
+_IMPOSSIBLE = 1e30
+
+
+class _Model(tf.Module):
+    """What all models share: the encoder under `albert` and the arithmetic of their losses."""
+
+    def __init__(self, config, seed):
+        super().__init__()
+        self.config = config
+        self.albert = modeling.AlbertModel(config, seed)
+
+    def _encode(self, features, training, seed):
+        return self.albert(
+            features["input_ids"],
+            features.get("input_mask"),
+            features.get("segment_ids"),
+            training=training,
+            seed=seed,
+        )
+
+    def example_weights(self, features):
+        """Weight of every example (or masked position) in each loss term: dict of tensors."""
+        raise NotImplementedError
+
+    def example_losses(self, outputs, features):
+        """Loss of every example (or masked position) in each term, shaped like its weights."""
+        raise NotImplementedError
+
+    def loss_weights(self, features):
+        """Total weight of this batch in each loss term, from inputs only: dict of scalars."""
+        return {
+            term: tf.reduce_sum(weights) for term, weights in self.example_weights(features).items()
+        }
+
+    def losses(self, outputs, features, weights=None):
+        """Loss terms of this batch.
+
+        Args:
+          outputs: what the model returned for `features`.
+          features: dict of features with labels.
+          weights: dict of scalars by which each term's sum is divided; None means
+            `loss_weights(features)`. A term whose weight is 0 is 0.
+
+        Returns:
+          Dict of scalars; their sum is the loss.
+        """
+        weights = self.loss_weights(features) if weights is None else weights
+        examples = self.example_weights(features)
+        return {
+            term: tf.math.divide_no_nan(tf.reduce_sum(losses * examples[term]), weights[term])
+            for term, losses in self.example_losses(outputs, features).items()
+        }
+
+    def loss(self, outputs, features, weights=None):
+        """The sum of `losses`: a scalar."""
+        return tf.add_n(list(self.losses(outputs, features, weights).values()))
+
+
+def _real_examples(features):
+    """[B] float: 0 for the examples that only fill up a batch, else 1."""
+    if "is_real_example" in features:
+        return tf.cast(tf.reshape(features["is_real_example"], [-1]), tf.float32)
+    return tf.ones(tf.shape(features["input_ids"])[:1])
+
+
+def _cross_entropy(labels, logits):
+    """[B] from integer labels of any shape with B elements and logits [B, classes]."""
+    labels = tf.reshape(labels, [-1])
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
+
+
+class _LabelWeights(tf.Module):
+    """`output_weights` [labels, H] and `output_bias` [labels]: a dense layer stored transposed."""
+
+    def __init__(self, name, labels, config, seed):
+        super().__init__()
+        self.weights = modeling.normal_variable(
+            f"{name}output_weights", [labels, config.hidden_size], config, seed
+        )
+        self.bias = tf.Variable(tf.zeros([labels]), name=f"{name}output_bias")
+
+    def __call__(self, x):
+        """[rows, H] -> [rows, labels] float32."""
+        y = tf.matmul(x, tf.cast(self.weights, x.dtype), transpose_b=True)
+        return tf.nn.bias_add(tf.cast(y, tf.float32), self.bias)
+
+
+class MaskedLmHead(tf.Module):
+    """Scores every word of the vocabulary at the masked positions (BERT, section 3.1).
+
+    Args:
+      config: AlbertConfig.
+      embedding_table: variable [V, E] of the word embeddings, used again as output weights.
+      seed: integer from which the initial weights are drawn, or None.
+    """
+
+    def __init__(self, config, embedding_table, seed=None):
+        super().__init__()
+        name = "cls/predictions"
+        self._embedding_table = embedding_table
+        self._activation = modeling.activation(config.hidden_act)
+        self.dense = modeling.Dense(
+            f"{name}/transform/dense", config.hidden_size, config.embedding_size, config, seed
+        )
+        self.layer_norm = modeling.LayerNorm(f"{name}/transform/LayerNorm", config.embedding_size)
+        self.bias = tf.Variable(tf.zeros([config.vocab_size]), name=f"{name}/output_bias")
+
+    def __call__(self, sequence_output, positions):
+        """Logits at the given positions.
+
+        Args:
+          sequence_output: [B, S, H].
+          positions: integers [B, P].
+
+        Returns:
+          Float32 logits [B * P, V].
+        """
+        chosen = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
+        chosen = tf.reshape(chosen, [-1, chosen.shape[-1]])  # [B * P, H]
+        words = self.layer_norm(self._activation(self.dense(chosen)))  # [B * P, E]
+        logits = tf.matmul(words, tf.cast(self._embedding_table, words.dtype), transpose_b=True)
+        return tf.nn.bias_add(tf.cast(logits, tf.float32), self.bias)
+
+
+class SentenceOrderHead(tf.Module):
+    """Scores "in order" against "swapped" (ALBERT, section 3.1, inter-sentence coherence)."""
+
+    def __init__(self, config, seed=None):
+        super().__init__()
+        self.output = _LabelWeights("cls/seq_relationship/", 2, config, seed)
+
+    def __call__(self, pooled_output):
+        """Pooled output [B, H] -> float32 logits [B, 2]."""
+        return self.output(pooled_output)
+
+
+class PretrainingModel(_Model):
+    """Masked LM and sentence order prediction.
+
+    Features: input_ids, input_mask, segment_ids [B, S]; masked_lm_positions [B, P]; for the loss
+    masked_lm_ids, masked_lm_weights [B, P] and next_sentence_labels [B, 1] (0 in order).
+    """
+
+    def __init__(self, config, seed=None):
+        super().__init__(config, seed)
+        self.masked_lm = MaskedLmHead(config, self.albert.embedding_table, seed)
+        self.sentence_order = SentenceOrderHead(config, seed)
+
+    def __call__(self, features, training=False, seed=None):
+        """Returns a dict.
+
+        sequence_output [B, S, H]; pooled_output [B, H]; masked_lm_logits and masked_lm_log_probs
+        [B * P, V]; sentence_order_logits and sentence_order_log_probs [B, 2]; where the features
+        hold labels also masked_lm_example_loss [B * P].
+        """
+        encoded = self._encode(features, training, seed)
+        words = self.masked_lm(encoded.sequence_output, features["masked_lm_positions"])
+        order = self.sentence_order(encoded.pooled_output)
+        outputs = {
+            "sequence_output": encoded.sequence_output,
+            "pooled_output": encoded.pooled_output,
+            "masked_lm_logits": words,
+            # The losses come from the logits, so that a compiled step drops these when unused.
+            "masked_lm_log_probs": tf.nn.log_softmax(words),
+            "sentence_order_logits": order,
+            "sentence_order_log_probs": tf.nn.log_softmax(order),
+        }
+        if "masked_lm_ids" in features:
+            outputs["masked_lm_example_loss"] = _cross_entropy(features["masked_lm_ids"], words)
+        return outputs
+
+    def example_weights(self, features):
+        real = _real_examples(features)
+        masked = tf.cast(features["masked_lm_weights"], tf.float32) * real[:, tf.newaxis]
+        return {"masked_lm_loss": tf.reshape(masked, [-1]), "sentence_order_loss": real}
+
+    def example_losses(self, outputs, features):
+        return {
+            "masked_lm_loss": outputs["masked_lm_example_loss"],
+            "sentence_order_loss": _cross_entropy(
+                features["next_sentence_labels"], outputs["sentence_order_logits"]
+            ),
+        }
+
+    def losses(self, outputs, features, weights=None):
+        weights = dict(self.loss_weights(features) if weights is None else weights)
+        weights["masked_lm_loss"] += _MASKED_LM_EPSILON
+        return super().losses(outputs, features, weights)
+
+
+class _LabelModel(_Model):
+    """A model with one loss per example, against `label_ids`."""
+
+    _term = None  # name of the loss term
+
+    def _label_loss(self, label_ids, logits):
+        """[B] losses."""
+        return _cross_entropy(label_ids, logits)
+
+    def _with_losses(self, outputs, features):
+        """Adds per_example_loss [B] where the features hold labels."""
+        if "label_ids" in features:
+            losses = self._label_loss(features["label_ids"], outputs["logits"])
+            outputs["per_example_loss"] = losses
+        return outputs
+
+    def example_weights(self, features):
+        return {self._term: _real_examples(features)}
+
+    def example_losses(self, outputs, features):
+        return {self._term: self._label_loss(features["label_ids"], outputs["logits"])}
+
+
+class ClassifierModel(_LabelModel):
+    """Classification of a text or of a pair of texts.
+
+    Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids integers [B].
+    """
+
+    _term = "classification_loss"
+
+    def __init__(self, config, num_labels, seed=None):
+        if num_labels < 2:
+            raise file_io.InputError(f"a classifier needs at least 2 labels; got {num_labels}")
+        super().__init__(config, seed)
+        self.output = _LabelWeights("", num_labels, config, seed)
+
+    def __call__(self, features, training=False, seed=None):
+        """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
+        pooled = self._encode(features, training, seed).pooled_output
+        dropout = modeling.Dropout(training, seed)
+        logits = self.output(dropout(pooled, _CLASSIFIER_DROPOUT, "classifier"))
+        outputs = {
+            "logits": logits,
+            "probabilities": tf.nn.softmax(logits),
+            "predictions": tf.argmax(logits, -1, tf.int32),
+        }
+        return self._with_losses(outputs, features)
+
+
+class RegressionModel(_LabelModel):
+    """A score for a text or for a pair of texts, by least squares.
+
+    Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids floats [B].
+    """
+
+    _term = "regression_loss"
+
+    def __init__(self, config, seed=None):
+        super().__init__(config, seed)
+        self.output = _LabelWeights("", 1, config, seed)
+
+    def _label_loss(self, label_ids, logits):
+        return tf.square(logits - tf.cast(tf.reshape(label_ids, [-1]), tf.float32))
+
+    def __call__(self, features, training=False, seed=None):
+        """Returns a dict: logits and predictions [B], probabilities [B, 1], all the score."""
+        pooled = self._encode(features, training, seed).pooled_output
+        dropout = modeling.Dropout(training, seed)
+        scores = self.output(dropout(pooled, _CLASSIFIER_DROPOUT, "classifier"))  # [B, 1]
+        logits = scores[:, 0]
+        outputs = {"logits": logits, "probabilities": scores, "predictions": logits}
+        return self._with_losses(outputs, features)
+
+
+class MultipleChoiceModel(_LabelModel):
+    """Picks one of C texts, each scored by itself (RACE).
+
+    Features: input_ids, input_mask, segment_ids, each [B, C, S] or [B, C * S]; for the loss
+    label_ids integers [B].
+    """
+
+    _term = "choice_loss"
+
+    def __init__(self, config, num_choices, dropout_prob=0.1, seed=None):
+        if num_choices < 2:
+            raise file_io.InputError(f"multiple choice needs at least 2 choices; got {num_choices}")
+        super().__init__(config, seed)
+        self._choices = num_choices
+        self._dropout_rate = dropout_prob
+        self.output = _LabelWeights("", 1, config, seed)
+
+    def _fold(self, name, x):
+        """[B, C, S] or [B, C * S] -> [B * C, S]."""
+        x = tf.convert_to_tensor(x)
+        choices = self._choices
+        if x.shape.rank == 3:
+            length, fits = x.shape[2], x.shape[1] in (choices, None)
+        else:
+            whole = x.shape[1]
+            length = None if whole is None else whole // choices
+            fits = whole is None or whole % choices == 0
+        if not fits:
+            raise file_io.InputError(
+                f"{name} must be [batch, {choices}, length] or [batch, {choices} * length]; "
+                f"got {x.shape}"
+            )
+        if length is None:
+            length = tf.shape(x)[2] if x.shape.rank == 3 else tf.shape(x)[1] // choices
+        return tf.reshape(x, [-1, length])
+
+    def __call__(self, features, training=False, seed=None):
+        """Returns a dict: logits, probabilities [B, C], predictions int32 [B]."""
+        inputs = ("input_ids", "input_mask", "segment_ids")
+        folded = {name: self._fold(name, features[name]) for name in inputs if name in features}
+        pooled = self._encode(folded, training, seed).pooled_output  # [B * C, H]
+        dropout = modeling.Dropout(training, seed)
+        scores = self.output(dropout(pooled, self._dropout_rate, "choice"))  # [B * C, 1]
+        logits = tf.reshape(scores, [-1, self._choices])  # [B, C]
+        outputs = {
+            "logits": logits,
+            "probabilities": tf.nn.softmax(logits),
+            "predictions": tf.argmax(logits, -1, tf.int32),
+        }
+        return self._with_losses(outputs, features)
+
+
+class SquadV1Model(_Model):
+    """Start and end of an answer in the text; the answer always exists.
+
+    Features: input_ids, input_mask, segment_ids [B, S]; for the loss start_positions and
+    end_positions [B].
+    """
+
+    def __init__(self, config, seed=None):
+        super().__init__(config, seed)
+        self.output = _LabelWeights("cls/squad/", 2, config, seed)
+
+    def __call__(self, features, training=False, seed=None):
+        """Returns a dict: start_logits and end_logits [B, S], over padding too."""
+        sequence = self._encode(features, training, seed).sequence_output
+        logits = self.output(tf.reshape(sequence, [-1, sequence.shape[-1]]))  # [B * S, 2]
+        logits = tf.reshape(logits, tf.concat([tf.shape(sequence)[:2], [2]], 0))
+        start, end = tf.unstack(logits, 2, axis=-1)
+        return {"start_logits": start, "end_logits": end}
+
+    def example_weights(self, features):
+        return {"span_loss": _real_examples(features)}
+
+    def example_losses(self, outputs, features):
+        start = _cross_entropy(features["start_positions"], outputs["start_logits"])
+        end = _cross_entropy(features["end_positions"], outputs["end_logits"])
+        return {"span_loss": 0.5 * (start + end)}
+
+
+class SquadV2Model(_Model):
+    """Start and end of an answer, and whether there is one, with a beam over the starts.
+
+    Features: input_ids, input_mask, segment_ids, p_mask [B, S] (p_mask is 1 where an answer cannot
+    be); for training start_positions, end_positions, is_impossible [B].
+    """
+
+    def __init__(self, config, start_n_top, end_n_top, dropout_prob=0.1, seed=None):
+        if min(start_n_top, end_n_top) < 1:
+            raise file_io.InputError(
+                f"start_n_top and end_n_top must be at least 1; got {start_n_top} and {end_n_top}"
+            )
+        super().__init__(config, seed)
+        size = config.hidden_size
+        self._start_n_top = start_n_top
+        self._end_n_top = end_n_top
+        self._dropout_rate = dropout_prob
+        self.start = modeling.Dense("start_logits/dense", size, 1, config, seed)
+        self.end_hidden = modeling.Dense("end_logits/dense_0", 2 * size, size, config, seed)
+        self.end_norm = modeling.LayerNorm("end_logits/LayerNorm", size)
+        self.end = modeling.Dense("end_logits/dense_1", size, 1, config, seed)
+        self.answer_hidden = modeling.Dense("answer_class/dense_0", 2 * size, size, config, seed)
+        self.answer = modeling.Dense("answer_class/dense_1", size, 1, config, seed, use_bias=False)
+
+    def __call__(self, features, training=False, seed=None):
+        """Runs the graph of training or of prediction.
+
+        Returns:
+          Training: dict of start_log_probs and end_log_probs [B, S] (the end given the true
+          start), cls_logits [B]. Otherwise: start_top_log_probs and start_top_index [B, K];
+          end_top_log_probs and end_top_index [B, K * M], the ends of start k at k * M...;
+          cls_logits [B], high where there is no answer.
+
+        Raises:
+          InputError: the sequence is shorter than `start_n_top` or `end_n_top`.
+        """
+        sequence = self._encode(features, training, seed).sequence_output
+        possible = 1.0 - tf.cast(features["p_mask"], tf.float32)  # [B, S]
+        rows = tf.reshape(sequence, [-1, sequence.shape[-1]])  # [B * S, H]
+        start_logits = tf.cast(tf.reshape(self.start(rows), tf.shape(possible)), tf.float32)
+        start_log_probs = _masked_log_softmax(start_logits, possible)  # [B, S]
+        outputs = {
+            "cls_logits": self._answerability(
+                sequence, start_log_probs, modeling.Dropout(training, seed)
+            )
+        }
+        if training:
+            starts = tf.reshape(features["start_positions"], [-1, 1])  # [B, 1]
+            ends = self._end_log_probs(sequence, starts, possible)  # [B, 1, S]
+            return outputs | {"start_log_probs": start_log_probs, "end_log_probs": ends[:, 0]}
+        self._check_beam(sequence)
+        start_top, start_index = tf.math.top_k(start_log_probs, self._start_n_top)  # [B, K]
+        ends = self._end_log_probs(sequence, start_index, possible)  # [B, K, S]
+        end_top, end_index = tf.math.top_k(ends, self._end_n_top)  # [B, K, M]
+        flat = [-1, self._start_n_top * self._end_n_top]
+        return outputs | {
+            "start_top_log_probs": start_top,
+            "start_top_index": start_index,
+            "end_top_log_probs": tf.reshape(end_top, flat),
+            "end_top_index": tf.reshape(end_index, flat),
+        }
+
+    def _check_beam(self, sequence):
+        length, widest = sequence.shape[1], max(self._start_n_top, self._end_n_top)
+        if length is not None and length < widest:
+            raise file_io.InputError(
+                f"sequences must have at least start_n_top and end_n_top = {self._start_n_top} and "
+                f"{self._end_n_top} positions; got {length}"
+            )
+
+    def _end_log_probs(self, sequence, starts, possible):
+        """[B, S, H], starts [B, K], [B, S] -> log-probabilities of ends [B, K, S]."""
+        size = self.config.hidden_size
+        kernel = tf.cast(self.end_hidden.kernel, sequence.dtype)
+        bias = tf.cast(self.end_hidden.bias, sequence.dtype)
+        chosen = tf.gather(sequence, starts, batch_dims=1)  # [B, K, H]
+        # The layer sees concat(token, start). Its product is the sum of one over the tokens and
+        # one over the starts, which saves the [B, K, S, 2H] input and nearly all the work.
+        tokens = tf.matmul(tf.reshape(sequence, [-1, size]), kernel[:size])  # [B * S, H]
+        offsets = tf.matmul(tf.reshape(chosen, [-1, size]), kernel[size:]) + bias  # [B * K, H]
+        tokens = tf.reshape(tokens, tf.shape(sequence))[:, tf.newaxis]  # [B, 1, S, H]
+        offsets = tf.reshape(offsets, tf.shape(chosen))[:, :, tf.newaxis]  # [B, K, 1, H]
+        hidden = self.end_norm(tf.tanh(tokens + offsets))  # [B, K, S, H]
+        logits = self.end(tf.reshape(hidden, [-1, size]))  # [B * K * S, 1]
+        logits = tf.cast(tf.reshape(logits, tf.shape(hidden)[:3]), tf.float32)
+        return _masked_log_softmax(logits, possible[:, tf.newaxis])
+
+    def _answerability(self, sequence, start_log_probs, dropout):
+        """[B]: the logit of "no answer", from the expected start and the first token."""
+        weights = tf.cast(tf.exp(start_log_probs), sequence.dtype)  # [B, S]
+        expected = tf.linalg.matvec(sequence, weights, transpose_a=True)  # [B, H]
+        hidden = tf.tanh(self.answer_hidden(tf.concat([expected, sequence[:, 0]], -1)))  # [B, H]
+        logits = self.answer(dropout(hidden, self._dropout_rate, "answer_class"))  # [B, 1]
+        return tf.cast(logits[:, 0], tf.float32)
+
+    def example_weights(self, features):
+        real = _real_examples(features)
+        return {"span_loss": real, "answerability_loss": real}
+
+    def example_losses(self, outputs, features):
+        """Each term carries its factor of one half.
+
+        Raises:
+          ValueError: the outputs are those of prediction.
+        """
+        if "end_log_probs" not in outputs:
+            raise ValueError("the loss of SquadV2Model needs the outputs of training=True")
+        start = _picked(outputs["start_log_probs"], features["start_positions"])
+        end = _picked(outputs["end_log_probs"], features["end_positions"])
+        impossible = tf.cast(tf.reshape(features["is_impossible"], [-1]), tf.float32)
+        answerability = tf.nn.sigmoid_cross_entropy_with_logits(impossible, outputs["cls_logits"])
+        return {"span_loss": -0.5 * (start + end), "answerability_loss": 0.5 * answerability}
+
+
+def _masked_log_softmax(logits, possible):
+    """Log-softmax over the last axis; `possible` is 1 where an answer may be and else 0."""
+    return tf.nn.log_softmax(logits * possible - _IMPOSSIBLE * (1.0 - possible))
+
+
+def _picked(log_probs, positions):
+    """[B, S], integers of B elements -> [B]."""
+    positions = tf.reshape(positions, [-1, 1])
+    return tf.gather(log_probs, positions, batch_dims=1)[:, 0]

@@ -1,0 +1,498 @@
+"""The encoder against recorded outputs of the reference, its configuration and its invariants."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import file_io, modeling
+
+TOLERANCE = 2e-5
+TINY = {
+    "vocab_size": 50,
+    "embedding_size": 8,
+    "hidden_size": 12,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "max_position_embeddings": 16,
+}
+
+
+def tiny_config(**changes):
+    return modeling.AlbertConfig(**(TINY | changes))
+
+
+def restored(golden, name):
+    folder = golden / "model" / name
+    config = modeling.AlbertConfig.from_json_file(folder / "albert_config.json")
+    model = modeling.AlbertModel(config)
+    reader = tf.train.load_checkpoint(str(folder / "model.ckpt-best"))
+    for variable in model.variables:
+        variable.assign(reader.get_tensor(variable.name.removesuffix(":0")))
+    return model, np.load(folder / "forward.npz"), reader
+
+
+def random_ids(batch=4, length=10, seed=0):
+    return np.random.RandomState(seed).randint(5, TINY["vocab_size"], (batch, length), np.int32)
+
+
+# Recorded outputs
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "dynamic_shape_function"])
+@pytest.mark.parametrize("name", ["shared", "groups", "bert"])
+def test_forward_equals_reference(golden, name, compiled):
+    model, recorded, _ = restored(golden, name)
+    function = model
+    if compiled:
+        matrix = tf.TensorSpec([None, None], tf.int32)
+        function = tf.function(lambda *x: model(*x), input_signature=[matrix] * 3)
+    out = function(recorded["in/input_ids"], recorded["in/input_mask"], recorded["in/segment_ids"])
+    for field in out._fields:
+        got = np.array(getattr(out, field))
+        want = recorded[f"out/{field}"]
+        assert got.shape == want.shape, field
+        np.testing.assert_allclose(got, want, rtol=0, atol=TOLERANCE, err_msg=field)
+
+
+@pytest.mark.parametrize("name", ["shared", "groups", "bert"])
+def test_variables_are_named_and_shaped_as_in_checkpoints(golden, name):
+    model, _, reader = restored(golden, name)
+    expected = {
+        f"{key}:0": tuple(shape)
+        for key, shape in reader.get_variable_to_shape_map().items()
+        if key.startswith("bert/")
+    }
+    assert {v.name: tuple(v.shape) for v in model.variables} == expected
+    assert all(v.trainable for v in model.variables)
+    assert model.embedding_table.name == "bert/embeddings/word_embeddings:0"
+
+
+def test_no_mapping_layer_when_embedding_and_hidden_size_agree():
+    model = modeling.AlbertModel(tiny_config(embedding_size=12))
+    assert not [v.name for v in model.variables if "embedding_hidden_mapping_in" in v.name]
+
+
+# Sharing
+
+
+@pytest.mark.parametrize("layers", [1, 3, 12])
+def test_number_of_variables_does_not_depend_on_layers(layers):
+    model = modeling.AlbertModel(tiny_config(num_hidden_layers=layers))
+    assert len(model.variables) == 25
+    assert len(model(random_ids()).all_encoder_layers) == layers
+
+
+def test_layers_take_their_groups_in_order():
+    config = tiny_config(num_hidden_layers=6, num_hidden_groups=3)
+    model = modeling.AlbertModel(config, seed=1)
+    before = model(random_ids()).all_encoder_layers
+    variable = next(v for v in model.variables if "group_1/inner_group_0/LayerNorm/beta" in v.name)
+    variable.assign_add(tf.ones_like(variable))
+    after = model(random_ids()).all_encoder_layers
+    changed = [not np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
+    assert changed == [False, False, True, True, True, True]
+
+
+# Inputs
+
+
+def test_missing_mask_and_types_mean_ones_and_zeros():
+    model = modeling.AlbertModel(tiny_config(), seed=1)
+    ids = random_ids()
+    explicit = model(ids, np.ones_like(ids), np.zeros_like(ids))
+    np.testing.assert_allclose(model(ids).sequence_output, explicit.sequence_output, atol=1e-6)
+    other_types = model(ids, token_type_ids=np.ones_like(ids))
+    assert np.abs(other_types.sequence_output - explicit.sequence_output).max() > 1e-3
+
+
+def test_padding_contributes_nothing():
+    model = modeling.AlbertModel(tiny_config(), seed=1)
+    ids = random_ids(length=12)
+    mask = np.zeros_like(ids)
+    mask[:, :7] = 1
+    padded, trimmed = model(ids, mask), model(ids[:, :7])
+    np.testing.assert_allclose(
+        padded.sequence_output[:, :7], trimmed.sequence_output, rtol=0, atol=1e-6
+    )
+    np.testing.assert_allclose(padded.pooled_output, trimmed.pooled_output, rtol=0, atol=1e-6)
+
+
+def test_examples_of_a_batch_do_not_touch_each_other():
+    model = modeling.AlbertModel(tiny_config(), seed=1)
+    ids = random_ids()
+    alone = model(ids[2:3]).sequence_output
+    np.testing.assert_allclose(model(ids).sequence_output[2:3], alone, rtol=0, atol=1e-6)
+
+
+def test_integer_types_and_lists_are_accepted():
+    model = modeling.AlbertModel(tiny_config(), seed=1)
+    ids = random_ids()
+    want = model(ids).pooled_output
+    np.testing.assert_array_equal(model(ids.astype(np.int64)).pooled_output, want)
+    np.testing.assert_array_equal(model(ids.tolist()).pooled_output, want)
+
+
+def test_longest_sequence_is_accepted_and_one_more_refused():
+    model = modeling.AlbertModel(tiny_config())
+    assert model(random_ids(length=16)).sequence_output.shape == [4, 16, 12]
+    with pytest.raises(file_io.InputError, match=r"max_position_embeddings = 16 tokens; got 17"):
+        model(random_ids(length=17))
+
+
+def test_too_long_sequence_of_unknown_shape_is_refused_while_running():
+    model = modeling.AlbertModel(tiny_config())
+    run = tf.function(
+        lambda ids: model(ids).pooled_output,
+        input_signature=[tf.TensorSpec([None, None], tf.int32)],
+    )
+    run(random_ids(length=16))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="max_position_embeddings = 16"):
+        run(random_ids(length=17))
+
+
+def test_wrong_rank_is_refused():
+    model = modeling.AlbertModel(tiny_config())
+    with pytest.raises(
+        file_io.InputError, match=r"input_ids must be \[batch, length\]; got \(5,\)"
+    ):
+        model(np.arange(5))
+
+
+def test_static_shapes_survive_where_known():
+    model = modeling.AlbertModel(tiny_config())
+    run = tf.function(model, input_signature=[tf.TensorSpec([None, 8], tf.int32)])
+    out = run.get_concrete_function().structured_outputs
+    assert out.sequence_output.shape.as_list() == [None, 8, 12]
+    assert out.pooled_output.shape.as_list() == [None, 12]
+
+
+# Dropout
+
+
+def graph_ops(function, *args):
+    graph = function.get_concrete_function(*args).graph
+    return [op.type for op in graph.get_operations()]
+
+
+def test_dropout_is_a_function_of_the_seed():
+    config = tiny_config(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2)
+    model = modeling.AlbertModel(config, seed=1)
+    ids = random_ids()
+
+    def run(seed):
+        return model(ids, training=True, seed=tf.constant(seed)).sequence_output
+
+    np.testing.assert_array_equal(run([1, 2]), run([1, 2]))
+    assert np.abs(run([1, 2]) - run([1, 3])).max() > 1e-2
+    compiled = tf.function(run)
+    np.testing.assert_allclose(compiled([1, 2]), run([1, 2]), rtol=0, atol=1e-5)
+
+
+def test_dropout_without_seed_is_fresh_each_time():
+    model = modeling.AlbertModel(tiny_config(hidden_dropout_prob=0.3), seed=1)
+    ids = random_ids()
+    run = tf.function(lambda: model(ids, training=True).pooled_output)
+    assert np.abs(run() - run()).max() > 1e-3
+
+
+def test_no_dropout_outside_training_and_no_random_op_at_rate_zero():
+    ids = tf.constant(random_ids())
+    dropping = modeling.AlbertModel(tiny_config(hidden_dropout_prob=0.3), seed=1)
+    np.testing.assert_array_equal(dropping(ids).pooled_output, dropping(ids).pooled_output)
+    plain = modeling.AlbertModel(tiny_config(), seed=1)
+    run = tf.function(lambda x: plain(x, training=True))
+    assert not [op for op in graph_ops(run, ids) if "Random" in op or "Dropout" in op]
+    run = tf.function(lambda x: dropping(x, training=True))
+    assert [op for op in graph_ops(run, ids) if "Random" in op]
+
+
+def test_each_place_of_the_network_has_its_own_mask():
+    dropout = modeling.Dropout(True, tf.constant([1, 2]))
+    ones = tf.ones([400])
+    masks = [dropout(ones, 0.25, site).numpy() for site in ("a", "b", "a")]
+    np.testing.assert_array_equal(masks[0], masks[2])
+    agreement = np.mean(masks[0] == masks[1])
+    assert 0.5 < agreement < 0.75  # 0.75**2 + 0.25**2 = 0.625 when independent
+    kept = masks[0][masks[0] != 0]
+    np.testing.assert_allclose(kept, 4 / 3, rtol=1e-6)
+    assert 250 < len(kept) < 350
+
+
+def test_layers_that_share_parameters_do_not_share_masks(monkeypatch):
+    sites = []
+    monkeypatch.setattr(tf.random, "fold_in", lambda seed, data: sites.append(data) or seed)
+    config = tiny_config(
+        hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1, inner_group_num=2
+    )
+    modeling.AlbertModel(config)(random_ids(), training=True)
+    assert len(sites) == len(set(sites)) == 1 + 3 * 2 * 3
+
+
+# Initial weights
+
+
+def test_same_seed_gives_same_weights_in_any_order():
+    config = tiny_config()
+    first = {v.name: v.numpy() for v in modeling.AlbertModel(config, seed=7).variables}
+    modeling.Dense("elsewhere", 3, 4, config, seed=7)
+    longer = dataclasses.replace(config, num_hidden_layers=6, num_hidden_groups=2)
+    second = {v.name: v.numpy() for v in modeling.AlbertModel(longer, seed=7).variables}
+    assert set(first) < set(second)
+    for name, values in first.items():
+        np.testing.assert_array_equal(values, second[name], err_msg=name)
+
+
+@pytest.mark.parametrize("seeds", [(7, 8), (None, None)])
+def test_other_seeds_give_other_weights(seeds):
+    config = tiny_config()
+    tables = [modeling.AlbertModel(config, seed=seed).embedding_table for seed in seeds]
+    assert not np.array_equal(*tables)
+
+
+def test_initial_values():
+    config = tiny_config(vocab_size=5000, initializer_range=0.5)
+    model = modeling.AlbertModel(config, seed=3)
+    for variable in model.variables:
+        name, values = variable.name, variable.numpy()
+        if name.endswith(("bias:0", "beta:0")):
+            assert not values.any(), name
+        elif name.endswith("gamma:0"):
+            assert (values == 1).all(), name
+        else:
+            assert 0.5 < np.abs(values).max() <= 1.0, name  # cut at two standard deviations
+    # The standard deviation of a normal cut at two standard deviations is 0.8796 of the whole's.
+    assert abs(model.embedding_table.numpy().std() - 0.5 * 0.8796) < 0.005
+
+
+# Parts against plain numpy
+
+
+def test_layer_norm_uses_biased_variance_and_tiny_epsilon():
+    layer = modeling.LayerNorm("norm", 4)
+    layer.gamma.assign([1.0, 2.0, 3.0, 4.0])
+    layer.beta.assign([0.5, 0.0, 0.0, -0.5])
+    x = np.array([[1, 2, 3, 4], [1e-4, 2e-4, 3e-4, 4e-4], [5, 5, 5, 5]], np.float64)
+    wide = x - x.mean(-1, keepdims=True)
+    want = wide / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
+    want = want * layer.gamma.numpy() + layer.beta.numpy()
+    np.testing.assert_allclose(layer(tf.constant(x, tf.float32)), want, rtol=2e-5, atol=1e-6)
+
+
+def test_layer_norm_and_dense_keep_the_type_of_their_input():
+    layer = modeling.LayerNorm("norm", 4)
+    dense = modeling.Dense("dense", 4, 3, tiny_config(), seed=1)
+    x = tf.random.stateless_normal([5, 4], [1, 2])
+    for part in (layer, dense):
+        low = part(tf.cast(x, tf.bfloat16))
+        assert low.dtype == tf.bfloat16
+        np.testing.assert_allclose(tf.cast(low, tf.float32), part(x), atol=0.03)
+
+
+def test_gradients_of_the_encoder_equal_numerical_ones():
+    config = tiny_config(hidden_act="gelu", initializer_range=0.4)
+    model = modeling.AlbertModel(config, seed=5)
+    ids = random_ids(batch=2, length=5)
+    weights = tf.random.stateless_normal([2, 5, 12], [3, 4])
+
+    def loss():
+        return tf.reduce_sum(model(ids).sequence_output * weights)
+
+    with tf.GradientTape() as tape:
+        value = loss()
+    gradients = tape.gradient(value, model.variables, unconnected_gradients="zero")
+    for variable, gradient in zip(model.variables, gradients, strict=True):
+        gradient = tf.convert_to_tensor(gradient)
+        direction = tf.random.stateless_normal(variable.shape, [5, 6])
+        step = 1e-2 / float(tf.norm(direction))
+        ends = []
+        for sign in (1, -1):
+            variable.assign_add(sign * step * direction)
+            ends.append(float(loss()))
+            variable.assign_sub(sign * step * direction)
+        numerical = (ends[0] - ends[1]) / (2 * step)
+        exact = float(tf.reduce_sum(gradient * direction))
+        scale = float(tf.norm(gradient) * tf.norm(direction))
+        assert abs(numerical - exact) <= 0.02 * abs(exact) + 0.003 * scale + 0.01, variable.name
+
+
+@pytest.mark.parametrize(
+    "name, function",
+    [
+        ("gelu", lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))),
+        ("relu", lambda x: np.maximum(x, 0)),
+        ("tanh", np.tanh),
+        ("linear", lambda x: x),
+    ],
+)
+def test_activations(name, function):
+    x = np.linspace(-6, 6, 101)
+    got = modeling.activation(name)(tf.constant(x, tf.float32))
+    np.testing.assert_allclose(got, function(x), rtol=1e-5, atol=1e-6)
+
+
+# Configuration
+
+
+def test_config_defaults():
+    assert modeling.AlbertConfig(vocab_size=30000).to_dict() == {
+        "vocab_size": 30000,
+        "embedding_size": 128,
+        "hidden_size": 4096,
+        "num_hidden_layers": 12,
+        "num_hidden_groups": 1,
+        "num_attention_heads": 64,
+        "intermediate_size": 16384,
+        "inner_group_num": 1,
+        "down_scale_factor": 1,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "initializer_range": 0.02,
+    }
+
+
+def test_config_round_trips(tmp_path):
+    config = tiny_config(hidden_act="relu", initializer_range=0.1)
+    path = tmp_path / "albert_config.json"
+    path.write_text(config.to_json_string())
+    assert modeling.AlbertConfig.from_json_file(path) == config
+    assert modeling.AlbertConfig.from_dict(config.to_dict()) == config
+    assert json.loads(config.to_json_string()) == config.to_dict()
+
+
+def test_config_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        tiny_config().hidden_size = 24
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"num_attention_heads": 5}, "hidden_size must be a multiple of .*_heads; got 12 and 5"),
+        ({"num_hidden_groups": 2}, "num_hidden_layers must be a multiple of .*; got 3 and 2"),
+        ({"hidden_size": 0}, "hidden_size must be an integer of at least 1; got 0"),
+        ({"vocab_size": -3}, "vocab_size must be an integer of at least 1; got -3"),
+        ({"inner_group_num": 1.5}, "inner_group_num must be an integer of at least 1; got 1.5"),
+        ({"num_hidden_layers": "3"}, "num_hidden_layers must be a number; got '3'"),
+        ({"num_hidden_layers": True}, "num_hidden_layers must be a number; got True"),
+        ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob must be at least 0 and below 1; got 1"),
+        ({"attention_probs_dropout_prob": -0.1}, "attention_probs_dropout_prob .* got -0.1"),
+        ({"initializer_range": 0}, "initializer_range must be above 0 and finite; got 0"),
+        ({"initializer_range": float("inf")}, "initializer_range must be .* finite; got inf"),
+        (
+            {"hidden_act": "swish"},
+            "hidden_act must be one of gelu, relu, tanh, linear; got 'swish'",
+        ),
+        ({"hidden_act": ["gelu"]}, r"hidden_act must be one of .*; got \['gelu'\]"),
+        ({"hidden_act": None}, "hidden_act must be one of .*; got None"),
+    ],
+)
+def test_config_refuses_wrong_values(changes, message):
+    with pytest.raises(file_io.InputError, match=message):
+        tiny_config(**changes)
+
+
+@pytest.mark.parametrize(
+    "key, meant",
+    [
+        ("hiden_size", "hidden_size"),
+        ("Hidden_Size", "hidden_size"),
+        ("num_hidden_layer", "num_hidden_layers"),
+        ("embeding_size", "embedding_size"),
+        ("vocab_siez", "vocab_size"),
+    ],
+)
+def test_misspelt_key_is_an_error(key, meant):
+    with pytest.raises(file_io.InputError, match=f"unknown key '{key}'; did you mean '{meant}'"):
+        modeling.AlbertConfig.from_dict(TINY | {key: 8})
+
+
+def logged_warnings(monkeypatch):
+    lines = []
+    monkeypatch.setattr(
+        modeling.logging, "warning", lambda text, *args: lines.append(text % tuple(args))
+    )
+    return lines
+
+
+def test_other_unknown_keys_give_one_warning(monkeypatch):
+    lines = logged_warnings(monkeypatch)
+    values = TINY | {"author": "me", "color": 3}
+    assert modeling.AlbertConfig.from_dict(values) == tiny_config()
+    assert lines == ["Unknown keys of the configuration ignored: author, color"]
+
+
+def test_known_legacy_keys_are_silently_ignored(monkeypatch):
+    lines = logged_warnings(monkeypatch)
+    legacy = {
+        "net_structure_type": 0,
+        "net_type": 0,
+        "gap_size": 0,
+        "num_memory_blocks": 0,
+        "layers_to_keep": [],
+        "ln_type": "postln",
+        "directionality": "bidi",
+        "pooler_fc_size": 768,
+        "pooler_num_attention_heads": 12,
+        "pooler_num_fc_layers": 3,
+        "pooler_size_per_head": 128,
+        "pooler_type": "first_token_transform",
+        "model_type": "albert",
+        "architectures": ["AlbertForMaskedLM"],
+        "classifier_dropout_prob": 0.1,
+        "layer_norm_eps": 1e-12,
+        "position_embedding_type": "absolute",
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "transformers_version": "4.0",
+    }
+    assert modeling.AlbertConfig.from_dict(TINY | legacy) == tiny_config()
+    assert lines == []
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [("ln_type", "preln"), ("layer_norm_eps", 1e-5), ("position_embedding_type", "relative_key")],
+)
+def test_other_networks_are_refused(key, value):
+    with pytest.raises(file_io.InputError, match=f"{key} {value!r} is not supported"):
+        modeling.AlbertConfig.from_dict(TINY | {key: value})
+
+
+@pytest.mark.parametrize("alias", ["gelu_new", "gelu_pytorch_tanh"])
+def test_other_names_of_the_tanh_gelu(alias):
+    assert modeling.AlbertConfig.from_dict(TINY | {"hidden_act": alias}).hidden_act == "gelu"
+
+
+def test_vocab_size_is_required():
+    with pytest.raises(file_io.InputError, match="required key 'vocab_size' is missing"):
+        modeling.AlbertConfig.from_dict({"hidden_size": 64})
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ('{"vocab_size": 10, "hiden_size": 3}', "hiden_size.*hidden_size"),
+        ('{"vocab_size": 10, "hidden_size": 33}', "multiple of num_attention_heads; got 33 and 64"),
+        ('{"vocab_size": 10,}', "not valid JSON.*line 1"),
+        ("[1]", "must be a JSON object, got list"),
+        ("{}", "'vocab_size' is missing"),
+    ],
+)
+def test_errors_of_a_file_name_it(tmp_path, text, message):
+    path = tmp_path / "some_config.json"
+    path.write_text(text)
+    with pytest.raises(file_io.InputError, match=rf"some_config\.json.*{message}"):
+        modeling.AlbertConfig.from_json_file(path)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(file_io.InputError, match="ALBERT configuration: there is no file"):
+        modeling.AlbertConfig.from_json_file(tmp_path / "absent.json")
