@@ -1,0 +1,94 @@
+"""Scores of predictions against labels; defined for degenerate input too."""
+
+import numpy as np
+
+
+def _pair(labels, predictions):
+    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    if labels.ndim != 1 or labels.shape != predictions.shape or not labels.size:
+        raise ValueError(
+            "expected as many predictions as labels, at least one; got predictions of shape "
+            f"{predictions.shape} and labels of shape {labels.shape}"
+        )
+    return labels, predictions
+
+
+def accuracy(labels, predictions):
+    """Share of predictions that equal their label.
+
+    Args:
+      labels, predictions: [B], at least one.
+    """
+    labels, predictions = _pair(labels, predictions)
+    return float(np.mean(labels == predictions))
+
+
+def matthews_correlation(labels, predictions):
+    """Matthews correlation of two or more classes (Gorodkin 2004); 0 when undefined.
+
+    It is undefined when all labels or all predictions are the same class.
+
+    Args:
+      labels, predictions: [B] class ids.
+    """
+    labels, predictions = _pair(labels, predictions)
+    _, codes = np.unique(np.concatenate([labels, predictions]), return_inverse=True)
+    labels, predictions = codes[: len(labels)], codes[len(labels) :]
+    count = len(labels)
+    true = np.bincount(labels, minlength=codes.max() + 1).astype(np.float64)
+    predicted = np.bincount(predictions, minlength=codes.max() + 1).astype(np.float64)
+    covariance = np.sum(labels == predictions) * count - true @ predicted
+    spread = (count**2 - true @ true) * (count**2 - predicted @ predicted)
+    return float(covariance / np.sqrt(spread)) if spread > 0 else 0.0
+
+
+def f1(labels, predictions, positive=1):
+    """Harmonic mean of precision and recall for class `positive`; 0 without true positives.
+
+    Args:
+      labels, predictions: [B] class ids.
+      positive: the class that counts.
+    """
+    labels, predictions = _pair(labels, predictions)
+    labels, predictions = labels == positive, predictions == positive
+    total = np.sum(labels) + np.sum(predictions)
+    return float(2 * np.sum(labels & predictions) / total) if total else 0.0
+
+
+def pearson(labels, predictions):
+    """Pearson correlation; 0 when either side is constant.
+
+    Args:
+      labels, predictions: [B] numbers.
+    """
+    labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
+    # Tested on the values: rounding of the mean can give a constant a spread above 0.
+    if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
+        return 0.0
+    labels, predictions = labels - labels.mean(), predictions - predictions.mean()
+    # Scaled first, so that squares of very small or large numbers stay in range.
+    labels, predictions = labels / np.abs(labels).max(), predictions / np.abs(predictions).max()
+    norm = np.linalg.norm(labels) * np.linalg.norm(predictions)
+    return float(np.clip(labels @ predictions / norm, -1.0, 1.0))
+
+
+def spearman(labels, predictions):
+    """Spearman rank correlation, ties sharing their mean rank; 0 when either side is constant.
+
+    Args:
+      labels, predictions: [B] numbers.
+    """
+    from scipy import stats
+
+    labels, predictions = _pair(labels, predictions)
+    return pearson(stats.rankdata(labels), stats.rankdata(predictions))
+
+
+def mean_squared_error(labels, predictions):
+    """Mean of the squared differences.
+
+    Args:
+      labels, predictions: [B] numbers.
+    """
+    labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
+    return float(np.mean(np.square(labels - predictions)))
