@@ -72,7 +72,9 @@ def size(path):
 
 def listdir(path):
     """Sorted names of the entries of a folder."""
-    return sorted(_gfile().listdir(path) if is_remote(path) else os.listdir(path))
+    if is_remote(path):
+        return sorted(name.rstrip("/") for name in _gfile().listdir(path))
+    return sorted(os.listdir(path))
 
 
 def glob(pattern):
@@ -83,6 +85,8 @@ def glob(pattern):
 def expand_globs(patterns, what):
     """Files named by comma-separated globs, in order and without repetition.
 
+    The name of an existing file counts as such, whatever signs are in it.
+
     Raises:
       InputError: a pattern matches nothing.
     """
@@ -91,7 +95,8 @@ def expand_globs(patterns, what):
         pattern = pattern.strip()
         if not pattern:
             continue
-        matches = [path for path in glob(pattern) if not is_dir(path)]
+        found = [pattern] if exists(pattern) else glob(pattern)
+        matches = [path for path in found if not is_dir(path)]
         if not matches:
             raise InputError(f"{what}: no file matches {pattern!r}")
         paths.extend(matches)
@@ -144,11 +149,16 @@ def remove(path):
 def copy(source, target):
     """Copies a file through a temporary name, so `target` is never half-written."""
     temporary = temporary_name(target)
-    if is_remote(source) or is_remote(target):
-        _gfile().copy(source, temporary, overwrite=True)
-    else:
-        shutil.copyfile(source, temporary)
-    rename(temporary, target)
+    try:
+        if is_remote(source) or is_remote(target):
+            _gfile().copy(source, temporary, overwrite=True)
+        else:
+            shutil.copyfile(source, temporary)
+        rename(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            remove(temporary)
+        raise
 
 
 def temporary_name(path):
@@ -200,7 +210,7 @@ def read_json(path, what):
       InputError: missing file, or malformed JSON (names file, line and column).
     """
     try:
-        return json.loads(read_text(path, what))
+        return json.loads(read_text(path, what).removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
         raise InputError(
             f"{what}: {path} is not valid JSON: {error.msg} at line {error.lineno} column "
