@@ -312,12 +312,14 @@ class FullTokenizer:
           file_io.InputError: there is no vocabulary in the module's assets.
         """
         assets = os.path.join(hub_module, "assets")
-        models = file_io.glob(os.path.join(assets, "*.model"))
-        vocab_file = os.path.join(assets, "vocab.txt")
+        names = file_io.listdir(assets) if file_io.is_dir(assets) else []
+        models = [name for name in names if name.endswith(".model")]
         if models:
-            return cls(do_lower_case=do_lower_case, spm_model_file=models[0])
-        if file_io.exists(vocab_file):
-            return cls(vocab_file=vocab_file, do_lower_case=do_lower_case)
+            path = os.path.join(assets, models[0])
+            return cls(do_lower_case=do_lower_case, spm_model_file=path)
+        if "vocab.txt" in names:
+            path = os.path.join(assets, "vocab.txt")
+            return cls(vocab_file=path, do_lower_case=do_lower_case)
         raise file_io.InputError(
             f"hub module {hub_module}: expected a *.model file or vocab.txt in {assets}; give "
             "--spm_model_file or --vocab_file"
