@@ -1,0 +1,188 @@
+"""A small made-up language: documents to pre-train on and GLUE tasks about the same words.
+
+Documents keep to one place with its people, things and deeds, stay in one mood and go through the
+day in order, so masked words and the order of sentences can be learned. The labels of the tasks
+follow from the grammar alone:
+
+  SST-2  a sentence is positive if its feeling or quality is good, or a bad quality is denied.
+  RTE    "Somebody was in the <place>." follows if the people and things of the premise belong
+         there; the premise itself never names a place.
+  STS-B  2 points if both sentences are about the same place, and 1 each for the same person, deed
+         and thing.
+"""
+
+import random
+
+# place: people, deeds, things
+PLACES = {
+    "kitchen": (
+        "cook baker butler waiter",
+        "tasted served mixed heated",
+        "soup bread cake cheese butter",
+    ),
+    "harbour": (
+        "sailor captain pilot fisher",
+        "loaded steered moored towed",
+        "boat sail anchor barge ferry",
+    ),
+    "farm": (
+        "farmer shepherd milker herder",
+        "fed washed counted chased",
+        "cow goat lamb horse piglet",
+    ),
+    "school": (
+        "teacher pupil poet scholar",
+        "read copied studied recited",
+        "book letter poem story essay",
+    ),
+    "workshop": (
+        "smith carpenter joiner turner",
+        "built painted repaired polished",
+        "table chair wheel door ladder",
+    ),
+    "garden": (
+        "gardener florist planter weeder",
+        "planted watered trimmed picked",
+        "rose lily hedge tulip bush",
+    ),
+}
+GOOD, BAD = "good", "bad"
+QUALITIES = {
+    GOOD: "fine lovely splendid perfect wonderful excellent".split(),
+    BAD: "awful ugly horrid terrible dreadful ruined".split(),
+}
+FEELINGS = {GOOD: "glad happy proud merry".split(), BAD: "sad angry sorry gloomy".split()}
+OPPOSITE = {GOOD: BAD, BAD: GOOD}
+TIMES = (
+    "at dawn|in the morning|before noon|at noon|after lunch|in the afternoon|in the evening|"
+    "at night"
+).split("|")
+SPLITS = (("train", 3000), ("dev", 400), ("test", 100))
+NUM_DOCUMENTS = {"train": 3000, "heldout": 200}
+
+_STORY = (
+    "{time} the {person} {deed} the {thing} in the {place} .",
+    "{time} the {person} {deed} the {quality} {thing} .",
+    "{time} the {person} was {feeling} because the {thing} was {quality} .",
+    "{time} the {person} was {feeling} because the {thing} was not {denied} .",
+    "{time} the {helper} {deed} the {thing} for the {feeling} {person} .",
+)
+_REVIEWS = (
+    "the {thing} was {quality} and the {person} was {feeling} .",
+    "the {feeling} {person} {deed} the {quality} {thing} .",
+    "the {person} {deed} the {thing} , and the {thing} was {quality} .",
+    "the {person} {deed} the {thing} , and the {thing} was not {denied} .",
+)
+
+
+def _draw(rng, place, mood):
+    """The words of one sentence."""
+    people, deeds, things = (words.split() for words in PLACES[place])
+    person, helper = rng.sample(people, 2)
+    return {
+        "place": place,
+        "person": person,
+        "helper": helper,
+        "deed": rng.choice(deeds),
+        "thing": rng.choice(things),
+        "quality": rng.choice(QUALITIES[mood]),
+        "denied": rng.choice(QUALITIES[OPPOSITE[mood]]),
+        "feeling": rng.choice(FEELINGS[mood]),
+        "time": rng.choice(TIMES),
+    }
+
+
+def _sentence(template, words):
+    text = template.format(**words)
+    return text[0].upper() + text[1:]
+
+
+def _document(rng):
+    place, mood = rng.choice(list(PLACES)), rng.choice((GOOD, BAD))
+    cast = _draw(rng, place, mood)
+    times = sorted(rng.sample(range(len(TIMES)), rng.randint(4, len(TIMES))))
+    lines = []
+    for time in times:
+        words = _draw(rng, place, mood)
+        words.update(person=cast["person"], helper=cast["helper"], time=TIMES[time])
+        lines.append(_sentence(rng.choice(_STORY), words))
+    return "\n".join(lines) + "\n"
+
+
+def corpus(seed):
+    """Texts with a sentence a line and a blank line between documents.
+
+    Returns:
+      {"train": text, "heldout": text of other documents}.
+    """
+    rng = random.Random(f"{seed} corpus")
+    return {
+        name: "\n".join(_document(rng) for _ in range(count))
+        for name, count in NUM_DOCUMENTS.items()
+    }
+
+
+def _review(rng):
+    mood = rng.choice((GOOD, BAD))
+    words = _draw(rng, rng.choice(list(PLACES)), mood)
+    return (_sentence(rng.choice(_REVIEWS), words),), "1" if mood == GOOD else "0"
+
+
+def _entailment(rng):
+    place, other = rng.sample(list(PLACES), 2)
+    words = _draw(rng, place, rng.choice((GOOD, BAD)))
+    premise = _sentence(rng.choice(_STORY[1:]), words)
+    follows = rng.random() < 0.5
+    hypothesis = f"Somebody was in the {place if follows else other} ."
+    return (premise, hypothesis), "entailment" if follows else "not_entailment"
+
+
+def _similarity(rng):
+    places = rng.sample(list(PLACES), 2)
+    first = _draw(rng, places[0], GOOD)
+    second = _draw(rng, places[rng.random() < 0.3], GOOD)
+    score = 0
+    if first["place"] == second["place"]:
+        second.update({k: first[k] for k in ("person", "deed", "thing") if rng.random() < 0.5})
+        score = 2 + sum(first[k] == second[k] for k in ("person", "deed", "thing"))
+    template = "{time} the {person} {deed} the {thing} ."
+    return (_sentence(template, first), _sentence(template, second)), f"{score:.3f}"
+
+
+_STS_COLUMNS = "index genre filename year old_index source1 source2 sentence1 sentence2".split()
+# folder: (maker of a row, columns of test.tsv, name of the label column, has an index in training)
+TASKS = {
+    "SST-2": (_review, ["index", "sentence"], "label", False),
+    "RTE": (_entailment, ["index", "sentence1", "sentence2"], "label", True),
+    "STS-B": (_similarity, _STS_COLUMNS, "score", True),
+}
+
+
+def task_files(name, seed):
+    """Files of a task in GLUE's layout; no row of one split is in another.
+
+    Args:
+      name: one of `TASKS`.
+      seed: source of all choices.
+
+    Returns:
+      {"train": text of train.tsv, "dev": …, "test": …}; test has no labels.
+    """
+    make_row, columns, label_name, has_index = TASKS[name]
+    rng = random.Random(f"{seed} {name}")
+    seen, files = set(), {}
+    for split, count in SPLITS:
+        rows = []
+        while len(rows) < count:
+            texts, label = make_row(rng)
+            if texts not in seen:
+                seen.add(texts)
+                filling = ["demo"] * (len(columns) - 1 - len(texts))
+                rows.append([str(len(rows)), *filling, *texts, label])
+        header = [*columns, label_name]
+        if split == "test":
+            table = [row[:-1] for row in [header, *rows]]
+        else:
+            table = [header, *rows] if has_index else [row[1:] for row in [header, *rows]]
+        files[split] = "".join("\t".join(row) + "\n" for row in table)
+    return files

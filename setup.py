@@ -1,0 +1,49 @@
+"""Installs the package `albert`; see README.md."""
+
+import pathlib
+
+import setuptools
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+REQUIREMENTS = [
+    "absl-py>=2.0",
+    "numpy>=1.26",
+    "scikit-learn>=1.3",
+    "sentencepiece>=0.2.0",
+    # tensorflow-hub imports pkg_resources, which later versions no longer bring.
+    "setuptools<82",
+    # tensorflow.summary needs it since TensorFlow no longer installs it by itself.
+    "tensorboard>=2.18",
+    "tensorflow>=2.18",
+    "tensorflow-hub>=0.16.1",
+    "tqdm>=4.60",
+]
+
+EXTRAS = {
+    "gpu": ["tensorflow[and-cuda]>=2.18"],
+    "text": ["tensorflow-text>=2.18"],
+    "plots": ["matplotlib>=3.7"],
+    "beam": ["apache-beam>=2.60"],
+    "dev": [
+        "hypothesis>=6.100",
+        "pytest>=8.0",
+        "pytest-timeout>=2.3",
+        "pytest-xdist>=3.5",
+        "ruff>=0.17,<0.18",
+        "scipy>=1.11",
+    ],
+}
+
+setuptools.setup(
+    name="albert",
+    version="0.1.0",
+    description="ALBERT pre-training and fine-tuning on TensorFlow 2",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=["albert"],
+    python_requires=">=3.10,<3.14",
+    install_requires=REQUIREMENTS,
+    extras_require=EXTRAS,
+)
