@@ -1,0 +1,353 @@
+"""The rules of the code base, checked on its sources: layers, imports, file access, sizes."""
+
+import ast
+import functools
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "albert"
+MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
+
+# Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
+PLAIN = """
+    file_io tokenization packing masking metrics corpus demo_data example_proto tfrecord
+    record_shuffle pretraining_data pretraining_files vocab_training
+    squad_spans squad_metrics squad_features squad_records
+""".split()
+LAYERS = {
+    "plain": PLAIN,
+    "TF parts": "modeling optimization lamb_optimizer records distribution progress".split(),
+    "assembly": "heads checkpoints pretrained task".split(),
+    "tasks": "pretraining_task classifier_utils race_utils squad_utils".split(),
+    "engine": "engine checkpoint_walk export fine_tuning".split(),
+    "scripts": [
+        *"common_flags run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
+        *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
+        *"make_demo_data glue_report".split(),
+    ],
+}
+SCRIPTS = [name for name in LAYERS["scripts"] if name in MODULES and name != "common_flags"]
+# Names of the reference, which users import.
+ALLOWED_UTILS = {"classifier_utils", "squad_utils", "race_utils"}
+MAX_FILE, MAX_FUNCTION, MAX_SCRIPT, MAX_MAIN = 500, 60, 150, 40
+
+# Calls that touch files; os.path functions that only handle names are free.
+FILE_CALLS = re.compile(
+    r"(open|io\.open|codecs\.open|os\.(open|fdopen|listdir|scandir|walk|rename|renames|replace"
+    r"|remove|unlink|rmdir|mkdir|makedirs|stat|truncate|symlink|link)"
+    r"|os\.path\.(exists|isfile|isdir|islink|getsize|getmtime)"
+    r"|tf\.io\.gfile\..*|tf\.gfile\..*|tf\.io\.(read_file|write_file|matching_files)"
+    r"|np\.(load|save|savez|savez_compressed|loadtxt|savetxt|fromfile))"
+)
+FILE_MODULES = {"shutil", "glob", "tempfile", "pathlib", "fileinput"}
+# Random functions that share one hidden state; generators that carry their own are free.
+RANDOM_STATE = re.compile(
+    r"random\.(?!Random$)\w+"
+    r"|np\.random\.(?!default_rng$|Generator$|SeedSequence$|PCG64$|Philox$|RandomState$)\w+"
+    r"|tf\.random\.(?!experimental\.(stateless|index)|stateless|split$|fold_in$)\w[\w.]*"
+)
+# Without a seed a model in training has to invent one; everything else passes seeds down.
+ALLOWED_RANDOM = {("modeling", "tf.random.uniform")}
+OWN_GENERATORS = re.compile(
+    r"random\.Random|np\.random\.(default_rng|Generator|RandomState)"
+    r"|tf\.random\.(experimental\.)?Generator.*"
+)
+
+
+@functools.cache
+def tree_of(name):
+    return ast.parse((PACKAGE / f"{name}.py").read_text(encoding="utf-8"))
+
+
+def imports_of(tree):
+    """(dotted module, imported names) of every import, however deep it stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, []
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"line {node.lineno}: relative import; write `from albert …`"
+            yield node.module, [alias.name for alias in node.names]
+
+
+def own_imports(name):
+    """Modules of the package that a module imports."""
+    found = set()
+    for module, names in imports_of(tree_of(name)):
+        if module == "albert":
+            found.update(names)
+        elif module.startswith("albert."):
+            found.add(module.split(".")[1])
+    return found
+
+
+def dotted(node):
+    """`a.b.c` of an attribute chain, else ""."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        left = dotted(node.value)
+        return left and f"{left}.{node.attr}"
+    return ""
+
+
+def layer_of(name):
+    for rank, modules in enumerate(LAYERS.values()):
+        if name in modules:
+            return rank
+    raise AssertionError(f"albert/{name}.py has no layer: give it one in LAYERS")
+
+
+def functions_of(name):
+    return [node for node in ast.walk(tree_of(name)) if isinstance(node, ast.FunctionDef)]
+
+
+def length(node):
+    return node.end_lineno - node.lineno + 1
+
+
+# --- imports ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_down(name):
+    for other in own_imports(name):
+        assert other in MODULES, f"{name} imports albert.{other}, which does not exist"
+        assert layer_of(other) <= layer_of(name), f"{name} imports {other}, which is above it"
+        assert other not in SCRIPTS, f"{name} imports the script {other}"
+
+
+def test_no_import_cycle():
+    done, path = set(), []
+
+    def visit(name):
+        assert name not in path, f"import cycle: {' -> '.join([*path, name])}"
+        if name not in done:
+            path.append(name)
+            for other in own_imports(name):
+                visit(other)
+            path.pop()
+            done.add(name)
+
+    for name in MODULES:
+        visit(name)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_absl_flags_only_in_scripts(name):
+    uses = any(
+        module == "absl.flags" or (module == "absl" and {"flags", "app"} & set(names))
+        for module, names in imports_of(tree_of(name))
+    )
+    assert not uses or name in LAYERS["scripts"], f"{name} reads flags; pass arguments instead"
+
+
+def test_plain_modules_do_not_name_tensorflow():
+    for name in set(PLAIN) & set(MODULES) - {"file_io"}:
+        modules = {module.split(".")[0] for module, _ in imports_of(tree_of(name))}
+        assert not modules & {"tensorflow", "tensorflow_hub", "tf_keras", "keras"}, name
+
+
+def test_plain_modules_and_scripts_start_without_tensorflow():
+    """Also through what they import; one process, asked after each import."""
+    names = [name for name in (*PLAIN, "common_flags", *SCRIPTS) if name in MODULES]
+    program = (
+        "import importlib, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module('albert.' + name)\n"
+        "    heavy = {'tensorflow', 'sklearn', 'sentencepiece', 'tqdm'} & set(sys.modules)\n"
+        "    if heavy: sys.exit(f'importing albert.{name} imports {heavy}')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, *names],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+# --- files, chance, flags -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name != "file_io"])
+def test_files_are_touched_only_in_file_io(name):
+    modules = {module.split(".")[0] for module, _ in imports_of(tree_of(name))}
+    assert not modules & FILE_MODULES, f"{name} imports {modules & FILE_MODULES}; use file_io"
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, ast.Call):
+            call = dotted(node.func)
+            assert not FILE_CALLS.fullmatch(call), f"{name} line {node.lineno}: {call}; use file_io"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_hidden_random_state(name):
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, ast.Call):
+            call = dotted(node.func)
+            where = f"{name} line {node.lineno}: {call}"
+            hidden = RANDOM_STATE.fullmatch(call) and (name, call) not in ALLOWED_RANDOM
+            assert not hidden, f"{where} has a hidden state"
+    for statement in tree_of(name).body:
+        if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            for node in ast.walk(statement):
+                made = isinstance(node, ast.Call) and OWN_GENERATORS.fullmatch(dotted(node.func))
+                assert not made, f"{name} line {node.lineno}: a generator for the whole module"
+
+
+def _attributes(tree):
+    """Attributes read from the flag values, and functions of common_flags that are called."""
+    read, called = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id in ("values", "flag_values"):
+                read.add(node.attr)
+            elif node.value.id == "common_flags":
+                called.add(node.attr)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            called.add(node.func.id)
+        # values[name] in a loop over names that stand in the source as strings
+        elif isinstance(node, (ast.Tuple, ast.List)):
+            read.update(e.value for e in node.elts if isinstance(e, ast.Constant))
+    return read, called
+
+
+def _flags_read_by(script):
+    shared = {node.name: node for node in tree_of("common_flags").body if hasattr(node, "name")}
+    own = [node for node in tree_of(script).body if getattr(node, "name", "") != "define_flags"]
+    read, called = _attributes(ast.Module(own, []))
+    waiting, seen = list(called), set()
+    while waiting:
+        name = waiting.pop()
+        if name in shared and name not in seen and not name.startswith("require_"):
+            seen.add(name)
+            more, called = _attributes(shared[name])
+            read |= more
+            waiting += called
+    return read
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_flag_is_read(script):
+    import importlib
+
+    from absl import flags
+
+    values = flags.FlagValues()
+    importlib.import_module(f"albert.{script}").define_flags(values)
+    unread = set(values) - _flags_read_by(script)
+    assert not unread, f"{script} defines flags that nothing reads: {sorted(unread)}"
+
+
+# --- sizes and names ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_sizes(name):
+    lines = (PACKAGE / f"{name}.py").read_text(encoding="utf-8").count("\n")
+    assert lines <= (MAX_SCRIPT if name in SCRIPTS else MAX_FILE), f"{name}: {lines} lines"
+    for function in functions_of(name):
+        if function.name != "define_flags":  # a table, however long
+            limit = MAX_MAIN if name in SCRIPTS and function.name == "main" else MAX_FUNCTION
+            assert length(function) <= limit, f"{name}.{function.name}: {length(function)} lines"
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_define_no_class_and_share_one_form(name):
+    assert not [node for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef)]
+    names = {function.name for function in functions_of(name)}
+    assert {"define_flags", "main"} <= names
+    assert "common_flags.run(main, define_flags)" in ast.unparse(tree_of(name).body[-1])
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_names_say_what_is_inside(name):
+    vague = re.search(r"utils?$|helpers?$|misc|common$", name)
+    assert not vague or name in ALLOWED_UTILS
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_things_have_docstrings(name):
+    tree = tree_of(name)
+    assert ast.get_docstring(tree), f"{name} has no docstring"
+    for node in tree.body:
+        if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or node.name.startswith("_"):
+            continue
+        if name in SCRIPTS and node.name in ("main", "define_flags"):
+            continue  # the module's docstring is theirs
+        short = isinstance(node, ast.FunctionDef) and length(node) <= 3
+        assert ast.get_docstring(node) or short, f"{name}.{node.name} has no docstring"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_is_tested(name):
+    """By a test file of its name or by one that imports it."""
+    tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("test_*.py")]
+    assert any(
+        re.search(
+            rf"^from albert import [^\n]*\b{name}\b|^    {name},$|albert\.{name}\b", text, re.M
+        )
+        for text in tests
+    ), f"no test imports albert.{name}"
+
+
+# --- requirements -------------------------------------------------------------------------------
+
+# Import name -> distribution, where they differ.
+DISTRIBUTIONS = {
+    "absl": "absl-py",
+    "sklearn": "scikit-learn",
+    "tensorflow_hub": "tensorflow-hub",
+    "tensorflow_text": "tensorflow-text",
+    "apache_beam": "apache-beam",
+}
+# Needed though never imported here; setup.py says why.
+INDIRECT = {"tensorboard", "setuptools"}
+
+
+def _setup_lists():
+    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
+    return {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and node.targets[0].id in ("REQUIREMENTS", "EXTRAS")
+    }
+
+
+def _names(requirements):
+    return {re.match(r"[\w.-]+", requirement).group().lower() for requirement in requirements}
+
+
+def _third_party(folder):
+    """Distributions that the sources of a folder import."""
+    found = set()
+    for path in folder.glob("*.py"):
+        for module, _ in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+            top = module.split(".")[0]
+            if top not in sys.stdlib_module_names and top not in ("albert", "tests"):
+                found.add(DISTRIBUTIONS.get(top, top))
+    return found
+
+
+def test_requirements_agree_with_setup():
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").split("\n")
+    assert [line for line in lines if line] == _setup_lists()["REQUIREMENTS"]
+
+
+def test_requirements_are_what_the_code_imports():
+    lists = _setup_lists()
+    needed = _third_party(PACKAGE)
+    optional = _names(lists["EXTRAS"]["text"] + lists["EXTRAS"]["plots"] + lists["EXTRAS"]["beam"])
+    assert needed - optional == _names(lists["REQUIREMENTS"]) - INDIRECT
+
+
+def test_dev_extra_is_what_the_tests_import():
+    lists = _setup_lists()
+    there = _names(lists["REQUIREMENTS"] + lists["EXTRAS"]["dev"])
+    assert _third_party(ROOT / "tests") <= there
