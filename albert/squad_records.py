@@ -1,0 +1,295 @@
+"""SQuAD windows as files: serialized records, made in several processes, and the features left.
+
+Imports no TensorFlow: this is what a worker process runs.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+
+from albert import example_proto, file_io, squad_features
+from albert.file_io import InputError
+
+# A worker takes about half a second to start, the time of 4,000 questions.
+_MIN_EXAMPLES_PER_PROCESS = 4000
+_WORKER = "from albert import squad_records; squad_records.worker_main()"
+_LEFT_FILE_FORMAT = "albert-squad-features-left"
+_LEFT_FILE_VERSION = 1
+
+
+# --- records -----------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _varint(value):
+    low, high = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + _varint(high) if high else bytes([low])
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _entry_header(name, num_bytes):
+    """The bytes of a feature-map entry before its payload: they depend on its length alone."""
+    entry = example_proto.map_entry(name, example_proto.INT64_LIST, bytes(num_bytes))
+    return entry[:-num_bytes]
+
+
+def feature_entries(features, is_training):
+    """Feature-map bytes of one window's `tf.train.Example`, all but ``unique_ids``."""
+    padding = b"\0" * (features.max_seq_length - features.paragraph_len)
+    # Bytes below 128 are their own varint encoding.
+    columns = {
+        "input_ids": b"".join(map(_varint, features.real_ids)) + padding,
+        "input_mask": features.input_mask_bytes,
+        "segment_ids": features.segment_ids_bytes,
+        "p_mask": features.p_mask_bytes,
+    }
+    if is_training:
+        columns["start_positions"] = _varint(features.start_position)
+        columns["end_positions"] = _varint(features.end_position)
+        columns["is_impossible"] = b"\1" if features.is_impossible else b"\0"
+    return b"".join(
+        _entry_header(name, len(payload)) + payload for name, payload in columns.items()
+    )
+
+
+def _to_record(item):
+    number, (entries, features) = item
+    if features is not None:
+        features.unique_id = number
+    unique_id = _varint(number)
+    header = _entry_header("unique_ids", len(unique_id))
+    return example_proto.example([header, unique_id, entries]), features
+
+
+def _to_rows(is_training, windows):
+    return [
+        (feature_entries(features, is_training), None if is_training else features)
+        for features in windows
+    ]
+
+
+def convert_examples_to_records(
+    examples,
+    tokenizer,
+    max_seq_length,
+    doc_stride,
+    max_query_length,
+    is_training,
+    do_lower_case,
+    num_processes=1,
+    report=None,
+):
+    """The windows of questions as serialized `tf.train.Example`, in order.
+
+    Features of a record, all int64: ``unique_ids`` [1], ``input_ids, input_mask, segment_ids,
+    p_mask`` [S], and for training ``start_positions, end_positions, is_impossible`` [1].
+
+    Args:
+      examples: list of `SquadExample`, already in the order wanted.
+      num_processes: worker processes; paragraphs are dealt among them. With 1, or for few examples,
+        the work is done in this process.
+      For the rest see `squad_features.convert_examples_to_features`.
+
+    Returns:
+      Iterator of ``(record bytes, SquadFeatures)``; the features are None in training.
+
+    Raises:
+      InputError: as there.
+      RuntimeError: a worker process ended before its work was done.
+    """
+    squad_features.check_lower_case(tokenizer, do_lower_case)
+    settings = (tokenizer, max_seq_length, doc_stride, max_query_length, is_training)
+    featurizer = squad_features.Featurizer(*settings)
+    report = squad_features.FeatureReport() if report is None else report
+    num_processes = min(num_processes, len(examples) // _MIN_EXAMPLES_PER_PROCESS)
+    if num_processes > 1:
+        made = _batches_of_workers(examples, settings, num_processes)
+    else:
+        to_rows = functools.partial(_to_rows, is_training)
+        made = squad_features.batches(enumerate(examples), featurizer, to_rows)
+    return map(_to_record, squad_features.numbered(made, report, is_training))
+
+
+# --- processes ---------------------------------------------------------------------------------
+
+
+def _batches_of_workers(examples, settings, num_processes):
+    """As `squad_features.batches`, from worker processes.
+
+    A worker is a Python of its own that imports this module alone: a forked or spawned copy of the
+    caller would carry or import TensorFlow. It reads all its work from a pipe before it writes, so
+    the two pipes cannot block each other; a full pipe makes it wait.
+    """
+    owner = {}
+    for example in examples:
+        owner.setdefault(example.paragraph_text, len(owner) % num_processes)
+    shares = [[] for _ in range(num_processes)]
+    for index, example in enumerate(examples):
+        shares[owner[example.paragraph_text]].append((index, example))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with contextlib.ExitStack() as stack:
+        workers = []
+        for _ in shares:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _WORKER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+            )
+            stack.callback(_stop, process)
+            workers.append(process)
+        for process, share in zip(workers, shares, strict=True):
+            # A worker that is gone already is noticed when its results are read.
+            with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+                pickle.dump((settings, share), pipe, pickle.HIGHEST_PROTOCOL)
+        results = [_results_of(process) for process in workers]
+        for example in examples:
+            yield [(example, next(results[owner[example.paragraph_text]]))]
+
+
+def _stop(process):
+    process.kill()
+    process.stdout.close()
+    process.wait()
+
+
+def _results_of(process):
+    while True:
+        try:
+            results = pickle.load(process.stdout)
+        except (EOFError, pickle.UnpicklingError):
+            raise RuntimeError(
+                f"a process that makes SQuAD features ended early with code {process.wait()}; "
+                "its own message is above"
+            ) from None
+        yield from results
+
+
+def worker_main():
+    """Work of one process: settings and questions from standard input, rows to standard output."""
+    settings, share = pickle.load(sys.stdin.buffer)
+    featurizer = squad_features.Featurizer(*settings)
+    to_rows = functools.partial(_to_rows, settings[-1])
+    for batch in squad_features.batches(share, featurizer, to_rows):
+        rows = [rows for _, rows in batch]
+        pickle.dump(rows, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+        sys.stdout.buffer.flush()
+
+
+# --- what decoding needs of the features ----------------------------------------------------------
+
+
+def write_features_left(path, features, settings):
+    """Writes what is needed to decode answers later, as lines of JSON; atomically.
+
+    The ids are left out: they are in the records.
+
+    Args:
+      path: file to write.
+      features: iterable of `SquadFeatures`.
+      settings: JSON-ready dict of everything that the features depend on.
+
+    Returns:
+      Number of windows written.
+    """
+    header = {"format": _LEFT_FILE_FORMAT, "version": _LEFT_FILE_VERSION, "settings": settings}
+    count = 0
+    with file_io.atomic_writer(path) as file:
+        file.write(json.dumps(header) + "\n")
+        for item in features:
+            row = [
+                item.unique_id,
+                item.qas_id,
+                item.example_index,
+                item.doc_span_index,
+                item.max_seq_length,
+                item.paragraph_len,
+                item.text_begin,
+                item.max_context,
+                item.tok_start_to_orig_index,
+                item.tok_end_to_orig_index,
+            ]
+            file.write(json.dumps(row, separators=(",", ":")) + "\n")
+            count += 1
+        file.write(json.dumps({"num_windows": count}) + "\n")
+    return count
+
+
+def read_features_left(path, settings):
+    """Reads a file of `write_features_left`.
+
+    Args:
+      path: file to read.
+      settings: what the features must have been made with.
+
+    Returns:
+      List of `SquadFeatures`; their `real_ids` are zeros.
+
+    Raises:
+      InputError: no such file, a pickle of the original toolkit, another kind of file, other
+        settings (the first that differs is named), or a file that is cut off.
+    """
+    with file_io.open_input(path, "--predict_feature_left_file", "rb") as file:
+        lines = file.read().split(b"\n")
+    if lines[0][:1] == b"\x80":
+        raise InputError(
+            f"--predict_feature_left_file: {path} is a pickle, as the original toolkit wrote it. "
+            "Pickles are not read, they can run any code; delete it or name another file, and it "
+            "is made anew"
+        )
+    _check_header(path, lines[0], settings)
+    try:
+        rows = [json.loads(line) for line in lines[1:] if line]
+        if not rows or rows[-1] != {"num_windows": len(rows) - 1}:
+            raise ValueError("its last line is missing")
+        return [_features_of_row(row) for row in rows[:-1]]
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"--predict_feature_left_file: {path} is damaged ({error}); delete it, and it is made "
+            "anew"
+        ) from error
+
+
+def _check_header(path, line, settings):
+    try:
+        header = json.loads(line)
+    except ValueError:
+        header = None
+    if not isinstance(header, dict) or header.get("format") != _LEFT_FILE_FORMAT:
+        raise InputError(
+            f"--predict_feature_left_file: {path} is not a file of SQuAD features; name another"
+        )
+    if header["version"] != _LEFT_FILE_VERSION:
+        raise InputError(
+            f"--predict_feature_left_file: {path} has version {header['version']}, expected "
+            f"{_LEFT_FILE_VERSION}; delete it, and it is made anew"
+        )
+    found, wanted = header["settings"], json.loads(json.dumps(settings))
+    for key in sorted(set(found) | set(wanted)):
+        if found.get(key) != wanted.get(key):
+            raise InputError(
+                f"--predict_feature_left_file: {path} was made with {key} = {found.get(key)!r}, "
+                f"now it is {wanted.get(key)!r}; delete it or name another file"
+            )
+
+
+def _features_of_row(row):
+    number, qas_id, example_index, span, length, used, begin, context, starts, ends = row
+    return squad_features.SquadFeatures(
+        unique_id=number,
+        qas_id=qas_id,
+        example_index=example_index,
+        doc_span_index=span,
+        max_seq_length=length,
+        real_ids=[0] * used,
+        text_begin=begin,
+        max_context=tuple(context),
+        piece_start=np.array(starts, np.int32),
+        piece_end=np.array(ends, np.int32),
+    )
