@@ -28,6 +28,11 @@ class _Model(tf.Module):
         self.config = config
         self.albert = modeling.AlbertModel(config, seed)
 
+    @property
+    def trained_variables(self):
+        """The variables that the loss depends on; only they have optimizer slots."""
+        return self.trainable_variables
+
     def _encode(self, features, training, seed):
         return self.albert(
             features["input_ids"],
@@ -334,7 +339,15 @@ class MultipleChoiceModel(_LabelModel):
         return self._with_losses(outputs, features)
 
 
-class SquadV1Model(_Model):
+class _SquadModel(_Model):
+    """Works on the sequence alone: the pooler is there for checkpoints, but never trained."""
+
+    @property
+    def trained_variables(self):
+        return [v for v in self.trainable_variables if not v.name.startswith("bert/pooler/")]
+
+
+class SquadV1Model(_SquadModel):
     """Start and end of an answer in the text; the answer always exists.
 
     Features: input_ids, input_mask, segment_ids [B, S]; for the loss start_positions and
@@ -362,7 +375,7 @@ class SquadV1Model(_Model):
         return {"span_loss": 0.5 * (start + end)}
 
 
-class SquadV2Model(_Model):
+class SquadV2Model(_SquadModel):
     """Start and end of an answer, and whether there is one, with a beam over the starts.
 
     Features: input_ids, input_mask, segment_ids, p_mask [B, S] (p_mask is 1 where an answer cannot

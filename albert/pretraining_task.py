@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from albert import heads, records, task
+from albert import heads, masking, records, task
 
 # Sums that each row carries; a metric is the ratio of two totals.
 _RATIOS = {
@@ -16,9 +16,16 @@ _RATIOS = {
 }
 
 
-def feature_specs(seq_length, max_predictions_per_seq):
-    """Specifications of the records of `create_pretraining_data` (``token_boundary`` aside)."""
-    return (
+def feature_specs(seq_length, max_predictions_per_seq, with_boundaries=False):
+    """Specifications of the records of `create_pretraining_data`.
+
+    Args:
+      seq_length: S.
+      max_predictions_per_seq: P.
+      with_boundaries: also ``token_boundary`` [S], 1 where a word begins; only masking needs it.
+    """
+    boundaries = records.FeatureSpec("token_boundary", "int64", (seq_length,), sequence=True)
+    return (boundaries,) * with_boundaries + (
         records.FeatureSpec("input_ids", "int64", (seq_length,), sequence=True),
         records.FeatureSpec("input_mask", "int64", (seq_length,), sequence=True),
         records.FeatureSpec("segment_ids", "int64", (seq_length,), sequence=True),
@@ -29,24 +36,88 @@ def feature_specs(seq_length, max_predictions_per_seq):
     )
 
 
+def unmask(input_ids, positions, labels, weights):
+    """[B, S] ids with the original tokens put back at the predicted positions.
+
+    Args:
+      input_ids: [B, S] masked ids.
+      positions, labels, weights: [B, P]; entries of weight 0 are padding.
+    """
+    original = input_ids.copy()
+    rows, slots = np.nonzero(weights)
+    original[rows, positions[rows, slots]] = labels[rows, slots]
+    return original
+
+
+def mask_anew(config, vocab_size, mask_id, special_ids, seed):
+    """Transform for `records.train_input_fn` that masks each batch afresh.
+
+    Args:
+      config: `masking.MaskingConfig`.
+      vocab_size: V.
+      mask_id: id of [MASK].
+      special_ids: ids that are never masked: [CLS] and [SEP].
+      seed: integer; a batch's masks are a function of it and of the batch's number.
+    """
+
+    def on_arrays(number, input_ids, input_mask, token_boundary, positions, labels, weights):
+        original = unmask(input_ids, positions, labels, weights)
+        maskable = (input_mask > 0) & ~np.isin(original, special_ids)
+        masked = masking.mask_batch(
+            original,
+            input_mask.sum(axis=1),
+            token_boundary > 0,
+            maskable,
+            config,
+            vocab_size,
+            mask_id,
+            np.random.default_rng([seed, number]),
+        )
+        filled = np.arange(config.num_slots) < masked.num_predictions[:, np.newaxis]
+        arrays = (masked.input_ids, masked.positions, masked.labels, filled)
+        return tuple(np.int32(array) for array in arrays)
+
+    def transform(number, features):
+        inputs = ("input_ids", "input_mask", "token_boundary", "masked_lm_positions")
+        inputs = [features[name] for name in (*inputs, "masked_lm_ids", "masked_lm_weights")]
+        ids, *predicted = tf.numpy_function(on_arrays, [number, *inputs], [tf.int32] * 4)
+        ids = tf.ensure_shape(ids, features["input_ids"].shape)
+        predicted = [tf.ensure_shape(x, features["masked_lm_ids"].shape) for x in predicted]
+        return {
+            **{name: v for name, v in features.items() if name != "token_boundary"},
+            "input_ids": ids,
+            "masked_lm_positions": predicted[0],
+            "masked_lm_ids": predicted[1],
+            "masked_lm_weights": tf.cast(predicted[2], tf.float32),
+        }
+
+    return transform
+
+
+def _correct(labels, logits):
+    """[rows] 1 where the label has the highest of the logits [rows, V], else 0.
+
+    A maximum is several times faster than an argmax over a large vocabulary.
+    """
+    of_label = tf.gather(logits, labels, batch_dims=1)
+    return tf.cast(of_label >= tf.reduce_max(logits, axis=-1), tf.float32)
+
+
 def _row_sums(model, outputs, features):
     """Sums over the masked positions of each example, {name: [B]}."""
     del model
     weights = features["masked_lm_weights"]  # [B, P]
-    log_probs = outputs["masked_lm_log_probs"]  # [B*P, V]
     ids = tf.reshape(features["masked_lm_ids"], [-1])
-    loss = tf.reshape(-tf.gather(log_probs, ids, batch_dims=1), tf.shape(weights))
-    best = tf.argmax(log_probs, axis=-1, output_type=tf.int32)
-    correct = tf.reshape(tf.cast(best == ids, tf.float32), tf.shape(weights))
+    losses = tf.reshape(outputs["masked_lm_example_loss"], tf.shape(weights))
+    correct = tf.reshape(_correct(ids, outputs["masked_lm_logits"]), tf.shape(weights))
     labels = tf.reshape(features["next_sentence_labels"], [-1])
     order_log_probs = outputs["sentence_order_log_probs"]  # [B, 2]
-    order = tf.argmax(order_log_probs, axis=-1, output_type=tf.int32)
     return {
-        "masked_lm_loss": tf.reduce_sum(loss * weights, axis=1),
+        "masked_lm_loss": tf.reduce_sum(losses * weights, axis=1),
         "masked_lm_correct": tf.reduce_sum(correct * weights, axis=1),
         "masked_lm_weight": tf.reduce_sum(weights, axis=1),
         "sentence_order_loss": -tf.gather(order_log_probs, labels, batch_dims=1),
-        "sentence_order_correct": tf.cast(order == labels, tf.float32),
+        "sentence_order_correct": _correct(labels, order_log_probs),
         "sentence_order_weight": tf.ones_like(labels, tf.float32),
     }
 

@@ -89,7 +89,11 @@ def trim(specs, features):
     length = tf.maximum(-(-real // LENGTH_MULTIPLE), 1) * LENGTH_MULTIPLE
     return {
         **features,
-        **{spec.name: features[spec.name][..., :length] for spec in specs if spec.sequence},
+        **{
+            spec.name: features[spec.name][..., :length]
+            for spec in specs
+            if spec.sequence and spec.name in features
+        },
     }
 
 
@@ -286,7 +290,7 @@ def _pipeline_batch_size(params):
     return params["batch_size"] * params.get("replicas_per_pipeline", 1)
 
 
-def train_input_fn(paths, specs, seed, trim_batches=True):
+def train_input_fn(paths, specs, seed, trim_batches=True, transform=None):
     """Endless shuffled batches; the order is a function of (seed, epoch, step).
 
     Args:
@@ -294,6 +298,8 @@ def train_input_fn(paths, specs, seed, trim_batches=True):
       specs: feature specifications.
       seed: integer; the same seed gives the same batches.
       trim_batches: cut each batch to its real length (not where shapes must be fixed).
+      transform: ``(number, features) -> features`` on each batch; no two batches of a run have
+        the same number, and it does not change when a run is resumed.
 
     Returns:
       ``input_fn(params)``. Beside ``batch_size`` (per replica), params may hold ``first_step``,
@@ -312,10 +318,18 @@ def train_input_fn(paths, specs, seed, trim_batches=True):
         )
         dataset = _deal(dataset.skip(skip).batch(batch_size, drop_remainder=True), params)
 
-        def to_features(serialized):
+        pipelines = params.get("num_input_pipelines", 1)
+        first_batch = params.get("first_step", 0) * params.get("replicas_per_pipeline", 1)
+
+        def to_features(batch, serialized):
             features = parse(specs, serialized)
+            if transform:
+                features = transform(
+                    batch * pipelines + params.get("input_pipeline_id", 0), features
+                )
             return trim(specs, features) if trim_batches else features
 
+        dataset = dataset.enumerate(first_batch)
         return dataset.map(to_features, tf.data.AUTOTUNE, deterministic=True).prefetch(4)
 
     return input_fn

@@ -38,6 +38,8 @@ def define_flags(flag_values):
         0.0,
         "Above 0: mask anew at every step, this share of the tokens, using token_boundary.",
     )
+    text("spm_model_file", None, "SentencePiece model of the records; --masked_lm_budget needs it.")
+    text("vocab_file", None, "WordPiece vocabulary of the records, for --masked_lm_budget.")
     for name in ("albert_config_file", "input_file", "output_dir"):
         flags.mark_flag_as_required(name, flag_values=flag_values)
 
@@ -48,6 +50,15 @@ def check_flags(values):
         raise file_io.InputError("nothing to do: neither --do_train nor --do_eval")
     if values.init_from_group0 and not values.init_checkpoint:
         raise file_io.InputError("--init_from_group0 needs --init_checkpoint")
+    if values.masked_lm_budget < 0 or values.masked_lm_budget >= 1:
+        raise file_io.InputError(
+            f"--masked_lm_budget={values.masked_lm_budget} must be a share, from 0 to below 1"
+        )
+    if values.masked_lm_budget and not (values.spm_model_file or values.vocab_file):
+        raise file_io.InputError(
+            "--masked_lm_budget needs the vocabulary of the records: --spm_model_file or "
+            "--vocab_file"
+        )
     common_flags.require_positive(
         *(values, "train_batch_size", "eval_batch_size", "max_seq_length", "num_train_steps"),
         *("max_predictions_per_seq", "save_checkpoints_steps", "max_eval_steps"),
@@ -77,6 +88,23 @@ def initializer(values):
     return lambda model: checkpoints.restore(model, values.init_checkpoint, rename=rename)
 
 
+def masking_transform(values, config):
+    """Masks every batch anew if --masked_lm_budget asks for it; else None."""
+    if not values.masked_lm_budget:
+        return None
+    from albert import masking, pretraining_task, tokenization
+
+    tokenizer = tokenization.FullTokenizer(values.vocab_file, spm_model_file=values.spm_model_file)
+    tokenization.check_vocab_size(tokenizer, config.vocab_size)
+    return pretraining_task.mask_anew(
+        masking.MaskingConfig(values.max_predictions_per_seq, values.masked_lm_budget),
+        config.vocab_size,
+        tokenizer.mask_id,
+        (tokenizer.cls_id, tokenizer.sep_id),
+        values.seed,
+    )
+
+
 def main(values):
     check_flags(values)
     from albert import checkpoint_walk, engine, modeling, pretraining_task, records
@@ -88,9 +116,13 @@ def main(values):
     strategy = common_flags.strategy(values)
     task = pretraining_task.make_task(values.max_predictions_per_seq)
     specs = task.feature_specs(values.max_seq_length)
+    transform = masking_transform(values, config)
+    train_specs = pretraining_task.feature_specs(
+        values.max_seq_length, values.max_predictions_per_seq, with_boundaries=bool(transform)
+    )
     hint = "Give the --max_seq_length and --max_predictions_per_seq that the records were made with"
-    for files in (paths, eval_paths):
-        records.check_first_record(files, specs, hint)
+    records.check_first_record(paths, train_specs, hint)
+    records.check_first_record(eval_paths, specs, hint)
     run_config = common_flags.run_config(
         values,
         num_train_steps=values.num_train_steps,
@@ -104,7 +136,7 @@ def main(values):
         if values.do_train:
             evaluate = checkpoint_walk.evaluate_while_training if values.do_eval else None
             runner.train(
-                records.train_input_fn(paths, specs, values.seed),
+                records.train_input_fn(paths, train_specs, values.seed, transform=transform),
                 lambda: make_optimizer(values),
                 initializer(values),
                 evaluate and evaluate(runner, eval_input),

@@ -23,3 +23,17 @@ def shared():
     if not (path / "data").is_dir():
         pytest.skip(f"needs the research data in {path} (set ALBERT_SHARED)")
     return path
+
+
+@pytest.fixture
+def run_script():
+    """``run_script(module, name=value, …)``: runs a script's main in this process."""
+    from absl import flags
+
+    def run(module, **values):
+        flag_values = flags.FlagValues()
+        module.define_flags(flag_values)
+        flag_values(["script", *(f"--{name}={value}" for name, value in values.items())])
+        return module.main(flag_values)
+
+    return run

@@ -1,0 +1,206 @@
+"""The engine on a task so small that every number can be checked."""
+
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import checkpoints, distribution, engine, file_io, optimization, records, task
+
+SPECS = (
+    records.FeatureSpec("input_mask", "int64", (8,), sequence=True),
+    records.FeatureSpec("x", "float32", (2,)),
+    records.FeatureSpec("y", "float32"),
+)
+
+
+class Line(tf.Module):
+    """y = x @ kernel + bias by least squares."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernel = tf.Variable([[0.0], [0.0]], name="kernel")
+        self.bias = tf.Variable([0.0], name="bias")
+
+    @property
+    def trained_variables(self):
+        return self.trainable_variables
+
+    def __call__(self, features, training=False, seed=None):
+        return {"y": tf.matmul(features["x"], self.kernel)[:, 0] + self.bias}
+
+    def loss_weights(self, features):
+        return {"square": tf.cast(tf.size(features["y"]), tf.float32)}
+
+    def losses(self, outputs, features, weights=None):
+        error = tf.reduce_sum(tf.square(outputs["y"] - features["y"]))
+        return {"square": error / (weights or self.loss_weights(features))["square"]}
+
+
+class MeanError:
+    def __init__(self):
+        self.rows = []
+
+    def update(self, rows):
+        self.rows.append(rows["error"])
+
+    def result(self):
+        errors = np.concatenate(self.rows)
+        return {"count": len(errors), "closeness": -float(errors.mean())}
+
+
+TASK = task.Task(
+    name="line",
+    feature_specs=lambda seq_length: SPECS,
+    build_model=lambda config, seed: Line(),
+    eval_outputs=lambda model, outputs, features: {
+        "error": tf.abs(outputs["y"] - features["y"]),
+        "x": features["x"],
+    },
+    evaluator=MeanError,
+    best_metric="closeness",
+)
+
+
+def write_line(path, count=37, y_of=lambda x: 2 * x[0] - x[1] + 1):
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(count):
+        x = rng.normal(size=2).astype(np.float32)
+        mask = np.arange(8) <= i % 8
+        rows.append({"input_mask": mask.astype(np.int64), "x": x, "y": y_of(x)})
+    records.write(path, SPECS, rows, {})
+    return np.stack([row["x"] for row in rows])
+
+
+@pytest.fixture
+def path(tmp_path):
+    write_line(str(tmp_path / "line"))
+    return str(tmp_path / "line")
+
+
+def make_engine(output_dir, **changes):
+    config = engine.RunConfig(
+        output_dir=str(output_dir), num_train_steps=30, train_batch_size=4, eval_batch_size=4,
+        predict_batch_size=5, save_checkpoints_steps=10, keep_checkpoint_max=5,
+        iterations_per_loop=1000, log_every_steps=7, seed=3,
+    )  # fmt: skip
+    config = dataclasses.replace(config, **changes)
+    return engine.Engine(TASK, None, config, distribution.create_strategy("one_device"))
+
+
+def train(runner, path, on_checkpoint=None, rate=0.1):
+    def make_optimizer():
+        steps = runner.run_config.num_train_steps
+        return optimization.create_optimizer(rate, max(steps, 30), 0)
+
+    runner.train(
+        records.train_input_fn([path], SPECS, runner.run_config.seed),
+        make_optimizer,
+        lambda model: None,
+        on_checkpoint,
+    )
+    return {name: v.numpy() for name, v in checkpoints.variables_by_name(runner.model).items()}
+
+
+def test_training_learns_and_saves(path, tmp_path):
+    runner = make_engine(tmp_path / "out", num_train_steps=200)
+    before = runner.evaluate(records.eval_input_fn([path], SPECS))
+    train(runner, path)
+    after = runner.evaluate(records.eval_input_fn([path], SPECS))
+    assert before["count"] == after["count"] == 37
+    assert after["closeness"] > before["closeness"] / 4
+    names = [os.path.basename(p) for p in checkpoints.numbered(str(tmp_path / "out"))]
+    assert names == [f"model.ckpt-{step}" for step in (160, 170, 180, 190, 200)]
+    stored = {name for name, _ in tf.train.list_variables(str(tmp_path / "out/model.ckpt-200"))}
+    slots = {f"{v}/{slot}" for v in ("kernel", "bias") for slot in ("adam_m", "adam_v")}
+    assert stored == {"kernel", "bias", "global_step"} | slots
+
+
+@pytest.mark.parametrize("loop", [1, 4, 1000])
+def test_the_loop_length_changes_nothing(path, tmp_path, loop):
+    whole = train(make_engine(tmp_path / "a"), path)
+    other = train(make_engine(tmp_path / "b", iterations_per_loop=loop, log_every_steps=11), path)
+    for name, value in whole.items():
+        np.testing.assert_array_equal(other[name], value)
+
+
+@pytest.mark.parametrize("stop", [0, 10, 20, 30])
+def test_a_resumed_run_ends_with_the_same_weights(path, tmp_path, stop):
+    whole = train(make_engine(tmp_path / "whole"), path)
+    folder = tmp_path / "parts"
+    train(make_engine(folder, num_train_steps=stop), path) if stop else None
+    resumed = train(make_engine(folder), path)
+    for name, value in whole.items():
+        np.testing.assert_array_equal(resumed[name], value)
+
+
+def test_a_finished_run_does_nothing_more(path, tmp_path):
+    whole = train(make_engine(tmp_path / "out"), path)
+    seen = []
+    again = train(make_engine(tmp_path / "out"), path, lambda prefix, step: seen.append(step))
+    for name, value in whole.items():
+        np.testing.assert_array_equal(again[name], value)
+    assert seen == [30]
+
+
+def test_checkpoints_are_reported_in_order(path, tmp_path):
+    seen = []
+    train(make_engine(tmp_path / "out"), path, lambda prefix, step: seen.append((step, prefix)))
+    assert [step for step, _ in seen] == [0, 10, 20, 30]
+    assert all(prefix.endswith(f"model.ckpt-{step}") for step, prefix in seen)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_loss_that_is_not_finite_stops_after_the_last_good_checkpoint(tmp_path, bad):
+    path = str(tmp_path / "line")
+    values = iter([1.0] * 5 + [bad] + [1.0] * 1000)
+    write_line(path, count=200, y_of=lambda x: next(values))
+    runner = make_engine(tmp_path / "out", num_train_steps=100)
+    with pytest.raises(
+        engine.NonFiniteLossError,
+        match=r"not finite at step \d+ .*learning rate 0\.\d+.*model\.ckpt-\d+",
+    ):
+        train(runner, path)
+    last = checkpoints.numbered(str(tmp_path / "out"))[-1]
+    stored = tf.train.load_checkpoint(last)
+    assert all(np.isfinite(stored.get_tensor(n)).all() for n, _ in tf.train.list_variables(last))
+
+
+def test_predictions_come_in_input_order(tmp_path):
+    path = str(tmp_path / "line")
+    x = write_line(path)
+    rows = make_engine(tmp_path / "out").predict(records.eval_input_fn([path], SPECS))
+    np.testing.assert_array_equal(rows["x"], x)
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 36, 37, 38])
+def test_the_batch_size_does_not_change_an_evaluation(path, tmp_path, batch_size):
+    results = [
+        make_engine(tmp_path / "out", eval_batch_size=size).evaluate(
+            records.eval_input_fn([path], SPECS)
+        )
+        for size in (4, batch_size)
+    ]
+    assert results[0]["count"] == results[1]["count"]
+    assert results[0]["closeness"] == pytest.approx(results[1]["closeness"], rel=1e-6)
+
+
+def test_an_output_folder_that_cannot_be_written_is_named(path, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(file_io.InputError, match="cannot make the folder .*file/out"):
+        train(make_engine(tmp_path / "file" / "out"), path)
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_a_batch_that_does_not_divide_among_replicas_is_refused(path, tmp_path):
+    strategy = distribution.create_strategy("one_device")
+    assert distribution.per_replica_batch_size(strategy, 7, "train_batch_size") == 7
+
+    class Three:
+        num_replicas_in_sync = 3
+
+    with pytest.raises(file_io.InputError, match="--train_batch_size=7 must be a multiple of .* 3"):
+        distribution.per_replica_batch_size(Three(), 7, "train_batch_size")

@@ -1,0 +1,436 @@
+"""Fine-tuning end to end on small made-up tasks in GLUE's layout."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import (
+    checkpoints,
+    classifier_utils,
+    demo_data,
+    file_io,
+    fine_tuning,
+    modeling,
+    records,
+    run_classifier,
+)
+
+SPM = pathlib.Path(__file__).parent / "testdata" / "tiny.model"
+
+
+def write_inputs(folder):
+    """GLUE folders cut to a few hundred rows, a configuration and nothing else."""
+    for name in ("SST-2", "RTE", "STS-B"):
+        (folder / "glue" / name).mkdir(parents=True)
+        for split, text in demo_data.task_files(name, seed=1).items():
+            lines = text.splitlines(keepends=True)
+            count = {"train": 600, "dev": 60, "test": 21}[split]
+            (folder / "glue" / name / f"{split}.tsv").write_text("".join(lines[: count + 1]))
+    (folder / "glue" / "diagnostic").mkdir()
+    test = (folder / "glue" / "RTE" / "test.tsv").read_text()
+    (folder / "glue" / "diagnostic" / "diagnostic.tsv").write_text(test)
+    config = modeling.AlbertConfig(
+        vocab_size=400, embedding_size=16, hidden_size=32, num_hidden_layers=2,
+        num_attention_heads=2, intermediate_size=64, max_position_embeddings=64,
+    )  # fmt: skip
+    file_io.write_text(str(folder / "albert_config.json"), config.to_json_string())
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("classifier")
+    write_inputs(folder)
+    return folder
+
+
+def flags_for(inputs, output_dir, task="SST-2", **changes):
+    return {
+        "data_dir": inputs / "glue", "task_name": task, "output_dir": output_dir,
+        "albert_config_file": inputs / "albert_config.json", "spm_model_file": SPM,
+        "max_seq_length": 64, "train_step": 20, "save_checkpoints_steps": 10,
+        "train_batch_size": 16, "learning_rate": 2e-3, **changes,
+    }  # fmt: skip
+
+
+def read_results(folder):
+    text = (folder / "eval_results.txt").read_text()
+    blocks = [block.strip() for block in text.split("=" * 50)]
+    return [dict(line.split(" = ") for line in block.splitlines()) for block in blocks if block]
+
+
+def weights(prefix):
+    names = [name for name, _ in tf.train.list_variables(str(prefix))]
+    return {name: tf.train.load_variable(str(prefix), name) for name in names}
+
+
+@pytest.fixture(scope="module")
+def trained(inputs, tmp_path_factory):
+    """Output folder of an SST-2 model that has learnt its task, with predictions and an export."""
+    from absl import flags
+
+    folder = tmp_path_factory.mktemp("trained") / "out"
+    values = flags.FlagValues()
+    run_classifier.define_flags(values)
+    chosen = flags_for(
+        inputs, folder, do_train=True, do_eval=True, do_predict=True, from_scratch=True,
+        train_step=200, save_checkpoints_steps=50, keep_checkpoint_max=2,
+        export_dir=folder / "export", threshold_to_export=0.25,
+    )  # fmt: skip
+    values(["script", *(f"--{name}={value}" for name, value in chosen.items())])
+    run_classifier.main(values)
+    return folder
+
+
+def test_a_model_learns_and_the_best_is_kept(trained):
+    results = read_results(trained)
+    assert [int(block["global_step"]) for block in results] == [0, 50, 100, 150, 200]
+    accuracies = [float(block["eval_accuracy"]) for block in results]
+    assert accuracies[0] < 0.7 and max(accuracies) > 0.8
+    best = int(np.argmax(accuracies))
+    assert (trained / "best_trial.txt").read_text() == f"200:{best * 50}:{max(accuracies)}" or (
+        trained / "best_trial.txt"
+    ).read_text().startswith(f"200:{best * 50}:")
+    running = np.maximum.accumulate(accuracies)
+    assert [float(np.float32(float(b["best"]))) for b in results] == pytest.approx(
+        running, abs=1e-6
+    )
+    kept = [os.path.basename(p) for p in checkpoints.numbered(str(trained))]
+    assert kept == ["model.ckpt-150", "model.ckpt-200"]
+    assert weights(trained / "model.ckpt-best")["global_step"] == best * 50
+
+
+def test_the_files_are_those_of_the_reference(trained, golden):
+    theirs = golden / "runs" / "classifier"
+    for name in ("eval_results.txt", "best_trial.txt", "test_results.tsv", "submit_results.tsv"):
+        assert (theirs / name).exists() and (trained / name).exists()
+    keys = lambda block: list(block)  # noqa: E731
+    first = (theirs / "eval_results.txt").read_text().split("=" * 50)[0].strip().splitlines()
+    assert keys(read_results(trained)[0]) == [line.split(" = ")[0] for line in first]
+    for folder in (trained, theirs):
+        rows = [line.split("\t") for line in (folder / "test_results.tsv").read_text().splitlines()]
+        probabilities = np.float32(rows)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
+        assert [[str(x) for x in row] for row in probabilities] == rows
+        submit = (folder / "submit_results.tsv").read_text().splitlines()
+        assert submit[0] == "index\tprediction"
+        assert [line.split("\t")[1] for line in submit[1:]] == [
+            str(i) for i in probabilities.argmax(axis=1)
+        ]
+    names = {"sst-2_train.tf_record", "sst-2_eval.tf_record", "predict.tf_record"}
+    assert names <= set(os.listdir(trained))
+    assert any("tfevents" in name for name in os.listdir(trained / "eval"))
+
+
+def test_the_exported_model_answers_examples_with_the_predictions(trained, inputs):
+    (exported,) = (trained / "export").iterdir()
+    assert exported.name.isdigit()
+    serve = tf.saved_model.load(str(exported)).signatures["serving_default"]
+    serialized = list(tf.data.TFRecordDataset(str(trained / "predict.tf_record")))
+    answer = serve(examples=tf.stack(serialized))
+    rows = [line.split("\t") for line in (trained / "test_results.tsv").read_text().splitlines()]
+    np.testing.assert_allclose(answer["probabilities"], np.float32(rows), atol=1e-6)
+    np.testing.assert_array_equal(answer["predictions"], np.float32(rows).argmax(axis=1))
+    assert answer["threshold"] == 0.25
+
+
+def test_saved_model_cli_gives_the_predictions(trained, tmp_path):
+    """The command that users of the reference check their exports with."""
+    (exported,) = (trained / "export").iterdir()
+    serialized = [s.numpy() for s in tf.data.TFRecordDataset(str(trained / "predict.tf_record"))]
+    np.save(tmp_path / "examples.npy", np.array(serialized, dtype=object), allow_pickle=True)
+    examples = [
+        {
+            name: list(tf.train.Example.FromString(s).features.feature[name].int64_list.value)
+            for name in ("input_ids", "input_mask", "segment_ids")
+        }
+        for s in serialized[:3]
+    ]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tensorflow.python.tools.saved_model_cli", "run"),
+            *("--dir", str(exported), "--tag_set", "serve", "--signature_def", "serving_default"),
+            *("--input_examples", f"examples={examples}", "--outdir", str(tmp_path)),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("\t") for line in (trained / "test_results.tsv").read_text().splitlines()]
+    answer = np.load(tmp_path / "probabilities.npy")
+    np.testing.assert_allclose(answer, np.float32(rows[:3]), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("task", "metrics", "best"),
+    [
+        ("rte", {"eval_accuracy", "eval_loss", "loss"}, "eval_accuracy"),
+        ("STS-B", {"pearson", "spearman", "eval_loss", "loss"}, "pearson"),
+    ],
+)
+def test_pair_and_regression_tasks(inputs, tmp_path, run_script, task, metrics, best):
+    steps = {"train_step": 250, "save_checkpoints_steps": 125} if task == "STS-B" else {}
+    flags = flags_for(
+        inputs, tmp_path, task, do_train=True, do_eval=True, do_predict=True, from_scratch=True,
+        **steps,
+    )  # fmt: skip
+    run_script(run_classifier, **flags)
+    last = read_results(tmp_path)[-1]
+    assert metrics <= set(last)
+    values = [float(block[best]) for block in read_results(tmp_path)]
+    stored = float((tmp_path / "best_trial.txt").read_text().split(":")[2])
+    assert stored == pytest.approx(max(values), rel=1e-6)
+    submit = (tmp_path / "submit_results.tsv").read_text().splitlines()[1:]
+    assert len(submit) == 21
+    if task == "STS-B":
+        assert max(values) > 0.3
+        results = (tmp_path / "test_results.tsv").read_text().splitlines()
+        assert [line.split("\t")[1] for line in submit] == results
+    else:
+        assert {line.split("\t")[1] for line in submit} <= {"entailment", "not_entailment"}
+
+
+def test_ax_is_predicted_by_a_model_of_mnli(inputs, tmp_path, run_script):
+    with pytest.raises(file_io.InputError, match="task ax has no train data, only test"):
+        run_script(run_classifier, **flags_for(inputs, tmp_path, "ax", do_train=True))
+    config = modeling.AlbertConfig.from_json_file(str(inputs / "albert_config.json"))
+    from albert import heads
+
+    checkpoints.save(str(tmp_path / "model.ckpt-best"), heads.ClassifierModel(config, 3, seed=1))
+    run_script(run_classifier, **flags_for(inputs, tmp_path, "AX", do_predict=True))
+    lines = (tmp_path / "submit_results.tsv").read_text().splitlines()[1:]
+    assert len(lines) == 21
+    assert {line.split("\t")[1] for line in lines} <= {"contradiction", "entailment", "neutral"}
+
+
+def test_the_same_command_again_is_harmless(inputs, tmp_path, run_script):
+    flags = flags_for(
+        inputs, tmp_path, do_train=True, do_eval=True, do_predict=True, from_scratch=True
+    )
+    run_script(run_classifier, **flags)
+    kept = [
+        "eval_results.txt", "best_trial.txt", "test_results.tsv", "submit_results.tsv",
+        "checkpoint", "model.ckpt-20.data-00000-of-00001", "model.ckpt-best.data-00000-of-00001",
+    ]  # fmt: skip
+    before = {name: (tmp_path / name).read_bytes() for name in kept}
+    made = {name: os.stat(tmp_path / name).st_mtime_ns for name in os.listdir(tmp_path)}
+    run_script(run_classifier, **flags)
+    assert {name: (tmp_path / name).read_bytes() for name in kept} == before
+    for name in ("sst-2_train.tf_record", "sst-2_eval.tf_record", "predict.tf_record"):
+        assert os.stat(tmp_path / name).st_mtime_ns == made[name]
+
+
+def test_stages_can_run_one_by_one(inputs, tmp_path, run_script):
+    """Training, evaluation and prediction apart give the files of one run; each ends by itself."""
+    together, apart = tmp_path / "together", tmp_path / "apart"
+    stages = ("do_train", "do_eval", "do_predict")
+    run_script(
+        run_classifier,
+        **flags_for(inputs, together, from_scratch=True, **dict.fromkeys(stages, True)),
+    )
+    for stage in stages:
+        run_script(run_classifier, **flags_for(inputs, apart, from_scratch=True, **{stage: True}))
+    for name in ("eval_results.txt", "best_trial.txt", "test_results.tsv", "submit_results.tsv"):
+        assert (apart / name).read_text() == (together / name).read_text(), name
+
+
+def test_pretrained_weights_are_loaded_and_reported(inputs, trained, tmp_path, run_script):
+    flags = flags_for(inputs, tmp_path, "RTE", do_train=True, train_step=1, init_checkpoint=trained)
+    run_script(run_classifier, **flags)
+    start, source = weights(tmp_path / "model.ckpt-0"), weights(trained / "model.ckpt-best")
+    for name, value in start.items():
+        if name.startswith("bert/") and "adam" not in name:
+            np.testing.assert_array_equal(value, source[name])
+    assert start["global_step"] == 0
+    assert '"new": []' in (tmp_path / "load_report.json").read_text()
+
+
+def test_a_hub_module_brings_weights_configuration_and_vocabulary(
+    inputs, tmp_path, run_script, golden
+):
+    flags = flags_for(
+        inputs, tmp_path / "hub", do_train=True, train_step=1,
+        albert_hub_module_handle=golden / "hub_tf1",
+    )  # fmt: skip
+    del flags["albert_config_file"], flags["spm_model_file"]
+    run_script(run_classifier, **flags)
+    start = weights(tmp_path / "hub" / "model.ckpt-0")
+    module = weights(golden / "hub_tf1" / "variables" / "variables")
+    assert {n for n in start if n.startswith("bert/") and "adam" not in n} == {
+        n for n in module if n.startswith("bert/")
+    }
+    for name in module:
+        if name.startswith("bert/"):
+            np.testing.assert_array_equal(start[name], module[name])
+    report = (tmp_path / "hub" / "load_report.json").read_text()
+    assert "output_weights" in report and "cls/predictions/output_bias" in report
+    # A model of the same weights given as a checkpoint starts with the same loss, bit for bit.
+    flags = {
+        **flags_for(inputs, tmp_path / "checkpoint", do_train=True, train_step=1),
+        "albert_config_file": golden / "hub_tf1" / "assets" / "albert_config.json",
+        "spm_model_file": golden / "hub_tf1" / "assets" / "30k-clean.model",
+        "init_checkpoint": golden / "hub_tf1" / "variables" / "variables.index",
+    }
+    run_script(run_classifier, **flags)
+    one, other = (weights(tmp_path / x / "model.ckpt-1") for x in ("hub", "checkpoint"))
+    for name, value in one.items():
+        np.testing.assert_array_equal(other[name], value, err_msg=name)
+
+
+def test_a_url_is_resolved_by_tensorflow_hub(inputs, tmp_path, run_script, golden, monkeypatch):
+    import tensorflow_hub
+
+    asked = []
+
+    def resolve(handle):
+        asked.append(handle)
+        return str(golden / "hub_tf1")
+
+    monkeypatch.setattr(tensorflow_hub, "resolve", resolve)
+    url = "https://example.org/albert/1"
+    flags = flags_for(inputs, tmp_path, do_train=True, train_step=1, albert_hub_module_handle=url)
+    del flags["albert_config_file"], flags["spm_model_file"]
+    run_script(run_classifier, **flags)
+    assert asked == [url]
+
+
+def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
+    for out in ("a", "b"):
+        flags = flags_for(
+            inputs, tmp_path / out, do_train=True, do_eval=True, from_scratch=True, train_step=1,
+            cached_dir=tmp_path / "cache",
+        )  # fmt: skip
+        run_script(run_classifier, **flags)
+    assert {name for name in os.listdir(tmp_path / "cache") if name.endswith("record")} == {
+        "sst-2_train.tf_record",
+        "sst-2_eval.tf_record",
+    }
+    assert not [name for name in os.listdir(tmp_path / "b") if name.endswith("tf_record")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "nothing to do: none of --do_train, --do_eval, --do_predict, --export_dir"),
+        ({"do_train": True}, "no weights to start from: give --init_checkpoint or .*from_scratch"),
+        ({"do_eval": True}, "no checkpoint to evaluate in .*train first"),
+        ({"do_predict": True}, "there is no checkpoint in .*train first"),
+        ({"do_train": True, "init_checkpoint": "x", "from_scratch": True}, "--from_scratch contra"),
+        (
+            {"do_train": True, "init_checkpoint": "x", "albert_hub_module_handle": "y"},
+            "both name weights; give one",
+        ),
+        ({"do_train": True, "albert_hub_module_handle": "nowhere"}, "there is no folder nowhere"),
+        ({"do_train": True, "from_scratch": True, "task_name": "SST2"}, "(?i)sst-2"),
+        ({"do_train": True, "from_scratch": True, "max_seq_length": 65}, "max_position_embeddings"),
+        ({"do_train": True, "from_scratch": True, "optimizer": "sgd"}, "expected adamw or lamb"),
+        ({"do_train": True, "from_scratch": True, "data_dir": "no"}, "no file no/SST-2/train.tsv"),
+        ({"do_train": True, "from_scratch": True, "spm_model_file": "no.model"}, "no.model"),
+    ],
+)
+def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(run_classifier, **flags_for(inputs, tmp_path / "out", **changes))
+
+
+def test_a_vocabulary_that_does_not_fit_is_named(inputs, tmp_path, run_script):
+    config = modeling.AlbertConfig.from_json_file(str(inputs / "albert_config.json"))
+    small = modeling.AlbertConfig(**{**config.to_dict(), "vocab_size": 300})
+    file_io.write_text(str(tmp_path / "small.json"), small.to_json_string())
+    flags = flags_for(
+        inputs,
+        tmp_path,
+        do_train=True,
+        from_scratch=True,
+        albert_config_file=tmp_path / "small.json",
+    )
+    with pytest.raises(file_io.InputError, match="400.*300|300.*400"):
+        run_script(run_classifier, **flags)
+
+
+def test_a_checkpoint_without_the_head_cannot_be_evaluated(inputs, trained, tmp_path, run_script):
+    tensors = weights(trained / "model.ckpt-best")
+    encoder = {name: value for name, value in tensors.items() if name.startswith("bert/")}
+    checkpoints.write_tensors(str(tmp_path / "model.ckpt-best"), encoder)
+    with pytest.raises(file_io.InputError, match="lacks .*output_weights.*fine-tune first"):
+        run_script(run_classifier, **flags_for(inputs, tmp_path, do_eval=True))
+
+
+def test_a_damaged_cache_is_made_again(inputs, tmp_path, run_script):
+    flags = flags_for(inputs, tmp_path, do_train=True, from_scratch=True, train_step=1)
+    run_script(run_classifier, **flags)
+    path = tmp_path / "sst-2_train.tf_record"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    run_script(run_classifier, **{**flags, "train_step": 2})
+    assert path.read_bytes() == whole
+
+
+def test_a_bad_label_changes_nothing_that_exists(inputs, tmp_path, run_script):
+    data = tmp_path / "glue" / "SST-2"
+    data.mkdir(parents=True)
+    good = (inputs / "glue" / "SST-2" / "train.tsv").read_text()
+    (data / "train.tsv").write_text(good)
+    flags = flags_for(
+        inputs, tmp_path / "out", do_train=True, from_scratch=True, train_step=1,
+        data_dir=tmp_path / "glue",
+    )  # fmt: skip
+    run_script(run_classifier, **flags)
+    before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir() if p.is_file()}
+    (data / "train.tsv").write_text(good + "a fine thing .\t7\n")
+    with pytest.raises(file_io.InputError, match=r"train\.tsv.*602.*'7'.*0.*1"):
+        run_script(run_classifier, **flags)
+    after = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir() if p.is_file()}
+    assert after == before
+
+
+def test_a_run_killed_while_it_evaluates_goes_on(inputs, tmp_path, run_script):
+    flags = flags_for(
+        inputs, tmp_path / "killed", do_train=True, do_eval=True, from_scratch=True,
+        save_checkpoints_steps=4,
+    )  # fmt: skip
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "albert.run_classifier", *arguments], stderr=subprocess.DEVNULL
+    )
+    while len(checkpoints.numbered(str(tmp_path / "killed"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    run_script(run_classifier, **flags)
+    run_script(run_classifier, **{**flags, "output_dir": tmp_path / "whole"})
+    for name in ("eval_results.txt", "best_trial.txt"):
+        assert (tmp_path / "killed" / name).read_text() == (tmp_path / "whole" / name).read_text()
+    one, other = (weights(tmp_path / x / "model.ckpt-20") for x in ("killed", "whole"))
+    for name, value in one.items():
+        np.testing.assert_array_equal(other[name], value, err_msg=name)
+
+
+def test_trimmed_and_padded_batches_give_the_same_predictions(inputs, trained):
+    glue = classifier_utils.get_task("sst-2")
+    from albert import distribution, engine, tokenization
+
+    tokenizer = tokenization.FullTokenizer(spm_model_file=str(SPM))
+    task = classifier_utils.make_task(glue, tokenizer, 64)
+    config = modeling.AlbertConfig.from_json_file(str(inputs / "albert_config.json"))
+    run_config = engine.RunConfig(
+        output_dir=str(trained), num_train_steps=1, train_batch_size=1, eval_batch_size=8,
+        predict_batch_size=8, save_checkpoints_steps=1, keep_checkpoint_max=1,
+        iterations_per_loop=1, log_every_steps=1, seed=1,
+    )  # fmt: skip
+    strategy = distribution.create_strategy("one_device")
+    runner = engine.Engine(task, config, run_config, strategy)
+    fine_tuning.load(runner)
+    path, specs = str(trained / "predict.tf_record"), task.feature_specs(64)
+    trimmed, padded = (
+        runner.predict(records.eval_input_fn([path], specs, trim_batches=trim))
+        for trim in (True, False)
+    )
+    np.testing.assert_allclose(trimmed["probabilities"], padded["probabilities"], atol=1e-5)

@@ -1,0 +1,298 @@
+"""Pre-training end to end on records that a tiny model can learn."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import checkpoints, file_io, modeling, pretraining_task, records, run_pretraining
+
+CONFIG = modeling.AlbertConfig(
+    vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+    intermediate_size=32, max_position_embeddings=32,
+)  # fmt: skip
+LENGTH, PREDICTIONS = 24, 4
+SPECS = pretraining_task.feature_specs(LENGTH, PREDICTIONS, with_boundaries=True)
+
+
+def make_rows(count, seed=0):
+    """Counting sequences: a masked token follows from its neighbours, the order from [SEP]."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        half, start, swapped = rng.integers(6, 10), rng.integers(5, 20), rng.integers(2)
+        a, b = np.arange(start, start + half), np.arange(start + half, start + 2 * half)
+        a, b = (b, a) if swapped else (a, b)
+        ids = np.zeros(LENGTH, np.int64)
+        tokens = [2, *a, 3, *b, 3]
+        ids[: len(tokens)] = tokens
+        positions = np.sort(rng.choice(np.arange(1, 1 + half), 3, replace=False))
+        labels = ids[positions]
+        masked = ids.copy()
+        masked[positions] = 4
+        segments = np.zeros(LENGTH, np.int64)
+        segments[half + 2 : len(tokens)] = 1
+        yield {
+            "input_ids": masked,
+            "input_mask": (np.arange(LENGTH) < len(tokens)).astype(np.int64),
+            "segment_ids": segments,
+            "token_boundary": (np.arange(LENGTH) < len(tokens)).astype(np.int64),
+            "masked_lm_positions": np.append(positions, 0),
+            "masked_lm_ids": np.append(labels, 0),
+            "masked_lm_weights": np.float32([1, 1, 1, 0]),
+            "next_sentence_labels": swapped,
+        }
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pretraining")
+    for i in range(2):
+        records.write(str(folder / f"part{i}.tfrecord"), SPECS, make_rows(90, seed=i), {})
+    file_io.write_text(str(folder / "config.json"), CONFIG.to_json_string())
+    return folder
+
+
+def flags_for(inputs, output_dir, **changes):
+    return {
+        "albert_config_file": inputs / "config.json", "input_file": inputs / "part*.tfrecord",
+        "output_dir": output_dir, "max_seq_length": LENGTH, "max_predictions_per_seq": PREDICTIONS,
+        "train_batch_size": 16, "eval_batch_size": 16, "num_train_steps": 30, "num_warmup_steps": 5,
+        "save_checkpoints_steps": 10, "learning_rate": 0.01, "log_every_steps": 10, **changes,
+    }  # fmt: skip
+
+
+def read_results(folder):
+    text = (folder / "eval_results.txt").read_text()
+    blocks = [block.strip() for block in text.split("=" * 50)]
+    return [dict(line.split(" = ") for line in block.splitlines()) for block in blocks if block]
+
+
+def weights(prefix):
+    return {
+        name: tf.train.load_variable(prefix, name) for name, _ in tf.train.list_variables(prefix)
+    }
+
+
+def assert_same(a, b):
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_a_model_learns_what_can_be_learnt(inputs, tmp_path, run_script, optimizer):
+    flags = flags_for(
+        inputs, tmp_path, do_eval=True, optimizer=optimizer, num_train_steps=300,
+        save_checkpoints_steps=150, learning_rate=0.01,
+    )  # fmt: skip
+    run_script(run_pretraining, **flags)
+    first, _, last = read_results(tmp_path)
+    assert [int(block["global_step"]) for block in (first, last)] == [0, 300]
+    assert float(last["masked_lm_accuracy"]) > 0.5 > 0.2 > float(first["masked_lm_accuracy"])
+    assert float(last["sentence_order_accuracy"]) > 0.9
+    assert float(last["loss"]) == pytest.approx(
+        float(last["masked_lm_loss"]) + float(last["sentence_order_loss"]), rel=1e-5
+    )
+    best = (tmp_path / "best_trial.txt").read_text()
+    assert re.fullmatch(rf"300:300:{float(np.float32(last['masked_lm_accuracy']))}", best)
+    assert_same(
+        weights(str(tmp_path / "model.ckpt-best")), weights(str(tmp_path / "model.ckpt-300"))
+    )
+
+
+def test_names_are_those_of_a_reference_run(inputs, tmp_path, run_script, golden):
+    run_script(run_pretraining, **flags_for(inputs, tmp_path, num_train_steps=2))
+    ours = {name for name, _ in tf.train.list_variables(str(tmp_path / "model.ckpt-2"))}
+    theirs = tf.train.list_variables(str(golden / "model" / "shared" / "lamb" / "model.ckpt-8"))
+    assert ours == {name for name, _ in theirs}
+    assert (tmp_path / "checkpoint").read_text().splitlines() == [
+        'model_checkpoint_path: "model.ckpt-2"',
+        'all_model_checkpoint_paths: "model.ckpt-0"',
+        'all_model_checkpoint_paths: "model.ckpt-2"',
+    ]
+
+
+def test_a_run_of_the_reference_goes_on_with_its_slots(tmp_path, shared, run_script):
+    """The stored run has 30,000 words; its checkpoint is too large for this repository."""
+    source = shared / "golden" / "runs"
+    for ending in (".index", ".data-00000-of-00001"):
+        name = f"model.ckpt-20{ending}"
+        (tmp_path / name).write_bytes((source / "pretraining" / name).read_bytes())
+    before = weights(str(tmp_path / "model.ckpt-20"))
+    flags = {
+        "albert_config_file": source / "albert_config.json", "output_dir": tmp_path,
+        "input_file": source / "loss_parity" / "eval.tfrecord", "max_seq_length": 128,
+        "max_predictions_per_seq": 20, "train_batch_size": 4, "num_warmup_steps": 2,
+    }  # fmt: skip
+    run_script(run_pretraining, num_train_steps=20, **flags)
+    assert_same(weights(str(tmp_path / "model.ckpt-20")), before)
+    run_script(run_pretraining, num_train_steps=21, **flags)
+    after = weights(str(tmp_path / "model.ckpt-21"))
+    assert after.keys() == before.keys()
+    assert after["global_step"] == 21
+    name = "cls/predictions/transform/dense/kernel/adam_v"
+    # One step with rate (1 - 0.999) cannot move the second moment below 0.999 of what it was.
+    assert (after[name] >= before[name] * 0.9989).all()
+    assert (after[name] != before[name]).any()
+
+
+def test_evaluation_alone_ends_and_can_be_repeated(inputs, tmp_path, run_script):
+    run_script(run_pretraining, **flags_for(inputs, tmp_path))
+    flags = flags_for(inputs, tmp_path, do_train=False, do_eval=True)
+    run_script(run_pretraining, **flags)
+    first = (tmp_path / "eval_results.txt").read_text()
+    assert [int(b["global_step"]) for b in read_results(tmp_path)] == [0, 10, 20, 30]
+    run_script(run_pretraining, **flags)
+    assert (tmp_path / "eval_results.txt").read_text() == first
+    run_script(run_pretraining, **flags, checkpoint="last")
+    assert [int(b["global_step"]) for b in read_results(tmp_path)] == [30]
+
+
+def test_evaluation_of_the_same_folder_while_training_or_after_is_the_same(
+    inputs, tmp_path, run_script
+):
+    run_script(run_pretraining, **flags_for(inputs, tmp_path, do_eval=True))
+    while_training = (tmp_path / "eval_results.txt").read_text()
+    run_script(run_pretraining, **flags_for(inputs, tmp_path, do_train=False, do_eval=True))
+    assert (tmp_path / "eval_results.txt").read_text() == while_training
+
+
+def test_every_group_can_start_from_group_0(inputs, tmp_path, run_script):
+    run_script(run_pretraining, **flags_for(inputs, tmp_path / "a", num_train_steps=1))
+    config = modeling.AlbertConfig(**{**CONFIG.to_dict(), "num_hidden_groups": 2})
+    file_io.write_text(str(tmp_path / "groups.json"), config.to_json_string())
+    flags = flags_for(
+        inputs, tmp_path / "b", num_train_steps=1, albert_config_file=tmp_path / "groups.json",
+        init_checkpoint=tmp_path / "a",
+    )  # fmt: skip
+    with pytest.raises(file_io.InputError, match="lacks .*group_1"):
+        run_script(run_pretraining, **flags)
+    run_script(run_pretraining, **flags, init_from_group0=True)
+    start = weights(str(tmp_path / "b" / "model.ckpt-0"))
+    name = "bert/encoder/transformer/group_{}/inner_group_0/LayerNorm/gamma"
+    np.testing.assert_array_equal(start[name.format(0)], start[name.format(1)])
+    assert '"new": []' in (tmp_path / "b" / "load_report.json").read_text()
+
+
+def test_masks_can_be_drawn_anew_at_every_step():
+    config = pretraining_task.masking.MaskingConfig(PREDICTIONS, 0.2)
+    transform = pretraining_task.mask_anew(config, 40, 4, (2, 3), seed=1)
+    rows = list(make_rows(8))
+    batch = {name: tf.constant(np.int32(np.stack([r[name] for r in rows]))) for name in rows[0]}
+    batch["masked_lm_weights"] = tf.cast(batch["masked_lm_weights"], tf.float32)
+    predicted = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+
+    def original(features):
+        arrays = [features[name].numpy() for name in ("input_ids", *predicted)]
+        return pretraining_task.unmask(*arrays)
+
+    once, again, other = (transform(tf.constant(n, tf.int64), batch) for n in (5, 5, 6))
+    for name in predicted:
+        np.testing.assert_array_equal(once[name], again[name])
+    assert (once["masked_lm_positions"].numpy() != other["masked_lm_positions"].numpy()).any()
+    for masked in (once, other):
+        np.testing.assert_array_equal(original(masked), original(batch))
+        assert "token_boundary" not in masked
+    labels = once["masked_lm_ids"].numpy()[once["masked_lm_weights"].numpy() > 0]
+    assert labels.size and not np.isin(labels, (0, 2, 3)).any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"input_file": "nowhere*"}, "--input_file: no file matches 'nowhere\\*'"),
+        ({"max_seq_length": 16}, "input_ids has 24 values, expected 16. Give the --max_seq_length"),
+        ({"max_predictions_per_seq": 5}, "masked_lm_positions has 4 values, expected 5"),
+        ({"max_seq_length": 64}, "--max_seq_length=64 is above .* max_position_embeddings of 32"),
+        ({"do_train": False}, "nothing to do: neither --do_train nor --do_eval"),
+        ({"init_from_group0": True}, "--init_from_group0 needs --init_checkpoint"),
+        ({"masked_lm_budget": 0.15}, "--masked_lm_budget needs the vocabulary"),
+        ({"masked_lm_budget": 1.5}, "--masked_lm_budget=1.5 must be a share"),
+        ({"train_batch_size": 0}, "--train_batch_size=0 must be at least 1"),
+        ({"use_tpu": True, "distribution_strategy": "mirrored"}, "--use_tpu contradicts"),
+        ({"albert_config_file": "no.json"}, "there is no file no.json"),
+        ({"init_checkpoint": "nowhere/model.ckpt"}, "there is no checkpoint nowhere/model.ckpt"),
+        (
+            {"do_train": False, "do_eval": True},
+            "there is no checkpoint to evaluate in .*train first",
+        ),
+    ],
+)
+def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", **changes))
+
+
+def test_a_record_file_cut_in_half_is_named(inputs, tmp_path, run_script):
+    cut = tmp_path / "cut.tfrecord"
+    whole = (inputs / "part0.tfrecord").read_bytes()
+    cut.write_bytes(whole[: len(whole) // 2 + 5])
+    with pytest.raises(file_io.InputError, match=rf"{cut} is damaged: .* at byte \d+; make it ag"):
+        run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", input_file=cut))
+
+
+def test_other_shapes_than_the_checkpoint_of_the_folder_are_named(inputs, tmp_path, run_script):
+    run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", num_train_steps=1))
+    before = weights(str(tmp_path / "out" / "model.ckpt-1"))
+    config = modeling.AlbertConfig(**{**CONFIG.to_dict(), "hidden_size": 32})
+    file_io.write_text(str(tmp_path / "wide.json"), config.to_json_string())
+    flags = flags_for(inputs, tmp_path / "out", albert_config_file=tmp_path / "wide.json")
+    with pytest.raises(file_io.InputError, match="does not fit the configuration"):
+        run_script(run_pretraining, **flags)
+    assert_same(weights(str(tmp_path / "out" / "model.ckpt-1")), before)
+
+
+def start_process(flags):
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    return subprocess.Popen(
+        [sys.executable, "-m", "albert.run_pretraining", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )
+
+
+@pytest.mark.parametrize("kill_after", [1, 3])
+def test_a_killed_run_ends_with_the_weights_of_an_unbroken_one(
+    inputs, tmp_path, run_script, kill_after
+):
+    """SIGKILL comes while steps and saves alternate quickly, so it hits either."""
+    flags = flags_for(
+        inputs, tmp_path / "killed", num_train_steps=40, save_checkpoints_steps=2, do_eval=True
+    )
+    process = start_process(flags)
+    while len(checkpoints.numbered(str(tmp_path / "killed"))) < kill_after:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    run_script(run_pretraining, **flags)
+    run_script(run_pretraining, **{**flags, "output_dir": tmp_path / "whole"})
+    assert_same(
+        weights(str(tmp_path / "killed" / "model.ckpt-40")),
+        weights(str(tmp_path / "whole" / "model.ckpt-40")),
+    )
+    for name in ("eval_results.txt", "best_trial.txt", "checkpoint"):
+        assert (tmp_path / "killed" / name).read_text() == (tmp_path / "whole" / name).read_text()
+
+
+def test_ctrl_c_and_wrong_flags_end_with_a_plain_message(inputs, tmp_path):
+    process = start_process(flags_for(inputs, tmp_path / "out", num_train_steps=100000))
+    while not checkpoints.numbered(str(tmp_path / "out")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in errors and "Traceback" not in errors
+    process = start_process(flags_for(inputs, tmp_path / "out", input_file="nowhere"))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "error: --input_file: no file matches 'nowhere'" in errors
+    assert "Traceback" not in errors
