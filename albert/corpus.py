@@ -1,0 +1,134 @@
+"""Reads plain-text corpora: one sentence a line, a blank line between documents.
+
+A corpus of any size is handled as blocks of whole documents, so that memory stays bounded.
+"""
+
+import codecs
+import dataclasses
+import re
+
+from albert import file_io
+
+BLOCK_BYTES = 16 << 20
+# A document longer than this is handled as several, and a line longer than it is refused.
+MAX_DOCUMENT_BYTES = 2 * BLOCK_BYTES
+_BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
+_PIECE_BYTES = 1 << 20  # text decoded at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Segment:
+    """A stretch of a file that begins and ends with a line: bytes `start` to `end` of `path`."""
+
+    path: str
+    start: int
+    end: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How a corpus is divided.
+
+    Attributes:
+      blocks: tuples of `Segment`s; the end of a segment ends a document.
+      num_bytes: length of the whole corpus.
+      cut_documents: places where a document was too long and had to be cut.
+    """
+
+    blocks: tuple
+    num_bytes: int
+    cut_documents: int
+
+
+def plan_blocks(paths, block_bytes=BLOCK_BYTES, max_document_bytes=MAX_DOCUMENT_BYTES):
+    """Divides text files into blocks of whole documents of about `block_bytes`.
+
+    Reads everything once, so that unreadable text is reported before hours of work.
+
+    Raises:
+      file_io.InputError: a file is not UTF-8 or has a line longer than `max_document_bytes`; the
+        message names file and line.
+    """
+    blocks, current, filled, total, cuts = [], [], 0, 0, 0
+    for path in paths:
+        for start, end, cut in _scan_file(path, block_bytes, max_document_bytes):
+            current.append(Segment(path, start, end))
+            filled += end - start
+            total += end - start
+            cuts += cut
+            if filled >= block_bytes:
+                blocks.append(tuple(current))
+                current, filled = [], 0
+    if current:
+        blocks.append(tuple(current))
+    return Plan(tuple(blocks), total, cuts)
+
+
+def _scan_file(path, block_bytes, max_document_bytes):
+    """Yields (start, end, whether the end is inside a document) of a file's segments."""
+    start, data, first_line = 0, b"", 1
+    with file_io.open_input(path, "input text", "rb") as file:
+        while chunk := file.read(block_bytes):
+            data += chunk
+            end, cut = _last_document_end(data), False
+            if not end and len(data) >= max_document_bytes:
+                end, cut = data.rfind(b"\n") + 1, True
+                if not end:
+                    raise file_io.InputError(
+                        f"{path}, line {first_line} has more than {max_document_bytes} bytes; "
+                        "expected one sentence a line and a blank line between documents"
+                    )
+            if end:
+                _check_utf8(data[:end], path, first_line)
+                yield start, start + end, cut
+                start += end
+                first_line += data.count(b"\n", 0, end)
+                data = data[end:]
+    if data:
+        _check_utf8(data, path, first_line)
+        yield start, start + len(data), False
+
+
+def _last_document_end(data):
+    """Length of `data` up to and including its last blank line, 0 if it has none."""
+    # Nearly always the last blank line is empty and near the end; only else search everything.
+    end = data.rfind(b"\n\n")
+    if end >= 0:
+        return end + 2
+    return max((match.end() for match in _BLANK_LINE.finditer(data)), default=0)
+
+
+def _check_utf8(data, path, first_line):
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", 0, error.start)
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        raise file_io.InputError(
+            f"{path}, line {line}, byte {column}: not UTF-8 text ({error.reason}: "
+            f"0x{data[error.start]:02x}); convert the file to UTF-8"
+        ) from error
+
+
+def read_lines(segment):
+    """Yields the lines of a segment in lists of moderate length, without line ends.
+
+    Only "\\n" ends a line. A byte order mark at the start of the file is dropped.
+    """
+    with file_io.open_input(segment.path, "input text", "rb") as file:
+        file.seek(segment.start)
+        left = segment.end - segment.start
+        rest = b""
+        while left:
+            data = file.read(min(_PIECE_BYTES, left))
+            if not data:
+                raise file_io.InputError(f"{segment.path} was cut off while it was being read")
+            at_file_start = left == segment.end
+            left -= len(data)
+            if at_file_start:
+                data = data.removeprefix(codecs.BOM_UTF8)
+            complete, newline, rest = (rest + data).rpartition(b"\n")
+            if newline:
+                yield complete.decode("utf-8").split("\n")
+    if rest:
+        yield [rest.decode("utf-8")]

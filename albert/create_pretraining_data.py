@@ -1,0 +1,134 @@
+"""Makes masked-language-model pre-training data (TFRecord files) from plain text.
+
+Input: UTF-8 text, one sentence a line, a blank line between documents.
+"""
+
+import time
+
+from absl import flags, logging
+
+from albert import common_flags, file_io, masking, pretraining_data, pretraining_files
+
+
+def define_flags(flag_values=flags.FLAGS):
+    """Flags of this script."""
+    kwargs = {"flag_values": flag_values}
+    flags.DEFINE_string("input_file", None, "Text files: comma-separated globs.", **kwargs)
+    flags.DEFINE_string(
+        "output_file", None, "Record files to write, comma-separated; filled in turn.", **kwargs
+    )
+    flags.DEFINE_string(
+        "vocab_file", None, "WordPiece vocabulary; only read without --spm_model_file.", **kwargs
+    )
+    flags.DEFINE_string("spm_model_file", None, "SentencePiece model.", **kwargs)
+    flags.DEFINE_string(
+        "input_file_mode", "r", 'Accepts "r" and "rb"; either way the text must be UTF-8.', **kwargs
+    )
+    flags.DEFINE_bool("do_lower_case", True, "Lower-case the text.", **kwargs)
+    flags.DEFINE_bool("do_whole_word_mask", True, "Mask all pieces of a word or none.", **kwargs)
+    flags.DEFINE_bool(
+        "do_permutation",
+        False,
+        "Choose as many tokens again beside the masked ones, permute and predict them.",
+        **kwargs,
+    )
+    flags.DEFINE_bool(
+        "favor_shorter_ngram",
+        True,
+        "Runs of n words have probability ~ 1/n; if false in reverse order.",
+        **kwargs,
+    )
+    flags.DEFINE_bool(
+        "random_next_sentence",
+        False,
+        "Make next-sentence instances, not sentence-order ones; same as --sentence_task=nsp.",
+        **kwargs,
+    )
+    flags.DEFINE_enum(
+        "sentence_task",
+        "reference",
+        pretraining_data.SENTENCE_TASKS,
+        "Label 1 means: sop - B and A are swapped; a sentence left alone is passed over. nsp - B "
+        "is from another document. none - never. reference - as sop, but a sentence left alone is "
+        "joined with one from another document, label 1.",
+        **kwargs,
+    )
+    flags.DEFINE_integer("max_seq_length", 512, "Tokens in an instance.", **kwargs)
+    flags.DEFINE_integer("ngram", 3, "Longest run of words masked together.", **kwargs)
+    flags.DEFINE_integer(
+        "max_predictions_per_seq", 20, "Most masked tokens in an instance.", **kwargs
+    )
+    flags.DEFINE_integer(
+        "random_seed", 12345, "Same seed, same files, for any --num_workers.", **kwargs
+    )
+    flags.DEFINE_integer(
+        "dupe_factor", 40, "Passes over the text, each with other pairs and masks.", **kwargs
+    )
+    flags.DEFINE_integer(
+        "num_workers", None, "Processes; all cores by default, 1 starts none.", **kwargs
+    )
+    flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the tokens to mask.", **kwargs)
+    flags.DEFINE_float(
+        "short_seq_prob", 0.1, "Share of documents cut into instances of random length.", **kwargs
+    )
+
+
+def job(values):
+    """`pretraining_files.Job` of the flag values.
+
+    Raises:
+      file_io.InputError: a flag is out of range, or two contradict each other.
+    """
+    common_flags.require_given(values, "input_file", "output_file")
+    if not values.spm_model_file and not values.vocab_file:
+        raise file_io.InputError("--spm_model_file (or, for WordPiece, --vocab_file) must be given")
+    counts = ("ngram", "max_predictions_per_seq", "dupe_factor")
+    common_flags.require_positive(values, *counts)
+    if values.num_workers is not None:
+        common_flags.require_positive(values, "num_workers")
+    if values.max_seq_length < 5:
+        raise file_io.InputError(
+            f"--max_seq_length={values.max_seq_length} must be at least 5: [CLS] A [SEP] B [SEP]"
+        )
+    for name in ("masked_lm_prob", "short_seq_prob"):
+        if not 0 <= values[name].value <= 1:
+            raise file_io.InputError(f"--{name}={values[name].value} must be between 0 and 1")
+    if values.input_file_mode not in ("r", "rb"):
+        raise file_io.InputError(
+            f'--input_file_mode={values.input_file_mode} must be "r" or "rb"; both read UTF-8'
+        )
+    task = values.sentence_task
+    if values.random_next_sentence:
+        if task not in ("reference", "nsp"):
+            raise file_io.InputError(f"--random_next_sentence contradicts --sentence_task={task}")
+        task = "nsp"
+    mask_fields = ("ngram", "max_predictions_per_seq", "masked_lm_prob", "favor_shorter_ngram")
+    mask_fields += ("do_whole_word_mask", "do_permutation")
+    settings = pretraining_data.Settings(
+        max_seq_length=values.max_seq_length,
+        short_seq_prob=values.short_seq_prob,
+        sentence_task=task,
+        # Seeds below zero are allowed in the reference; numpy wants them above.
+        random_seed=values.random_seed % (1 << 64),
+        mask=masking.MaskingConfig(**{name: values[name].value for name in mask_fields}),
+    )
+    files = ("vocab_file", "spm_model_file", "do_lower_case", "dupe_factor")
+    return pretraining_files.Job(settings, **{name: values[name].value for name in files})
+
+
+def main(values):
+    """Runs the script with parsed flag values."""
+    todo = job(values)
+    if warning := pretraining_files.masked_share_warning(todo.settings):
+        logging.warning("%s", warning)
+    inputs = file_io.expand_globs(values.input_file, "--input_file")
+    outputs = [path.strip() for path in values.output_file.split(",") if path.strip()]
+    started = time.monotonic()
+    num_workers = values.num_workers or pretraining_files.num_cores()
+    counts = pretraining_files.create(inputs, outputs, todo, num_workers)
+    seconds = time.monotonic() - started
+    print(pretraining_files.report(counts, todo, outputs, seconds))
+
+
+if __name__ == "__main__":
+    common_flags.run(main, define_flags)

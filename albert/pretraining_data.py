@@ -1,0 +1,385 @@
+"""Pre-training instances: text to pairs of segments to masked, serialized records.
+
+Everything works on one block of a corpus (`corpus.plan_blocks`) that is tokenized once into one
+flat array; a pair is four offsets into it, and a batch of pairs becomes records with a few numpy
+calls. No TensorFlow, so that worker processes start at once.
+
+Source: ALBERT (Lan et al., 2020), sections 3.1 (sentence order) and 4.1 (lengths, masking).
+Shapes: B pairs in the batch, S positions, P predictions, V vocabulary.
+"""
+
+import array
+import bisect
+import collections
+import dataclasses
+import functools
+import itertools
+import random
+
+import numpy as np
+
+from albert import corpus, example_proto, masking
+
+SENTENCE_TASKS = ("reference", "sop", "nsp", "none")
+NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
+_BATCH_CELLS = 1 << 18  # B * S of the arrays that are worked on at a time
+_LINES_AT_A_TIME = 2048  # sentences per call of the tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the instances are like.
+
+    Attributes:
+      max_seq_length: S.
+      short_seq_prob: share of documents (per pass) that aim at a random length in 2..S-3 tokens.
+      sentence_task: "reference", "sop", "nsp" or "none"; see `draw_pairs`.
+      random_seed: non-negative integer, the one source of chance.
+      mask: `masking.MaskingConfig`.
+    """
+
+    max_seq_length: int = 512
+    short_seq_prob: float = 0.1
+    sentence_task: str = "reference"
+    random_seed: int = 12345
+    mask: masking.MaskingConfig = masking.MaskingConfig()
+
+    @property
+    def max_tokens(self):
+        """Most tokens of A and B together."""
+        return self.max_seq_length - NUM_SPECIALS
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """What is needed of a tokenizer once the text is ids.
+
+    Attributes:
+      word_starts: [V] booleans, see `masking.starts_word`.
+      cls_id, sep_id, mask_id, pad_id: ids of the special pieces.
+    """
+
+    word_starts: np.ndarray
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    pad_id: int
+
+    @classmethod
+    def of(cls, tokenizer):
+        pieces = [tokenizer.inv_vocab[i] for i in range(tokenizer.vocab_size)]
+        starts = masking.word_start_table(pieces, wordpiece=tokenizer.sp_model is None)
+        return cls(starts, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id)
+
+
+@dataclasses.dataclass(frozen=True)
+class Documents:
+    """Tokenized documents of one block; none is empty, nor is any sentence.
+
+    Attributes:
+      tokens: ids of all sentences, one after another.
+      sentence_offsets: list, where in `tokens` each sentence begins; and the end of the last.
+      document_offsets: list, which sentence each document begins with; and the end of the last.
+    """
+
+    tokens: np.ndarray
+    sentence_offsets: list
+    document_offsets: list
+
+
+# --- text -------------------------------------------------------------------------------------
+
+
+def read_documents(segments, encode_batch):
+    """Reads and tokenizes a block.
+
+    Args:
+      segments: `corpus.Segment`s; their ends are also ends of documents.
+      encode_batch: function, list of texts -> list of lists of ids.
+
+    Returns:
+      (`Documents`, Counter of what was read and what was left out).
+    """
+    counts = collections.Counter()
+    tokens = array.array("i")
+    sentence_offsets, document_offsets = [0], [0]
+    lines_of_document = 0
+    for ids in _encoded_lines(segments, encode_batch, counts):
+        if ids is not None:
+            lines_of_document += 1
+            if ids:
+                tokens.extend(ids)
+                sentence_offsets.append(len(tokens))
+            else:
+                counts["sentences_without_tokens"] += 1
+        elif lines_of_document:
+            lines_of_document = 0
+            if len(sentence_offsets) - 1 > document_offsets[-1]:
+                document_offsets.append(len(sentence_offsets) - 1)
+            else:
+                counts["documents_without_tokens"] += 1
+    counts["documents"] = len(document_offsets) - 1
+    counts["sentences"] = len(sentence_offsets) - 1
+    counts["tokens"] = len(tokens)
+    return Documents(np.array(tokens, np.int32), sentence_offsets, document_offsets), counts
+
+
+def _encoded_lines(segments, encode_batch, counts):
+    """Yields the ids of each line that has text, and None where a document ends."""
+    for segment in segments:
+        for lines in corpus.read_lines(segment):
+            lines = [line.strip() for line in lines]
+            for start in range(0, len(lines), _LINES_AT_A_TIME):
+                group = lines[start : start + _LINES_AT_A_TIME]
+                encoded = iter(encode_batch([line for line in group if line]))
+                for line in group:
+                    if not line:
+                        counts["empty_lines"] += 1
+                    yield next(encoded) if line else None
+        yield None
+
+
+# --- pairs of segments ------------------------------------------------------------------------
+
+
+def draw_pairs(documents, settings, rng):
+    """Divides documents into pairs of segments A and B.
+
+    Sentences are collected until the target length is reached or the document ends; a random
+    split of them gives A and B. What follows depends on the sentence task:
+
+    * "reference": A and B are swapped (label 1) or not (label 0). One sentence alone is followed
+      by random text of another document, label 1.
+    * "nsp": B is random text of another document (label 1; then the sentences after A are used
+      again) or not (label 0). One sentence alone is always followed by random text.
+    * "sop": swapped or not, and nothing else: at least two sentences are collected, and one that
+      is left alone at the end of its document is passed over.
+    * "none": never swapped, label 0. One sentence alone is A without B.
+
+    Args:
+      documents: `Documents`.
+      settings: `Settings`.
+      rng: `random.Random`.
+
+    Returns:
+      ([B, 5] integers: begin and end of A, begin and end of B as places in `documents.tokens`, and
+      the label; Counter of special cases).
+    """
+    counts = collections.Counter()
+    rows = []
+    offsets, bounds = documents.sentence_offsets, documents.document_offsets
+    task = settings.sentence_task
+    for index, (start, last) in enumerate(itertools.pairwise(bounds)):
+        target = settings.max_tokens
+        if rng.random() < settings.short_seq_prob:
+            target = rng.randint(2, target)
+        while start < last:
+            end = bisect.bisect_left(offsets, offsets[start] + target, start + 1, last)
+            if task == "sop":
+                end = min(max(end, start + 2), last)
+            alone = end - start == 1
+            split = start + 1 if alone else rng.randint(start + 1, end - 1)
+            first = offsets[start], offsets[split]
+            second, label, start = (offsets[split], offsets[end]), 0, end
+            if alone and task in ("sop", "none"):
+                counts[f"single_sentences_{'skipped' if task == 'sop' else 'without_b'}"] += 1
+                if task == "sop":
+                    continue
+            elif alone or (task == "nsp" and rng.random() < 0.5):
+                wanted = target - (first[1] - first[0])
+                second, same = _random_text(documents, index, wanted, rng)
+                counts["random_next"] += 1
+                counts["random_next_single_sentence"] += alone
+                counts["random_next_same_document"] += same
+                label, start = 1, split
+            elif task in ("reference", "sop") and rng.random() < 0.5:
+                first, second, label = second, first, 1
+            rows.append((*first, *second, label))
+    return np.array(rows, np.int64).reshape(-1, 5), counts
+
+
+def _random_text(documents, index, wanted, rng):
+    """Sentences of another document than number `index`, from a random one to `wanted` tokens.
+
+    Returns:
+      ((begin, end) in `documents.tokens`, whether there was no other document to take).
+    """
+    offsets, bounds = documents.sentence_offsets, documents.document_offsets
+    others = len(bounds) - 2
+    other = index
+    if others:
+        other = rng.randrange(others)
+        other += other >= index
+    begin = rng.randrange(bounds[other], bounds[other + 1])
+    end = bisect.bisect_left(offsets, offsets[begin] + wanted, begin + 1, bounds[other + 1])
+    return (offsets[begin], offsets[end]), others == 0
+
+
+def truncate_pairs(pairs, max_tokens, rng):
+    """Shortens A and B to `max_tokens` together, all pairs at once.
+
+    Equal in distribution to `packing`'s rule of dropping one token at a time from the longer
+    segment (from B if equal), from its front or its back with equal chance: how many tokens each
+    loses is certain, and the number of those lost at the front is binomial.
+
+    Args:
+      pairs: [B, 5] from `draw_pairs`; changed in place.
+      max_tokens: most tokens of A and B together.
+      rng: numpy Generator.
+    """
+    lengths_a, lengths_b = pairs[:, 1] - pairs[:, 0], pairs[:, 3] - pairs[:, 2]
+    excess = np.maximum(lengths_a + lengths_b - max_tokens, 0)
+    until_equal = np.minimum(excess, np.abs(lengths_a - lengths_b))
+    in_turns = excess - until_equal
+    a_is_longer = lengths_a > lengths_b
+    drop_a = in_turns // 2 + np.where(a_is_longer, until_equal, 0)
+    drop_b = excess - drop_a
+    for column, drop in ((0, drop_a), (2, drop_b)):
+        front = rng.binomial(drop, 0.5)
+        pairs[:, column] += front
+        pairs[:, column + 1] -= drop - front
+
+
+# --- records ----------------------------------------------------------------------------------
+
+
+def assemble(tokens, pairs, max_seq_length, vocabulary):
+    """Arrays of [CLS] A [SEP] B [SEP] padding; an empty B has no [SEP] of its own.
+
+    Args:
+      tokens: `Documents.tokens`.
+      pairs: [B, 5], truncated.
+      max_seq_length: S.
+      vocabulary: `Vocabulary`.
+
+    Returns:
+      (input_ids [B, S], lengths [B], segment_ids [B, S] booleans, maskable [B, S] booleans).
+    """
+    begin_a, end_a, begin_b, end_b = (pairs[:, i, None] for i in range(4))
+    column = np.arange(max_seq_length)
+    first_sep = end_a - begin_a + 1
+    last_sep = first_sep + end_b - begin_b + (end_b > begin_b)
+    in_a = (column > 0) & (column < first_sep)
+    in_b = (column > first_sep) & (column < last_sep)
+    places = np.where(in_a, begin_a + column - 1, begin_b + column - first_sep - 1)
+    maskable = in_a | in_b
+    input_ids = np.where(maskable, tokens[np.where(maskable, places, 0)], vocabulary.pad_id)
+    input_ids[:, 0] = vocabulary.cls_id
+    input_ids[(column == first_sep) | (column == last_sep)] = vocabulary.sep_id
+    segment_ids = (column > first_sep) & (column <= last_sep)
+    return input_ids, last_sep[:, 0] + 1, segment_ids, maskable
+
+
+def _packed_rows(values):
+    """List of the varint bytes of each row of a [B, N] array of ids, positions or flags."""
+    packed = example_proto.packed_varints(values)
+    if len(packed) == values.size:
+        ends = itertools.accumulate(itertools.repeat(values.shape[1], len(values)))
+    else:
+        sizes = np.ones(values.shape, np.int64)
+        for bits in (7, 14, 21, 28):
+            sizes += values >= 1 << bits
+        ends = np.cumsum(sizes.sum(axis=1)).tolist()
+    return [packed[start:end] for start, end in itertools.pairwise((0, *ends))]
+
+
+@functools.cache
+def _entry_header(name, num_bytes):
+    """What precedes `num_bytes` bytes of integers in an Example's feature map."""
+    entry = example_proto.map_entry(name, example_proto.INT64_LIST, bytes(num_bytes))
+    return entry[: len(entry) - num_bytes]
+
+
+@functools.cache
+def _ones_entry(name, num_ones, size, dtype):
+    """Feature-map entry of `num_ones` ones followed by zeros."""
+    return example_proto.feature_entry(name, (np.arange(size) < num_ones).astype(dtype))
+
+
+def serialize(masked, lengths, segment_ids, token_boundary, labels):
+    """Serialized `tf.train.Example`s.
+
+    Args:
+      masked: `masking.MaskedBatch`.
+      lengths: [B] tokens of each sequence.
+      segment_ids, token_boundary: [B, S] booleans.
+      labels: [B] integers, `next_sentence_labels`.
+
+    Returns:
+      List of B byte strings.
+    """
+    columns = {
+        "input_ids": masked.input_ids,
+        "masked_lm_ids": masked.labels,
+        "masked_lm_positions": masked.positions,
+        "next_sentence_labels": labels[:, None],
+        "segment_ids": segment_ids,
+        "token_boundary": token_boundary,
+    }
+    entries = {
+        name: [_entry_header(name, len(row)) + row for row in _packed_rows(values)]
+        for name, values in columns.items()
+    }
+    seq_length, num_slots = segment_ids.shape[1], masked.positions.shape[1]
+    entries["input_mask"] = [
+        _ones_entry("input_mask", length, seq_length, np.int64) for length in lengths.tolist()
+    ]
+    entries["masked_lm_weights"] = [
+        _ones_entry("masked_lm_weights", count, num_slots, np.float32)
+        for count in masked.num_predictions.tolist()
+    ]
+    # Keys in alphabetical order, as protobuf's deterministic serialization has them.
+    rows = zip(*(entries[key] for key in sorted(entries)), strict=True)
+    return [example_proto.example(row) for row in rows]
+
+
+def make_records(documents, settings, vocabulary, stream):
+    """One pass over the documents of a block.
+
+    Args:
+      documents: `Documents`.
+      settings: `Settings`.
+      vocabulary: `Vocabulary`.
+      stream: tuple of integers; passes with different ones are independent of each other.
+
+    Yields:
+      (list of serialized Examples, Counter of what is in them).
+    """
+    rng = np.random.default_rng([settings.random_seed, *stream])
+    pairs, counts = draw_pairs(documents, settings, random.Random(int(rng.integers(1 << 62))))
+    truncate_pairs(pairs, settings.max_tokens, rng)
+    yield [], counts
+    batch_size = max(1, _BATCH_CELLS // settings.max_seq_length)
+    for start in range(0, len(pairs), batch_size):
+        batch = pairs[start : start + batch_size]
+        yield _make_batch(documents.tokens, batch, settings, vocabulary, rng)
+
+
+def _make_batch(tokens, pairs, settings, vocabulary, rng):
+    input_ids, lengths, segment_ids, maskable = assemble(
+        tokens, pairs, settings.max_seq_length, vocabulary
+    )
+    token_boundary = vocabulary.word_starts[input_ids]
+    # [CLS] and [SEP] count as words, padding does not.
+    token_boundary &= maskable
+    token_boundary |= ~maskable & (np.arange(settings.max_seq_length) < lengths[:, None])
+    masked = masking.mask_batch(
+        input_ids,
+        lengths,
+        token_boundary,
+        maskable,
+        settings.mask,
+        len(vocabulary.word_starts),
+        vocabulary.mask_id,
+        rng,
+    )
+    labels = pairs[:, 4]
+    records = serialize(masked, lengths, segment_ids, token_boundary, labels)
+    counts = collections.Counter(
+        instances=len(records),
+        instance_tokens=int(lengths.sum()),
+        masked=int(masked.num_masked.sum()),
+        permuted=int((masked.num_predictions - masked.num_masked).sum()),
+        labels_1=int(labels.sum()),
+    )
+    return records, counts
