@@ -36,9 +36,12 @@ class BestTracker:
         self.last_step, self.best_step, self.best_value = -1, None, None
         self._text = ""
         trial = os.path.join(folder, BEST_TRIAL)
-        if resume and file_io.exists(trial) and checkpoints.prefix_exists(self._best_prefix()):
+        if resume and file_io.exists(trial):
             last, best, value = file_io.read_text(trial, "best trial").strip().split(":")
-            self.last_step, self.best_step, self.best_value = int(last), int(best), float(value)
+            self.last_step = int(last)
+            # A run killed while it replaced the best has none: the next one evaluated is better.
+            if checkpoints.prefix_exists(self._best_prefix()):
+                self.best_step, self.best_value = int(best), float(value)
             results = os.path.join(folder, RESULTS)
             self._text = file_io.read_text(results, "results") if file_io.exists(results) else ""
         if is_chief:

@@ -269,11 +269,15 @@ def write_tensors(prefix, tensors):
 
 def copy(source, target):
     """Copies a checkpoint to another prefix; it is whole or missing whenever a kill comes."""
-    file_io.remove(f"{target}.index")
     folder, name = os.path.dirname(source), os.path.basename(source)
-    parts = [f for f in file_io.listdir(folder) if f.startswith(f"{name}.data-")]
-    for part in [*parts, f"{name}.index"]:
-        file_io.copy(os.path.join(folder, part), target + part[len(name) :])
+    parts = [f[len(name) :] for f in file_io.listdir(folder) if f.startswith(f"{name}.data-")]
+    parts.append(".index")
+    temporary = file_io.temporary_name(target)
+    for part in parts:
+        file_io.copy(source + part, temporary + part)
+    file_io.remove(f"{target}.index")
+    for part in parts:
+        file_io.rename(temporary + part, target + part)
 
 
 def delete(prefix):

@@ -1,5 +1,6 @@
 """Flags that several scripts share, and what is built from them."""
 
+import os
 import sys
 
 from absl import app, flags, logging
@@ -236,6 +237,8 @@ def run(main, define_flags):
     Exit status: 0, 1 after a user's mistake, 130 after Ctrl-C.
     """
     define_flags(flags.FLAGS)
+    # TensorFlow's notes on its build and on missing GPUs would bury our own lines.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
     def guarded(argv):
         if len(argv) > 1:
@@ -244,7 +247,7 @@ def run(main, define_flags):
         logging.set_verbosity(logging.INFO)
         try:
             main(flags.FLAGS)
-        except file_io.InputError as error:
+        except (file_io.InputError, OSError) as error:  # OSError: full disk, lost network folder
             print(f"error: {error}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:

@@ -72,16 +72,18 @@ def pearson(labels, predictions):
     return float(np.clip(labels @ predictions / norm, -1.0, 1.0))
 
 
+def _ranks(values):
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[places]
+
+
 def spearman(labels, predictions):
     """Spearman rank correlation, ties sharing their mean rank; 0 when either side is constant.
 
     Args:
       labels, predictions: [B] numbers.
     """
-    from scipy import stats
-
-    labels, predictions = _pair(labels, predictions)
-    return pearson(stats.rankdata(labels), stats.rankdata(predictions))
+    return pearson(*map(_ranks, _pair(labels, predictions)))
 
 
 def mean_squared_error(labels, predictions):

@@ -115,6 +115,9 @@ def write(path, specs, rows, settings):
 
     Returns:
       Number of examples written.
+
+    Raises:
+      file_io.InputError: the file cannot be written.
     """
     temporary = file_io.temporary_name(path)
     count = 0
@@ -127,6 +130,9 @@ def write(path, specs, rows, settings):
         # Without its manifest a record file is not trusted, so this order survives a kill.
         file_io.remove(manifest_path(path))
         file_io.rename(temporary, path)
+    except tf.errors.OpError as error:
+        file_io.remove(temporary)
+        raise file_io.InputError(f"cannot write {path}: {error.message}") from error
     except BaseException:
         file_io.remove(temporary)
         raise

@@ -374,17 +374,22 @@ class FullTokenizer:
 
         Characters that the vocabulary lacks are always `unk_id`, even where they spell "[CLS]".
         """
-        return self.encode_batch([text])[0]
+        if self.sp_model is None:
+            return self.convert_tokens_to_ids(self.tokenize(text))
+        # Not a batch of one: SentencePiece starts a thread for each batch.
+        text = self.preprocess(text)
+        ids = self.sp_model.encode(text)
+        return ids if self._resplit_ids.isdisjoint(ids) else encode_ids(self.sp_model, text)
 
     def encode_batch(self, texts, num_threads=1):
-        """Ids of several texts, a list for each.
+        """Ids of several texts, a list for each: those of `encode`.
 
         Args:
           texts: list of str.
           num_threads: threads of SentencePiece; more than 1 pays only outside of worker processes.
         """
         if self.sp_model is None:
-            return [self.convert_tokens_to_ids(self.tokenize(text)) for text in texts]
+            return [self.encode(text) for text in texts]
         texts = [self.preprocess(text) for text in texts]
         batch = self.sp_model.encode(texts, num_threads=num_threads)
         resplit = self._resplit_ids
