@@ -1,0 +1,271 @@
+"""The sweep: its commands, its table, and what it does about failures and Ctrl-C."""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from albert import demo_data, file_io, glue_report
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# task: warm-up, rate, steps, steps between checkpoints, batch
+VALUES = {
+    "SST-2": "1256 1e-5 20935 100 32",
+    "MNLI": "1000 3e-5 10000 100 128",
+    "CoLA": "320 1e-5 5336 100 16",
+    "QNLI": "1986 1e-5 33112 200 32",
+    "QQP": "1000 5e-5 14000 100 128",
+    "RTE": "200 3e-5 800 100 32",
+    "STS-B": "214 2e-5 3598 100 16",
+    "MRPC": "200 2e-5 800 100 32",
+}
+
+# Stands in for the interpreter: notes the command of a task and behaves as its name asks.
+FAKE = """#!/bin/bash
+[[ $2 == albert.run_classifier ]] || exec {python} "$@"
+printf '%q ' "${{@:3}}" >>{folder}/commands; echo >>{folder}/commands
+for flag in "${{@:3}}"; do
+  case $flag in
+    --output_dir=*) out=${{flag#*=}} ;;
+    --task_name=CoLA) echo 'error: something is missing'; exit 1 ;;
+    --task_name=QNLI) echo "$$" >{folder}/running; sleep 60; exit 0 ;;
+  esac
+done
+mkdir -p "$out"
+printf '200:100:0.75' >"$out/best_trial.txt"
+printf 'eval_accuracy = 0.75\\nf1 = 0.5\\nglobal_step = 100\\nbest = 0.75\\n{rule}\\n' \\
+  >"$out/eval_results.txt"
+"""
+
+
+def _environment(folder, **extra):
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    return {**kept, "OUTPUT_DIR": str(folder / "out"), **extra}
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """Environment in which no model is trained."""
+    for name in ("glue", "model"):
+        (tmp_path / name).mkdir()
+    python = tmp_path / "python"
+    script = FAKE.format(python=shlex.quote(sys.executable), folder=tmp_path, rule="=" * 50)
+    python.write_text(script)
+    python.chmod(0o755)
+    return _environment(
+        tmp_path,
+        PYTHON=str(python),
+        GLUE_DIR=str(tmp_path / "glue"),
+        ALBERT_DIR=str(tmp_path / "model"),
+    )
+
+
+def _sweep(environment, *arguments, folder=ROOT):
+    return subprocess.run(
+        [str(ROOT / "run_glue.sh"), *arguments],
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+
+
+def _commands(folder):
+    """{task: {flag: value}} of the commands that were run; the last of equal flags counts."""
+    found = {}
+    for line in (folder / "commands").read_text().splitlines():
+        words = [word.lstrip("-").split("=", 1) for word in shlex.split(line)]
+        command = {word[0]: word[1] if word[1:] else "true" for word in words}
+        found[command["task_name"]] = command
+    return found
+
+
+def test_every_task_gets_the_values_of_the_reference(fake, tmp_path):
+    result = _sweep({**fake, "TASKS": " ".join(name for name in VALUES if name != "QNLI")})
+    assert result.returncode == 1  # CoLA fails, the others go on
+    for name, command in _commands(tmp_path).items():
+        keys = "warmup_step learning_rate train_step save_checkpoints_steps train_batch_size"
+        assert " ".join(command[key] for key in keys.split()) == VALUES[name]
+        assert command["max_seq_length"] == "512" and command["optimizer"] == "adamw"
+        assert command["do_train"] == command["do_eval"] == "true"
+        assert command["init_checkpoint"] == str(tmp_path / "model")
+        assert command["data_dir"] == str(tmp_path / "glue")
+        assert command["output_dir"] == str(tmp_path / "out" / name)
+    script = (ROOT / "run_glue.sh").read_text()
+    assert re.findall(r"^    ([\w-]+)\) echo ([\d e-]+) ;;$", script, re.M) == list(VALUES.items())
+
+
+def test_environment_overrides(fake, tmp_path):
+    fake.update(
+        TASKS=" RTE   MRPC\n",
+        MAX_STEPS="80",
+        EXTRA_FLAGS="--max_seq_length=64 --learning_rate=1e-3",
+        ALBERT_HUB="https://hub/albert",
+    )
+    result = _sweep(fake)
+    assert result.returncode == 1
+    assert "ALBERT_DIR and ALBERT_HUB both name a model" in result.stderr
+    del fake["ALBERT_DIR"]
+    assert _sweep(fake, folder=tmp_path).returncode == 0
+    commands = _commands(tmp_path)
+    assert list(commands) == ["RTE", "MRPC"]
+    assert commands["RTE"]["train_step"] == "80" and commands["RTE"]["warmup_step"] == "20"
+    assert commands["RTE"]["max_seq_length"] == "64"
+    assert commands["RTE"]["learning_rate"] == "1e-3"
+    assert commands["RTE"]["albert_hub_module_handle"] == "https://hub/albert"
+    assert "init_checkpoint" not in commands["RTE"]
+
+
+def test_a_failing_task_does_not_stop_the_others(fake, tmp_path):
+    result = _sweep({**fake, "TASKS": "CoLA MRPC"})
+    assert result.returncode == 1
+    assert "error: something is missing" in result.stdout
+    table = (tmp_path / "out" / "results.md").read_text()
+    assert table in result.stdout
+    log = tmp_path / "out" / "logs" / "CoLA.log"
+    assert re.search(rf"\| CoLA +\| matthew_corr +\| - +\| - +\| failed; log: {log} +\|", table)
+    assert re.search(r"\| MRPC +\| eval_accuracy +\| 100 +\| 0.7500 +\| done +\|", table)
+    assert re.search(r"\| average +\| +\| +\| 0.7500 +\| 1 of 2 tasks", table)
+    summary = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert summary["average"] == 0.75 and summary["num_averaged"] == 1
+    assert summary["tasks"][1]["metrics"] == {"eval_accuracy": 0.75, "f1": 0.5}
+    assert log.read_text() == "error: something is missing\n"
+
+
+def test_ctrl_c_stops_the_sweep_and_shows_the_table(fake, tmp_path):
+    process = subprocess.Popen(
+        [str(ROOT / "run_glue.sh")],
+        env={**fake, "TASKS": "MRPC QNLI RTE"},
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    running = tmp_path / "running"
+    while not (running.exists() and running.read_text().strip()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    started = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert time.monotonic() - started < 30
+    assert process.returncode == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(running.read_text()), 0)
+    assert re.search(r"\| MRPC .* 0.7500 +\| done", output)
+    assert re.search(r"\| QNLI +\| eval_accuracy +\| - +\| - +\| interrupted; log:", output)
+    assert re.search(r"\| RTE +\| eval_accuracy +\| - +\| - +\| not run", output)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"GLUE_DIR": ""}, "GLUE_DIR must name the folder"),
+        ({"GLUE_DIR": "/no/such"}, "there is no folder /no/such"),
+        ({"ALBERT_DIR": ""}, "ALBERT_DIR or ALBERT_HUB must name the model"),
+        ({"ALBERT_DIR": "/no/such"}, "there is no folder /no/such"),
+        ({"MAX_STEPS": "none"}, "MAX_STEPS=none is not a number"),
+        ({"TASKS": "RTE WNLI"}, "TASKS: WNLI is none of SST-2"),
+    ],
+)
+def test_mistakes_are_refused_before_any_work(fake, tmp_path, change, message):
+    result = _sweep({**fake, **change})
+    assert result.returncode == 1
+    assert re.search(message, result.stderr)
+    assert not (tmp_path / "commands").exists() and not (tmp_path / "out").exists()
+
+
+def test_help_names_every_variable(fake, tmp_path):
+    result = _sweep({**fake, "GLUE_DIR": ""}, "--help")
+    assert result.returncode == 0
+    for name in "GLUE_DIR ALBERT_DIR ALBERT_HUB OUTPUT_DIR TASKS MAX_STEPS EXTRA_FLAGS".split():
+        assert re.search(rf"^ +{name} ", result.stdout, re.M), name
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def _results(folder, task, trial, state="done"):
+    (folder / "logs").mkdir(exist_ok=True)
+    (folder / "logs" / f"{task}.status").write_text(f"{state}\n")
+    (folder / task).mkdir()
+    (folder / task / "best_trial.txt").write_text(trial)
+
+
+def test_report_averages_what_is_done(tmp_path):
+    _results(tmp_path, "CoLA", "300:200:0.5")
+    _results(tmp_path, "STS-B", "300:300:0.9")
+    _results(tmp_path, "RTE", "100:100:0.6", state="interrupted")
+    (tmp_path / "MNLI").mkdir()  # left by another sweep
+    (tmp_path / "MNLI" / "best_trial.txt").write_text("1:1:0.1")
+    summary = glue_report.summarize(str(tmp_path), ["CoLA", "STS-B", "RTE", "MNLI"])
+    assert summary["average"] == pytest.approx(0.7) and summary["num_averaged"] == 2
+    rows = {row["task"]: row for row in summary["tasks"]}
+    assert rows["CoLA"]["metric"] == "matthew_corr" and rows["CoLA"]["best_step"] == 200
+    assert rows["STS-B"]["metric"] == "pearson"
+    assert rows["RTE"]["score"] == 0.6 and rows["RTE"]["state"] == "interrupted"
+    assert rows["MNLI"]["score"] is None and rows["MNLI"]["state"] == "not run"
+    lines = glue_report.to_markdown(summary).splitlines()
+    assert lines[0].split() == "| task | metric | best step | score | state |".split()
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_report_reads_what_the_reference_wrote(golden):
+    folder = golden / "runs" / "classifier"
+    _, best_step, best_value = (folder / "best_trial.txt").read_text().split(":")
+    metrics = glue_report.read_metrics(str(folder), int(best_step))
+    assert metrics["eval_accuracy"] == pytest.approx(float(best_value))
+    assert "global_step" not in metrics and "best" not in metrics
+    assert glue_report.read_metrics(str(folder), 12345) == {}
+
+
+def test_report_refuses_other_files(tmp_path):
+    _results(tmp_path, "RTE", "hello")
+    with pytest.raises(file_io.InputError, match=r"RTE/best_trial.txt: expected step:.*'hello'"):
+        glue_report.summarize(str(tmp_path), ["RTE"])
+    (tmp_path / "RTE" / "best_trial.txt").write_text("1:1:0.5")
+    (tmp_path / "RTE" / "eval_results.txt").write_text("loss = high\n")
+    with pytest.raises(file_io.InputError, match=r"eval_results.txt: expected lines .*'high'"):
+        glue_report.summarize(str(tmp_path), ["RTE"])
+
+
+# --- in earnest ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_sweep_with_a_model(tmp_path, golden, monkeypatch):
+    """Two tasks are trained; the third lacks its data."""
+    monkeypatch.setattr(demo_data, "SPLITS", (("train", 64), ("dev", 16), ("test", 4)))
+    for task in ("RTE", "STS-B"):
+        (tmp_path / "glue" / task).mkdir(parents=True)
+        for split, text in demo_data.task_files(task, seed=1).items():
+            (tmp_path / "glue" / task / f"{split}.tsv").write_text(text)
+    environment = _environment(
+        tmp_path,
+        PYTHON=sys.executable,
+        GLUE_DIR=str(tmp_path / "glue"),
+        ALBERT_HUB=str(golden / "hub_tf1"),
+        TASKS="RTE MRPC STS-B",
+        MAX_STEPS="6",
+        EXTRA_FLAGS="--max_seq_length=32 --save_checkpoints_steps=3",
+    )
+    result = _sweep(environment)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert re.search(r"there is no file \S+/MRPC/train.tsv", result.stdout)
+    summary = json.loads((tmp_path / "out" / "results.json").read_text())
+    states = [row["state"].split(";")[0] for row in summary["tasks"]]
+    assert states == ["done", "failed", "done"], result.stdout
+    assert summary["num_averaged"] == 2
+    for row, key in zip(summary["tasks"][::2], ("eval_accuracy", "pearson"), strict=True):
+        assert row["metric"] == key
+        assert row["metrics"][key] == pytest.approx(row["score"], abs=1e-6)
+        assert row["best_step"] in (0, 3, 6)
