@@ -187,6 +187,14 @@ def test_header_that_is_an_example(tmp_path, name):
     )
 
 
+def test_header_that_is_an_example_behind_a_byte_order_mark(tmp_path):
+    line = "\ufeff" + _line("mrpc", "train", 0, ["a", "b"])  # the label is the first column
+    path = _write(tmp_path, "mrpc", "train", [line], header=line)
+    message = _error(tmp_path, "mrpc", "train")
+    assert message.startswith(f"{path} line 1: expected a header line")
+    assert message.endswith("(label '1')")
+
+
 def test_not_utf8(tmp_path):
     path = _write(tmp_path, "sst-2", "dev", ["x\t1"])
     path.write_bytes(path.read_bytes() + b"caf\xe9\t1\n")
