@@ -9,7 +9,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 REQUIREMENTS = [
     "absl-py>=2.0",
     "numpy>=1.26",
-    "scikit-learn>=1.3",
     "sentencepiece>=0.2.0",
     # tensorflow-hub imports pkg_resources, which later versions no longer bring.
     "setuptools<82",
@@ -31,6 +30,7 @@ EXTRAS = {
         "pytest-timeout>=2.3",
         "pytest-xdist>=3.5",
         "ruff>=0.17,<0.18",
+        "scikit-learn>=1.3",
         "scipy>=1.11",
     ],
 }
