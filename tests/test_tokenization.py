@@ -133,8 +133,14 @@ def test_tiny_vocabularies_come_from_their_script(testdata, tmp_path):
     make = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(make)
     make.main(tmp_path)
-    for name in ("tiny.model", "tiny_vocab.txt"):
-        assert (tmp_path / name).read_bytes() == (testdata / name).read_bytes()
+    same = {
+        name: (tmp_path / name).read_bytes() == (testdata / name).read_bytes()
+        for name in ("tiny.model", "tiny_vocab.txt")
+    }
+    assert same["tiny_vocab.txt"]
+    if sentencepiece.__version__ != make.MADE_WITH_SENTENCEPIECE:
+        pytest.skip(f"tiny.model was made with SentencePiece {make.MADE_WITH_SENTENCEPIECE}")
+    assert same["tiny.model"]
 
 
 def test_tiny_model_follows_the_recipe(tiny):

@@ -3,7 +3,7 @@
     python tests/testdata/make_tiny_vocab.py [output folder, default: the folder of this script]
 
 The text is written for this purpose. The SentencePiece options are the recipe of the published
-English models with fewer pieces; training is deterministic, and a test makes the model anew.
+English models with fewer pieces; training is deterministic, and a test makes the files anew.
 """
 
 import io
@@ -11,6 +11,8 @@ import pathlib
 import sys
 
 VOCAB_SIZE = 400
+# Other versions of SentencePiece draw slightly other pieces from the same text.
+MADE_WITH_SENTENCEPIECE = "0.2.3"
 
 SENTENCES = """\
 The old harbour lies at the end of a narrow road between two hills.
