@@ -1,0 +1,33 @@
+"""LAMB: AdamW whose rate is scaled for each variable by a trust ratio.
+
+Source: Large Batch Optimization for Deep Learning: Training BERT in 76 minutes, You et al., ICLR
+2020, algorithm 2.
+"""
+
+import tensorflow as tf
+
+from albert import optimization
+
+
+class LAMB(optimization.AdamWeightDecayOptimizer):
+    """Layer-wise adaptive moments; arguments are those of `AdamWeightDecayOptimizer`.
+
+    The ratio is the norm of the weights over the norm of the update, 1 where either is 0. Variables
+    excluded from weight decay are excluded from the ratio too, unless
+    `exclude_from_layer_adaptation` lists others.
+    """
+
+    def __init__(self, learning_rate, exclude_from_layer_adaptation=None, **settings):
+        super().__init__(learning_rate, **settings)
+        self._exclude_from_layer_adaptation = (
+            self._exclude_from_weight_decay
+            if exclude_from_layer_adaptation is None
+            else exclude_from_layer_adaptation
+        )
+
+    def _trust_ratio(self, variable, update):
+        if optimization.matches(self._exclude_from_layer_adaptation, variable):
+            return 1.0
+        weight_norm, update_norm = tf.norm(variable), tf.norm(update)
+        both = tf.logical_and(weight_norm > 0, update_norm > 0)
+        return tf.where(both, tf.math.divide_no_nan(weight_norm, update_norm), 1.0)
