@@ -257,8 +257,10 @@ class Featurizer:
         if not pieces:
             return NO_TEXT
         pieces_text, lengths = self._spell(pieces)
-        # WordPiece can match neither spaces nor the letters of unknown words.
-        countable = len(text) if self._has_spaces else len(pieces_text)
+        countable = len(text)
+        if not self._has_spaces:
+            # WordPiece spells neither spaces nor unknown words.
+            countable = len(pieces_text) - pieces_text.count(_UNKNOWN_WORD)
         alignment = squad_spans.align(
             text.translate(self._symbols), pieces_text, lengths, squad_spans.MIN_MATCHED * countable
         )
@@ -336,6 +338,7 @@ def _place_answer(windows, spans, answer):
 
 
 def check_lower_case(tokenizer, do_lower_case):
+    """Refuses a `do_lower_case` that the tokenizer does not share."""
     if bool(do_lower_case) != bool(tokenizer.do_lower_case):
         raise InputError(
             f"do_lower_case is {do_lower_case} but the tokenizer was made with "

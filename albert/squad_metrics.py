@@ -11,6 +11,8 @@ import string
 
 from absl import logging
 
+from albert.file_io import InputError
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -84,11 +86,11 @@ def evaluate_v1(dataset, predictions):
       ``{"exact_match": percent, "f1": percent}``.
 
     Raises:
-      ValueError: no question has a gold answer.
+      InputError: no question has a gold answer.
     """
     gold = {key: answers for key, answers in gold_answers(dataset).items() if answers}
     if not gold:
-        raise ValueError("evaluate_v1 needs gold answers; none of the questions has one")
+        raise InputError("evaluate_v1 needs gold answers; none of the questions has one")
     _report_missing(gold, predictions, "count as wrong")
     exact_sum = f1_sum = 0.0
     for key, answers in gold.items():
@@ -237,18 +239,18 @@ def evaluate_v2(dataset, predictions, null_odds=None, null_score_diff_threshold=
       threshold itself is answered, so ``best_f1`` can be a little above ``f1``.
 
     Raises:
-      ValueError: no question has a prediction, or a predicted question has no null odds.
+      InputError: no question has a prediction, or a predicted question has no null odds.
     """
     gold = gold_answers(dataset)
     _report_missing(gold, predictions, "are left out of the scores")
     predictions = {key: predictions[key] for key in gold if key in predictions}
     if not predictions:
-        raise ValueError(f"none of the {len(gold)} questions has a prediction")
+        raise InputError(f"none of the {len(gold)} questions has a prediction")
     if null_odds is None:
         return scores_v2(gold, predictions)
     without_odds = [key for key in predictions if key not in null_odds]
     if without_odds:
-        raise ValueError(
+        raise InputError(
             f"{len(without_odds)} of {len(predictions)} predicted questions have no null odds; "
             f"the first is {without_odds[0]}"
         )

@@ -76,14 +76,16 @@ def read_squad_examples(path, is_training):
     return examples
 
 
+_KINDS = {str: "text", int: "number", list: "list", dict: "object", type(None): "null"}
+
+
 def _field(path, place, value, name, kind):
     if not isinstance(value, dict) or not isinstance(value.get(name), kind):
-        found = (
-            type(value.get(name)).__name__ if isinstance(value, dict) and name in value else None
-        )
+        found = "none"
+        if isinstance(value, dict) and name in value:
+            found = _KINDS.get(type(value[name]), type(value[name]).__name__)
         raise InputError(
-            f"SQuAD file: {path}: expected a {kind.__name__} {name!r} in {place}, "
-            f"found {found or 'none'}"
+            f"SQuAD file: {path}: expected {name!r} ({_KINDS[kind]}) in {place}, found {found}"
         )
     if kind is str:
         try:

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from albert import squad_metrics
+from albert.file_io import InputError
 
 
 def dataset_of(gold):
@@ -109,7 +110,7 @@ def test_v1_leaves_unanswerable_questions_out():
     dataset = dataset_of({"x": ["cat"], "y": []})
     scores = squad_metrics.evaluate_v1(dataset, {"x": "cat", "y": "dog"})
     assert scores == {"exact_match": 100.0, "f1": 100.0}
-    with pytest.raises(ValueError, match="none of the questions has one"):
+    with pytest.raises(InputError, match="none of the questions has one"):
         squad_metrics.evaluate_v1(dataset_of({"y": []}), {"y": ""})
 
 
@@ -215,9 +216,9 @@ def test_v2_missing_predictions_are_left_out_and_reported(caplog):
 
 
 def test_v2_errors():
-    with pytest.raises(ValueError, match="none of the 4 questions has a prediction"):
+    with pytest.raises(InputError, match="none of the 4 questions has a prediction"):
         squad_metrics.evaluate_v2(dataset_of(GOLD), {"x": "cat"})
-    with pytest.raises(ValueError, match="3 of 4 predicted questions have no null odds.*is b"):
+    with pytest.raises(InputError, match="3 of 4 predicted questions have no null odds.*is b"):
         squad_metrics.evaluate_v2(dataset_of(GOLD), TEXTS, {"a": 0.0})
 
 
