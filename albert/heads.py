@@ -97,7 +97,7 @@ class _LabelWeights(tf.Module):
     """`output_weights` [labels, H] and `output_bias` [labels]: a dense layer stored transposed."""
 
     def __init__(self, name, labels, config, seed):
-        super().__init__()
+        super().__init__(name="label_weights")
         self.weights = modeling.normal_variable(
             f"{name}output_weights", [labels, config.hidden_size], config, seed
         )

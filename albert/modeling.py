@@ -271,7 +271,7 @@ class _SelfAttention(tf.Module):
     """Multi-head scaled dot-product self attention with its output projection."""
 
     def __init__(self, name, config, seed):
-        super().__init__()
+        super().__init__(name="self_attention")
         size = config.hidden_size
         self._heads = config.num_attention_heads
         self._dropout_rate = config.attention_probs_dropout_prob
@@ -298,7 +298,7 @@ class _Block(tf.Module):
     """Attention and feed-forward, each followed by dropout, residual sum and LayerNorm."""
 
     def __init__(self, name, config, seed):
-        super().__init__()
+        super().__init__(name="block")
         hidden, inner = config.hidden_size, config.intermediate_size
         self._dropout_rate = config.hidden_dropout_prob
         self._activation = activation(config.hidden_act)
@@ -322,7 +322,7 @@ class _Embeddings(tf.Module):
     """Sum of word, token type and position embeddings, normalised."""
 
     def __init__(self, name, config, seed):
-        super().__init__()
+        super().__init__(name="embeddings")
         self._dropout_rate = config.hidden_dropout_prob
 
         def table(key, rows):
