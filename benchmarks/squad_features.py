@@ -142,7 +142,7 @@ def main(_):
     print(f"{platform.machine()}, {os.cpu_count()} cores, {len(examples)} questions")
     for num_processes in sorted({1, FLAGS.num_processes}):
         ours = best_seconds(lambda n=num_processes: write_records(examples, tokenizer, n))
-        print(f"features to TFRecord, {num_processes} processes: {ours * per_question:.3f} ms")
+        print(f"features to TFRecord, num_processes={num_processes}: {ours * per_question:.3f} ms")
     with contextlib.suppress(ImportError):
         name, seconds = measure_peer(examples)
         print(f"{name}, windows and offsets only: {seconds * per_question:.3f} ms a question")
