@@ -60,18 +60,22 @@ TIMES = (
 SPLITS = (("train", 3000), ("dev", 400), ("test", 100))
 NUM_DOCUMENTS = {"train": 3000, "heldout": 200}
 
+# Words stand with and without a mark behind them: a vocabulary is learnt from substrings that
+# different words share, so only then does a whole word become a piece.
 _STORY = (
-    "{time} the {person} {deed} the {thing} in the {place} .",
-    "{time} the {person} {deed} the {quality} {thing} .",
-    "{time} the {person} was {feeling} because the {thing} was {quality} .",
-    "{time} the {person} was {feeling} because the {thing} was not {denied} .",
-    "{time} the {helper} {deed} the {thing} for the {feeling} {person} .",
+    "{time}, the {person} {deed} the {thing} in the {place}.",
+    "{time} in the {place}, the {thing} was for the {helper}, and then the {person} {deed}.",
+    "{time}, the {person} {deed} the {quality} {thing}.",
+    "{time}, the {person} was {feeling} because the {thing} was {quality}.",
+    "{time}, the {person} was {feeling}, because the {thing} was not {denied}.",
+    "{time}, the {thing} that the {helper} {deed} was {quality}, and the {person} was {feeling}.",
 )
+_PREMISES = tuple(template for template in _STORY if "{place}" not in template)
 _REVIEWS = (
-    "the {thing} was {quality} and the {person} was {feeling} .",
-    "the {feeling} {person} {deed} the {quality} {thing} .",
-    "the {person} {deed} the {thing} , and the {thing} was {quality} .",
-    "the {person} {deed} the {thing} , and the {thing} was not {denied} .",
+    "the {thing} was {quality} and the {person} was {feeling}.",
+    "the {feeling} {person} {deed} the {quality} {thing}.",
+    "the {person} {deed} the {thing}, and then the {thing} was {quality}.",
+    "the {person} {deed} the {thing}, and then the {thing} was not {denied}.",
 )
 
 
@@ -131,9 +135,9 @@ def _review(rng):
 def _entailment(rng):
     place, other = rng.sample(list(PLACES), 2)
     words = _draw(rng, place, rng.choice((GOOD, BAD)))
-    premise = _sentence(rng.choice(_STORY[1:]), words)
+    premise = _sentence(rng.choice(_PREMISES), words)
     follows = rng.random() < 0.5
-    hypothesis = f"Somebody was in the {place if follows else other} ."
+    hypothesis = f"Somebody was in the {place if follows else other}."
     return (premise, hypothesis), "entailment" if follows else "not_entailment"
 
 
@@ -145,7 +149,7 @@ def _similarity(rng):
     if first["place"] == second["place"]:
         second.update({k: first[k] for k in ("person", "deed", "thing") if rng.random() < 0.5})
         score = 2 + sum(first[k] == second[k] for k in ("person", "deed", "thing"))
-    template = "{time} the {person} {deed} the {thing} ."
+    template = "{time}, the {person} {deed} the {thing}."
     return (_sentence(template, first), _sentence(template, second)), f"{score:.3f}"
 
 

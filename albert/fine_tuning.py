@@ -136,4 +136,5 @@ def load(runner, checkpoint=None):
 def _predict(job, runner, path, checkpoint):
     load(runner, checkpoint)
     rows = runner.predict(records.eval_input_fn([path], job.specs))
+    rows["guid"] = [example.guid for example in job.task.examples(job.data_dir, "test")]
     job.task.write_predictions(job.run_config.output_dir, rows)

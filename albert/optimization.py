@@ -78,10 +78,27 @@ class AdamWeightDecayOptimizer(tf.Module):
         self.global_step = tf.Variable(0, dtype=tf.int64, name="global_step", trainable=False)
 
     def build(self, variables):
-        """Makes the slots of the variables that have none yet."""
-        for variable in variables:
-            name = _name(variable)
-            if name not in self._slots:
+        """Makes the slots `adam_m` and `adam_v` of the variables that have none yet.
+
+        Under a strategy to be called in its scope, so that each replica gets its copy.
+
+        Raises:
+          ValueError: two variables have the same name, or this is one replica of several.
+        """
+        names = [_name(variable) for variable in variables]
+        if len(set(names)) < len(names):
+            raise ValueError(f"variables must have names of their own; got {sorted(names)}")
+        missing = [
+            pair for pair in zip(names, variables, strict=True) if pair[0] not in self._slots
+        ]
+        context = tf.distribute.get_replica_context()
+        if missing and context is not None and context.num_replicas_in_sync > 1:
+            raise ValueError(
+                f"no slots for {missing[0][0]}: call build(variables) in the scope of the strategy "
+                "before the first step"
+            )
+        for name, variable in missing:
+            with tf.init_scope():
                 self._slots[name] = tuple(
                     tf.Variable(tf.zeros(variable.shape), name=f"{name}/{slot}", trainable=False)
                     for slot in ("adam_m", "adam_v")
@@ -101,45 +118,41 @@ class AdamWeightDecayOptimizer(tf.Module):
     def apply_gradients(self, grads_and_vars):
         """Clips the gradients to the global norm, updates the variables and counts the step.
 
-        In a replica the gradients must already be summed over all replicas.
+        In a replica the gradients must already be summed over all replicas: every replica then
+        makes the same update to its own copies, and nothing needs to be exchanged here.
 
         Args:
-          grads_and_vars: pairs; variables whose gradient is None stay as they are.
+          grads_and_vars: pairs. Variables whose gradient is None stay as they are, without decay,
+            and get no slots.
 
         Returns:
           Global norm of the gradients before clipping, a scalar.
 
         Raises:
-          ValueError: no variable has a gradient.
+          ValueError: no variable has a gradient; see also `build`.
         """
         pairs = [(tf.convert_to_tensor(g), v) for g, v in grads_and_vars if g is not None]
         if not pairs:
             raise ValueError("none of the variables has a gradient")
         gradients, variables = zip(*pairs, strict=True)
         self.build(variables)
+        rate = self.learning_rate()
         norm = tf.linalg.global_norm(gradients)
         if self._clip_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self._clip_norm, norm)
-
-        def update_all(strategy, rate, gradients):
-            # Only outside a single replica may variables that all replicas share be assigned.
-            for variable, gradient in zip(variables, gradients, strict=True):
-                strategy.extended.update(
-                    variable, self._update, (gradient, rate, *self._slots[_name(variable)])
-                )
-            strategy.extended.update(self.global_step, lambda step: step.assign_add(1))
-
-        rate = self.learning_rate()
-        context = tf.distribute.get_replica_context()
-        context.merge_call(update_all, args=(rate, list(gradients)))
+        for variable, gradient in zip(variables, gradients, strict=True):
+            self._update(variable, gradient, rate, *self._slots[_name(variable)])
+        self.global_step.assign_add(1)
         return norm
 
     def _update(self, variable, gradient, rate, mean, square):
-        mean.assign(self._beta_1 * mean + (1.0 - self._beta_1) * gradient)
-        square.assign(self._beta_2 * square + (1.0 - self._beta_2) * tf.square(gradient))
-        update = mean / (tf.sqrt(square) + self._epsilon)
+        new_mean = self._beta_1 * mean + (1.0 - self._beta_1) * gradient
+        new_square = self._beta_2 * square + (1.0 - self._beta_2) * tf.square(gradient)
+        update = new_mean / (tf.sqrt(new_square) + self._epsilon)
         if not matches(self._exclude_from_weight_decay, variable):
             update += self._weight_decay_rate * variable
+        mean.assign(new_mean)
+        square.assign(new_square)
         variable.assign_sub(rate * self._trust_ratio(variable, update) * update)
 
     def _trust_ratio(self, variable, update):

@@ -15,8 +15,8 @@ class Task:
     Attributes:
       name: short lower-case name; part of the names of cached files.
       feature_specs: ``(seq_length) -> tuple of records.FeatureSpec``, used for writing and parsing.
-      examples: ``(data_dir, split) -> iterable`` of the task's own examples; split is "train",
-        "dev" or "test".
+      examples: ``(data_dir, split) -> iterable`` of the task's own examples, each with a `guid`;
+        split is "train", "dev" or "test".
       featurize: ``(example) -> iterable`` of feature dicts of numpy arrays, one per model input.
       build_model: ``(AlbertConfig, seed) -> model`` of `heads`: callable on a feature dict, with
         `loss_weights`, `losses` and `loss`.
@@ -25,7 +25,8 @@ class Task:
       evaluator: ``() -> object`` with ``update(rows)`` (dict of numpy arrays, first axis the
         examples) and ``result() -> dict[str, float]``.
       best_metric: key of the evaluator's result by which the best checkpoint is picked.
-      write_predictions: ``(output_dir, rows)``; rows is a dict of numpy arrays in input order.
+      write_predictions: ``(output_dir, rows)``; rows is a dict of numpy arrays in input order, and
+        ``guid``, the examples' ids.
       train_metrics: ``(outputs, features) -> dict of (sum, weight)`` scalar pairs for the training
         log, computed inside the compiled step.
     """
