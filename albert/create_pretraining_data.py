@@ -125,7 +125,10 @@ def main(values):
     outputs = [path.strip() for path in values.output_file.split(",") if path.strip()]
     started = time.monotonic()
     num_workers = values.num_workers or pretraining_files.num_cores()
-    counts = pretraining_files.create(inputs, outputs, todo, num_workers)
+    try:
+        counts = pretraining_files.create(inputs, outputs, todo, num_workers)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted; the output files are as they were") from None
     seconds = time.monotonic() - started
     print(pretraining_files.report(counts, todo, outputs, seconds))
 
