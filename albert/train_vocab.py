@@ -1,0 +1,85 @@
+"""Trains a SentencePiece vocabulary (.model and .vocab) from plain text, one sentence a line."""
+
+import os
+import signal
+import time
+
+from absl import flags, logging
+
+from albert import common_flags, file_io, vocab_training
+
+
+def define_flags(flag_values=flags.FLAGS):
+    """Flags of this script."""
+    kwargs = {"flag_values": flag_values}
+    flags.DEFINE_string("input_file", None, "UTF-8 text files: comma-separated globs.", **kwargs)
+    flags.DEFINE_string(
+        "output_prefix", None, "Path of the files to write, without .model and .vocab.", **kwargs
+    )
+    flags.DEFINE_integer("vocab_size", 30000, "Number of pieces, special ones counted.", **kwargs)
+    flags.DEFINE_bool("do_lower_case", True, "Lower-case the text.", **kwargs)
+    flags.DEFINE_float(
+        "character_coverage",
+        0.99995,
+        "Share of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.",
+        **kwargs,
+    )
+    flags.DEFINE_integer(
+        "input_sentence_size",
+        10_000_000,
+        "Most sentences to train on, drawn at random from all. Ten million need tens of GB.",
+        **kwargs,
+    )
+    flags.DEFINE_integer(
+        "num_threads", 1, "Threads; more are faster and give slightly other pieces.", **kwargs
+    )
+    flags.DEFINE_integer(
+        "random_seed", 12345, "Decides which sentences are drawn; same seed, same pieces.", **kwargs
+    )
+
+
+def recipe(values):
+    """`vocab_training.Recipe` of the flag values.
+
+    Raises:
+      file_io.InputError: a flag is out of range.
+    """
+    common_flags.require_given(values, "input_file", "output_prefix")
+    names = ("vocab_size", "input_sentence_size", "num_threads")
+    common_flags.require_positive(values, *names)
+    if not 0.98 <= values.character_coverage <= 1:
+        raise file_io.InputError(
+            f"--character_coverage={values.character_coverage} must be between 0.98 and 1"
+        )
+    names += ("do_lower_case", "character_coverage", "random_seed")
+    return vocab_training.Recipe(**{name: values[name].value for name in names})
+
+
+def main(values):
+    """Runs the script with parsed flag values."""
+    chosen = recipe(values)
+    paths = file_io.expand_globs(values.input_file, "--input_file")
+    prefix = values.output_prefix
+    file_io.make_dirs(os.path.dirname(prefix) or ".")
+    logging.info("Training %d pieces on %d file(s)", chosen.vocab_size, len(paths))
+    started = time.monotonic()
+    # SentencePiece does not return to Python for minutes: let Ctrl-C end the process at once.
+    # Nothing has been written by then.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        model, counts = vocab_training.train(paths, chosen)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    vocab_training.write(prefix, model)
+    print(
+        f"{chosen.vocab_size} pieces in {prefix}.model and {prefix}.vocab, "
+        f"{time.monotonic() - started:.1f} s\n"
+        f"  read: {counts['lines']} lines in {len(paths)} file(s), {counts['sentences']} used\n"
+        f"  skipped: {counts['not_drawn']} not drawn (--input_sentence_size="
+        f"{chosen.input_sentence_size}), {counts['too_long']} of more than "
+        f"{vocab_training.MAX_SENTENCE_BYTES} bytes, {counts['empty']} empty after preprocessing"
+    )
+
+
+if __name__ == "__main__":
+    common_flags.run(main, define_flags)
