@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import file_io
+from albert import file_io, fused
 
 LAYER_NORM_EPSILON = 1e-12
 
@@ -225,12 +225,12 @@ class Dropout:
     """
 
     def __init__(self, training, seed=None):
-        self._training = training
+        self.training = training
         self._seed = seed
 
     def __call__(self, x, rate, site):
         """x with elements set to 0 at `rate` and the others scaled up; x itself at rate 0."""
-        if not self._training or not rate:
+        if not self.training or not rate:
             return x
         if self._seed is None:
             self._seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
@@ -313,7 +313,11 @@ class _Block(tf.Module):
         attended = self.attention(hidden, layout, dropout, f"{site}/attention")  # [T, H]
         attended = dropout(attended, self._dropout_rate, f"{site}/attention_output")
         hidden = self.attention_norm(hidden + attended)
-        expanded = self._activation(self.intermediate(hidden))  # [T, I]
+        expanded = self.intermediate(hidden)  # [T, I]
+        if dropout.training and self._activation is _ACTIVATIONS["gelu"]:
+            expanded = fused.gelu(expanded)  # for inference TensorFlow fuses the plain one itself
+        else:
+            expanded = self._activation(expanded)
         output = dropout(self.output(expanded), self._dropout_rate, f"{site}/output")  # [T, H]
         return self.output_norm(hidden + output)
 
