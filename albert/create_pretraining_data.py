@@ -3,6 +3,8 @@
 Input: UTF-8 text, one sentence a line, a blank line between documents.
 """
 
+import signal
+import sys
 import time
 
 from absl import flags, logging
@@ -125,6 +127,10 @@ def main(values):
     outputs = [path.strip() for path in values.output_file.split(",") if path.strip()]
     started = time.monotonic()
     num_workers = values.num_workers or pretraining_files.num_cores()
+    # As any exception, this lets the temporary files be removed.
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit("terminated; the output files are as they were")
+    )
     try:
         counts = pretraining_files.create(inputs, outputs, todo, num_workers)
     except KeyboardInterrupt:

@@ -238,12 +238,20 @@ def wait_until_all_ended(process):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks at processes through /proc")
-def test_ctrl_c_removes_the_temporary_files(tmp_path):
+@pytest.mark.parametrize(
+    "send, kind, status, message",
+    [
+        # As a terminal does: to all processes of the run.
+        (os.killpg, signal.SIGINT, 130, "interrupted"),
+        (os.kill, signal.SIGTERM, 1, "terminated; the output files are as they were"),
+    ],
+)
+def test_an_ended_run_removes_its_temporary_files(tmp_path, send, kind, status, message):
     process = start_long_run(tmp_path)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes of the run
+    send(process.pid, kind)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "interrupted" in errors and "Traceback" not in errors
+    assert process.returncode == status
+    assert message in errors and "Traceback" not in errors
     assert sorted(os.listdir(tmp_path)) == ["a", "text1"]
     assert (tmp_path / "a").read_text() == "precious"
     wait_until_all_ended(process)
