@@ -5,10 +5,8 @@ day in order, so masked words and the order of sentences can be learned. The lab
 follow from the grammar alone:
 
   SST-2  a sentence is positive if its feeling or quality is good, or a bad quality is denied.
-  RTE    "Somebody was in the <place>." follows if the people and things of the premise belong
-         there; the premise itself never names a place.
-  STS-B  2 points if both sentences are about the same place, and 1 each for the same person, deed
-         and thing.
+  RTE    the second sentence follows from the first if it is later in the day.
+  STS-B  the sentences are in order; the closer they are in time the higher the score.
 """
 
 import random
@@ -70,7 +68,6 @@ _STORY = (
     "{time}, the {person} was {feeling}, because the {thing} was not {denied}.",
     "{time}, the {thing} that the {helper} {deed} was {quality}, and the {person} was {feeling}.",
 )
-_PREMISES = tuple(template for template in _STORY if "{place}" not in template)
 _REVIEWS = (
     "the {thing} was {quality} and the {person} was {feeling}.",
     "the {feeling} {person} {deed} the {quality} {thing}.",
@@ -132,25 +129,21 @@ def _review(rng):
     return (_sentence(rng.choice(_REVIEWS), words),), "1" if mood == GOOD else "0"
 
 
+def _two_sentences(rng, times):
+    """Two sentences of one place and mood at the given times (numbers in `TIMES`)."""
+    place, mood = rng.choice(list(PLACES)), rng.choice((GOOD, BAD))
+    words = [{**_draw(rng, place, mood), "time": TIMES[time]} for time in times]
+    return tuple(_sentence(rng.choice(_STORY), one) for one in words)
+
+
 def _entailment(rng):
-    place, other = rng.sample(list(PLACES), 2)
-    words = _draw(rng, place, rng.choice((GOOD, BAD)))
-    premise = _sentence(rng.choice(_PREMISES), words)
-    follows = rng.random() < 0.5
-    hypothesis = f"Somebody was in the {place if follows else other}."
-    return (premise, hypothesis), "entailment" if follows else "not_entailment"
+    times = rng.sample(range(len(TIMES)), 2)
+    return _two_sentences(rng, times), "entailment" if times[0] < times[1] else "not_entailment"
 
 
 def _similarity(rng):
-    places = rng.sample(list(PLACES), 2)
-    first = _draw(rng, places[0], GOOD)
-    second = _draw(rng, places[rng.random() < 0.3], GOOD)
-    score = 0
-    if first["place"] == second["place"]:
-        second.update({k: first[k] for k in ("person", "deed", "thing") if rng.random() < 0.5})
-        score = 2 + sum(first[k] == second[k] for k in ("person", "deed", "thing"))
-    template = "{time}, the {person} {deed} the {thing}."
-    return (_sentence(template, first), _sentence(template, second)), f"{score:.3f}"
+    times = sorted(rng.choices(range(len(TIMES)), k=2))
+    return _two_sentences(rng, times), f"{5 - 5 * (times[1] - times[0]) / (len(TIMES) - 1):.3f}"
 
 
 _STS_COLUMNS = "index genre filename year old_index source1 source2 sentence1 sentence2".split()

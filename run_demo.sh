@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# Shows the whole way on a fresh machine, without any data at hand: makes a small corpus and GLUE
+# tasks about the same words, trains a vocabulary, pre-trains a tiny model, fine-tunes it on the
+# tasks, predicts and exports. Prints the scores and fails if one is not clearly above chance.
+#
+#   ./run_demo.sh
+#
+# Everything goes to ./demo_output (DEMO_DIR in the environment names another folder) and stays
+# there; running it again goes on from what is there. Ctrl-C stops it at once. Uses PYTHON if set,
+# else the active virtual environment, else .venv (made here, which takes a few minutes once).
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")" || exit
+source .ci/functions.sh
+
+if [[ $# -gt 0 ]]; then
+  sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p;}' run_demo.sh
+  [[ $1 == --help || $1 == -h ]]
+  exit
+fi
+out=${DEMO_DIR:-demo_output}
+data=$out/data model=$out/model records=$out/records
+mkdir -p "$out/logs" "$model" "$records" || exit
+set_up_python "$PWD" || exit
+stop_on_signals
+step_number=0
+
+# step TEXT COMMAND…: runs one step; its output goes to a log, which is shown if it fails.
+step() {
+  local text=$1 log started=$SECONDS
+  shift
+  step_number=$((step_number + 1))
+  log=$out/logs/$step_number.log
+  printf '%d. %s ... ' "$step_number" "$text"
+  if run_logged "$log" "$PYTHON" -m "$@"; then
+    echo "$((SECONDS - started)) s"
+  elif [[ -n $INTERRUPTED ]]; then
+    echo "interrupted; ./run_demo.sh goes on from here"
+    exit 130
+  else
+    printf 'failed; the end of %s:\n' "$log"
+    tail -n 20 "$log"
+    exit 1
+  fi
+}
+
+make_records() { # split, passes over the text
+  step "Making records of $1.txt" albert.create_pretraining_data \
+    --input_file="$data/corpus/$1.txt" --output_file="$records/$1.tf_record" \
+    --spm_model_file="$model/demo.model" --max_seq_length=64 --max_predictions_per_seq=10 \
+    --dupe_factor="$2"
+}
+
+fine_tune() { # task, steps, further flags
+  step "Fine-tuning on $1" albert.run_classifier --task_name="$1" --data_dir="$data/glue" \
+    --output_dir="$out/$1" --init_checkpoint="$model" --do_train --do_eval --do_predict \
+    --max_seq_length=64 --eval_batch_size=64 --predict_batch_size=64 --learning_rate=5e-4 \
+    --train_step="$2" --warmup_step=30 --save_checkpoints_steps=100 "${@:3}"
+}
+
+step "Making a corpus and three tasks" albert.make_demo_data --output_dir="$data"
+step "Training a vocabulary" albert.train_vocab --input_file="$data/corpus/train.txt" \
+  --output_prefix="$model/demo" --vocab_size=160
+make_records train 5
+make_records heldout 2
+cat >"$model/albert_config.json" <<'END'
+{
+  "vocab_size": 160,
+  "embedding_size": 64,
+  "hidden_size": 128,
+  "num_hidden_layers": 2,
+  "num_attention_heads": 4,
+  "intermediate_size": 256,
+  "max_position_embeddings": 64,
+  "initializer_range": 0.05
+}
+END
+step "Pre-training a tiny model" albert.run_pretraining \
+  --albert_config_file="$model/albert_config.json" --input_file="$records/train.tf_record" \
+  --eval_input_file="$records/heldout.tf_record" --output_dir="$model" --do_train --do_eval \
+  --max_seq_length=64 --max_predictions_per_seq=10 --train_batch_size=32 --optimizer=adamw \
+  --learning_rate=1e-3 --num_train_steps=800 --num_warmup_steps=80 --save_checkpoints_steps=400
+rm -rf "$out/export" # each run would add another
+fine_tune SST-2 300 --export_dir="$out/export"
+fine_tune RTE 200
+fine_tune STS-B 300
+
+# check NAME SCORE CHANCE NEEDED: one line of the table.
+check() {
+  local verdict=ok
+  awk -v score="$2" -v needed="$4" 'BEGIN { exit !(score >= needed) }' || verdict='too low' failed=1
+  printf '%-34s %8.3f %8s %8s   %s\n' "$1" "$2" "$3" "$4" "$verdict"
+}
+
+best_of() { # folder: the best value of the metric that picks checkpoints
+  cut -d: -f3 "$1/best_trial.txt"
+}
+
+failed=0
+printf '\n%-34s %8s %8s %8s\n' 'on data not seen in training' score chance needed
+check 'pre-training: masked words' "$(best_of "$model")" 0.19 0.28
+check 'pre-training: sentence order' \
+  "$(sed -n 's/^sentence_order_accuracy = //p' "$model/eval_results.txt" | tail -n 1)" 0.61 0.75
+check 'SST-2: accuracy' "$(best_of "$out/SST-2")" 0.50 0.70
+check 'RTE: accuracy' "$(best_of "$out/RTE")" 0.50 0.80
+check 'STS-B: Pearson correlation' "$(best_of "$out/STS-B")" 0.00 0.60
+printf '\nSST-2 predictions (1 is positive):\n'
+paste <(cut -f 2 "$out/SST-2/submit_results.tsv") <(cut -f 2 "$data/glue/SST-2/test.tsv") |
+  sed -n '2,4p'
+cat <<END
+
+In $out: the data (data/), the pre-trained model (model/), for each task checkpoints, results and
+predictions (SST-2/ RTE/ STS-B/), the exported SST-2 model (export/) and the logs (logs/).
+It took $((SECONDS / 60)) min $((SECONDS % 60)) s.
+END
+exit "$failed"

@@ -1,0 +1,119 @@
+"""The demo: its table, its failures, and once in earnest."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# Stands in for the interpreter: writes the result files that the table is made of.
+FAKE = """#!/bin/bash
+for flag in "$@"; do
+  case $flag in --output_dir=*) out=${{flag#*=}} ;; --task_name=*) task=${{flag#*=}} ;; esac
+done
+case $2 in
+  albert.make_demo_data)
+    mkdir -p "$out/glue/SST-2"
+    printf 'index\\tsentence\\n0\\tA.\\n1\\tB.\\n2\\tC.\\n' >"$out/glue/SST-2/test.tsv" ;;
+  albert.train_vocab) [[ '{trouble}' != fail ]] || {{ echo 'error: no text'; exit 1; }} ;;
+  albert.run_pretraining)
+    if [[ '{trouble}' == sleep ]]; then echo $$ >"{folder}/running"; sleep 60; fi
+    printf '800:800:0.4' >"$out/best_trial.txt"
+    printf 'sentence_order_accuracy = 0.1\\nsentence_order_accuracy = 0.9\\n' \\
+      >"$out/eval_results.txt" ;;
+  albert.run_classifier)
+    mkdir -p "$out"
+    printf 'index\\tprediction\\n0\\t1\\n1\\t0\\n2\\t1\\n' >"$out/submit_results.tsv"
+    score=0.95; [[ $task != RTE ]] || score={rte}
+    printf '300:200:%s' "$score" >"$out/best_trial.txt" ;;
+esac
+"""
+
+
+def _start(folder, trouble="", rte="0.95"):
+    python = folder / "python"
+    python.write_text(FAKE.format(folder=folder, trouble=trouble, rte=rte))
+    python.chmod(0o755)
+    return subprocess.Popen(
+        [str(ROOT / "run_demo.sh")],
+        env={"PATH": os.environ["PATH"], "PYTHON": str(python), "DEMO_DIR": str(folder / "out")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_scores_are_shown(tmp_path):
+    process = _start(tmp_path)
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    for name, score in (
+        ("pre-training: masked words", "0.400"),
+        ("pre-training: sentence order", "0.900"),
+        ("SST-2: accuracy", "0.950"),
+        ("RTE: accuracy", "0.950"),
+        ("STS-B: Pearson correlation", "0.950"),
+    ):
+        assert re.search(rf"^{name} +{score} .* ok$", output, re.M), name
+    assert "1\tA.\n0\tB.\n1\tC.\n" in output
+    assert output.count(" s\n") >= 8
+
+
+def test_a_score_near_chance_is_a_failure(tmp_path):
+    process = _start(tmp_path, rte="0.55")
+    output, _ = process.communicate()
+    assert process.returncode == 1
+    assert re.search(r"^RTE: accuracy +0.550 +0.50 +0.80 +too low$", output, re.M)
+    assert output.count("too low") == 1
+
+
+def test_a_step_that_fails_ends_the_demo_with_its_log(tmp_path):
+    process = _start(tmp_path, trouble="fail")
+    output, _ = process.communicate()
+    assert process.returncode == 1
+    assert re.search(
+        r"Training a vocabulary \.\.\. failed; the end of \S+2\.log:\nerror: no text\n$", output
+    )
+
+
+def test_ctrl_c_stops_at_once(tmp_path):
+    process = _start(tmp_path, trouble="sleep")
+    running = tmp_path / "running"
+    while not (running.exists() and running.read_text().strip()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    started = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=30)
+    assert time.monotonic() - started < 5
+    assert process.returncode == 130
+    assert "interrupted; ./run_demo.sh goes on from here" in output
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(running.read_text()), 0)
+
+
+@pytest.mark.slow
+def test_demo(tmp_path):
+    """From nothing to scores clearly above chance."""
+    result = subprocess.run(
+        [str(ROOT / "run_demo.sh")],
+        env={**os.environ, "PYTHON": sys.executable, "DEMO_DIR": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("   ok\n") == 5
+    (exported,) = (tmp_path / "export").iterdir()
+    assert (exported / "saved_model.pb").exists()
+    for task in ("SST-2", "RTE", "STS-B"):
+        assert len((tmp_path / task / "submit_results.tsv").read_text().splitlines()) == 101
