@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
@@ -25,11 +26,25 @@ from albert import (
 SPM = pathlib.Path(__file__).parent / "testdata" / "tiny.model"
 
 
+def reviews(seed=1):
+    """SST-2 files whose labels a single word gives away."""
+    rng = random.Random(seed)
+    files = {"train": "sentence\tlabel\n", "dev": "sentence\tlabel\n", "test": "index\tsentence\n"}
+    for split, count in (("train", 600), ("dev", 60), ("test", 21)):
+        for i in range(count):
+            mood = rng.choice((demo_data.BAD, demo_data.GOOD))
+            text = f"the bread was {rng.choice(demo_data.QUALITIES[mood])} ."
+            label = int(mood == demo_data.GOOD)
+            files[split] += f"{i}\t{text}\n" if split == "test" else f"{text}\t{label}\n"
+    return files
+
+
 def write_inputs(folder):
     """GLUE folders cut to a few hundred rows, a configuration and nothing else."""
     for name in ("SST-2", "RTE", "STS-B"):
         (folder / "glue" / name).mkdir(parents=True)
-        for split, text in demo_data.task_files(name, seed=1).items():
+        files = reviews() if name == "SST-2" else demo_data.task_files(name, seed=1)
+        for split, text in files.items():
             lines = text.splitlines(keepends=True)
             count = {"train": 600, "dev": 60, "test": 21}[split]
             (folder / "glue" / name / f"{split}.tsv").write_text("".join(lines[: count + 1]))
@@ -39,6 +54,7 @@ def write_inputs(folder):
     config = modeling.AlbertConfig(
         vocab_size=400, embedding_size=16, hidden_size=32, num_hidden_layers=2,
         num_attention_heads=2, intermediate_size=64, max_position_embeddings=64,
+        initializer_range=0.2,
     )  # fmt: skip
     file_io.write_text(str(folder / "albert_config.json"), config.to_json_string())
 
@@ -55,7 +71,7 @@ def flags_for(inputs, output_dir, task="SST-2", **changes):
         "data_dir": inputs / "glue", "task_name": task, "output_dir": output_dir,
         "albert_config_file": inputs / "albert_config.json", "spm_model_file": SPM,
         "max_seq_length": 64, "train_step": 20, "save_checkpoints_steps": 10,
-        "train_batch_size": 16, "learning_rate": 2e-3, **changes,
+        "train_batch_size": 16, "learning_rate": 5e-4, **changes,
     }  # fmt: skip
 
 
