@@ -21,7 +21,7 @@ PLAIN = """
 """.split()
 LAYERS = {
     "plain": PLAIN,
-    "TF parts": "modeling optimization lamb_optimizer records distribution progress".split(),
+    "TF parts": "fused modeling optimization lamb_optimizer records distribution progress".split(),
     "assembly": "heads checkpoints pretrained task".split(),
     "tasks": "pretraining_task classifier_utils race_utils squad_utils".split(),
     "engine": "engine checkpoint_walk export fine_tuning".split(),
@@ -351,3 +351,26 @@ def test_dev_extra_is_what_the_tests_import():
     lists = _setup_lists()
     there = _names(lists["REQUIREMENTS"] + lists["EXTRAS"]["dev"])
     assert _third_party(ROOT / "tests") <= there
+
+
+# --- documents ----------------------------------------------------------------------------------
+
+
+def _test_names():
+    """`test_x.py::test_y` of every test; a parameter or class does not count."""
+    for path in (ROOT / "tests").glob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                yield f"{path.name}::{node.name}"
+
+
+def test_parity_names_tests_that_exist():
+    text = (ROOT / "PARITY.md").read_text(encoding="utf-8")
+    known = set(_test_names())
+    rows = [line for line in text.splitlines() if re.match(r"\| (kept|fixed|changed) ", line)]
+    assert len(rows) > 40
+    for row in rows:
+        cells = [cell.strip() for cell in row.strip("|").split(" | ")]
+        assert len(cells) == 4, row
+        named = re.findall(r"`(test_\w+\.py::\w+)`", cells[-1])
+        assert named and not set(named) - known, f"{row}\nnot there: {set(named) - known}"
