@@ -1,16 +1,147 @@
-"""LAMB: AdamW whose rate is scaled for each variable by a trust ratio.
+"""LAMB: Adam whose rate is scaled for each variable by a trust ratio; and the Adam under it.
 
 Source: Large Batch Optimization for Deep Learning: Training BERT in 76 minutes, You et al., ICLR
-2020, algorithm 2.
+2020, algorithm 2. AdamW, which is the same with a ratio of 1, is in `optimization`.
 """
+
+import re
 
 import tensorflow as tf
 
-from albert import optimization
+# Normalisation parameters and biases are not decayed (searched for in the variable's name).
+EXCLUDED_FROM_DECAY = ("LayerNorm", "layer_norm", "bias")
 
 
-class LAMB(optimization.AdamWeightDecayOptimizer):
-    """Layer-wise adaptive moments; arguments are those of `AdamWeightDecayOptimizer`.
+class AdamBase(tf.Module):
+    """Adam without bias correction, with decoupled weight decay and a rate for each variable.
+
+    Args:
+      learning_rate: function of the step, such as `optimization.learning_rate_at`, or a number.
+      weight_decay_rate: share of a weight added to its update.
+      beta_1: decay of the mean gradient.
+      beta_2: decay of the mean squared gradient.
+      epsilon: added outside the square root.
+      exclude_from_weight_decay: regular expressions searched for in variable names.
+      clip_norm: largest global norm of the gradients; None does not clip.
+
+    Attributes:
+      global_step: int64 variable, updates made so far.
+    """
+
+    def __init__(
+        self,
+        learning_rate,
+        weight_decay_rate=0.01,
+        beta_1=0.9,
+        beta_2=0.999,
+        epsilon=1e-6,
+        exclude_from_weight_decay=EXCLUDED_FROM_DECAY,
+        clip_norm=1.0,
+    ):
+        super().__init__()
+        self._learning_rate = learning_rate
+        self._weight_decay_rate = weight_decay_rate
+        self._beta_1 = beta_1
+        self._beta_2 = beta_2
+        self._epsilon = epsilon
+        self._exclude_from_weight_decay = exclude_from_weight_decay
+        self._clip_norm = clip_norm
+        self._slots = {}  # variable name -> (adam_m, adam_v)
+        self.global_step = tf.Variable(0, dtype=tf.int64, name="global_step", trainable=False)
+
+    def build(self, variables):
+        """Makes the slots `adam_m` and `adam_v` of the variables that have none yet.
+
+        Under a strategy to be called in its scope, so that each replica gets its copy.
+
+        Raises:
+          ValueError: two variables have the same name, or this is one replica of several.
+        """
+        named = [(_name(variable), variable) for variable in variables]
+        names = [name for name, _ in named]
+        if len(set(names)) < len(names):
+            raise ValueError(f"variables must have names of their own; got {sorted(names)}")
+        missing = [(name, variable) for name, variable in named if name not in self._slots]
+        context = tf.distribute.get_replica_context()
+        if missing and context is not None and context.num_replicas_in_sync > 1:
+            raise ValueError(
+                f"no slots for {missing[0][0]}: call build(variables) in the scope of the strategy "
+                "before the first step"
+            )
+        for name, variable in missing:
+            with tf.init_scope():
+                self._slots[name] = tuple(
+                    tf.Variable(tf.zeros(variable.shape), name=f"{name}/{slot}", trainable=False)
+                    for slot in ("adam_m", "adam_v")
+                )
+
+    def variables_by_name(self):
+        """{checkpoint name: variable} of the slots and the step."""
+        slots = [variable for pair in self._slots.values() for variable in pair]
+        return {_name(variable): variable for variable in [*slots, self.global_step]}
+
+    def learning_rate(self):
+        """The rate of the next update, a float32 scalar."""
+        if callable(self._learning_rate):
+            return self._learning_rate(self.global_step)
+        return tf.constant(self._learning_rate, tf.float32)
+
+    def apply_gradients(self, grads_and_vars):
+        """Clips the gradients to the global norm, updates the variables and counts the step.
+
+        In a replica the gradients must already be summed over all replicas: every replica then
+        makes the same update to its own copies, and nothing needs to be exchanged here.
+
+        Args:
+          grads_and_vars: pairs. Variables whose gradient is None stay as they are, without decay,
+            and get no slots.
+
+        Returns:
+          Global norm of the gradients before clipping, a scalar.
+
+        Raises:
+          ValueError: no variable has a gradient; see also `build`.
+        """
+        pairs = [(tf.convert_to_tensor(g), v) for g, v in grads_and_vars if g is not None]
+        if not pairs:
+            raise ValueError("none of the variables has a gradient")
+        gradients, variables = zip(*pairs, strict=True)
+        self.build(variables)
+        rate = self.learning_rate()
+        norm = tf.linalg.global_norm(gradients)
+        if self._clip_norm is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, self._clip_norm, norm)
+        for variable, gradient in zip(variables, gradients, strict=True):
+            self._update(variable, gradient, rate, *self._slots[_name(variable)])
+        self.global_step.assign_add(1)
+        return norm
+
+    def _update(self, variable, gradient, rate, mean, square):
+        new_mean = self._beta_1 * mean + (1.0 - self._beta_1) * gradient
+        new_square = self._beta_2 * square + (1.0 - self._beta_2) * tf.square(gradient)
+        update = new_mean / (tf.sqrt(new_square) + self._epsilon)
+        if not matches(self._exclude_from_weight_decay, variable):
+            update += self._weight_decay_rate * variable
+        mean.assign(new_mean)
+        square.assign(new_square)
+        variable.assign_sub(rate * self._trust_ratio(variable, update) * update)
+
+    def _trust_ratio(self, variable, update):
+        """Factor of the rate for one variable."""
+        raise NotImplementedError
+
+
+def _name(variable):
+    return variable.name.split(":")[0]
+
+
+def matches(patterns, variable):
+    """True if one of the regular expressions is found in the variable's name."""
+    return any(re.search(pattern, _name(variable)) for pattern in patterns)
+
+
+class LAMB(AdamBase):
+    """Layer-wise adaptive moments; arguments are those of `AdamBase`.
 
     The ratio is the norm of the weights over the norm of the update, 1 where either is 0. Variables
     excluded from weight decay are excluded from the ratio too, unless
@@ -26,7 +157,7 @@ class LAMB(optimization.AdamWeightDecayOptimizer):
         )
 
     def _trust_ratio(self, variable, update):
-        if optimization.matches(self._exclude_from_layer_adaptation, variable):
+        if matches(self._exclude_from_layer_adaptation, variable):
             return 1.0
         weight_norm, update_norm = tf.norm(variable), tf.norm(update)
         both = tf.logical_and(weight_norm > 0, update_norm > 0)

@@ -91,10 +91,8 @@ class AlbertConfig:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             _check_value(field.name, field.type, getattr(self, field.name))
-        for whole, part in (
-            ("hidden_size", "num_attention_heads"),
-            ("num_hidden_layers", "num_hidden_groups"),
-        ):
+        parts = {"hidden_size": "num_attention_heads", "num_hidden_layers": "num_hidden_groups"}
+        for whole, part in parts.items():
             if getattr(self, whole) % getattr(self, part):
                 raise file_io.InputError(
                     f"{whole} must be a multiple of {part}; "
@@ -313,11 +311,10 @@ class _Block(tf.Module):
         attended = self.attention(hidden, layout, dropout, f"{site}/attention")  # [T, H]
         attended = dropout(attended, self._dropout_rate, f"{site}/attention_output")
         hidden = self.attention_norm(hidden + attended)
+        # For inference TensorFlow fuses the plain gelu with the matrix product itself.
+        fuse = dropout.training and self._activation is _ACTIVATIONS["gelu"]
         expanded = self.intermediate(hidden)  # [T, I]
-        if dropout.training and self._activation is _ACTIVATIONS["gelu"]:
-            expanded = fused.gelu(expanded)  # for inference TensorFlow fuses the plain one itself
-        else:
-            expanded = self._activation(expanded)
+        expanded = fused.gelu(expanded) if fuse else self._activation(expanded)
         output = dropout(self.output(expanded), self._dropout_rate, f"{site}/output")  # [T, H]
         return self.output_norm(hidden + output)
 

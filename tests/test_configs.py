@@ -1,6 +1,7 @@
 """The configurations of published sizes: complete, loadable, and of the published size."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 
@@ -40,6 +41,7 @@ def load(name):
     return modeling.AlbertConfig.from_json_file(FOLDER / f"{name}.json")
 
 
+@functools.cache
 def parameter_shapes(config):
     """{name: shape} of the pre-training model, without memory for the values."""
     with tf.Graph().as_default():

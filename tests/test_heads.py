@@ -291,8 +291,10 @@ def test_variables_without_gradient(name, unused):
     with tf.GradientTape() as tape:
         loss = model.loss(run(model, features), features)
     gradients = tape.gradient(loss, model.trainable_variables)
-    pairs = zip(model.trainable_variables, gradients, strict=True)
+    pairs = list(zip(model.trainable_variables, gradients, strict=True))
     assert sorted(v.name for v, g in pairs if g is None) == unused
+    trained = {v.name for v in model.trained_variables}
+    assert trained == {v.name for v, g in pairs if g is not None}
 
 
 # Dropout and initial weights
