@@ -137,9 +137,9 @@ class Engine:
                 config.save_checkpoints_steps - step % config.save_checkpoints_steps,
                 config.num_train_steps - step,
             )
-            rate = float(optimizer.learning_rate())
             taken, totals = run_steps(iterator, tf.constant(count, tf.int32))
             step += int(taken)
+            rate = float(optimizer.learning_rate())
             means = _divide({name: total.numpy() for name, total in totals.items()})
             if not np.isfinite(means["loss"] + means["gradient_norm"]):
                 self._stop_at_non_finite(step, rate, means)

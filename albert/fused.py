@@ -32,3 +32,35 @@ def gelu(x):
     Source: Gaussian Error Linear Units, Hendrycks & Gimpel, 2016, section 2.
     """
     return _gelu_forward(x), lambda upstream: _gelu_backward(x, upstream)
+
+
+@tf.function(jit_compile=True, autograph=False)
+def _log_sum_exp(logits):
+    return tf.reduce_logsumexp(logits, axis=-1)
+
+
+@tf.function(jit_compile=True, autograph=False)
+def _cross_entropy_backward(labels, logits, log_sum_exp, upstream):
+    probabilities = tf.exp(logits - log_sum_exp[:, tf.newaxis])
+    true_class = tf.range(tf.shape(logits)[1]) == labels[:, tf.newaxis]
+    return (probabilities - tf.cast(true_class, logits.dtype)) * upstream[:, tf.newaxis]
+
+
+@tf.custom_gradient
+def cross_entropy(labels, logits):
+    """Cross entropy over many classes.
+
+    Args:
+      labels: int32 [rows].
+      logits: float32 [rows, classes].
+
+    Returns:
+      [rows] losses.
+    """
+    log_sum_exp = _log_sum_exp(logits)
+    losses = log_sum_exp - tf.gather(logits, labels, batch_dims=1)
+
+    def gradient(upstream):
+        return None, _cross_entropy_backward(labels, logits, log_sum_exp, upstream)
+
+    return losses, gradient

@@ -10,7 +10,7 @@ C choices, K starts kept, M ends kept for each start.
 
 import tensorflow as tf
 
-from albert import file_io, modeling
+from albert import file_io, fused, modeling
 
 # Dropout on the pooled output of the classifiers, whatever the configuration says.
 _CLASSIFIER_DROPOUT = 0.1
@@ -190,7 +190,8 @@ class PretrainingModel(_Model):
             "sentence_order_log_probs": tf.nn.log_softmax(order),
         }
         if "masked_lm_ids" in features:
-            outputs["masked_lm_example_loss"] = _cross_entropy(features["masked_lm_ids"], words)
+            ids = tf.cast(tf.reshape(features["masked_lm_ids"], [-1]), tf.int32)
+            outputs["masked_lm_example_loss"] = fused.cross_entropy(ids, words)
         return outputs
 
     def example_weights(self, features):
