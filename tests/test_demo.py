@@ -102,10 +102,11 @@ def test_ctrl_c_stops_at_once(tmp_path):
 
 @pytest.mark.slow
 def test_demo(tmp_path):
-    """From nothing to scores clearly above chance."""
+    """From nothing to scores clearly above chance; the README's Python then uses the model."""
+    folder = tmp_path / "demo_output"
     result = subprocess.run(
         [str(ROOT / "run_demo.sh")],
-        env={**os.environ, "PYTHON": sys.executable, "DEMO_DIR": str(tmp_path)},
+        env={**os.environ, "PYTHON": sys.executable, "DEMO_DIR": str(folder)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -113,7 +114,20 @@ def test_demo(tmp_path):
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("   ok\n") == 5
-    (exported,) = (tmp_path / "export").iterdir()
+    (exported,) = (folder / "export").iterdir()
     assert (exported / "saved_model.pb").exists()
     for task in ("SST-2", "RTE", "STS-B"):
-        assert len((tmp_path / task / "submit_results.tsv").read_text().splitlines()) == 101
+        assert len((folder / task / "submit_results.tsv").read_text().splitlines()) == 101
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```python\n(.*?)^```$", readme, re.S | re.M)
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    (positive,) = re.findall(r"'1': np.float32\(([\d.]+)\)", result.stdout)
+    assert float(positive) > 0.9
