@@ -51,12 +51,13 @@ def cross_entropy(labels, logits):
     """Cross entropy over many classes.
 
     Args:
-      labels: int32 [rows].
+      labels: integers with as many elements as there are rows, of any shape.
       logits: float32 [rows, classes].
 
     Returns:
       [rows] losses.
     """
+    labels = tf.cast(tf.reshape(labels, [-1]), tf.int32)
     log_sum_exp = _log_sum_exp(logits)
     losses = log_sum_exp - tf.gather(logits, labels, batch_dims=1)
 

@@ -14,8 +14,7 @@ from albert import file_io, fused, modeling
 
 # Dropout on the pooled output of the classifiers, whatever the configuration says.
 _CLASSIFIER_DROPOUT = 0.1
-# Keeps the masked LM's denominator above 0.
-_MASKED_LM_EPSILON = 1e-5
+_MASKED_LM_EPSILON = 1e-5  # keeps the masked LM's denominator above 0
 # Subtracted from the logits of positions where an answer cannot be.
 _IMPOSSIBLE = 1e30
 
@@ -190,7 +189,7 @@ class PretrainingModel(_Model):
             "sentence_order_log_probs": tf.nn.log_softmax(order),
         }
         if "masked_lm_ids" in features:
-            ids = tf.cast(tf.reshape(features["masked_lm_ids"], [-1]), tf.int32)
+            ids = features["masked_lm_ids"]
             outputs["masked_lm_example_loss"] = fused.cross_entropy(ids, words)
         return outputs
 

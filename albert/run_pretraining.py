@@ -66,6 +66,7 @@ def check_flags(values):
 
 
 def make_optimizer(values):
+    """The optimizer of the flags."""
     from albert import optimization
 
     return optimization.create_optimizer(

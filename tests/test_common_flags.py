@@ -1,0 +1,106 @@
+"""What the scripts share: checks of flags, and how a script ends."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from absl import flags
+
+from albert import common_flags, file_io, modeling
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def values():
+    found = flags.FlagValues()
+    common_flags.define_device_flags(found)
+    common_flags.define_run_flags(found)
+    common_flags.define_model_flags(found)
+    flags.DEFINE_integer("max_seq_length", 128, "Tokens.", flag_values=found)
+    return lambda *arguments: found(["script", *arguments]) and found
+
+
+def test_one_device_by_default(values):
+    assert common_flags.strategy(values()).num_replicas_in_sync == 1
+
+
+def test_contradictory_devices_are_refused(values):
+    with pytest.raises(file_io.InputError, match="--use_tpu contradicts .*strategy=mirrored"):
+        common_flags.strategy(values("--use_tpu", "--distribution_strategy=mirrored"))
+
+
+def test_sequences_must_fit_the_table_of_positions(values):
+    config = modeling.AlbertConfig(vocab_size=10, max_position_embeddings=128)
+    common_flags.check_seq_length(values(), config)
+    with pytest.raises(file_io.InputError, match="--max_seq_length=129 is above .* of 128"):
+        common_flags.check_seq_length(values("--max_seq_length=129"), config)
+
+
+def test_counts_and_presence_are_checked(values):
+    common_flags.require_positive(values(), "max_seq_length")
+    with pytest.raises(file_io.InputError, match="--max_seq_length=0 must be at least 1"):
+        common_flags.require_positive(values("--max_seq_length=0"), "max_seq_length")
+    with pytest.raises(file_io.InputError, match="^--tpu_name, --tpu_zone must be given$"):
+        common_flags.require_given(
+            values("--max_seq_length=5"), "tpu_name", "max_seq_length", "tpu_zone"
+        )
+
+
+def test_flags_name_the_files_of_a_model(values, golden):
+    found = common_flags.source(values(f"--albert_hub_module_handle={golden / 'hub_tf1'}"))
+    assert found.spm_model_file == str(golden / "hub_tf1" / "assets" / "30k-clean.model")
+    with pytest.raises(file_io.InputError, match="--albert_config_file must be given"):
+        common_flags.source(values("--albert_hub_module_handle=", "--from_scratch"))
+
+
+SCRIPT = """
+from absl import flags
+from albert import common_flags, file_io
+
+def define_flags(values):
+    flags.DEFINE_string("how", None, "How to end.", flag_values=values)
+
+def main(values):
+    {body}
+
+common_flags.run(main, define_flags)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ("print(values.how)", 0, ""),
+        ("raise file_io.InputError('--how must be kind')", 1, "error: --how must be kind\n"),
+        ("raise KeyboardInterrupt", 130, "interrupted; the same command goes on from the last"),
+    ],
+)
+def test_how_a_script_ends(body, status, message):
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(body=body), "--how=well"],
+        cwd=ROOT,
+        env=os.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == status, result.stderr
+    assert result.stderr.startswith(message)
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ("well\n" if status == 0 else "")
+
+
+def test_a_defect_of_ours_still_shows_where_it_is():
+    """Only mistakes of users are made short."""
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(body="raise ValueError('a bug')")],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 1
+    assert "Traceback" in result.stderr and "ValueError: a bug" in result.stderr

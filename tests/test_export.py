@@ -1,0 +1,86 @@
+"""Exported models."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import classifier_utils, export, file_io, heads, modeling, records, tokenization
+
+CONFIG = modeling.AlbertConfig(
+    vocab_size=300, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+    intermediate_size=8, max_position_embeddings=16, initializer_range=0.5,
+)  # fmt: skip
+LENGTH = 16
+TESTDATA = pathlib.Path(__file__).parent / "testdata"
+
+
+@pytest.fixture(scope="module")
+def specs():
+    row = classifier_utils.get_task("sst-2")
+    tokenizer = tokenization.FullTokenizer(vocab_file=str(TESTDATA / "tiny_vocab.txt"))
+    return classifier_utils.make_task(row, tokenizer, LENGTH).feature_specs(LENGTH)
+
+
+def _rows(specs, lengths):
+    """Feature dicts of random ids, padded."""
+    rng = np.random.default_rng(3)
+    for length in lengths:
+        real = np.arange(LENGTH) < length
+        row = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs}
+        yield {**row, "input_ids": rng.integers(5, 300, LENGTH) * real, "input_mask": real * 1}
+
+
+def _examples(specs, rows):
+    return tf.constant([records.encode(specs, row) for row in rows])
+
+
+def _serve(folder):
+    return tf.saved_model.load(folder).signatures["serving_default"]
+
+
+def test_batches_of_any_size_and_length(specs, tmp_path):
+    model = heads.ClassifierModel(CONFIG, 2, seed=1)
+    serve = _serve(export.export_classifier(model, specs, str(tmp_path)))
+    rows = list(_rows(specs, (3, 16, 7)))
+    together = serve(examples=_examples(specs, rows))
+    batch = {key: tf.stack([row[key] for row in rows]) for key in rows[0]}
+    expected = model(batch)
+    assert set(together) == {"probabilities", "predictions"}
+    for name, value in together.items():
+        np.testing.assert_allclose(value, expected[name], atol=1e-6)
+    for i, row in enumerate(rows):
+        alone = serve(examples=_examples(specs, [row]))
+        np.testing.assert_allclose(
+            alone["probabilities"], together["probabilities"][i : i + 1], atol=1e-6
+        )
+
+
+def test_a_regression_returns_its_values(specs, tmp_path):
+    model = heads.RegressionModel(CONFIG, seed=1)
+    serve = _serve(export.export_classifier(model, specs, str(tmp_path)))
+    answer = serve(examples=_examples(specs, _rows(specs, (5, 9))))
+    np.testing.assert_allclose(answer["probabilities"][:, 0], answer["predictions"])
+
+
+@pytest.mark.parametrize(("threshold", "there"), [(0.25, True), (None, False), (np.nan, False)])
+def test_the_threshold_is_a_constant_output(specs, tmp_path, threshold, there):
+    model = heads.ClassifierModel(CONFIG, 2, seed=1)
+    serve = _serve(export.export_classifier(model, specs, str(tmp_path), threshold))
+    answer = serve(examples=_examples(specs, _rows(specs, (4,))))
+    assert ("threshold" in answer) == there
+    assert not there or float(answer["threshold"]) == 0.25
+
+
+def test_a_failed_export_leaves_nothing(specs, tmp_path, monkeypatch):
+    def fail(module, folder, signatures):
+        del module, signatures
+        tf.io.gfile.makedirs(folder)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(export.tf.saved_model, "save", fail)
+    model = heads.ClassifierModel(CONFIG, 2, seed=1)
+    with pytest.raises(file_io.InputError, match=f"cannot write the model to {tmp_path}.*space"):
+        export.export_classifier(model, specs, str(tmp_path))
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,53 @@
+"""What a training run reports."""
+
+import os
+
+import pytest
+import tensorflow as tf
+
+from albert import progress
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00:00"), (61.9, "0:01:01"), (3600 * 30 + 59, "30:00:59")]
+)
+def test_durations(seconds, text):
+    assert progress.duration(seconds) == text
+
+
+def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatch):
+    clock = iter(range(0, 1000, 2))
+    monkeypatch.setattr(progress.time, "time", lambda: float(next(clock)))
+    with (
+        caplog.at_level("INFO", logger="absl"),
+        progress.TrainingLog(str(tmp_path), 0, 100, batch_size=8) as log,
+    ):
+        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, report=False)
+        log.update(4, {"loss": 4.0, "learning_rate": 0.25}, report=True)
+        log.update(6, {"loss": 1.0, "learning_rate": 0.125}, report=True)
+    first, second, third = (record.getMessage() for record in caplog.records)
+    assert first.startswith("First 1 steps done after")
+    # Steps 2 to 4 took one turn of the clock: 4 seconds, the reading at each end included.
+    assert "step 4/100  loss 5  learning_rate 0.25" in second
+    assert "examples/s" in second and " left" in second
+    assert "step 6/100  loss 1  learning_rate 0.125" in third
+    (events,) = [name for name in os.listdir(tmp_path) if "tfevents" in name]
+    tags = {
+        (event.step, value.tag)
+        for event in tf.compat.v1.train.summary_iterator(str(tmp_path / events))
+        for value in event.summary.value
+    }
+    assert {(4, "loss"), (6, "loss"), (6, "learning_rate"), (6, "examples_per_second")} <= tags
+
+
+def test_no_bar_without_a_terminal(capsys):
+    with progress.bar("evaluating", 3) as show:
+        show(3)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bar_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True, raising=False)
+    with progress.bar("evaluating", 3) as show:
+        show(3)
+    assert "evaluating" in capsys.readouterr().err
