@@ -57,10 +57,8 @@ def check_flags(values):
             f"--masked_lm_budget={values.masked_lm_budget} must be a share, from 0 to below 1"
         )
     if values.masked_lm_budget and not (values.spm_model_file or values.vocab_file):
-        raise file_io.InputError(
-            "--masked_lm_budget needs the vocabulary of the records: --spm_model_file or "
-            "--vocab_file"
-        )
+        need = "the vocabulary of the records: --spm_model_file or --vocab_file"
+        raise file_io.InputError(f"--masked_lm_budget needs {need}")
     common_flags.require_positive(
         *(values, "train_batch_size", "eval_batch_size", "max_seq_length", "num_train_steps"),
         *("max_predictions_per_seq", "save_checkpoints_steps", "max_eval_steps"),
