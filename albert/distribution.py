@@ -105,6 +105,7 @@ def distribute(strategy, input_fn, global_batch_size, flag, **params):
         return input_fn(
             {
                 "batch_size": batch_size,
+                "fixed_shapes": needs_fixed_shapes(strategy),
                 "num_input_pipelines": context.num_input_pipelines,
                 "input_pipeline_id": context.input_pipeline_id,
                 "replicas_per_pipeline": (

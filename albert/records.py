@@ -303,14 +303,14 @@ def train_input_fn(paths, specs, seed, trim_batches=True, transform=None):
       paths: TFRecord files.
       specs: feature specifications.
       seed: integer; the same seed gives the same batches.
-      trim_batches: cut each batch to its real length (not where shapes must be fixed).
+      trim_batches: cut each batch to its real length.
       transform: ``(number, features) -> features`` on each batch; no two batches of a run have
         the same number, and it does not change when a run is resumed.
 
     Returns:
       ``input_fn(params)``. Beside ``batch_size`` (per replica), params may hold ``first_step``,
-      the number of steps already taken, ``num_input_pipelines``, ``input_pipeline_id`` and
-      ``replicas_per_pipeline``.
+      the number of steps already taken, ``num_input_pipelines``, ``input_pipeline_id``,
+      ``replicas_per_pipeline``, and ``fixed_shapes``, which turns off the cutting.
     """
     paths = list(paths)
 
@@ -333,8 +333,9 @@ def train_input_fn(paths, specs, seed, trim_batches=True, transform=None):
                 features = transform(
                     batch * pipelines + params.get("input_pipeline_id", 0), features
                 )
-            return trim(specs, features) if trim_batches else features
+            return trim(specs, features) if trims else features
 
+        trims = trim_batches and not params.get("fixed_shapes")
         dataset = dataset.enumerate(first_batch)
         return dataset.map(to_features, tf.data.AUTOTUNE, deterministic=True).prefetch(4)
 
@@ -380,7 +381,8 @@ def eval_input_fn(paths, specs, max_examples=None, trim_batches=True):
         if max_examples is not None:
             dataset = dataset.take(max_examples)
         dataset = dataset.enumerate().map(lambda index, serialized: (serialized, index))
-        if trim_batches:
+        trims = trim_batches and not params.get("fixed_shapes")
+        if trims:
             dataset = dataset.batch(SORT_WINDOW)
             dataset = dataset.map(lambda *rows: _sorted_by_length(specs, *rows)).unbatch()
         all_replicas = batch_size * params.get("num_input_pipelines", 1)
@@ -391,7 +393,7 @@ def eval_input_fn(paths, specs, max_examples=None, trim_batches=True):
 
         def to_features(serialized, index):
             features = {**parse(specs, serialized), "example_index": index}
-            return trim(specs, features) if trim_batches else features
+            return trim(specs, features) if trims else features
 
         return dataset.map(to_features, tf.data.AUTOTUNE, deterministic=True).prefetch(4)
 

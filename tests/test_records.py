@@ -243,6 +243,13 @@ def test_batches_are_cut_to_their_real_length(path):
         assert tf.reduce_all((batch["input_ids"] > 0) == (batch["input_mask"] > 0))
 
 
+@pytest.mark.parametrize("make", [records.train_input_fn, records.eval_input_fn])
+def test_devices_that_need_fixed_shapes_get_them(path, make):
+    arguments = (1,) if make is records.train_input_fn else ()
+    dataset = make([path], SPECS, *arguments)({"batch_size": 2, "fixed_shapes": True})
+    assert {batch["input_ids"].shape for batch in dataset.take(4)} == {(2, 16)}
+
+
 def test_features_with_choices_are_cut_on_their_last_axis():
     specs = (records.FeatureSpec("input_mask", "int64", (2, 32), sequence=True),)
     mask = np.zeros((3, 2, 32), np.int32)
