@@ -363,7 +363,7 @@ class _Progress:
         return self
 
     def __exit__(self, *exception):
-        if self._bar:
+        if self._bar is not None:
             self._bar.close()
 
     def advance(self, count):
@@ -371,11 +371,11 @@ class _Progress:
 
     def show(self, done):
         """Takes note that `done` of the total are finished."""
-        if self._bar:
+        if self._bar is not None:
             self._bar.update(done - self._done)
         self._done = done
         now = time.monotonic()
-        if self._bar or now - self._logged < _LOG_SECONDS or not done:
+        if self._bar is not None or now - self._logged < _LOG_SECONDS or not done:
             return
         self._logged = now
         left = (now - self._started) * (self._total - done) / done

@@ -3,7 +3,9 @@
 import collections
 import concurrent.futures
 import dataclasses
+import io
 import os
+import sys
 
 import pytest
 import tensorflow as tf
@@ -258,6 +260,18 @@ def test_progress_lines_give_the_time_left(caplog, monkeypatch):
         progress.show(50)  # 30 s: 30 s left
     lines = [record.getMessage() for record in caplog.records]
     assert lines == ["making: 20%, 0:48 minutes left", "making: 50%, 0:30 minutes left"]
+
+
+def test_progress_is_a_bar_on_a_terminal(monkeypatch, caplog):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with caplog.at_level("INFO"), pretraining_files._Progress("making", 100, "B") as progress:
+        progress.advance(40)
+        progress.show(100)
+    assert "making: 100%" in terminal.getvalue() or "making:   0%" in terminal.getvalue()
+    assert progress._bar.n == 100
+    assert not caplog.records
 
 
 def test_disk_warning(tmp_path, caplog):
