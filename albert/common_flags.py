@@ -250,8 +250,9 @@ def run(main, define_flags):
         except (file_io.InputError, OSError) as error:  # OSError: full disk, lost network folder
             print(f"error: {error}", file=sys.stderr)
             return 1
-        except KeyboardInterrupt:
-            print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+        except KeyboardInterrupt as interrupt:
+            default = "interrupted; the same command goes on from the last checkpoint"
+            print(str(interrupt) or default, file=sys.stderr)
             return 130
         return 0
 
