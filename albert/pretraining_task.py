@@ -71,7 +71,7 @@ def mask_anew(config, vocab_size, mask_id, special_ids, seed):
             config,
             vocab_size,
             mask_id,
-            np.random.default_rng([seed, number]),
+            np.random.default_rng([seed, int(number)]),
         )
         filled = np.arange(config.num_slots) < masked.num_predictions[:, np.newaxis]
         arrays = (masked.input_ids, masked.positions, masked.labels, filled)

@@ -211,12 +211,16 @@ def count_records(paths):
     return total
 
 
-def check_first_record(paths, specs, hint):
-    """Compares the first record of the first non-empty file with the specifications.
+def check_files(paths, specs, hint):
+    """Checks that no file is cut off, and that the first record fits the specifications.
+
+    TensorFlow takes a file that ends within a record's header for a whole one.
 
     Raises:
-      file_io.InputError: no records, or a feature is missing or has another type or length.
+      file_io.InputError: no records, a file that is cut off, or a feature is missing or has another
+        type or length.
     """
+    count_records(paths)
     for path in paths:
         with damage_reported([path]):
             for serialized in tf.data.TFRecordDataset(path).take(1):

@@ -122,8 +122,8 @@ def main(values):
         values.max_seq_length, values.max_predictions_per_seq, with_boundaries=bool(transform)
     )
     hint = "Give the --max_seq_length and --max_predictions_per_seq that the records were made with"
-    records.check_first_record(paths, train_specs, hint)
-    records.check_first_record(eval_paths, specs, hint)
+    records.check_files(paths, train_specs, hint)
+    records.check_files(eval_paths, specs, hint)
     run_config = common_flags.run_config(
         values,
         num_train_steps=values.num_train_steps,

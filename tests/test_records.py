@@ -130,9 +130,9 @@ def test_a_failed_writer_leaves_the_old_records(path, tmp_path):
     ],
 )
 def test_the_first_record_is_compared_with_the_specs(path, spec, message):
-    records.check_first_record([path], SPECS, "the hint")
+    records.check_files([path], SPECS, "the hint")
     with pytest.raises(file_io.InputError, match=message):
-        records.check_first_record([path], (spec,), "the hint")
+        records.check_files([path], (spec,), "the hint")
 
 
 def test_a_cut_file_is_named(path):
@@ -150,7 +150,7 @@ def test_a_cut_file_is_named(path):
 def test_an_empty_file_is_refused(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     with pytest.raises(file_io.InputError, match="no records in"):
-        records.check_first_record([str(tmp_path / "empty")], SPECS, "")
+        records.check_files([str(tmp_path / "empty")], SPECS, "")
 
 
 def test_training_epochs_hold_every_example_once(path):

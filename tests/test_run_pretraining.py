@@ -94,7 +94,7 @@ def test_a_model_learns_what_can_be_learnt(inputs, tmp_path, run_script, optimiz
     run_script(run_pretraining, **flags)
     first, _, last = read_results(tmp_path)
     assert [int(block["global_step"]) for block in (first, last)] == [0, 300]
-    assert float(last["masked_lm_accuracy"]) > 0.5 > 0.2 > float(first["masked_lm_accuracy"])
+    assert float(last["masked_lm_accuracy"]) > 0.35 > 0.2 > float(first["masked_lm_accuracy"])
     assert float(last["sentence_order_accuracy"]) > 0.9
     assert float(last["loss"]) == pytest.approx(
         float(last["masked_lm_loss"]) + float(last["sentence_order_loss"]), rel=1e-5
