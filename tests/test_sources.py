@@ -22,7 +22,7 @@ PLAIN = """
 LAYERS = {
     "plain": PLAIN,
     "TF parts": "fused modeling optimization lamb_optimizer records distribution progress".split(),
-    "assembly": "heads checkpoints pretrained task".split(),
+    "assembly": "heads checkpoints pretrained model_folder task".split(),
     "tasks": "pretraining_task classifier_utils race_utils squad_utils".split(),
     "engine": "engine checkpoint_walk export fine_tuning".split(),
     "scripts": [
