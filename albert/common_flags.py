@@ -1,11 +1,22 @@
 """Flags that several scripts share, and what is built from them."""
 
+import functools
 import os
 import sys
 
 from absl import app, flags, logging
 
 from albert import file_io
+
+
+def definers(flag_values):
+    """Short forms for a script's table of flags.
+
+    Returns:
+      Functions ``(name, default, help)`` that define a text, an integer, a number and a switch.
+    """
+    kinds = (flags.DEFINE_string, flags.DEFINE_integer, flags.DEFINE_float, flags.DEFINE_bool)
+    return tuple(functools.partial(define, flag_values=flag_values) for define in kinds)
 
 
 def define_device_flags(flag_values):
@@ -159,10 +170,12 @@ def strategy(flag_values):
     return chosen
 
 
-def run_config(flag_values, num_train_steps, predict_batch_size):
-    """`engine.RunConfig` of the flags; scripts name the two that differ among them."""
+def run_config(flag_values, num_train_steps, predict_batch_size, keep_checkpoint_max=None):
+    """`engine.RunConfig` of the flags; scripts name those that differ among them."""
     from albert import engine
 
+    if keep_checkpoint_max is None:
+        keep_checkpoint_max = flag_values.keep_checkpoint_max
     return engine.RunConfig(
         output_dir=flag_values.output_dir,
         num_train_steps=num_train_steps,
@@ -170,7 +183,7 @@ def run_config(flag_values, num_train_steps, predict_batch_size):
         eval_batch_size=flag_values.eval_batch_size,
         predict_batch_size=predict_batch_size,
         save_checkpoints_steps=flag_values.save_checkpoints_steps,
-        keep_checkpoint_max=flag_values.keep_checkpoint_max,
+        keep_checkpoint_max=keep_checkpoint_max,
         iterations_per_loop=flag_values.iterations_per_loop,
         log_every_steps=flag_values.log_every_steps,
         seed=flag_values.seed,

@@ -9,10 +9,7 @@ def define_flags(flag_values):
     common_flags.define_device_flags(flag_values)
     common_flags.define_run_flags(flag_values)
     common_flags.define_model_flags(flag_values)
-    text = lambda *args: flags.DEFINE_string(*args, flag_values=flag_values)  # noqa: E731
-    integer = lambda *args: flags.DEFINE_integer(*args, flag_values=flag_values)  # noqa: E731
-    number = lambda *args: flags.DEFINE_float(*args, flag_values=flag_values)  # noqa: E731
-    switch = lambda *args: flags.DEFINE_bool(*args, flag_values=flag_values)  # noqa: E731
+    text, integer, number, switch = common_flags.definers(flag_values)
     text("data_dir", None, "Folder that holds the folders of the GLUE tasks.")
     text("task_name", None, "GLUE task, such as MNLI or SST-2; case does not matter.")
     text("output_dir", None, "Folder of checkpoints and results.")

@@ -8,10 +8,7 @@ from albert import common_flags, file_io
 def define_flags(flag_values):
     common_flags.define_device_flags(flag_values)
     common_flags.define_run_flags(flag_values)
-    text = lambda *args: flags.DEFINE_string(*args, flag_values=flag_values)  # noqa: E731
-    integer = lambda *args: flags.DEFINE_integer(*args, flag_values=flag_values)  # noqa: E731
-    number = lambda *args: flags.DEFINE_float(*args, flag_values=flag_values)  # noqa: E731
-    switch = lambda *args: flags.DEFINE_bool(*args, flag_values=flag_values)  # noqa: E731
+    text, integer, number, switch = common_flags.definers(flag_values)
     text("albert_config_file", None, "JSON file of the model's sizes.")
     text("input_file", None, "Records to train on: comma-separated globs.")
     text("eval_input_file", None, "Records to evaluate on; by default --input_file.")
