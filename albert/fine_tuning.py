@@ -27,6 +27,9 @@ class Job:
       init_checkpoint: prefix of the weights to start from, or None.
       from_scratch: start from random weights.
       make_optimizer: function without arguments.
+      record_files: {split: path} of records that do not go by their default names.
+      complete_folder: function without arguments, called before training, that makes the output
+        folder usable by itself; see `model_folder.write`.
     """
 
     task: Any
@@ -41,6 +44,8 @@ class Job:
     init_checkpoint: str | None
     from_scratch: bool
     make_optimizer: Callable[[], Any]
+    record_files: dict = dataclasses.field(default_factory=dict)
+    complete_folder: Callable[[], None] = lambda: None
 
     @property
     def specs(self):
@@ -64,8 +69,8 @@ def check_start(job):
 
 def prepare(job, split, name, folder=None):
     """Path of the records of a split, made unless they are there already."""
-    path = os.path.join(folder or job.cached_dir, name)
-    file_io.make_dirs(os.path.dirname(path))
+    path = job.record_files.get(split) or os.path.join(folder or job.cached_dir, name)
+    file_io.make_dirs(os.path.dirname(path) or ".")
 
     def rows():
         for example in job.task.examples(job.data_dir, split):
@@ -99,6 +104,7 @@ def run(job, do_train, do_eval, do_predict, checkpoint=None, eval_wait_secs=0):
     paths = {}
     if do_train:
         paths["train"] = prepare(job, "train", f"{job.task.name}_train.tf_record")
+        job.complete_folder()
     if do_eval:
         paths["dev"] = prepare(job, "dev", f"{job.task.name}_eval.tf_record")
     if do_predict:
