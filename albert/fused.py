@@ -8,21 +8,36 @@ import math
 
 import tensorflow as tf
 
+LAYER_NORM_EPSILON = 1e-12
+_SIZES_PER_OCTAVE = 8
 _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
 
 
+def round_up(size):
+    """The next of a few sizes: multiples of 8, from 64 on eight of them up to the next double.
+
+    Args:
+      size: positive int32 scalar tensor.
+    """
+    octave = tf.cast(tf.math.log(tf.cast(size, tf.float64)) / math.log(2.0) + 1e-9, tf.int32)
+    step = tf.bitwise.left_shift(1, tf.maximum(octave - int(math.log2(_SIZES_PER_OCTAVE)), 3))
+    return -(-size // step) * step
+
+
 @tf.function(jit_compile=True, autograph=False)
 def _gelu_forward(x):
-    return tf.nn.gelu(x, approximate=True)
+    return tf.cast(tf.nn.gelu(tf.cast(x, tf.float32), approximate=True), x.dtype)
 
 
 @tf.function(jit_compile=True, autograph=False)
 def _gelu_backward(x, upstream):
+    dtype, x, upstream = x.dtype, tf.cast(x, tf.float32), tf.cast(upstream, tf.float32)
     squared = x * x
     tanh = tf.tanh(_SCALE * x * (1.0 + _CUBIC * squared))
     inner = _SCALE * (1.0 + 3.0 * _CUBIC * squared)
-    return upstream * 0.5 * (1.0 + tanh + x * (1.0 - tanh * tanh) * inner)
+    slope = 0.5 * (1.0 + tanh + x * (1.0 - tanh * tanh) * inner)
+    return tf.cast(upstream * slope, dtype)
 
 
 @tf.custom_gradient
@@ -65,3 +80,74 @@ def cross_entropy(labels, logits):
         return None, _cross_entropy_backward(labels, logits, log_sum_exp, upstream)
 
     return losses, gradient
+
+
+@tf.function(jit_compile=True, autograph=False)
+def _residual_norm_forward(x, residual, gamma, beta):
+    total = tf.cast(x, tf.float32) + tf.cast(residual, tf.float32)
+    centered = total - tf.reduce_mean(total, -1, keepdims=True)
+    variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
+    inverse = tf.math.rsqrt(variance + LAYER_NORM_EPSILON)  # [rows, 1]
+    normal = centered * inverse
+    return tf.cast(normal * gamma + beta, x.dtype), tf.cast(normal, x.dtype), inverse
+
+
+@tf.function(jit_compile=True, autograph=False)
+def _residual_norm_backward(normal, inverse, gamma, upstream):
+    dtype = normal.dtype
+    normal, upstream = tf.cast(normal, tf.float32), tf.cast(upstream, tf.float32)
+    scaled = upstream * gamma
+    along = tf.reduce_mean(scaled * normal, -1, keepdims=True)
+    total = inverse * (scaled - tf.reduce_mean(scaled, -1, keepdims=True) - normal * along)
+    return (
+        tf.cast(total, dtype),
+        tf.reduce_sum(upstream * normal, 0),
+        tf.reduce_sum(upstream, 0),
+    )
+
+
+@tf.custom_gradient
+def residual_norm(x, residual, gamma, beta):
+    """Layer normalisation of ``x + residual``, with float32 statistics.
+
+    Source: Layer Normalization, Ba et al., 2016, section 3.
+
+    Args:
+      x, residual: [rows, H] of one type.
+      gamma, beta: float32 [H].
+
+    Returns:
+      [rows, H] in the type of x.
+    """
+    output, normal, inverse = _residual_norm_forward(x, residual, gamma, beta)
+
+    def gradient(upstream):
+        total, gamma_sum, beta_sum = _residual_norm_backward(normal, inverse, gamma, upstream)
+        return total, total, gamma_sum, beta_sum
+
+    return output, gradient
+
+
+@tf.function(jit_compile=True, autograph=False)
+def _softmax_backward(probabilities, upstream):
+    dtype = probabilities.dtype
+    probabilities, upstream = tf.cast(probabilities, tf.float32), tf.cast(upstream, tf.float32)
+    along = tf.reduce_sum(probabilities * upstream, -1, keepdims=True)
+    return tf.cast(probabilities * (upstream - along), dtype)
+
+
+@tf.custom_gradient
+def _softmax(scores):
+    probabilities = tf.nn.softmax(scores)
+    return probabilities, lambda upstream: _softmax_backward(probabilities, upstream)
+
+
+def masked_softmax(scores, bias):
+    """Softmax over the last axis, computed in float32, in the type of the scores.
+
+    Args:
+      scores: [B, N, S, S].
+      bias: float32 [B, 1, 1, S] added to the scores, or None.
+    """
+    wide = tf.cast(scores, tf.float32)
+    return tf.cast(_softmax(wide if bias is None else wide + bias), scores.dtype)

@@ -1,8 +1,6 @@
 """The encoder with the heads of pre-training and of the fine-tuning tasks, and their losses.
 
-Every model maps a dict of features to a dict of outputs. A loss is a sum of terms, and a term is
-``sum(weight * loss) / total weight``: with total weights taken over all replicas and micro-batches
-both the losses and the gradients of the parts simply add up.
+Every model maps a dict of features to a dict of outputs.
 
 Letters in shapes: B batch, S sequence, V vocabulary, E embedding, H hidden, P masked positions,
 C choices, K starts kept, M ends kept for each start.
@@ -10,102 +8,13 @@ C choices, K starts kept, M ends kept for each start.
 
 import tensorflow as tf
 
-from albert import file_io, fused, modeling
+from albert import file_io, fused, layers, model_base
 
 # Dropout on the pooled output of the classifiers, whatever the configuration says.
 _CLASSIFIER_DROPOUT = 0.1
 _MASKED_LM_EPSILON = 1e-5  # keeps the masked LM's denominator above 0
 # Subtracted from the logits of positions where an answer cannot be.
 _IMPOSSIBLE = 1e30
-
-
-class _Model(tf.Module):
-    """What all models share: the encoder under `albert` and the arithmetic of their losses."""
-
-    def __init__(self, config, seed):
-        super().__init__()
-        self.config = config
-        self.albert = modeling.AlbertModel(config, seed)
-
-    @property
-    def trained_variables(self):
-        """The variables that the loss depends on; only they have optimizer slots."""
-        return self.trainable_variables
-
-    def _encode(self, features, training, seed):
-        return self.albert(
-            features["input_ids"],
-            features.get("input_mask"),
-            features.get("segment_ids"),
-            training=training,
-            seed=seed,
-        )
-
-    def example_weights(self, features):
-        """Weight of every example (or masked position) in each loss term: dict of tensors."""
-        raise NotImplementedError
-
-    def example_losses(self, outputs, features):
-        """Loss of every example (or masked position) in each term, shaped like its weights."""
-        raise NotImplementedError
-
-    def loss_weights(self, features):
-        """Total weight of this batch in each loss term, from inputs only: dict of scalars."""
-        return {
-            term: tf.reduce_sum(weights) for term, weights in self.example_weights(features).items()
-        }
-
-    def losses(self, outputs, features, weights=None):
-        """Loss terms of this batch.
-
-        Args:
-          outputs: what the model returned for `features`.
-          features: dict of features with labels.
-          weights: dict of scalars by which each term's sum is divided; None means
-            `loss_weights(features)`. A term whose weight is 0 is 0.
-
-        Returns:
-          Dict of scalars; their sum is the loss.
-        """
-        weights = self.loss_weights(features) if weights is None else weights
-        examples = self.example_weights(features)
-        return {
-            term: tf.math.divide_no_nan(tf.reduce_sum(losses * examples[term]), weights[term])
-            for term, losses in self.example_losses(outputs, features).items()
-        }
-
-    def loss(self, outputs, features, weights=None):
-        """The sum of `losses`: a scalar."""
-        return tf.add_n(list(self.losses(outputs, features, weights).values()))
-
-
-def _real_examples(features):
-    """[B] float: 0 for the examples that only fill up a batch, else 1."""
-    if "is_real_example" in features:
-        return tf.cast(tf.reshape(features["is_real_example"], [-1]), tf.float32)
-    return tf.ones(tf.shape(features["input_ids"])[:1])
-
-
-def _cross_entropy(labels, logits):
-    """[B] from integer labels of any shape with B elements and logits [B, classes]."""
-    labels = tf.reshape(labels, [-1])
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
-
-
-class _LabelWeights(tf.Module):
-    """`output_weights` [labels, H] and `output_bias` [labels]: a dense layer stored transposed."""
-
-    def __init__(self, name, labels, config, seed):
-        super().__init__(name="label_weights")
-        self.weights = modeling.normal_variable(
-            f"{name}output_weights", [labels, config.hidden_size], config, seed
-        )
-        self.bias = tf.Variable(tf.zeros([labels]), name=f"{name}output_bias")
-
-    def __call__(self, x):
-        """[rows, H] -> [rows, labels] float32."""
-        y = tf.matmul(x, tf.cast(self.weights, x.dtype), transpose_b=True)
-        return tf.nn.bias_add(tf.cast(y, tf.float32), self.bias)
 
 
 class MaskedLmHead(tf.Module):
@@ -121,24 +30,15 @@ class MaskedLmHead(tf.Module):
         super().__init__()
         name = "cls/predictions"
         self._embedding_table = embedding_table
-        self._activation = modeling.activation(config.hidden_act)
-        self.dense = modeling.Dense(
+        self._activation = layers.ACTIVATIONS[config.hidden_act]
+        self.dense = layers.Dense(
             f"{name}/transform/dense", config.hidden_size, config.embedding_size, config, seed
         )
-        self.layer_norm = modeling.LayerNorm(f"{name}/transform/LayerNorm", config.embedding_size)
+        self.layer_norm = layers.LayerNorm(f"{name}/transform/LayerNorm", config.embedding_size)
         self.bias = tf.Variable(tf.zeros([config.vocab_size]), name=f"{name}/output_bias")
 
-    def __call__(self, sequence_output, positions):
-        """Logits at the given positions.
-
-        Args:
-          sequence_output: [B, S, H].
-          positions: integers [B, P].
-
-        Returns:
-          Float32 logits [B * P, V].
-        """
-        chosen = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
+    def __call__(self, chosen):
+        """The encoder's outputs at masked positions [B, P, H] -> float32 logits [B * P, V]."""
         chosen = tf.reshape(chosen, [-1, chosen.shape[-1]])  # [B * P, H]
         words = self.layer_norm(self._activation(self.dense(chosen)))  # [B * P, E]
         logits = tf.matmul(words, tf.cast(self._embedding_table, words.dtype), transpose_b=True)
@@ -150,14 +50,14 @@ class SentenceOrderHead(tf.Module):
 
     def __init__(self, config, seed=None):
         super().__init__()
-        self.output = _LabelWeights("cls/seq_relationship/", 2, config, seed)
+        self.output = model_base.LabelWeights("cls/seq_relationship/", 2, config, seed)
 
     def __call__(self, pooled_output):
         """Pooled output [B, H] -> float32 logits [B, 2]."""
         return self.output(pooled_output)
 
 
-class PretrainingModel(_Model):
+class PretrainingModel(model_base.Model):
     """Masked LM and sentence order prediction.
 
     Features: input_ids, input_mask, segment_ids [B, S]; masked_lm_positions [B, P]; for the loss
@@ -172,16 +72,25 @@ class PretrainingModel(_Model):
     def __call__(self, features, training=False, seed=None):
         """Returns a dict.
 
-        sequence_output [B, S, H]; pooled_output [B, H]; masked_lm_logits and masked_lm_log_probs
-        [B * P, V]; sentence_order_logits and sentence_order_log_probs [B, 2]; where the features
-        hold labels also masked_lm_example_loss [B * P].
+        sequence_output [B, S, H], not while training; pooled_output [B, H]; masked_lm_logits and
+        masked_lm_log_probs [B * P, V]; sentence_order_logits and sentence_order_log_probs [B, 2];
+        where the features hold labels also masked_lm_example_loss [B * P].
         """
-        encoded = self._encode(features, training, seed)
-        words = self.masked_lm(encoded.sequence_output, features["masked_lm_positions"])
-        order = self.sentence_order(encoded.pooled_output)
-        outputs = {
-            "sequence_output": encoded.sequence_output,
-            "pooled_output": encoded.pooled_output,
+        positions = features["masked_lm_positions"]  # [B, P]
+        outputs = {}
+        if training:
+            asked = tf.pad(tf.cast(positions, tf.int32), [[0, 0], [1, 0]])  # the first one too
+            chosen = self.albert.at_positions(*model_base.inputs(features), training, seed, asked)
+            pooled, chosen = self.albert.pool(chosen[:, 0]), chosen[:, 1:]
+        else:
+            encoded = self._encode(features, training, seed)
+            pooled = encoded.pooled_output
+            chosen = tf.gather(encoded.sequence_output, positions, batch_dims=1)  # [B, P, H]
+            outputs["sequence_output"] = encoded.sequence_output
+        words = self.masked_lm(chosen)
+        order = self.sentence_order(pooled)
+        outputs |= {
+            "pooled_output": pooled,
             "masked_lm_logits": words,
             # The losses come from the logits, so that a compiled step drops these when unused.
             "masked_lm_log_probs": tf.nn.log_softmax(words),
@@ -194,14 +103,14 @@ class PretrainingModel(_Model):
         return outputs
 
     def example_weights(self, features):
-        real = _real_examples(features)
+        real = model_base.real_examples(features)
         masked = tf.cast(features["masked_lm_weights"], tf.float32) * real[:, tf.newaxis]
         return {"masked_lm_loss": tf.reshape(masked, [-1]), "sentence_order_loss": real}
 
     def example_losses(self, outputs, features):
         return {
             "masked_lm_loss": outputs["masked_lm_example_loss"],
-            "sentence_order_loss": _cross_entropy(
+            "sentence_order_loss": model_base.cross_entropy(
                 features["next_sentence_labels"], outputs["sentence_order_logits"]
             ),
         }
@@ -212,14 +121,14 @@ class PretrainingModel(_Model):
         return super().losses(outputs, features, weights)
 
 
-class _LabelModel(_Model):
+class _LabelModel(model_base.Model):
     """A model with one loss per example, against `label_ids`."""
 
     _term = None  # name of the loss term
 
     def _label_loss(self, label_ids, logits):
         """[B] losses."""
-        return _cross_entropy(label_ids, logits)
+        return model_base.cross_entropy(label_ids, logits)
 
     def _with_losses(self, outputs, features):
         """Adds per_example_loss [B] where the features hold labels."""
@@ -229,7 +138,7 @@ class _LabelModel(_Model):
         return outputs
 
     def example_weights(self, features):
-        return {self._term: _real_examples(features)}
+        return {self._term: model_base.real_examples(features)}
 
     def example_losses(self, outputs, features):
         return {self._term: self._label_loss(features["label_ids"], outputs["logits"])}
@@ -247,12 +156,12 @@ class ClassifierModel(_LabelModel):
         if num_labels < 2:
             raise file_io.InputError(f"a classifier needs at least 2 labels; got {num_labels}")
         super().__init__(config, seed)
-        self.output = _LabelWeights("", num_labels, config, seed)
+        self.output = model_base.LabelWeights("", num_labels, config, seed)
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
-        pooled = self._encode(features, training, seed).pooled_output
-        dropout = modeling.Dropout(training, seed)
+        pooled = self._pooled(features, training, seed)
+        dropout = layers.Dropout(training, seed)
         logits = self.output(dropout(pooled, _CLASSIFIER_DROPOUT, "classifier"))
         outputs = {
             "logits": logits,
@@ -272,15 +181,15 @@ class RegressionModel(_LabelModel):
 
     def __init__(self, config, seed=None):
         super().__init__(config, seed)
-        self.output = _LabelWeights("", 1, config, seed)
+        self.output = model_base.LabelWeights("", 1, config, seed)
 
     def _label_loss(self, label_ids, logits):
         return tf.square(logits - tf.cast(tf.reshape(label_ids, [-1]), tf.float32))
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: logits and predictions [B], probabilities [B, 1], all the score."""
-        pooled = self._encode(features, training, seed).pooled_output
-        dropout = modeling.Dropout(training, seed)
+        pooled = self._pooled(features, training, seed)
+        dropout = layers.Dropout(training, seed)
         scores = self.output(dropout(pooled, _CLASSIFIER_DROPOUT, "classifier"))  # [B, 1]
         logits = scores[:, 0]
         outputs = {"logits": logits, "probabilities": scores, "predictions": logits}
@@ -302,7 +211,7 @@ class MultipleChoiceModel(_LabelModel):
         super().__init__(config, seed)
         self._choices = num_choices
         self._dropout_rate = dropout_prob
-        self.output = _LabelWeights("", 1, config, seed)
+        self.output = model_base.LabelWeights("", 1, config, seed)
 
     def _fold(self, name, x):
         """[B, C, S] or [B, C * S] -> [B * C, S]."""
@@ -327,8 +236,8 @@ class MultipleChoiceModel(_LabelModel):
         """Returns a dict: logits, probabilities [B, C], predictions int32 [B]."""
         inputs = ("input_ids", "input_mask", "segment_ids")
         folded = {name: self._fold(name, features[name]) for name in inputs if name in features}
-        pooled = self._encode(folded, training, seed).pooled_output  # [B * C, H]
-        dropout = modeling.Dropout(training, seed)
+        pooled = self._pooled(folded, training, seed)  # [B * C, H]
+        dropout = layers.Dropout(training, seed)
         scores = self.output(dropout(pooled, self._dropout_rate, "choice"))  # [B * C, 1]
         logits = tf.reshape(scores, [-1, self._choices])  # [B, C]
         outputs = {
@@ -339,7 +248,7 @@ class MultipleChoiceModel(_LabelModel):
         return self._with_losses(outputs, features)
 
 
-class _SquadModel(_Model):
+class _SquadModel(model_base.Model):
     """Works on the sequence alone: the pooler is there for checkpoints, but never trained."""
 
     @property
@@ -356,22 +265,29 @@ class SquadV1Model(_SquadModel):
 
     def __init__(self, config, seed=None):
         super().__init__(config, seed)
-        self.output = _LabelWeights("cls/squad/", 2, config, seed)
+        self.output = model_base.LabelWeights("cls/squad/", 2, config, seed)
 
     def __call__(self, features, training=False, seed=None):
-        """Returns a dict: start_logits and end_logits [B, S], over padding too."""
+        """Returns a dict: start_logits and end_logits [B, S].
+
+        They are over padding too, unless the encoder skips it: then -1e30 stands there.
+        """
         sequence = self._encode(features, training, seed).sequence_output
         logits = self.output(tf.reshape(sequence, [-1, sequence.shape[-1]]))  # [B * S, 2]
         logits = tf.reshape(logits, tf.concat([tf.shape(sequence)[:2], [2]], 0))
+        if self.albert.compute.skip_padding:
+            # Padding has not been computed; without this its constant would count in the loss.
+            real = tf.cast(features["input_mask"], tf.bool)[:, :, tf.newaxis]
+            logits = tf.where(real, logits, -_IMPOSSIBLE)
         start, end = tf.unstack(logits, 2, axis=-1)
         return {"start_logits": start, "end_logits": end}
 
     def example_weights(self, features):
-        return {"span_loss": _real_examples(features)}
+        return {"span_loss": model_base.real_examples(features)}
 
     def example_losses(self, outputs, features):
-        start = _cross_entropy(features["start_positions"], outputs["start_logits"])
-        end = _cross_entropy(features["end_positions"], outputs["end_logits"])
+        start = model_base.cross_entropy(features["start_positions"], outputs["start_logits"])
+        end = model_base.cross_entropy(features["end_positions"], outputs["end_logits"])
         return {"span_loss": 0.5 * (start + end)}
 
 
@@ -392,12 +308,12 @@ class SquadV2Model(_SquadModel):
         self._start_n_top = start_n_top
         self._end_n_top = end_n_top
         self._dropout_rate = dropout_prob
-        self.start = modeling.Dense("start_logits/dense", size, 1, config, seed)
-        self.end_hidden = modeling.Dense("end_logits/dense_0", 2 * size, size, config, seed)
-        self.end_norm = modeling.LayerNorm("end_logits/LayerNorm", size)
-        self.end = modeling.Dense("end_logits/dense_1", size, 1, config, seed)
-        self.answer_hidden = modeling.Dense("answer_class/dense_0", 2 * size, size, config, seed)
-        self.answer = modeling.Dense("answer_class/dense_1", size, 1, config, seed, use_bias=False)
+        self.start = layers.Dense("start_logits/dense", size, 1, config, seed)
+        self.end_hidden = layers.Dense("end_logits/dense_0", 2 * size, size, config, seed)
+        self.end_norm = layers.LayerNorm("end_logits/LayerNorm", size)
+        self.end = layers.Dense("end_logits/dense_1", size, 1, config, seed)
+        self.answer_hidden = layers.Dense("answer_class/dense_0", 2 * size, size, config, seed)
+        self.answer = layers.Dense("answer_class/dense_1", size, 1, config, seed, use_bias=False)
 
     def __call__(self, features, training=False, seed=None):
         """Runs the graph of training or of prediction.
@@ -418,7 +334,7 @@ class SquadV2Model(_SquadModel):
         start_log_probs = _masked_log_softmax(start_logits, possible)  # [B, S]
         outputs = {
             "cls_logits": self._answerability(
-                sequence, start_log_probs, modeling.Dropout(training, seed)
+                sequence, start_log_probs, layers.Dropout(training, seed)
             )
         }
         if training:
@@ -471,7 +387,7 @@ class SquadV2Model(_SquadModel):
         return tf.cast(logits[:, 0], tf.float32)
 
     def example_weights(self, features):
-        real = _real_examples(features)
+        real = model_base.real_examples(features)
         return {"span_loss": real, "answerability_loss": real}
 
     def example_losses(self, outputs, features):

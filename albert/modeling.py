@@ -5,33 +5,21 @@ ALBERT: A Lite BERT for Self-supervised Learning of Language Representations, La
 2019): embeddings of size E that one dense layer maps to the hidden size H, and layers that share
 their parameters. With E == H and as many groups as layers this is BERT itself.
 
-Letters in shapes: B batch, S sequence, T tokens of the batch (B * S), V vocabulary, E embedding,
-H hidden, N attention heads, D head size (H / N), I intermediate, L layers.
+Letters in shapes: B batch, S sequence, T rows (tokens) computed, V vocabulary, E embedding,
+H hidden, L layers.
 """
 
 import dataclasses
 import difflib
-import hashlib
 import json
 import math
-import secrets
-import zlib
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import file_io, fused
+from albert import file_io, layers
 
-LAYER_NORM_EPSILON = 1e-12
-
-_ACTIVATIONS = {
-    "gelu": lambda x: tf.nn.gelu(x, approximate=True),
-    "relu": tf.nn.relu,
-    "tanh": tf.tanh,
-    "linear": tf.identity,
-}
 # Hugging Face's names for the tanh approximation of gelu.
 _TANH_GELU_ALIASES = ("gelu_new", "gelu_pytorch_tanh")
 
@@ -46,7 +34,7 @@ _LEGACY_KEYS = frozenset(
 # Keys whose other values mean a network that is not the one computed here.
 _REQUIRED_VALUES = {
     "ln_type": "postln",
-    "layer_norm_eps": LAYER_NORM_EPSILON,
+    "layer_norm_eps": layers.LAYER_NORM_EPSILON,
     "position_embedding_type": "absolute",
 }
 
@@ -153,8 +141,8 @@ class AlbertConfig:
 def _check_value(name, kind, value):
     """Raises InputError unless `value` is of the kind and in the range that `name` demands."""
     if kind is str:
-        wanted = f"one of {', '.join(_ACTIVATIONS)}"
-        right = isinstance(value, str) and value in _ACTIVATIONS
+        wanted = f"one of {', '.join(layers.ACTIVATIONS)}"
+        right = isinstance(value, str) and value in layers.ACTIVATIONS
     elif not isinstance(value, (int, float)) or isinstance(value, bool):
         wanted, right = "a number", False
     elif kind is int:
@@ -167,158 +155,6 @@ def _check_value(name, kind, value):
         raise file_io.InputError(f"{name} must be {wanted}; got {value!r}")
 
 
-def activation(name):
-    """The function that `AlbertConfig.hidden_act` names."""
-    return _ACTIVATIONS[name]
-
-
-def normal_variable(name, shape, config, seed):
-    """A weight drawn from a truncated normal of standard deviation `config.initializer_range`.
-
-    With an integer `seed` the values are a function of it and of the variable's name, whatever
-    else was made before. With None they differ from run to run.
-    """
-    seed = secrets.randbits(64) if seed is None else seed
-    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
-    pair = np.frombuffer(digest[:16], np.int64)
-    values = tf.random.stateless_truncated_normal(shape, pair, stddev=config.initializer_range)
-    return tf.Variable(values, name=name)
-
-
-class Dense(tf.Module):
-    """``x @ kernel + bias`` for x [rows, inputs], in the type of x."""
-
-    def __init__(self, name, inputs, outputs, config, seed, use_bias=True):
-        super().__init__()
-        self.kernel = normal_variable(f"{name}/kernel", [inputs, outputs], config, seed)
-        self.bias = tf.Variable(tf.zeros([outputs]), name=f"{name}/bias") if use_bias else None
-
-    def __call__(self, x):
-        y = tf.matmul(x, tf.cast(self.kernel, x.dtype))
-        return y if self.bias is None else tf.nn.bias_add(y, tf.cast(self.bias, x.dtype))
-
-
-class LayerNorm(tf.Module):
-    """Normalises the last axis (biased variance) in float32; returns the type of its input."""
-
-    def __init__(self, name, size):
-        super().__init__()
-        self.gamma = tf.Variable(tf.ones([size]), name=f"{name}/gamma")
-        self.beta = tf.Variable(tf.zeros([size]), name=f"{name}/beta")
-
-    def __call__(self, x):
-        wide = tf.cast(x, tf.float32)
-        centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
-        variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
-        normal = centered * tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
-        return tf.cast(normal * self.gamma + self.beta, x.dtype)
-
-
-class Dropout:
-    """Dropout whose masks are a function of a seed and of the name of the place in the network.
-
-    Args:
-      training: whether anything is dropped at all.
-      seed: int32 tensor [2]; None draws a fresh one.
-    """
-
-    def __init__(self, training, seed=None):
-        self.training = training
-        self._seed = seed
-
-    def __call__(self, x, rate, site):
-        """x with elements set to 0 at `rate` and the others scaled up; x itself at rate 0."""
-        if not self.training or not rate:
-            return x
-        if self._seed is None:
-            self._seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
-        seed = tf.random.fold_in(self._seed, zlib.crc32(site.encode()) & 0x7FFFFFFF)
-        return tf.nn.experimental.stateless_dropout(x, rate, seed)
-
-
-class _PaddedLayout:
-    """Says where the rows of a [T, width] matrix sit in the batch: row b * S + s.
-
-    Only attention needs to know. Everything else in the encoder works on rows, so a layout that
-    holds the real tokens alone can take the place of this one.
-    """
-
-    def __init__(self, batch, length, input_mask):
-        self._batch = batch
-        self._length = length
-        self.attention_bias = None  # [B, 1, 1, S], added to attention scores
-        if input_mask is not None:
-            mask = tf.cast(input_mask, tf.float32)[:, tf.newaxis, tf.newaxis, :]
-            self.attention_bias = (1.0 - mask) * -10000.0
-
-    def unflatten(self, x):
-        """[T, width] -> [B, S, width]."""
-        return tf.reshape(x, [self._batch, self._length, x.shape[-1]])
-
-    def split_heads(self, x, heads):
-        """[T, H] -> [B, N, S, D]."""
-        x = tf.reshape(x, [self._batch, self._length, heads, x.shape[-1] // heads])
-        return tf.transpose(x, [0, 2, 1, 3])
-
-    def merge_heads(self, x):
-        """[B, N, S, D] -> [T, H]."""
-        return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [-1, x.shape[1] * x.shape[3]])
-
-
-class _SelfAttention(tf.Module):
-    """Multi-head scaled dot-product self attention with its output projection."""
-
-    def __init__(self, name, config, seed):
-        super().__init__(name="self_attention")
-        size = config.hidden_size
-        self._heads = config.num_attention_heads
-        self._dropout_rate = config.attention_probs_dropout_prob
-        self.query = Dense(f"{name}/self/query", size, size, config, seed)
-        self.key = Dense(f"{name}/self/key", size, size, config, seed)
-        self.value = Dense(f"{name}/self/value", size, size, config, seed)
-        self.output = Dense(f"{name}/output/dense", size, size, config, seed)
-
-    def __call__(self, hidden, layout, dropout, site):
-        scale = (hidden.shape[-1] // self._heads) ** -0.5
-        # Scaling the queries costs S / D times less than scaling the scores.
-        query = layout.split_heads(self.query(hidden) * scale, self._heads)  # [B, N, S, D]
-        key = layout.split_heads(self.key(hidden), self._heads)
-        value = layout.split_heads(self.value(hidden), self._heads)
-        scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)  # [B, N, S, S]
-        if layout.attention_bias is not None:
-            scores += layout.attention_bias
-        probabilities = tf.cast(tf.nn.softmax(scores), hidden.dtype)
-        probabilities = dropout(probabilities, self._dropout_rate, f"{site}/probabilities")
-        return self.output(layout.merge_heads(tf.matmul(probabilities, value)))  # [T, H]
-
-
-class _Block(tf.Module):
-    """Attention and feed-forward, each followed by dropout, residual sum and LayerNorm."""
-
-    def __init__(self, name, config, seed):
-        super().__init__(name="block")
-        hidden, inner = config.hidden_size, config.intermediate_size
-        self._dropout_rate = config.hidden_dropout_prob
-        self._activation = activation(config.hidden_act)
-        feed_forward = f"{name}/ffn_1/intermediate"
-        self.attention = _SelfAttention(f"{name}/attention_1", config, seed)
-        self.attention_norm = LayerNorm(f"{name}/LayerNorm", hidden)
-        self.intermediate = Dense(f"{feed_forward}/dense", hidden, inner, config, seed)
-        self.output = Dense(f"{feed_forward}/output/dense", inner, hidden, config, seed)
-        self.output_norm = LayerNorm(f"{name}/LayerNorm_1", hidden)
-
-    def __call__(self, hidden, layout, dropout, site):
-        attended = self.attention(hidden, layout, dropout, f"{site}/attention")  # [T, H]
-        attended = dropout(attended, self._dropout_rate, f"{site}/attention_output")
-        hidden = self.attention_norm(hidden + attended)
-        # For inference TensorFlow fuses the plain gelu with the matrix product itself.
-        fuse = dropout.training and self._activation is _ACTIVATIONS["gelu"]
-        expanded = self.intermediate(hidden)  # [T, I]
-        expanded = fused.gelu(expanded) if fuse else self._activation(expanded)
-        output = dropout(self.output(expanded), self._dropout_rate, f"{site}/output")  # [T, H]
-        return self.output_norm(hidden + output)
-
-
 class _Embeddings(tf.Module):
     """Sum of word, token type and position embeddings, normalised."""
 
@@ -327,21 +163,23 @@ class _Embeddings(tf.Module):
         self._dropout_rate = config.hidden_dropout_prob
 
         def table(key, rows):
-            return normal_variable(f"{name}/{key}", [rows, config.embedding_size], config, seed)
+            shape = [rows, config.embedding_size]
+            return layers.normal_variable(f"{name}/{key}", shape, config, seed)
 
         self.word_embeddings = table("word_embeddings", config.vocab_size)
         self.token_type_embeddings = table("token_type_embeddings", config.type_vocab_size)
         self.position_embeddings = table("position_embeddings", config.max_position_embeddings)
-        self.layer_norm = LayerNorm(f"{name}/LayerNorm", config.embedding_size)
+        self.layer_norm = layers.LayerNorm(f"{name}/LayerNorm", config.embedding_size)
 
-    def __call__(self, input_ids, token_type_ids, dropout):
-        """[B, S] ids -> the words' embeddings and the whole embeddings, both [B, S, E]."""
-        words = tf.gather(self.word_embeddings, input_ids)
+    def __call__(self, input_ids, token_type_ids, rows, dropout):
+        """[B, S] ids -> the words' embeddings and the whole embeddings, both [T, E]."""
+        words = tf.gather(self.word_embeddings, rows.flatten(input_ids))
         if token_type_ids is None:
             types = self.token_type_embeddings[0]
         else:
-            types = tf.gather(self.token_type_embeddings, token_type_ids)
-        positions = self.position_embeddings[: _dimension(input_ids, 1)]  # [S, E]
+            types = tf.gather(self.token_type_embeddings, rows.flatten(token_type_ids))
+        places = tf.broadcast_to(tf.range(rows.length), [rows.batch, rows.length])
+        positions = tf.gather(self.position_embeddings, rows.flatten(places))
         embeddings = self.layer_norm(words + types + positions)
         return words, dropout(embeddings, self._dropout_rate, "embeddings")
 
@@ -370,25 +208,29 @@ class AlbertModel(tf.Module):
     Args:
       config: AlbertConfig.
       seed: integer from which the initial weights are drawn (same seed, same weights), or None.
+
+    Attributes:
+      compute: `layers.Compute`, may be changed before the first call.
     """
 
     def __init__(self, config, seed=None):
         super().__init__()
         self.config = config
+        self.compute = layers.Compute()
         self._embeddings = _Embeddings("bert/embeddings", config, seed)
         size = config.hidden_size
         self._mapping = None
         if config.embedding_size != size:
             name = "bert/encoder/embedding_hidden_mapping_in"
-            self._mapping = Dense(name, config.embedding_size, size, config, seed)
+            self._mapping = layers.Dense(name, config.embedding_size, size, config, seed)
         self._groups = [
             [
-                _Block(f"bert/encoder/transformer/group_{g}/inner_group_{i}", config, seed)
+                layers.Block(f"bert/encoder/transformer/group_{g}/inner_group_{i}", config, seed)
                 for i in range(config.inner_group_num)
             ]
             for g in range(config.num_hidden_groups)
         ]
-        self._pooler = Dense("bert/pooler/dense", size, size, config, seed)
+        self._pooler = layers.Dense("bert/pooler/dense", size, size, config, seed)
 
     @property
     def embedding_table(self):
@@ -412,25 +254,75 @@ class AlbertModel(tf.Module):
           InputError: `input_ids` is not a matrix or is longer than `max_position_embeddings`.
             (tf.errors.InvalidArgumentError when only known while the graph runs.)
         """
+        rows, embedded, outputs = self._encode(
+            input_ids, input_mask, token_type_ids, training, seed, None
+        )
+        words, embeddings = (rows.unflatten(x) for x in embedded)
+        all_layers = tuple(rows.unflatten(x) for x in outputs)  # [B, S, H] each
+        last = all_layers[-1]
+        return AlbertOutput(words, embeddings, all_layers, last, self.pool(last[:, 0]))
+
+    def at_positions(
+        self,
+        input_ids,
+        input_mask=None,
+        token_type_ids=None,
+        training=False,
+        seed=None,
+        positions=None,
+    ):
+        """The last layer at some positions only, which spares the rest of its work.
+
+        Args:
+          positions: int32 [B, R]; None means the first position, what `pool` takes.
+          For the rest see `__call__`.
+
+        Returns:
+          [B, R, H].
+        """
+        if positions is None:
+            positions = tf.zeros([_dimension(tf.convert_to_tensor(input_ids), 0), 1], tf.int32)
+        _, _, outputs = self._encode(
+            input_ids, input_mask, token_type_ids, training, seed, positions
+        )
+        shape = [_dimension(positions, 0), _dimension(positions, 1), self.config.hidden_size]
+        return tf.reshape(outputs[-1], shape)
+
+    def pool(self, first):
+        """The pooler: first position of the last layer [B, H] -> [B, H]."""
+        return tf.tanh(self._pooler(first))
+
+    def _encode(self, input_ids, input_mask, token_type_ids, training, seed, asked):
+        """Rows, (word, whole) embeddings [T, E], and the blocks' outputs [T, H].
+
+        The last output has the rows of the positions `asked` for, if any.
+        """
         input_ids = tf.convert_to_tensor(input_ids)
         self._check_length(input_ids)
-        dropout = Dropout(training, seed)
-        layout = _PaddedLayout(_dimension(input_ids, 0), _dimension(input_ids, 1), input_mask)
-        words, embeddings = self._embeddings(input_ids, token_type_ids, dropout)
-
-        hidden = tf.reshape(embeddings, [-1, embeddings.shape[-1]])  # [T, E]
+        dropout = layers.Dropout(training, seed)
+        skip = self.compute.skip_padding and input_mask is not None
+        kind = layers.TokenRows if skip else layers.PaddedRows
+        rows = kind(input_mask, _dimension(input_ids, 0), _dimension(input_ids, 1))
+        embedded = self._embeddings(input_ids, token_type_ids, rows, dropout)
+        hidden = tf.cast(embedded[1], self.compute.dtype)  # [T, E]
         if self._mapping is not None:
             hidden = self._mapping(hidden)  # [T, H]
-        layers = []
-        count = self.config.num_hidden_layers
+        weights = [[block.weights(hidden.dtype) for block in group] for group in self._groups]
+        outputs = []
+        count, inner_count = self.config.num_hidden_layers, self.config.inner_group_num
         for layer in range(count):
             # Layers of one group run the same objects: this is the sharing of parameters.
-            group = self._groups[layer * len(self._groups) // count]
-            for inner, block in enumerate(group):
-                hidden = block(hidden, layout, dropout, f"layer_{layer}/inner_{inner}")
-                layers.append(layout.unflatten(hidden))  # [B, S, H]
-        pooled = tf.tanh(self._pooler(layers[-1][:, 0]))  # [B, H]
-        return AlbertOutput(words, embeddings, tuple(layers), layers[-1], pooled)
+            group = layer * len(self._groups) // count
+            for inner, block in enumerate(self._groups[group]):
+                site = f"layer_{layer}/inner_{inner}"
+                last = len(outputs) == count * inner_count - 1
+                arguments = (rows, dropout, site, asked if last else None)
+                if training and self.compute.recompute:
+                    hidden = layers.recomputed(block, weights[group][inner], hidden, *arguments)
+                else:
+                    hidden = block(hidden, weights[group][inner], *arguments)
+                outputs.append(hidden)
+        return rows, embedded, outputs
 
     def _check_length(self, input_ids):
         if input_ids.shape.rank != 2:

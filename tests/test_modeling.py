@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import file_io, modeling
+from albert import file_io, layers, modeling
 
 TOLERANCE = 2e-5
 TINY = {
@@ -211,7 +211,7 @@ def test_no_dropout_outside_training_and_no_random_op_at_rate_zero():
 
 
 def test_each_place_of_the_network_has_its_own_mask():
-    dropout = modeling.Dropout(True, tf.constant([1, 2]))
+    dropout = layers.Dropout(True, tf.constant([1, 2]))
     ones = tf.ones([400])
     masks = [dropout(ones, 0.25, site).numpy() for site in ("a", "b", "a")]
     np.testing.assert_array_equal(masks[0], masks[2])
@@ -238,7 +238,7 @@ def test_layers_that_share_parameters_do_not_share_masks(monkeypatch):
 def test_same_seed_gives_same_weights_in_any_order():
     config = tiny_config()
     first = {v.name: v.numpy() for v in modeling.AlbertModel(config, seed=7).variables}
-    modeling.Dense("elsewhere", 3, 4, config, seed=7)
+    layers.Dense("elsewhere", 3, 4, config, seed=7)
     longer = dataclasses.replace(config, num_hidden_layers=6, num_hidden_groups=2)
     second = {v.name: v.numpy() for v in modeling.AlbertModel(longer, seed=7).variables}
     assert set(first) < set(second)
@@ -272,7 +272,7 @@ def test_initial_values():
 
 
 def test_layer_norm_uses_biased_variance_and_tiny_epsilon():
-    layer = modeling.LayerNorm("norm", 4)
+    layer = layers.LayerNorm("norm", 4)
     layer.gamma.assign([1.0, 2.0, 3.0, 4.0])
     layer.beta.assign([0.5, 0.0, 0.0, -0.5])
     x = np.array([[1, 2, 3, 4], [1e-4, 2e-4, 3e-4, 4e-4], [5, 5, 5, 5]], np.float64)
@@ -283,8 +283,8 @@ def test_layer_norm_uses_biased_variance_and_tiny_epsilon():
 
 
 def test_layer_norm_and_dense_keep_the_type_of_their_input():
-    layer = modeling.LayerNorm("norm", 4)
-    dense = modeling.Dense("dense", 4, 3, tiny_config(), seed=1)
+    layer = layers.LayerNorm("norm", 4)
+    dense = layers.Dense("dense", 4, 3, tiny_config(), seed=1)
     x = tf.random.stateless_normal([5, 4], [1, 2])
     for part in (layer, dense):
         low = part(tf.cast(x, tf.bfloat16))
@@ -330,7 +330,7 @@ def test_gradients_of_the_encoder_equal_numerical_ones():
 )
 def test_activations(name, function):
     x = np.linspace(-6, 6, 101)
-    got = modeling.activation(name)(tf.constant(x, tf.float32))
+    got = layers.ACTIVATIONS[name](tf.constant(x, tf.float32))
     np.testing.assert_allclose(got, function(x), rtol=1e-5, atol=1e-6)
 
 

@@ -15,18 +15,18 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
-    file_io tokenization packing masking metrics corpus demo_data example_proto tfrecord
-    record_shuffle pretraining_data pretraining_files vocab_training
+    file_io tokenization packing masking metrics prediction_files corpus demo_data example_proto
+    tfrecord record_shuffle pretraining_data pretraining_files vocab_training
     squad_spans squad_metrics squad_features squad_records
 """.split()
 LAYERS = {
     "plain": PLAIN,
-    "TF parts": "fused modeling optimization lamb_optimizer records distribution progress".split(),
-    "assembly": "heads checkpoints pretrained model_folder task".split(),
-    "tasks": "pretraining_task classifier_utils race_utils squad_utils".split(),
-    "engine": "engine checkpoint_walk export fine_tuning".split(),
+    "TF parts": "fused layers modeling optimization lamb_optimizer records distribution progress".split(),
+    "assembly": "model_base heads checkpoints pretrained model_folder task".split(),
+    "tasks": "pretraining_task classifier_utils race_utils squad_utils squad_task".split(),
+    "engine": "engine checkpoint_walk export squad_export squad_run squad_answerer fine_tuning".split(),
     "scripts": [
-        *"common_flags run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
+        *"common_flags squad_flags ask run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"make_demo_data glue_report".split(),
     ],
@@ -52,7 +52,7 @@ RANDOM_STATE = re.compile(
     r"|tf\.random\.(?!experimental\.(stateless|index)|stateless|split$|fold_in$)\w[\w.]*"
 )
 # Without a seed a model in training has to invent one; everything else passes seeds down.
-ALLOWED_RANDOM = {("modeling", "tf.random.uniform")}
+ALLOWED_RANDOM = {("layers", "tf.random.uniform")}
 OWN_GENERATORS = re.compile(
     r"random\.Random|np\.random\.(default_rng|Generator|RandomState)"
     r"|tf\.random\.(experimental\.)?Generator.*"

@@ -1,0 +1,370 @@
+"""The layers of the encoder, and how they compute: precision, padding left out, recomputation.
+
+Letters in shapes: B batch, S sequence, T rows (tokens) that are computed, R rows that are asked
+for, H hidden, N attention heads, D head size (H / N), I intermediate.
+"""
+
+import dataclasses
+import hashlib
+import secrets
+import zlib
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert import fused
+
+LAYER_NORM_EPSILON = fused.LAYER_NORM_EPSILON
+ACTIVATIONS = {
+    "gelu": lambda x: tf.nn.gelu(x, approximate=True),
+    "relu": tf.nn.relu,
+    "tanh": tf.tanh,
+    "linear": tf.identity,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Compute:
+    """How a model computes; none of it changes what is computed, but for rounding.
+
+    Attributes:
+      dtype: type of products and activations: "float32", "bfloat16" or "float16". Variables,
+        normalisation, softmax sums, losses and the optimizer stay float32.
+      skip_padding: compute the real tokens alone. Outputs at padded positions are then 0. The
+        number of rows changes from batch to batch, which a TPU cannot do.
+      recompute: keep only the input of each block for the backward pass and compute the rest
+        again there (Training Deep Nets with Sublinear Memory Cost, Chen et al., 2016).
+    """
+
+    dtype: str = "float32"
+    skip_padding: bool = False
+    recompute: bool = False
+
+
+def normal_variable(name, shape, config, seed):
+    """A weight drawn from a truncated normal of standard deviation `config.initializer_range`.
+
+    With an integer `seed` the values are a function of it and of the variable's name, whatever
+    else was made before. With None they differ from run to run.
+    """
+    seed = secrets.randbits(64) if seed is None else seed
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    pair = np.frombuffer(digest[:16], np.int64)
+    values = tf.random.stateless_truncated_normal(shape, pair, stddev=config.initializer_range)
+    return tf.Variable(values, name=name)
+
+
+class Dense(tf.Module):
+    """``x @ kernel + bias`` for x [rows, inputs], in the type of x."""
+
+    def __init__(self, name, inputs, outputs, config, seed, use_bias=True):
+        super().__init__()
+        self.kernel = normal_variable(f"{name}/kernel", [inputs, outputs], config, seed)
+        self.bias = tf.Variable(tf.zeros([outputs]), name=f"{name}/bias") if use_bias else None
+
+    def __call__(self, x):
+        y = tf.matmul(x, tf.cast(self.kernel, x.dtype))
+        return y if self.bias is None else tf.nn.bias_add(y, tf.cast(self.bias, x.dtype))
+
+
+class LayerNorm(tf.Module):
+    """Normalises the last axis (biased variance) in float32; returns the type of its input."""
+
+    def __init__(self, name, size):
+        super().__init__()
+        self.gamma = tf.Variable(tf.ones([size]), name=f"{name}/gamma")
+        self.beta = tf.Variable(tf.zeros([size]), name=f"{name}/beta")
+
+    def __call__(self, x):
+        return normalize(x, self.gamma, self.beta)
+
+
+def normalize(x, gamma, beta):
+    """Layer normalisation of the last axis with float32 `gamma` and `beta`, in the type of x."""
+    wide = tf.cast(x, tf.float32)
+    centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
+    variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
+    normal = centered * tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
+    return tf.cast(normal * gamma + beta, x.dtype)
+
+
+class Dropout:
+    """Dropout whose masks are a function of a seed and of the name of the place in the network.
+
+    Args:
+      training: whether anything is dropped at all.
+      seed: int32 tensor [2]; None draws a fresh one.
+    """
+
+    def __init__(self, training, seed=None):
+        self.training = training
+        self._seed = seed
+
+    def __call__(self, x, rate, site):
+        """x with elements set to 0 at `rate` and the others scaled up; x itself at rate 0."""
+        if not self.training or not rate:
+            return x
+        if self._seed is None:
+            self._seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
+        seed = tf.random.fold_in(self._seed, zlib.crc32(site.encode()) & 0x7FFFFFFF)
+        return tf.nn.experimental.stateless_dropout(x, rate, seed)
+
+
+# --- rows --------------------------------------------------------------------------------------
+
+
+@tf.custom_gradient
+def _take(x, index, inverse):
+    """``tf.gather(x, index)`` whose gradient gathers back by `inverse` instead of adding up.
+
+    Only right where rows that are read twice, or not at all, get no gradient.
+    """
+    return tf.gather(x, index), lambda upstream: (tf.gather(upstream, inverse), None, None)
+
+
+def _merge_heads(x):
+    """[B, N, R, D] -> [B * R, N * D]."""
+    return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [-1, x.shape[1] * x.shape[3]])
+
+
+class PaddedRows:
+    """Every position of the batch has its row: b * S + s of a [T, width] matrix, T = B * S.
+
+    Only attention needs to know where rows sit; all else in the encoder works on rows alone.
+    """
+
+    def __init__(self, input_mask, batch, length):
+        self.batch = batch
+        self.length = length
+        self.attention_bias = None  # [B, 1, 1, S], added to attention scores
+        if input_mask is not None:
+            mask = tf.cast(input_mask, tf.float32)[:, tf.newaxis, tf.newaxis, :]
+            self.attention_bias = (1.0 - mask) * -10000.0
+
+    def flatten(self, x):
+        """[B, S] -> [T]."""
+        return tf.reshape(x, [-1])
+
+    def unflatten(self, x):
+        """[T, width] -> [B, S, width]."""
+        return tf.reshape(x, [self.batch, self.length, x.shape[-1]])
+
+    def rows_at(self, positions):
+        """Positions [B, R] -> the numbers of their rows [B * R]."""
+        return tf.reshape(tf.range(self.batch)[:, tf.newaxis] * self.length + positions, [-1])
+
+    def split_heads(self, x, parts, heads):
+        """[T, parts * H] -> `parts` tensors [B, N, S, D]."""
+        x = tf.reshape(x, [self.batch, self.length, parts, heads, x.shape[-1] // parts // heads])
+        return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]), parts)
+
+    def merge_heads(self, x):
+        """[B, N, S, D] -> [T, H]."""
+        return _merge_heads(x)
+
+
+class TokenRows(PaddedRows):
+    """Only real tokens have rows, and a few padded positions so that T is a round number.
+
+    Functions compiled for one number of rows then meet few numbers of them. Positions without a
+    row read the last one. There is always a padded position behind that, or every position has
+    its own; as nothing that counts reads padded positions, their gradients are 0.
+    """
+
+    def __init__(self, input_mask, batch, length):
+        super().__init__(input_mask, batch, length)
+        self._real = tf.reshape(tf.cast(input_mask, tf.bool), [-1])  # [B * S]
+        tokens_first = tf.concat([tf.where(self._real), tf.where(~self._real)], 0)[:, 0]
+        positions = tf.size(self._real)
+        tokens = tf.reduce_sum(tf.cast(self._real, tf.int32))
+        count = tf.minimum(fused.round_up(tokens + 1), positions)
+        self._position = tf.cast(tokens_first[:count], tf.int32)  # [T] row -> b * S + s
+        self._row = tf.tensor_scatter_nd_update(  # [B * S] b * S + s -> row
+            tf.fill([positions], count - 1), self._position[:, tf.newaxis], tf.range(count)
+        )
+        self._indices = {}  # (parts, heads) -> see _head_indices
+
+    def flatten(self, x):
+        return tf.gather(tf.reshape(x, [-1]), self._position)
+
+    def unflatten(self, x):
+        x = _take(x, self._row, self._position)
+        x = tf.where(self._real[:, tf.newaxis], x, tf.zeros([], x.dtype))
+        return tf.reshape(x, [self.batch, self.length, x.shape[-1]])
+
+    def rows_at(self, positions):
+        return tf.gather(self._row, super().rows_at(positions))
+
+    def _head_indices(self, parts, heads):
+        """Where slices [parts, B, N, S] lie among slices [T, parts, N], and the other way."""
+        if (parts, heads) not in self._indices:
+            part = tf.range(parts)[:, tf.newaxis, tf.newaxis, tf.newaxis]
+            head = tf.range(heads)[tf.newaxis, :, tf.newaxis]
+            row = tf.reshape(self._row, [self.batch, 1, self.length])
+            to_heads = (row * parts + part) * heads + head
+            part = tf.range(parts)[tf.newaxis, :, tf.newaxis]
+            head = tf.range(heads)[tf.newaxis, tf.newaxis, :]
+            position = self._position[:, tf.newaxis, tf.newaxis]
+            example = part * self.batch + position // self.length
+            to_rows = (example * heads + head) * self.length + position % self.length
+            flat = (tf.reshape(to_heads, [-1]), tf.reshape(to_rows, [-1]))
+            self._indices[parts, heads] = flat
+        return self._indices[parts, heads]
+
+    def split_heads(self, x, parts, heads):
+        size = x.shape[-1] // parts // heads
+        # Padding and transposition are one pass over slices of D.
+        x = _take(tf.reshape(x, [-1, size]), *self._head_indices(parts, heads))
+        return tf.unstack(tf.reshape(x, [parts, self.batch, heads, self.length, size]), parts)
+
+    def merge_heads(self, x):
+        heads, size = x.shape[1], x.shape[3]
+        to_heads, to_rows = self._head_indices(1, heads)
+        return tf.reshape(_take(tf.reshape(x, [-1, size]), to_rows, to_heads), [-1, heads * size])
+
+
+# --- the block ---------------------------------------------------------------------------------
+
+
+class BlockWeights(NamedTuple):
+    """The parameters of a block as its computation takes them, made once for all layers."""
+
+    qkv_kernel: Any  # [H, 3H] queries (scaled by 1 / sqrt(D)), keys, values
+    qkv_bias: Any
+    attention_kernel: Any  # [H, H]
+    attention_bias: Any
+    attention_gamma: Any
+    attention_beta: Any
+    inner_kernel: Any  # [H, I]
+    inner_bias: Any
+    output_kernel: Any  # [I, H]
+    output_bias: Any
+    output_gamma: Any
+    output_beta: Any
+
+
+class _SelfAttention(tf.Module):
+    """The dense layers of multi-head self attention."""
+
+    def __init__(self, name, config, seed):
+        super().__init__(name="self_attention")
+        size = config.hidden_size
+        self.query = Dense(f"{name}/self/query", size, size, config, seed)
+        self.key = Dense(f"{name}/self/key", size, size, config, seed)
+        self.value = Dense(f"{name}/self/value", size, size, config, seed)
+        self.output = Dense(f"{name}/output/dense", size, size, config, seed)
+
+
+class Block(tf.Module):
+    """Multi-head self attention and feed-forward, each with dropout, residual and LayerNorm.
+
+    Source: Attention Is All You Need, Vaswani et al., 2017, section 3.
+    """
+
+    def __init__(self, name, config, seed):
+        super().__init__(name="block")
+        hidden, inner = config.hidden_size, config.intermediate_size
+        self._config = config
+        feed_forward = f"{name}/ffn_1/intermediate"
+        self.attention = _SelfAttention(f"{name}/attention_1", config, seed)
+        self.attention_norm = LayerNorm(f"{name}/LayerNorm", hidden)
+        self.intermediate = Dense(f"{feed_forward}/dense", hidden, inner, config, seed)
+        self.output = Dense(f"{feed_forward}/output/dense", inner, hidden, config, seed)
+        self.output_norm = LayerNorm(f"{name}/LayerNorm_1", hidden)
+
+    def weights(self, dtype):
+        """`BlockWeights` with products in `dtype`; normalisation stays float32."""
+        attention = self.attention
+        scale = (self._config.hidden_size // self._config.num_attention_heads) ** -0.5
+        # Scaling the kernel once costs less than scaling queries or scores in each layer.
+        kernels = [attention.query.kernel * scale, attention.key.kernel, attention.value.kernel]
+        biases = [attention.query.bias * scale, attention.key.bias, attention.value.bias]
+        dense = [tf.concat(kernels, 1), tf.concat(biases, 0)]
+        for layer in (attention.output, self.intermediate, self.output):
+            dense += [layer.kernel, layer.bias]
+        qkv, bias, *rest = (tf.cast(variable, dtype) for variable in dense)
+        norms = [
+            tf.convert_to_tensor(variable)
+            for norm in (self.attention_norm, self.output_norm)
+            for variable in (norm.gamma, norm.beta)
+        ]
+        return BlockWeights(qkv, bias, *rest[:2], *norms[:2], *rest[2:], *norms[2:])
+
+    def __call__(self, hidden, weights, rows, dropout, site, asked=None):
+        """One pass.
+
+        Args:
+          hidden: [T, H].
+          weights: `BlockWeights` of this block.
+          rows: `PaddedRows` or `TokenRows`.
+          dropout: `Dropout`.
+          site: name of this place in the network.
+          asked: positions [B, R] whose outputs are wanted; None wants all.
+
+        Returns:
+          [T, H], or [B * R, H] for the positions asked for.
+        """
+        rate = self._config.hidden_dropout_prob
+        residual, attended = self._attend(hidden, weights, rows, dropout, site, asked)
+        attended = dropout(attended, rate, f"{site}/attention_output")
+        norm = fused.residual_norm if dropout.training else _residual_norm
+        hidden = norm(attended, residual, weights.attention_gamma, weights.attention_beta)
+        expanded = _dense(hidden, weights.inner_kernel, weights.inner_bias)  # [T, I]
+        # For inference TensorFlow fuses the plain gelu with the matrix product itself.
+        name = self._config.hidden_act
+        fuse = dropout.training and name == "gelu"
+        expanded = fused.gelu(expanded) if fuse else ACTIVATIONS[name](expanded)
+        output = _dense(expanded, weights.output_kernel, weights.output_bias)  # [T, H]
+        output = dropout(output, rate, f"{site}/output")
+        return norm(output, hidden, weights.output_gamma, weights.output_beta)
+
+    def _attend(self, hidden, weights, rows, dropout, site, asked):
+        """The rows that attend, and what they gather: both [T, H] or [B * R, H]."""
+        heads, size = self._config.num_attention_heads, self._config.hidden_size
+        kernel, bias = weights.qkv_kernel, weights.qkv_bias
+        if asked is None:
+            residual = hidden
+            query, key, value = rows.split_heads(_dense(hidden, kernel, bias), 3, heads)
+        else:
+            residual = tf.gather(hidden, rows.rows_at(asked))  # [B * R, H]
+            query = _dense(residual, kernel[:, :size], bias[:size])
+            query = tf.reshape(query, [rows.batch, -1, heads, size // heads])
+            query = tf.transpose(query, [0, 2, 1, 3])  # [B, N, R, D]
+            both = _dense(hidden, kernel[:, size:], bias[size:])
+            key, value = rows.split_heads(both, 2, heads)
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, N, S, S]
+        probabilities = fused.masked_softmax(scores, rows.attention_bias)
+        rate = self._config.attention_probs_dropout_prob
+        probabilities = dropout(probabilities, rate, f"{site}/attention/probabilities")
+        context = tf.matmul(probabilities, value)  # [B, N, S, D]
+        context = rows.merge_heads(context) if asked is None else _merge_heads(context)
+        return residual, _dense(context, weights.attention_kernel, weights.attention_bias)
+
+
+def _dense(x, kernel, bias):
+    return tf.nn.bias_add(tf.matmul(x, kernel), bias)
+
+
+def _residual_norm(x, residual, gamma, beta):
+    return normalize(x + residual, gamma, beta)
+
+
+def recomputed(block, weights, hidden, *arguments):
+    """``block(hidden, weights, *arguments)``, of which only the inputs are kept until backward."""
+
+    @tf.custom_gradient
+    def run(hidden, *weights):
+        def gradient(upstream):
+            # Fresh names for the inputs keep the graph optimizer from taking the first results,
+            # and their wait for the gradient keeps memory low.
+            with tf.control_dependencies([upstream]):
+                inputs = [tf.identity(x) for x in (hidden, *weights)]
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                output = block(inputs[0], BlockWeights(*inputs[1:]), *arguments)
+            return tape.gradient(output, inputs, upstream)
+
+        return block(hidden, BlockWeights(*weights), *arguments), gradient
+
+    return run(hidden, *weights)
