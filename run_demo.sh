@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Shows the whole way on a fresh machine, without any data at hand: makes a small corpus and GLUE
-# tasks about the same words, trains a vocabulary, pre-trains a tiny model, fine-tunes it on the
-# tasks, predicts and exports. Prints the scores and fails if one is not clearly above chance.
+# Shows the whole way on a fresh machine, without any data at hand: makes a small corpus, GLUE tasks
+# and questions about the same words, trains a vocabulary, pre-trains a tiny model, fine-tunes it on
+# the tasks, predicts, exports and asks. Prints the scores and fails if one is not clearly above
+# chance.
 #
 #   ./run_demo.sh
 #
@@ -57,7 +58,7 @@ fine_tune() { # task, steps, further flags
     --train_step="$2" --warmup_step=30 --save_checkpoints_steps=100 "${@:3}"
 }
 
-step "Making a corpus and three tasks" albert.make_demo_data --output_dir="$data"
+step "Making a corpus, tasks and questions" albert.make_demo_data --output_dir="$data"
 step "Training a vocabulary" albert.train_vocab --input_file="$data/corpus/train.txt" \
   --output_prefix="$model/demo" --vocab_size=160
 make_records train 5
@@ -83,6 +84,15 @@ rm -rf "$out/export" # each run would add another
 fine_tune SST-2 300 --export_dir="$out/export"
 fine_tune RTE 200
 fine_tune STS-B 300
+step "Fine-tuning on questions" albert.run_squad_v1 --train_file="$data/squad/train.json" \
+  --predict_file="$data/squad/dev.json" --output_dir="$out/SQuAD" --init_checkpoint="$model" \
+  --do_train --do_predict --max_seq_length=64 --max_query_length=16 --predict_batch_size=64 \
+  --learning_rate=5e-4 --num_train_epochs=3 --save_checkpoints_steps=75
+text='At dawn, the baker tasted the fine soup in the kitchen.'
+echo "$text" >"$out/text.txt"
+step "Asking about a text" albert.ask --model_dir="$out/SQuAD" --context_file="$out/text.txt" \
+  --question='Where was it?' --num_answers=1
+answer=$(grep -o ' [01]\.[0-9]*  .*' "$out/logs/$step_number.log" | head -n 1)
 
 # check NAME SCORE CHANCE NEEDED: one line of the table.
 check() {
@@ -103,13 +113,15 @@ check 'pre-training: sentence order' \
 check 'SST-2: accuracy' "$(best_of "$out/SST-2")" 0.50 0.70
 check 'RTE: accuracy' "$(best_of "$out/RTE")" 0.50 0.80
 check 'STS-B: Pearson correlation' "$(best_of "$out/STS-B")" 0.00 0.60
+check 'SQuAD: F1, percent' "$(best_of "$out/SQuAD")" 10 60
 printf '\nSST-2 predictions (1 is positive):\n'
 paste <(cut -f 2 "$out/SST-2/submit_results.tsv") <(cut -f 2 "$data/glue/SST-2/test.tsv") |
   sed -n '2,4p'
+printf '\nAsked "Where was it?" of "%s":\n%s\n' "$text" "$answer"
 cat <<END
 
 In $out: the data (data/), the pre-trained model (model/), for each task checkpoints, results and
-predictions (SST-2/ RTE/ STS-B/), the exported SST-2 model (export/) and the logs (logs/).
+predictions (SST-2/ RTE/ STS-B/ SQuAD/), the exported SST-2 model (export/) and the logs (logs/).
 It took $((SECONDS / 60)) min $((SECONDS % 60)) s.
 END
 exit "$failed"

@@ -85,7 +85,8 @@ class BestTracker:
 def evaluate_while_training(engine, input_fn):
     """``on_checkpoint`` callback for `Engine.train`: each checkpoint is evaluated as it is saved.
 
-    So every one is evaluated, however few are kept.
+    So every one is evaluated, however few are kept. All workers evaluate; the chief knows what is
+    new, and writes.
     """
     tracker = BestTracker(
         engine.run_config.output_dir,
@@ -95,7 +96,7 @@ def evaluate_while_training(engine, input_fn):
     )
 
     def on_checkpoint(prefix, step):
-        if step > tracker.last_step:
+        if distribution.from_chief(engine.strategy, lambda: step > tracker.last_step):
             tracker.record(prefix, step, engine.evaluate(input_fn))
 
     return on_checkpoint
@@ -117,21 +118,30 @@ def evaluate_all(engine, input_fn, wait_secs=0):
       file_io.InputError: there is no checkpoint.
     """
     folder = engine.run_config.output_dir
-    pending = _with_steps(folder)
-    if not pending and not wait_secs:
+    find = lambda last_step: distribution.from_chief(  # noqa: E731
+        engine.strategy, lambda: _wait_for_checkpoints(folder, last_step, wait_secs)
+    )
+    pending = find(-1)
+    if not pending:
         raise file_io.InputError(f"there is no checkpoint to evaluate in {folder}; train first")
     is_chief = distribution.is_chief(engine.strategy)
     tracker = BestTracker(folder, engine.task.best_metric, resume=False, is_chief=is_chief)
-    deadline = time.time() + wait_secs
-    while pending or time.time() < deadline:
+    while pending:
         for step, prefix in pending:
             checkpoints.restore(engine.model, prefix, allow_new_heads=False)
             tracker.record(prefix, step, engine.evaluate(input_fn))
-            deadline = time.time() + wait_secs
-        if wait_secs and not pending:
-            time.sleep(1)
-        pending = [(step, p) for step, p in _with_steps(folder) if step > tracker.last_step]
+        pending = find(tracker.last_step)
     return tracker
+
+
+def _wait_for_checkpoints(folder, last_step, wait_secs):
+    """[(step, prefix)] after a step; empty if none comes within so many seconds."""
+    deadline = time.time() + wait_secs
+    while True:
+        pending = [(step, prefix) for step, prefix in _with_steps(folder) if step > last_step]
+        if pending or time.time() >= deadline:
+            return pending
+        time.sleep(1)
 
 
 def _with_steps(folder):
@@ -173,9 +183,14 @@ def evaluate(engine, input_fn, which=None, wait_secs=0):
         logging.info("Best: step %d, %s", tracker.best_step, tracker.best_value)
         return
     folder = engine.run_config.output_dir
-    prefix = choose(folder, which)
+    prefix = distribution.from_chief(engine.strategy, lambda: choose(folder, which))
     checkpoints.restore(engine.model, prefix, allow_new_heads=False)
-    metrics = engine.evaluate(input_fn)
+    report(engine, prefix, engine.evaluate(input_fn))
+
+
+def report(engine, prefix, metrics):
+    """Takes the metrics of one checkpoint, evaluated by itself, to the log and the results file."""
+    folder = engine.run_config.output_dir
     lines = _result_lines(metrics, checkpoints.read_step(prefix) or 0)
     logging.info("Results of %s: %s", prefix, ", ".join(lines))
     if distribution.is_chief(engine.strategy):

@@ -56,9 +56,10 @@ def define_device_flags(flag_values):
     )
     flags.DEFINE_enum(
         "distribution_strategy",
-        None,
-        ["one_device", "mirrored", "multi_worker", "tpu"],
-        "Devices to train on; one_device unless --use_tpu.",
+        "auto",
+        ["auto", "one_device", "mirrored", "multi_worker", "tpu"],
+        "Devices to compute on; auto: the TPU with --use_tpu, else all workers that TF_CONFIG "
+        "names, else all GPUs of this machine, else its CPU.",
         flag_values=flag_values,
     )
 
@@ -108,13 +109,15 @@ def define_model_flags(flag_values):
     flags.DEFINE_string(
         "init_checkpoint",
         None,
-        "Weights to start from: checkpoint prefix, its .index or .data file, or a folder.",
+        "Weights to start from: checkpoint prefix, its .index or .data file, a folder, a Hugging "
+        "Face folder or its .safetensors file.",
         flag_values=flag_values,
     )
     flags.DEFINE_string(
         "albert_hub_module_handle",
         None,
-        "Hub module to start from: a local folder or a URL. Brings configuration and vocabulary.",
+        "Hub module to start from: a local folder, a .tar.gz file or a URL. Brings configuration "
+        "and vocabulary.",
         flag_values=flag_values,
     )
     flags.DEFINE_bool(
@@ -138,7 +141,8 @@ def define_model_flags(flag_values):
     flags.DEFINE_bool(
         "do_lower_case",
         True,
-        "Lower-case the text (the released English models do).",
+        "Lower-case the text (the released English models do); by default what the hub module or "
+        "Hugging Face folder says.",
         flag_values=flag_values,
     )
 
@@ -152,9 +156,9 @@ def strategy(flag_values):
     from albert import distribution
 
     name = flag_values.distribution_strategy
-    if flag_values.use_tpu and name not in (None, "tpu"):
+    if flag_values.use_tpu and name not in ("auto", "tpu"):
         raise file_io.InputError(f"--use_tpu contradicts --distribution_strategy={name}")
-    name = name or ("tpu" if flag_values.use_tpu else "one_device")
+    name = "tpu" if flag_values.use_tpu else name
     chosen = distribution.create_strategy(
         name,
         tpu_name=flag_values.tpu_name,
@@ -170,17 +174,25 @@ def strategy(flag_values):
     return chosen
 
 
-def run_config(flag_values, num_train_steps, predict_batch_size, keep_checkpoint_max=None):
+def run_config(
+    flag_values,
+    num_train_steps,
+    predict_batch_size,
+    keep_checkpoint_max=None,
+    eval_batch_size=None,
+):
     """`engine.RunConfig` of the flags; scripts name those that differ among them."""
     from albert import engine
 
     if keep_checkpoint_max is None:
         keep_checkpoint_max = flag_values.keep_checkpoint_max
+    if eval_batch_size is None:
+        eval_batch_size = flag_values.eval_batch_size
     return engine.RunConfig(
         output_dir=flag_values.output_dir,
         num_train_steps=num_train_steps,
         train_batch_size=flag_values.train_batch_size,
-        eval_batch_size=flag_values.eval_batch_size,
+        eval_batch_size=eval_batch_size,
         predict_batch_size=predict_batch_size,
         save_checkpoints_steps=flag_values.save_checkpoints_steps,
         keep_checkpoint_max=keep_checkpoint_max,
@@ -190,19 +202,31 @@ def run_config(flag_values, num_train_steps, predict_batch_size, keep_checkpoint
     )
 
 
-def source(flag_values):
+def source(flag_values, needs_vocabulary=True):
     """`pretrained.Source` of the model flags."""
     from albert import pretrained
 
+    # What the user did not say, the model says.
+    optional = [flag for flag in ("do_lower_case", "from_scratch") if flag in flag_values]
+    given = {flag: flag_values[flag].value for flag in optional if flag_values[flag].present}
     return pretrained.locate(
         config_file=flag_values.albert_config_file,
         checkpoint=flag_values.init_checkpoint,
         hub_handle=flag_values.albert_hub_module_handle,
         spm_model_file=flag_values.spm_model_file,
         vocab_file=flag_values.vocab_file,
-        do_lower_case=flag_values.do_lower_case,
-        from_scratch=flag_values.from_scratch,
+        needs_vocabulary=needs_vocabulary,
+        **given,
     )
+
+
+def text_settings(flag_values, source):
+    """JSON-ready dict of what the features of a text depend on, for a `pretrained.Source`."""
+    return {
+        "max_seq_length": flag_values.max_seq_length,
+        "do_lower_case": source.do_lower_case,
+        "vocabulary_sha256": file_io.sha256(source.spm_model_file or source.vocab_file),
+    }
 
 
 def check_seq_length(flag_values, config):
@@ -238,6 +262,17 @@ def require_given(flag_values, *names):
     missing = [f"--{name}" for name in names if not flag_values[name].value]
     if missing:
         raise file_io.InputError(f"{', '.join(missing)} must be given")
+
+
+def refuse_given(flag_values, purpose, *names):
+    """Refuses flags that do nothing in this run.
+
+    Raises:
+      file_io.InputError: names the flags and what they are for.
+    """
+    given = [f"--{name}" for name in names if flag_values[name].value]
+    if given:
+        raise file_io.InputError(f"{', '.join(given)}: only for {purpose}")
 
 
 def run(main, define_flags):

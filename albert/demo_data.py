@@ -7,8 +7,11 @@ follow from the grammar alone:
   SST-2  a sentence is positive if its feeling or quality is good, or a bad quality is denied.
   RTE    the second sentence follows from the first if it is later in the day.
   STS-B  the sentences are in order; the closer they are in time the higher the score.
+
+Questions in the format of SQuAD ask who, what, where and when.
 """
 
+import json
 import random
 
 # place: people, deeds, things
@@ -56,6 +59,7 @@ TIMES = (
     "at night"
 ).split("|")
 SPLITS = (("train", 3000), ("dev", 400), ("test", 100))
+NUM_PARAGRAPHS = {"train": 600, "dev": 50}  # of SQuAD, with four questions each
 NUM_DOCUMENTS = {"train": 3000, "heldout": 200}
 
 # Words stand with and without a mark behind them: a vocabulary is learnt from substrings that
@@ -74,6 +78,17 @@ _REVIEWS = (
     "the {person} {deed} the {thing}, and then the {thing} was {quality}.",
     "the {person} {deed} the {thing}, and then the {thing} was not {denied}.",
 )
+_ASKED = (  # the sentence does not decide which word it is, the question does
+    "{time}, the {person} {deed} the {thing} in the {place}.",
+    "in the {place}, the {person} {deed} the {quality} {thing} {time}.",
+    "the {thing} in the {place} was {quality}, and the {feeling} {person} {deed} {time}.",
+)
+_QUESTIONS = {
+    "Who was there?": "{person}",
+    "What was there?": "{thing}",
+    "Where was it?": "{place}",
+    "When was it?": "{time}",
+}
 
 
 def _draw(rng, place, mood):
@@ -182,4 +197,43 @@ def task_files(name, seed):
         else:
             table = [header, *rows] if has_index else [row[1:] for row in [header, *rows]]
         files[split] = "".join("\t".join(row) + "\n" for row in table)
+    return files
+
+
+def _paragraph(rng, number):
+    """A sentence with one question of each kind, as SQuAD has them."""
+    words = _draw(rng, rng.choice(list(PLACES)), rng.choice((GOOD, BAD)))
+    template = rng.choice(_ASKED)
+    context = _sentence(template, words)
+    questions = []
+    for question, answer in _QUESTIONS.items():
+        start = len(template[: template.index(answer)].format(**words))
+        text = context[start : start + len(answer.format(**words))]
+        questions.append(
+            {
+                "id": f"{number}-{question.split()[0].lower()}",
+                "question": question,
+                "answers": [{"text": text, "answer_start": start}],
+            }
+        )
+    return {"context": context, "qas": questions}
+
+
+def squad_files(seed):
+    """Questions about single sentences; no sentence of one split is in the other.
+
+    Returns:
+      {"train": text of a SQuAD file, "dev": …}.
+    """
+    rng = random.Random(f"{seed} SQuAD")
+    seen, files = set(), {}
+    for split, count in NUM_PARAGRAPHS.items():
+        paragraphs = []
+        while len(paragraphs) < count:
+            paragraph = _paragraph(rng, len(paragraphs))
+            if paragraph["context"] not in seen:
+                seen.add(paragraph["context"])
+                paragraphs.append(paragraph)
+        content = {"version": "1.1", "data": [{"title": "demo", "paragraphs": paragraphs}]}
+        files[split] = json.dumps(content, indent=1) + "\n"
     return files

@@ -5,6 +5,7 @@ message types that an Example consists of, for integer and float lists.
 Source: protobuf encoding guide; tensorflow/core/example/{example,feature}.proto field numbers.
 """
 
+import functools
 import struct
 
 import numpy as np
@@ -13,16 +14,15 @@ FLOAT_LIST, INT64_LIST = 2, 3  # field numbers of Feature's oneof
 
 
 def _length_delimited(field, payload):
-    return _varint(field << 3 | 2) + _varint(len(payload)) + payload
+    return varint(field << 3 | 2) + varint(len(payload)) + payload
 
 
-def _varint(value):
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+# Token ids come again and again.
+@functools.lru_cache(maxsize=1 << 16)
+def varint(value):
+    """Bytes of one integer that is not negative."""
+    low, high = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + varint(high) if high else bytes([low])
 
 
 def packed_varints(values):
@@ -80,6 +80,15 @@ def map_entry(name, kind, payload):
     feature = _length_delimited(kind, packed)
     entry = _length_delimited(1, name.encode()) + _length_delimited(2, feature)
     return _length_delimited(1, entry)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def int64_header(name, num_bytes):
+    """The bytes of an integer feature's entry before its packed varints, of which only the length
+    matters.
+    """
+    entry = map_entry(name, INT64_LIST, bytes(num_bytes))
+    return entry[: len(entry) - num_bytes]
 
 
 def example(entries):

@@ -54,12 +54,16 @@ def export_classifier(model, specs, export_dir, threshold=None):
 
 
 def save_model(module, signatures, parent, name):
-    """Writes a SavedModel under `parent` that appears whole or not at all; returns its folder."""
+    """Writes a SavedModel under `parent` that appears whole or not at all; returns its folder.
+
+    An older one of that name is replaced.
+    """
     file_io.make_dirs(parent)
     target = os.path.join(parent, name)
     temporary = file_io.temporary_name(target)
     try:
         tf.saved_model.save(module, temporary, signatures=signatures)
+        file_io.remove(target)
         file_io.rename(temporary, target)
     except (tf.errors.OpError, OSError) as error:
         file_io.remove(temporary)

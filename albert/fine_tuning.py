@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import logging
 
-from albert import checkpoint_walk, checkpoints, engine, file_io, records
+from albert import checkpoint_walk, checkpoints, distribution, engine, file_io, records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,33 +19,35 @@ class Job:
       model_config: `modeling.AlbertConfig`.
       run_config: `engine.RunConfig`.
       strategy: `tf.distribute.Strategy`.
+      init_checkpoint: prefix of the weights to start from, or None.
+      from_scratch: start from random weights.
+      make_optimizer: function without arguments.
+      complete_folder: function without arguments, called before training, that makes the output
+        folder usable by itself; see `model_folder.write`.
+
+    The rest says where `run` finds its data; not needed where only `train` is called:
       data_dir: folder that `task.examples` reads.
       max_seq_length: S.
       settings: JSON-ready dict of what the features depend on, beside the data.
       fingerprint: ``(split) -> JSON-ready dict`` that identifies the data of a split.
       cached_dir: folder of the records for training and evaluation.
-      init_checkpoint: prefix of the weights to start from, or None.
-      from_scratch: start from random weights.
-      make_optimizer: function without arguments.
       record_files: {split: path} of records that do not go by their default names.
-      complete_folder: function without arguments, called before training, that makes the output
-        folder usable by itself; see `model_folder.write`.
     """
 
     task: Any
     model_config: Any
     run_config: Any
     strategy: Any
-    data_dir: str
-    max_seq_length: int
-    settings: dict
-    fingerprint: Callable[[str], dict]
-    cached_dir: str
     init_checkpoint: str | None
     from_scratch: bool
     make_optimizer: Callable[[], Any]
-    record_files: dict = dataclasses.field(default_factory=dict)
     complete_folder: Callable[[], None] = lambda: None
+    data_dir: str | None = None
+    max_seq_length: int | None = None
+    settings: dict | None = None
+    fingerprint: Callable[[str], dict] | None = None
+    cached_dir: str | None = None
+    record_files: dict = dataclasses.field(default_factory=dict)
 
     @property
     def specs(self):
@@ -77,7 +79,9 @@ def prepare(job, split, name, folder=None):
             yield from job.task.featurize(example)
 
     settings = {**job.settings, "task": job.task.name, "split": split, **job.fingerprint(split)}
-    count = records.cached(path, job.specs, settings, rows)
+    # Workers on the chief's file system use its file; others make their own, which is the same.
+    with distribution.chief_first(job.strategy):
+        count = records.cached(path, job.specs, settings, rows)
     if not count:
         raise file_io.InputError(f"the {split} data of {job.task.name} holds no example")
     return path
@@ -97,34 +101,36 @@ def run(job, do_train, do_eval, do_predict, checkpoint=None, eval_wait_secs=0):
     Returns:
       The `engine.Engine`.
     """
-    output_dir = job.run_config.output_dir
-    file_io.make_dirs(output_dir)
+    file_io.make_dirs(job.run_config.output_dir)
     if do_train:
         check_start(job)
     paths = {}
     if do_train:
         paths["train"] = prepare(job, "train", f"{job.task.name}_train.tf_record")
-        job.complete_folder()
+        if distribution.is_chief(job.strategy):
+            job.complete_folder()
     if do_eval:
         paths["dev"] = prepare(job, "dev", f"{job.task.name}_eval.tf_record")
     if do_predict:
-        paths["test"] = prepare(job, "test", "predict.tf_record", output_dir)
+        paths["test"] = prepare(job, "test", "predict.tf_record", job.run_config.output_dir)
     runner = engine.Engine(job.task, job.model_config, job.run_config, job.strategy)
     with records.damage_reported(paths.values()):
         eval_input = records.eval_input_fn([paths["dev"]], job.specs) if do_eval else None
         if do_train:
-            evaluate = do_eval and checkpoint_walk.evaluate_while_training(runner, eval_input)
-            runner.train(
-                records.train_input_fn([paths["train"]], job.specs, job.run_config.seed),
-                job.make_optimizer,
-                lambda model: _initialize(job, model),
-                evaluate or None,
-            )
+            train_input = records.train_input_fn([paths["train"]], job.specs, job.run_config.seed)
+            train(job, runner, train_input, eval_input)
         elif do_eval:
             checkpoint_walk.evaluate(runner, eval_input, checkpoint, eval_wait_secs)
         if do_predict:
             _predict(job, runner, paths["test"], checkpoint)
     return runner
+
+
+def train(job, runner, train_input, eval_input=None):
+    """Trains; with an evaluation input each checkpoint is evaluated as it is saved."""
+    evaluate = eval_input and checkpoint_walk.evaluate_while_training(runner, eval_input)
+    initialize = lambda model: _initialize(job, model)  # noqa: E731
+    runner.train(train_input, job.make_optimizer, initialize, evaluate)
 
 
 def _initialize(job, model):
@@ -133,7 +139,10 @@ def _initialize(job, model):
 
 def load(runner, checkpoint=None):
     """Loads the checkpoint that a flag names (default: the best, else the last); its prefix."""
-    prefix = checkpoint_walk.choose(runner.run_config.output_dir, checkpoint)
+    folder = runner.run_config.output_dir
+    prefix = distribution.from_chief(
+        runner.strategy, lambda: checkpoint_walk.choose(folder, checkpoint)
+    )
     checkpoints.restore(runner.model, prefix, allow_new_heads=False)
     logging.info("Using %s", prefix)
     return prefix
@@ -142,5 +151,6 @@ def load(runner, checkpoint=None):
 def _predict(job, runner, path, checkpoint):
     load(runner, checkpoint)
     rows = runner.predict(records.eval_input_fn([path], job.specs))
-    rows["guid"] = [example.guid for example in job.task.examples(job.data_dir, "test")]
-    job.task.write_predictions(job.run_config.output_dir, rows)
+    if distribution.is_chief(job.strategy):
+        rows["guid"] = [example.guid for example in job.task.examples(job.data_dir, "test")]
+        job.task.write_predictions(job.run_config.output_dir, rows)

@@ -1,4 +1,4 @@
-"""Writes a small made-up corpus and GLUE tasks about the same words, to try the tools on."""
+"""Writes a small made-up corpus, GLUE tasks and SQuAD questions about the same words."""
 
 import os
 
@@ -11,7 +11,8 @@ def define_flags(flag_values):
     flags.DEFINE_string(
         "output_dir",
         None,
-        "Folder for corpus/*.txt and glue/<task>/*.tsv; files of these names are replaced.",
+        "Folder for corpus/*.txt, glue/<task>/*.tsv and squad/*.json; files of these names are "
+        "replaced.",
         flag_values=flag_values,
     )
     flags.DEFINE_integer(
@@ -25,13 +26,16 @@ def define_flags(flag_values):
 
 
 def main(values):
-    folders = {"corpus": demo_data.corpus(values.seed)}
+    folders = {
+        "corpus": demo_data.corpus(values.seed),
+        "squad": demo_data.squad_files(values.seed),
+    }
     for name in demo_data.TASKS:
         folders[os.path.join("glue", name)] = demo_data.task_files(name, values.seed)
     for folder, files in folders.items():
         path = os.path.join(values.output_dir, folder)
         file_io.make_dirs(path)
-        ending = ".txt" if folder == "corpus" else ".tsv"
+        ending = {"corpus": ".txt", "squad": ".json"}.get(folder, ".tsv")
         for name, text in files.items():
             file_io.write_text(os.path.join(path, name + ending), text)
             logging.info("%s%s: %d lines", os.path.join(path, name), ending, text.count("\n"))

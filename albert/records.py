@@ -119,12 +119,17 @@ def write(path, specs, rows, settings):
     Raises:
       file_io.InputError: the file cannot be written.
     """
+    return write_serialized(path, specs, (encode(specs, row) for row in rows), settings)
+
+
+def write_serialized(path, specs, serialized, settings):
+    """As `write`, from an iterable of serialized `tf.train.Example` that fit the specifications."""
     temporary = file_io.temporary_name(path)
     count = 0
     try:
         with tf.io.TFRecordWriter(temporary) as writer:
-            for row in rows:
-                writer.write(encode(specs, row))
+            for example in serialized:
+                writer.write(example)
                 count += 1
         num_bytes = file_io.size(temporary)
         # Without its manifest a record file is not trusted, so this order survives a kill.
@@ -171,14 +176,15 @@ def _stale_reason(path, specs, settings):
     return None
 
 
-def cached(path, specs, settings, make_rows):
+def cached(path, specs, settings, make_rows, writer=write):
     """Makes a record file unless one made with the same settings is there already.
 
     Args:
       path: record file.
       specs: feature specifications.
       settings: JSON-ready dict of everything that the content depends on.
-      make_rows: function without arguments that yields the feature dicts.
+      make_rows: function without arguments that yields what `writer` takes.
+      writer: `write` for feature dicts, `write_serialized` for records.
 
     Returns:
       Number of examples in the file.
@@ -190,7 +196,7 @@ def cached(path, specs, settings, make_rows):
         return count
     if file_io.exists(path):
         logging.warning("Making %s again: it %s", path, reason)
-    count = write(path, specs, make_rows(), settings)
+    count = writer(path, specs, make_rows(), settings)
     logging.info("Wrote %d examples to %s", count, path)
     return count
 

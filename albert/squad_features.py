@@ -35,7 +35,7 @@ class SquadExample:
       paragraph_text: the text that the answer is in.
       orig_answer_text: gold answer for training, "" where there is none, None outside of training.
       start_position: its first character, -1 where there is none, None outside of training.
-      is_impossible: whether a training question has no answer; False outside of training.
+      is_impossible: whether the file says that the question has no answer.
       answers: all gold answers, () for an unanswerable question, None where they are not known.
     """
 
@@ -195,6 +195,25 @@ MISMATCH = "the paragraph's pieces do not match its text"
 NO_TEXT = "the paragraph has no text"
 
 
+def check_lengths(max_seq_length, doc_stride, max_query_length):
+    """Checks that windows of these lengths hold text.
+
+    Raises:
+      InputError: they leave no room for the paragraph; names them.
+    """
+    if max_query_length < 1 or doc_stride < 1:
+        raise InputError(
+            f"max_query_length and doc_stride must be at least 1; got {max_query_length} and "
+            f"{doc_stride}"
+        )
+    if max_seq_length <= max_query_length + 3:
+        raise InputError(
+            f"max_seq_length must be greater than max_query_length + 3, or the longest "
+            f"questions leave no room for the text; got {max_seq_length} and "
+            f"{max_query_length}"
+        )
+
+
 class Featurizer:
     """Makes the windows of questions.
 
@@ -210,17 +229,7 @@ class Featurizer:
     """
 
     def __init__(self, tokenizer, max_seq_length, doc_stride, max_query_length, is_training):
-        if max_query_length < 1 or doc_stride < 1:
-            raise InputError(
-                f"max_query_length and doc_stride must be at least 1; got {max_query_length} and "
-                f"{doc_stride}"
-            )
-        if max_seq_length <= max_query_length + 3:
-            raise InputError(
-                f"max_seq_length must be greater than max_query_length + 3, or the longest "
-                f"questions leave no room for the text; got {max_seq_length} and "
-                f"{max_query_length}"
-            )
+        check_lengths(max_seq_length, doc_stride, max_query_length)
         self._tokenizer = tokenizer
         self._max_seq_length = max_seq_length
         self._doc_stride = doc_stride

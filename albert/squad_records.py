@@ -23,20 +23,11 @@ _LEFT_FILE_FORMAT = "albert-squad-features-left"
 _LEFT_FILE_VERSION = 1
 
 
+class StaleFeaturesError(InputError):
+    """Features left that were made with other settings or are damaged; they can be made again."""
+
+
 # --- records -----------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _varint(value):
-    low, high = value & 0x7F, value >> 7
-    return bytes([low | 0x80]) + _varint(high) if high else bytes([low])
-
-
-@functools.lru_cache(maxsize=1 << 14)
-def _entry_header(name, num_bytes):
-    """The bytes of a feature-map entry before its payload: they depend on its length alone."""
-    entry = example_proto.map_entry(name, example_proto.INT64_LIST, bytes(num_bytes))
-    return entry[:-num_bytes]
 
 
 def feature_entries(features, is_training):
@@ -44,17 +35,18 @@ def feature_entries(features, is_training):
     padding = b"\0" * (features.max_seq_length - features.paragraph_len)
     # Bytes below 128 are their own varint encoding.
     columns = {
-        "input_ids": b"".join(map(_varint, features.real_ids)) + padding,
+        "input_ids": b"".join(map(example_proto.varint, features.real_ids)) + padding,
         "input_mask": features.input_mask_bytes,
         "segment_ids": features.segment_ids_bytes,
         "p_mask": features.p_mask_bytes,
     }
     if is_training:
-        columns["start_positions"] = _varint(features.start_position)
-        columns["end_positions"] = _varint(features.end_position)
+        columns["start_positions"] = example_proto.varint(features.start_position)
+        columns["end_positions"] = example_proto.varint(features.end_position)
         columns["is_impossible"] = b"\1" if features.is_impossible else b"\0"
     return b"".join(
-        _entry_header(name, len(payload)) + payload for name, payload in columns.items()
+        example_proto.int64_header(name, len(payload)) + payload
+        for name, payload in columns.items()
     )
 
 
@@ -62,8 +54,8 @@ def _to_record(item):
     number, (entries, features) = item
     if features is not None:
         features.unique_id = number
-    unique_id = _varint(number)
-    header = _entry_header("unique_ids", len(unique_id))
+    unique_id = example_proto.varint(number)
+    header = example_proto.int64_header("unique_ids", len(unique_id))
     return example_proto.example([header, unique_id, entries]), features
 
 
@@ -232,8 +224,9 @@ def read_features_left(path, settings):
       List of `SquadFeatures`; their `real_ids` are zeros.
 
     Raises:
-      InputError: no such file, a pickle of the original toolkit, another kind of file, other
-        settings (the first that differs is named), or a file that is cut off.
+      StaleFeaturesError: other settings (the first that differs is named) or version, or a file
+        that is cut off.
+      InputError: no such file, a pickle of the original toolkit, or another kind of file.
     """
     with file_io.open_input(path, "--predict_feature_left_file", "rb") as file:
         lines = file.read().split(b"\n")
@@ -250,10 +243,7 @@ def read_features_left(path, settings):
             raise ValueError("its last line is missing")
         return [_features_of_row(row) for row in rows[:-1]]
     except (ValueError, TypeError) as error:
-        raise InputError(
-            f"--predict_feature_left_file: {path} is damaged ({error}); delete it, and it is made "
-            "anew"
-        ) from error
+        raise StaleFeaturesError(f"{path} is damaged ({error})") from error
 
 
 def _check_header(path, line, settings):
@@ -266,16 +256,14 @@ def _check_header(path, line, settings):
             f"--predict_feature_left_file: {path} is not a file of SQuAD features; name another"
         )
     if header["version"] != _LEFT_FILE_VERSION:
-        raise InputError(
-            f"--predict_feature_left_file: {path} has version {header['version']}, expected "
-            f"{_LEFT_FILE_VERSION}; delete it, and it is made anew"
+        raise StaleFeaturesError(
+            f"{path} has version {header['version']}, expected {_LEFT_FILE_VERSION}"
         )
     found, wanted = header["settings"], json.loads(json.dumps(settings))
     for key in sorted(set(found) | set(wanted)):
         if found.get(key) != wanted.get(key):
-            raise InputError(
-                f"--predict_feature_left_file: {path} was made with {key} = {found.get(key)!r}, "
-                f"now it is {wanted.get(key)!r}; delete it or name another file"
+            raise StaleFeaturesError(
+                f"{path} was made with {key} = {found.get(key)!r}, now it is {wanted.get(key)!r}"
             )
 
 

@@ -28,9 +28,11 @@ __all__ = [
     "FeatureReport",
     "SquadExample",
     "SquadFeatures",
+    "answers_known",
     "best_answers_v1",
     "best_answers_v2",
     "convert_examples_to_features",
+    "find_null_odds",
     "predictions_v1",
     "predictions_v2",
     "read_squad_examples",
@@ -115,8 +117,8 @@ def _read_question(path, place, question, text, is_training):
         for answer in _field(path, place, question, "answers", list):
             answers.append(_field(path, place, answer, "text", str))
         example.answers = tuple(answers)
+    example.is_impossible = bool(question.get("is_impossible", False))
     if is_training:
-        example.is_impossible = bool(question.get("is_impossible", False))
         example.orig_answer_text, example.start_position = "", -1
         if not example.is_impossible:
             _set_training_answer(path, place, example, question)
@@ -150,6 +152,17 @@ def _check_ids_differ(path, examples):
                 "could not be told apart"
             )
         seen.add(example.qas_id)
+
+
+def answers_known(examples):
+    """Whether the examples' gold answers are known, so that predictions can be scored.
+
+    A file of unanswerable questions alone must say so (``is_impossible``): empty lists of answers
+    are also how questions are given out without them.
+    """
+    return all(example.answers is not None for example in examples) and any(
+        example.answers or example.is_impossible for example in examples
+    )
 
 
 def shuffle_examples(examples):
@@ -394,21 +407,27 @@ def predictions_v2(
     )
     nbest = _to_nbest(examples, answers)
     texts = {key: found[0]["text"] for key, found in nbest.items()}
-    null_odds = dict.fromkeys(texts, NO_WINDOW_NULL_ODDS)
-    for window in features:
-        score = float(np.ravel(results[window.unique_id]["cls_logits"])[0])
-        null_odds[window.qas_id] = min(null_odds[window.qas_id], score)
+    null_odds = find_null_odds(examples, features, results)
     if null_score_diff_threshold is None:
         null_score_diff_threshold = _best_threshold(examples, texts, null_odds)
     predictions = squad_metrics.apply_threshold(texts, null_odds, null_score_diff_threshold)
     return predictions, nbest, null_odds
 
 
+def find_null_odds(examples, features, results):
+    """``{qas_id: score}``, the least ``cls_logits`` of each question's windows."""
+    null_odds = {example.qas_id: NO_WINDOW_NULL_ODDS for example in examples}
+    for window in features:
+        score = float(np.ravel(results[window.unique_id]["cls_logits"])[0])
+        null_odds[window.qas_id] = min(null_odds[window.qas_id], score)
+    return null_odds
+
+
 def _best_threshold(examples, texts, null_odds):
-    gold = {example.qas_id: example.answers for example in examples}
-    if None in gold.values() or not any(gold.values()):
+    if not answers_known(examples):
         logging.info("The questions' answers are not known; using the threshold 0")
         return 0.0
+    gold = {example.qas_id: example.answers for example in examples}
     _, f1_scores = squad_metrics.raw_scores_v2(gold, texts)
     has_answer = {key: bool(answers) for key, answers in gold.items()}
     return squad_metrics.find_best_threshold(texts, f1_scores, null_odds, has_answer)[1]

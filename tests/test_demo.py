@@ -32,6 +32,10 @@ case $2 in
     printf 'index\\tprediction\\n0\\t1\\n1\\t0\\n2\\t1\\n' >"$out/submit_results.tsv"
     score=0.95; [[ $task != RTE ]] || score={rte}
     printf '300:200:%s' "$score" >"$out/best_trial.txt" ;;
+  albert.run_squad_v1)
+    mkdir -p "$out"
+    printf '225:225:75.5' >"$out/best_trial.txt" ;;
+  albert.ask) printf ' 0.875  kitchen  (line 1, characters 0 to 7)\\n' ;;
 esac
 """
 
@@ -61,10 +65,12 @@ def test_scores_are_shown(tmp_path):
         ("SST-2: accuracy", "0.950"),
         ("RTE: accuracy", "0.950"),
         ("STS-B: Pearson correlation", "0.950"),
+        ("SQuAD: F1, percent", "75.500"),
     ):
         assert re.search(rf"^{name} +{score} .* ok$", output, re.M), name
     assert "1\tA.\n0\tB.\n1\tC.\n" in output
-    assert output.count(" s\n") >= 8
+    assert re.search(r'^Asked "Where was it\?" of "At dawn.*":\n 0.875  kitchen ', output, re.M)
+    assert output.count(" s\n") >= 10
 
 
 def test_a_score_near_chance_is_a_failure(tmp_path):
@@ -113,7 +119,9 @@ def test_demo(tmp_path):
         timeout=900,
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.count("   ok\n") == 5
+    assert result.stdout.count("   ok\n") == 6
+    (answer,) = re.findall(r"^ [01]\.\d+  (.*?)  \(line 1", result.stdout, re.M)
+    assert answer == "kitchen"
     (exported,) = (folder / "export").iterdir()
     assert (exported / "saved_model.pb").exists()
     for task in ("SST-2", "RTE", "STS-B"):

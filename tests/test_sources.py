@@ -15,23 +15,34 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
-    file_io tokenization packing masking metrics prediction_files corpus demo_data example_proto
-    tfrecord record_shuffle pretraining_data pretraining_files vocab_training
+    file_io tokenization packing masking metrics tables prediction_files corpus demo_data
+    example_proto tfrecord record_shuffle pretraining_data pretraining_files vocab_training
     squad_spans squad_metrics squad_features squad_records
 """.split()
 LAYERS = {
     "plain": PLAIN,
-    "TF parts": "fused layers modeling optimization lamb_optimizer records distribution progress".split(),
+    "TF parts": [
+        *"fused layers modeling optimization lamb_optimizer records".split(),
+        *"distribution progress".split(),
+    ],
     "assembly": "model_base heads checkpoints pretrained model_folder task".split(),
-    "tasks": "pretraining_task classifier_utils race_utils squad_utils squad_task".split(),
-    "engine": "engine checkpoint_walk export squad_export squad_run squad_answerer fine_tuning".split(),
+    "tasks": [
+        *"pretraining_task classifier_utils custom_data race_utils".split(),
+        *"squad_utils squad_task".split(),
+    ],
+    "engine": [
+        *"engine checkpoint_walk export fine_tuning".split(),
+        *"squad_export squad_run squad_answerer text_predictor text_export".split(),
+    ],
     "scripts": [
-        *"common_flags squad_flags ask run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
+        *"common_flags run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
+        *"squad_flags ask classifier_flags predict".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"make_demo_data glue_report".split(),
     ],
 }
-SCRIPTS = [name for name in LAYERS["scripts"] if name in MODULES and name != "common_flags"]
+FLAG_MODULES = {"classifier_flags", "common_flags", "squad_flags"}  # what scripts share
+SCRIPTS = [n for n in LAYERS["scripts"] if n in MODULES and n not in FLAG_MODULES]
 # Names of the reference, which users import.
 ALLOWED_UTILS = {"classifier_utils", "squad_utils", "race_utils"}
 MAX_FILE, MAX_FUNCTION, MAX_SCRIPT, MAX_MAIN = 500, 60, 150, 40
@@ -155,7 +166,7 @@ def test_plain_modules_do_not_name_tensorflow():
 
 def test_plain_modules_and_scripts_start_without_tensorflow():
     """Also through what they import; one process, asked after each import."""
-    names = [name for name in (*PLAIN, "common_flags", *SCRIPTS) if name in MODULES]
+    names = [name for name in (*PLAIN, *FLAG_MODULES, *SCRIPTS) if name in MODULES]
     program = (
         "import importlib, sys\n"
         "for name in sys.argv[1:]:\n"
@@ -202,13 +213,13 @@ def test_no_hidden_random_state(name):
 
 
 def _attributes(tree):
-    """Attributes read from the flag values, and functions of common_flags that are called."""
+    """Attributes read from the flag values, and functions of `FLAG_MODULES` that are called."""
     read, called = set(), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id in ("values", "flag_values"):
                 read.add(node.attr)
-            elif node.value.id == "common_flags":
+            elif node.value.id in FLAG_MODULES:
                 called.add(node.attr)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             called.add(node.func.id)
@@ -219,7 +230,8 @@ def _attributes(tree):
 
 
 def _flags_read_by(script):
-    shared = {node.name: node for node in tree_of("common_flags").body if hasattr(node, "name")}
+    modules = ["common_flags", *(FLAG_MODULES & own_imports(script) - {"common_flags"})]
+    shared = {n.name: n for name in modules for n in tree_of(name).body if hasattr(n, "name")}
     own = [node for node in tree_of(script).body if getattr(node, "name", "") != "define_flags"]
     read, called = _attributes(ast.Module(own, []))
     waiting, seen = list(called), set()

@@ -140,9 +140,10 @@ def test_features_left_round_trip(tiny, tmp_path):
 def test_features_left_of_other_settings(tmp_path):
     path = str(tmp_path / "left.json")
     squad_records.write_features_left(path, [], {"max_seq_length": 32, "doc_stride": 8})
-    with pytest.raises(InputError, match="made with doc_stride = 8, now it is 9; delete it"):
+    stale = squad_records.StaleFeaturesError
+    with pytest.raises(stale, match="made with doc_stride = 8, now it is 9"):
         squad_records.read_features_left(path, {"max_seq_length": 32, "doc_stride": 9})
-    with pytest.raises(InputError, match="made with extra = None, now it is 1"):
+    with pytest.raises(stale, match="made with extra = None, now it is 1"):
         squad_records.read_features_left(path, {"max_seq_length": 32, "doc_stride": 8, "extra": 1})
 
 
@@ -172,11 +173,11 @@ def test_a_damaged_file_is_refused(tiny, tmp_path):
         lines[:1],
     ):
         path.write_text("".join(damaged))
-        with pytest.raises(InputError, match=r"left\.json is damaged"):
+        with pytest.raises(squad_records.StaleFeaturesError, match=r"left\.json is damaged"):
             squad_records.read_features_left(str(path), {})
     path.write_text("".join(lines)[:-40])
-    with pytest.raises(InputError, match=r"left\.json is damaged"):
+    with pytest.raises(squad_records.StaleFeaturesError, match=r"left\.json is damaged"):
         squad_records.read_features_left(str(path), {})
     path.write_text(lines[0].replace('"version": 1', '"version": 9'))
-    with pytest.raises(InputError, match="version 9, expected 1"):
+    with pytest.raises(squad_records.StaleFeaturesError, match="version 9, expected 1"):
         squad_records.read_features_left(str(path), {})

@@ -53,7 +53,7 @@ def test_read_for_prediction(tmp_path):
     )
     examples = squad_utils.read_squad_examples(path, is_training=False)
     assert [example.answers for example in examples] == [("cat", "sat"), (), None]
-    assert {example.is_impossible for example in examples} == {False}
+    assert [example.is_impossible for example in examples] == [False, True, False]
     assert {(example.orig_answer_text, example.start_position) for example in examples} == {
         (None, None)
     }

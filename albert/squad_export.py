@@ -1,0 +1,81 @@
+"""SQuAD models in forms that other programs load: SavedModel and TensorFlow Lite."""
+
+import os
+
+import tensorflow as tf
+from absl import logging
+
+from albert import export, file_io, squad_task
+
+SAVED_MODEL = "saved_model"
+TFLITE_NAME = "albert_model.tflite"
+
+
+def answer_mask(input_mask, segment_ids):
+    """The feature ``p_mask`` of inputs that come without it.
+
+    Args:
+      input_mask: [B, S] integers, 1 for the places before the padding.
+      segment_ids: [B, S] integers, 1 for the text and the [SEP] behind it.
+
+    Returns:
+      [B, S] int32: 0 at [CLS] and the text, where an answer may be, else 1.
+    """
+    text = segment_ids * input_mask
+    # The last place of the text's segment is its [SEP].
+    before_end = tf.cumsum(text, axis=-1, reverse=True) > 1
+    first = tf.range(tf.shape(text)[-1]) == 0
+    return tf.cast(~(((text > 0) & before_end) | first), tf.int32)
+
+
+class _Server(tf.Module):
+    """A model behind the three inputs that all programs have."""
+
+    def __init__(self, model):
+        super().__init__()
+        self._model = model
+
+    def __call__(self, input_ids, input_mask, segment_ids):
+        features = {
+            "input_ids": input_ids,
+            "input_mask": input_mask,
+            "segment_ids": segment_ids,
+            "p_mask": answer_mask(input_mask, segment_ids),
+        }
+        return self._model(features, training=False)
+
+
+def _function(server, batch_size, seq_length):
+    """`tf.function` of the server with named int32 inputs [batch_size, seq_length]."""
+    shape = [batch_size, seq_length]
+    specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in export.MODEL_INPUTS]
+    return tf.function(server.__call__, input_signature=specs)
+
+
+def export_model(model, kind, max_seq_length, export_dir):
+    """Writes ``saved_model/`` and, for SQuAD 1.1, ``albert_model.tflite``; both replace older ones.
+
+    The SavedModel takes int32 ``input_ids``, ``input_mask`` and ``segment_ids`` [B, S] of any sizes
+    and returns what the model returns: ``start_logits`` and ``end_logits`` [B, S], or under SQuAD
+    2.0 the beams and ``cls_logits``. The TensorFlow Lite model takes [1, `max_seq_length`].
+
+    Args:
+      model: `heads.SquadV1Model` or `heads.SquadV2Model`.
+      kind: `squad_task.V1` or `squad_task.V2`.
+      max_seq_length: S of the TensorFlow Lite model.
+      export_dir: folder, made if it is not there.
+
+    Raises:
+      file_io.InputError: the files cannot be written.
+    """
+    server = _Server(model)
+    server.serve = _function(server, None, None)
+    signatures = {"serving_default": server.serve}
+    export.save_model(server, signatures, export_dir, SAVED_MODEL)
+    if kind == squad_task.V1:
+        path = os.path.join(export_dir, TFLITE_NAME)
+        function = _function(server, 1, max_seq_length).get_concrete_function()
+        converter = tf.lite.TFLiteConverter.from_concrete_functions([function], server)
+        with file_io.atomic_writer(path, "wb") as file:
+            file.write(converter.convert())
+        logging.info("Exported to %s", path)

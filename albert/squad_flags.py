@@ -1,0 +1,174 @@
+"""What run_squad_v1 and run_squad_v2 share: their flags, and the run that these describe."""
+
+import dataclasses
+
+from absl import flags
+
+from albert import common_flags, file_io, squad_features
+
+
+def define_flags(flag_values):
+    """The flags that both scripts have."""
+    common_flags.define_device_flags(flag_values)
+    common_flags.define_run_flags(flag_values)
+    common_flags.define_model_flags(flag_values)
+    text, integer, number, switch = common_flags.definers(flag_values)
+    text("output_dir", None, "Folder of checkpoints, answers and results.")
+    text("train_file", None, "SQuAD file to train on: one answer a question, or is_impossible.")
+    text("predict_file", None, "SQuAD file to answer; scored if it has answers.")
+    text("train_feature_file", None, "Records of the training data; by default in --output_dir.")
+    text("predict_feature_file", None, "Records to predict; by default in --output_dir.")
+    text(
+        "predict_feature_left_file",
+        None,
+        "What finding the answers needs of the features, as JSON; by default in --output_dir.",
+    )
+    text("export_dir", None, "Write the best checkpoint in here as a SavedModel (saved_model/).")
+    switch("do_train", False, "Train; with --do_predict each checkpoint is scored as it is saved.")
+    switch("do_predict", False, "Answer --predict_file with the best checkpoint, and score it.")
+    integer("max_seq_length", 384, "Longest input in tokens; longer texts are read in windows.")
+    integer("doc_stride", 128, "Tokens from the start of one window to that of the next.")
+    integer("max_query_length", 64, "Most tokens of a question; the rest is cut off.")
+    integer("train_batch_size", 32, "Windows per step, over all devices.")
+    integer("predict_batch_size", 8, "Windows per prediction step, over all devices.")
+    number("learning_rate", 5e-5, "Highest learning rate.")
+    number("num_train_epochs", 3.0, "Steps in all are the questions times this, by the batch size.")
+    number("warmup_proportion", 0.1, "Share of the steps in which the learning rate rises from 0.")
+    integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
+    integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
+    integer("n_best_size", 20, "Answers kept of each question, and ends looked at of each window.")
+    integer("max_answer_length", 30, "Most tokens of an answer.")
+    flags.mark_flag_as_required("output_dir", flag_values=flag_values)
+
+
+def check_flags(values):
+    """Refuses contradictions before any work."""
+    if not (values.do_train or values.do_predict or values.export_dir):
+        raise file_io.InputError(
+            "nothing to do: none of --do_train, --do_predict, --export_dir is given"
+        )
+    for stage, name in (("do_train", "train_file"), ("do_predict", "predict_file")):
+        if values[stage].value and not values[name].value:
+            raise file_io.InputError(f"--{stage} needs --{name}")
+    common_flags.require_positive(
+        *(values, "train_batch_size", "predict_batch_size", "max_seq_length", "n_best_size"),
+        *("max_answer_length", "save_checkpoints_steps"),
+    )
+    squad_features.check_lengths(values.max_seq_length, values.doc_stride, values.max_query_length)
+    if not 0 <= values.warmup_proportion <= 1:
+        raise file_io.InputError(
+            f"--warmup_proportion={values.warmup_proportion} must be a share, from 0 to 1"
+        )
+    walks = values.do_predict and not values.do_train and values.checkpoint == "all"
+    if values.checkpoint == "all" and not walks:
+        raise file_io.InputError(
+            "--checkpoint=all is for --do_predict alone: training scores every checkpoint anyway"
+        )
+    if values.eval_wait_secs and not walks:
+        raise file_io.InputError("--eval_wait_secs is for --do_predict --checkpoint=all alone")
+
+
+def num_train_steps(values, num_questions):
+    """Steps in all.
+
+    Raises:
+      file_io.InputError: there are none.
+    """
+    steps = int(num_questions / values.train_batch_size * values.num_train_epochs)
+    if steps < 1:
+        raise file_io.InputError(
+            f"{num_questions} questions, --train_batch_size={values.train_batch_size} and "
+            f"--num_train_epochs={values.num_train_epochs} make no step of training"
+        )
+    return steps
+
+
+def find_model(values, kind):
+    """`pretrained.Source` of the flags; a run without training finds it in --output_dir."""
+    from albert import model_folder
+
+    named = values.albert_config_file or values.init_checkpoint or values.albert_hub_module_handle
+    if values.do_train or named:
+        return common_flags.source(values)
+    return model_folder.read(values.output_dir, kind).source
+
+
+def _data(values, model, config, beams):
+    """`squad_run.Data` of the flags; reads the questions."""
+    from albert import model_folder, pretraining_files, squad_run, squad_task, squad_utils
+
+    settings = squad_task.Settings(
+        values.max_seq_length,
+        values.doc_stride,
+        values.max_query_length,
+        values.n_best_size,
+        values.max_answer_length,
+        **beams,
+    )
+    tokenizer = model_folder.load_tokenizer(model, config)
+    train = predict = None
+    if values.do_train:
+        train = squad_utils.read_squad_examples(values.train_file, is_training=True)
+    if values.do_predict:
+        predict = squad_utils.read_squad_examples(values.predict_file, is_training=False)
+    return squad_run.Data(
+        tokenizer,
+        settings,
+        values.train_file,
+        train,
+        values.predict_file,
+        predict,
+        values.train_feature_file,
+        values.predict_feature_file,
+        values.predict_feature_left_file,
+        pretraining_files.num_cores(),
+    )
+
+
+def _job(values, kind, model, config, data, strategy):
+    """`fine_tuning.Job` of the flags."""
+    from albert import fine_tuning, model_folder, optimization, squad_task
+
+    steps = num_train_steps(values, len(data.train_examples)) if values.do_train else 0
+    return fine_tuning.Job(
+        task=squad_task.make_task(kind, data.settings),
+        model_config=config,
+        run_config=common_flags.run_config(
+            values,
+            num_train_steps=steps,
+            predict_batch_size=values.predict_batch_size,
+            eval_batch_size=values.predict_batch_size,
+        ),
+        strategy=strategy,
+        init_checkpoint=model.checkpoint,
+        from_scratch=values.from_scratch,
+        make_optimizer=lambda: optimization.create_optimizer(
+            values.learning_rate, steps, int(steps * values.warmup_proportion)
+        ),
+        complete_folder=lambda: model_folder.write(
+            values.output_dir, kind, config, model, dataclasses.asdict(data.settings)
+        ),
+    )
+
+
+def run_squad(values, kind, **beams):
+    """Trains, answers and exports as the flags say.
+
+    Args:
+      values: flag values.
+      kind: `squad_task.V1` or `squad_task.V2`.
+      beams: the settings that only SQuAD 2.0 has.
+    """
+    check_flags(values)
+    from albert import fine_tuning, modeling, squad_export, squad_run
+
+    strategy = common_flags.strategy(values)
+    model = find_model(values, kind)
+    config = modeling.AlbertConfig.from_json_file(model.config_file)
+    common_flags.check_seq_length(values, config)
+    data = _data(values, model, config, beams)
+    job = _job(values, kind, model, config, data, strategy)
+    runner = squad_run.run(job, data, values.checkpoint, values.eval_wait_secs)
+    if values.export_dir:
+        fine_tuning.load(runner, None if values.checkpoint == "all" else values.checkpoint)
+        squad_export.export_model(runner.model, kind, values.max_seq_length, values.export_dir)

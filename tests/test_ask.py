@@ -1,0 +1,205 @@
+"""Asking a model about a text: from Python, from the command line, in texts of any length."""
+
+import dataclasses
+import io
+import json
+
+import numpy as np
+import pytest
+
+from albert import (
+    ask,
+    checkpoints,
+    file_io,
+    heads,
+    model_folder,
+    modeling,
+    pretrained,
+    squad_answerer,
+    squad_run,
+    squad_task,
+    squad_utils,
+    tokenization,
+)
+from tests import squad_samples
+
+CONFIG = modeling.AlbertConfig(
+    vocab_size=400, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+    intermediate_size=16, max_position_embeddings=48, initializer_range=0.5,
+)  # fmt: skip
+V1 = squad_task.Settings(48, 16, 10, 20, 30)
+V2 = dataclasses.replace(V1, start_n_top=3, end_n_top=4, dropout_prob=0.1)
+LONG = " ".join(
+    f"\n{number}. " + paragraph["context"]
+    for number, paragraph in enumerate(
+        squad_samples.content("train", 30, 1)["data"][0]["paragraphs"]
+    )
+)
+
+
+def make_folder(folder, kind, settings):
+    source = pretrained.Source("", None, str(squad_samples.SPM), None, True)
+    model_folder.write(str(folder), kind, CONFIG, source, dataclasses.asdict(settings))
+    task = squad_task.make_task(kind, settings)
+    prefix = str(folder / "model.ckpt-7")
+    checkpoints.save(prefix, task.build_model(CONFIG, seed=4))
+    if kind == squad_task.V2:
+        squad_run.write_threshold(str(folder), 0.5, prefix, "dev.json")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    settings = {squad_task.V1: V1, squad_task.V2: V2}
+    return {kind: make_folder(root / kind, kind, settings[kind]) for kind in squad_task.KINDS}
+
+
+def expected(kind, folder, question, context):
+    """The answers by the way of the scripts: all windows padded, one batch."""
+    example = squad_utils.SquadExample("q", question, context)
+    tokenizer = tokenization.FullTokenizer(spm_model_file=str(squad_samples.SPM))
+    windows = list(
+        squad_utils.convert_examples_to_features([example], tokenizer, 48, 16, 10, False, True)
+    )
+    names = ("input_ids", "input_mask", "segment_ids", "p_mask")
+    features = {name: [getattr(window, name) for window in windows] for name in names}
+    model = (
+        heads.SquadV1Model(CONFIG) if kind == squad_task.V1 else heads.SquadV2Model(CONFIG, 3, 4)
+    )
+    checkpoints.restore(model, folder)
+    outputs = {name: value.numpy() for name, value in model(features).items()}
+    if kind == squad_task.V1:
+        outputs = {
+            f"{name}_log_prob": np.where(features["input_mask"], outputs[f"{name}_logits"], -1e30)
+            for name in ("start", "end")
+        }
+    results = {
+        window.unique_id: {name: value[i] for name, value in outputs.items()}
+        for i, window in enumerate(windows)
+    }
+    if kind == squad_task.V1:
+        _, nbest = squad_utils.predictions_v1([example], windows, results, 20, 30)
+        return nbest["q"], None
+    _, nbest, odds = squad_utils.predictions_v2([example], windows, results, 20, 30, 3, 4)
+    return nbest["q"], odds["q"]
+
+
+@pytest.mark.parametrize("kind", squad_task.KINDS)
+@pytest.mark.parametrize("context", [LONG, "The cook tasted the soup."])
+def test_answers_are_those_of_the_scripts(folders, kind, context):
+    answerer = squad_answerer.Answerer(folders[kind])
+    reply = answerer.ask("Who was there?", context)
+    wanted, null_odds = expected(kind, folders[kind], "Who was there?", context)
+    assert [answer.text for answer in reply.answers][:5] == [w["text"] for w in wanted][:5]
+    assert [a.probability for a in reply.answers] == pytest.approx(
+        [w["probability"] for w in wanted], abs=1e-4
+    )
+    for answer in reply.answers:
+        assert context[answer.start : answer.end] == answer.text
+    if kind == squad_task.V1:
+        assert reply.null_odds is None and reply.has_answer
+    else:
+        assert reply.null_odds == pytest.approx(null_odds, abs=1e-4)
+        assert reply.threshold == 0.5
+        assert reply.has_answer == (reply.null_odds < 0.5)
+
+
+def test_mistakes_are_named(folders, tmp_path, caplog):
+    answerer = squad_answerer.Answerer(folders[squad_task.V1])
+    with pytest.raises(file_io.InputError, match="the question is empty"):
+        answerer.ask(" ", "Some text.")
+    with pytest.raises(file_io.InputError, match="cannot be searched: the paragraph has no text"):
+        answerer.ask("Who?", " \n")
+    with caplog.at_level("WARNING", logger="absl"):
+        answerer.ask("Who " * 20 + "?", "Some text.")
+    assert "tokens; the model reads the first 10" in caplog.text
+    with pytest.raises(file_io.InputError, match="there is no model folder"):
+        squad_answerer.Answerer(str(tmp_path / "nowhere"))
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def reply_of(null_odds=None, threshold=None, **changes):
+    answer = squad_utils.Answer("old\ncat", 0.75, -1.0, -2.0, 9, 16)
+    none = squad_utils.Answer("empty", 1.0, 0.0, 0.0)
+    answers = changes.get("answers", [answer, squad_utils.Answer("cat", 0.25, -2, -2, 13, 16)])
+    return squad_answerer.Reply(answers or [none], null_odds, threshold)
+
+
+@pytest.mark.parametrize(
+    ("reply", "count", "lines"),
+    [
+        (
+            reply_of(),
+            3,
+            [
+                " 0.750  old cat  (line 2, characters 9 to 16)",
+                " 0.250  cat  (line 3, characters 13 to 16)",
+            ],
+        ),
+        (
+            reply_of(1.5, 2.0),
+            1,
+            [
+                "there is an answer (null odds 1.500 < 2.000)",
+                " 0.750  old cat  (line 2, characters 9 to 16)",
+            ],
+        ),
+        (
+            reply_of(2.0, 2.0),
+            1,
+            [
+                "no answer in the text (null odds 2.000 >= 2.000)",
+                " 0.750  old cat  (line 2, characters 9 to 16)",
+            ],
+        ),
+        (reply_of(answers=[]), 3, ["nothing found"]),
+    ],
+)
+def test_what_is_printed(reply, count, lines):
+    assert list(ask.describe(reply, "Here:\nan old\ncat.", count)) == lines
+
+
+@pytest.fixture
+def context_file(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("The cook tasted the soup.\nThe baker mixed the cake.\n", encoding="utf-8")
+    return path
+
+
+def test_one_question(folders, context_file, run_script, capsys):
+    run_script(
+        ask, model_dir=folders[squad_task.V1], context_file=context_file, question="Who?",
+        num_answers=2,
+    )  # fmt: skip
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    probability, place = lines[0].split()[0], lines[0].split("(")[1]
+    assert 0 < float(probability) <= 1 and place.startswith("line ")
+
+
+def test_questions_from_the_keyboard(folders, context_file, run_script, capsys, monkeypatch):
+    flags = {"model_dir": folders[squad_task.V2], "context_file": context_file, "num_answers": 1}
+    for typed, count in (("Who?\nWhat?\n\nWhen?\n", 2), ("Who?\n", 1)):
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        run_script(ask, **flags)
+        assert capsys.readouterr().out.count("null odds") == count
+
+
+def test_mistakes_on_the_command_line(folders, tmp_path, run_script, context_file):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n")
+    flags = {"model_dir": folders[squad_task.V1], "question": "Who?"}
+    with pytest.raises(file_io.InputError, match=r"--context_file: .*empty\.txt holds no text"):
+        run_script(ask, **flags, context_file=empty)
+    with pytest.raises(file_io.InputError, match="--context_file: there is no file"):
+        run_script(ask, **flags, context_file=tmp_path / "nowhere.txt")
+    with pytest.raises(file_io.InputError, match="--num_answers=0 must be at least 1"):
+        run_script(ask, **flags, context_file=context_file, num_answers=0)
+    description = tmp_path / "other" / "model.json"
+    description.parent.mkdir()
+    description.write_text(json.dumps({"version": 1, "kind": "classifier"}))
+    with pytest.raises(file_io.InputError, match="kind classifier; expected squad_v1 or squad_v2"):
+        run_script(ask, model_dir=tmp_path / "other", context_file=context_file, question="Who?")

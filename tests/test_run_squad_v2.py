@@ -1,0 +1,157 @@
+"""SQuAD 2.0 end to end; what it shares with 1.1 is tested in test_run_squad_v1.py."""
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import file_io, records, run_squad_v2, squad_answerer, squad_run, squad_task
+from tests import squad_samples
+from tests.squad_samples import flags_for, read_json, read_results
+
+BEAMS = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index")
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("squad_v2")
+    squad_samples.write_inputs(folder, version=2)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(inputs, tmp_path_factory):
+    """Output folder of a model that has learnt its task, with answers and an export."""
+    folder = tmp_path_factory.mktemp("trained_v2") / "out"
+    squad_samples.run(
+        run_squad_v2,
+        flags_for(
+            inputs, folder, do_train=True, do_predict=True, from_scratch=True,
+            num_train_epochs=6, save_checkpoints_steps=100, export_dir=folder / "export",
+        ),
+    )  # fmt: skip
+    return folder
+
+
+def test_a_model_learns_both_to_answer_and_not_to(trained):
+    results = read_results(trained)
+    # 800 questions / 16 * 6
+    assert [int(block["global_step"]) for block in results] == [0, 100, 200, 300]
+    scores = [float(block["f1"]) for block in results]
+    best = results[int(np.argmax(scores))]
+    assert scores[0] < 40 and max(scores) > 60
+    assert float(best["HasAns_f1"]) > 50 and float(best["NoAns_f1"]) > 80
+    assert {"exact", "f1", "total", "null_score_diff_threshold"} <= set(best)
+    assert {"f1_at_0", "exact_at_0", "HasAns_f1_at_0", "NoAns_exact_at_0"} <= set(best)
+    assert (best["total"], best["HasAns_total"], best["NoAns_total"]) == ("60", "48", "12")
+
+
+def test_the_files_are_those_of_the_reference(trained, golden):
+    theirs = golden / "runs" / "squad_v2"
+    names = ("predictions.json", "nbest_predictions.json", "null_odds.json")
+    predictions, nbest, odds = (read_json(trained / name) for name in names)
+    assert all((theirs / name).exists() for name in names)
+    assert list(predictions) == list(nbest) == list(odds)
+    threshold = read_json(trained / "null_score_diff_threshold.json")
+    assert threshold["predict_file"] == "dev.json"
+    for key, text in predictions.items():
+        answered = odds[key] < threshold["null_score_diff_threshold"]
+        assert text == (nbest[key][0]["text"] if answered else "")
+    wanted = read_json(theirs / "nbest_predictions.json")
+    assert {tuple(a) for found in nbest.values() for a in found} == {
+        tuple(a) for found in wanted.values() for a in found
+    }
+    assert sum(text == "" for text in predictions.values()) > 5
+
+
+def test_a_file_without_answers_uses_the_threshold_of_the_model(trained, inputs, run_script):
+    path = trained / "null_score_diff_threshold.json"
+    before = path.read_text()
+    results = (trained / "eval_results.txt").read_text()
+    for threshold, answered in ((1e9, 15), (-1e9, 0)):
+        content = {**read_json(path), "null_score_diff_threshold": threshold}
+        file_io.write_json(str(path), content)
+        run_script(
+            run_squad_v2,
+            **flags_for(
+                inputs, trained, train_file=None, do_predict=True, albert_config_file=None,
+                spm_model_file=None, predict_file=inputs / "test.json",
+            ),
+        )  # fmt: skip
+        predictions = read_json(trained / "predictions.json")
+        assert sum(bool(text) for text in predictions.values()) == answered
+        assert len(predictions) == 15
+        assert read_json(path) == content
+    assert (trained / "eval_results.txt").read_text() == results
+    path.write_text(before)
+
+
+def test_thresholds_that_do_not_fit_are_reported(trained, tmp_path, caplog):
+    prefix = str(trained / "model.ckpt-best")
+    with caplog.at_level("WARNING", logger="absl"):
+        squad_run.write_threshold(str(trained), -0.5, str(trained / "model.ckpt-100"), "d.json")
+        assert squad_run.read_threshold(prefix) == -0.5
+    if squad_run.checkpoints.read_step(prefix) != 100:
+        assert "was found with the checkpoint of step 100, not with" in caplog.text
+    squad_run.write_threshold(str(trained), -0.25, prefix, "d.json")
+    caplog.clear()
+    with caplog.at_level("WARNING", logger="absl"):
+        assert squad_run.read_threshold(prefix) == -0.25
+    assert not caplog.text
+    with caplog.at_level("WARNING", logger="absl"):
+        assert squad_run.read_threshold(str(tmp_path / "model.ckpt-1")) == 0.0
+    assert "using the threshold 0" in caplog.text
+    (trained / "null_score_diff_threshold.json").write_text("{}")
+    with pytest.raises(file_io.InputError, match="holds no null_score_diff_threshold and step"):
+        squad_run.read_threshold(prefix)
+
+
+def test_the_saved_model_computes_the_beams(trained):
+    specs = squad_task.feature_specs(64, is_training=False)
+    path = str(trained / "squad_v2_predict.tf_record")
+    features = records.parse(specs, tf.stack(list(tf.data.TFRecordDataset(path).take(5))))
+    squad_run.write_threshold(str(trained), 0.0, str(trained / "model.ckpt-best"), "d.json")
+    outputs = squad_answerer.Answerer(str(trained))._model(features, training=False)
+    serve = tf.saved_model.load(str(trained / "export" / "saved_model"))
+    serve = serve.signatures["serving_default"]
+    found = serve(**{name: features[name] for name in ("input_ids", "input_mask", "segment_ids")})
+    assert set(found) == {*BEAMS, "cls_logits"}
+    for name, value in found.items():
+        np.testing.assert_allclose(value, outputs[name], atol=1e-4)
+    assert os.listdir(trained / "export") == ["saved_model"]
+
+
+def test_beams_wider_than_the_shortest_batches(inputs, tmp_path, run_script):
+    """Batches are then left at their full length."""
+    flags = flags_for(
+        inputs, tmp_path, do_train=True, do_predict=True, from_scratch=True, start_n_top=50,
+        end_n_top=60, save_checkpoints_steps=100,
+    )  # fmt: skip
+    run_script(run_squad_v2, **flags)
+    assert [block["global_step"] for block in read_results(tmp_path)] == ["0", "12"]
+    assert len(read_json(tmp_path / "predictions.json")) == 60
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"start_n_top": 0}, "--start_n_top=0 must be at least 1"),
+        ({"end_n_top": 65}, "--end_n_top=65 must be at most --max_seq_length=64"),
+        ({"dropout_prob": 1}, "--dropout_prob=1.0 must be a share"),
+    ],
+)
+def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(run_squad_v2, **flags_for(inputs, tmp_path, do_predict=True, **changes))
+
+
+def test_a_model_of_the_other_version_is_refused(trained, inputs, run_script):
+    from albert import run_squad_v1
+
+    flags = flags_for(inputs, trained, do_predict=True, albert_config_file=None)
+    with pytest.raises(file_io.InputError, match="of kind squad_v2; expected squad_v1"):
+        run_script(run_squad_v1, **flags)
+    flags = flags_for(inputs, trained, do_predict=True)
+    with pytest.raises(file_io.InputError, match="this checkpoint has no head for the task"):
+        run_script(run_squad_v1, **flags)
