@@ -12,7 +12,7 @@ import os
 import numpy as np
 from absl import logging
 
-from albert import file_io, metrics, packing, task, tokenization
+from albert import file_io, metrics, packing, prediction_files, tables, task, tokenization
 
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
@@ -38,6 +38,13 @@ class InputExample:
     text_a: str
     text_b: str | None
     label: str | float
+
+
+def make_example(guid, texts, label, use_spm, do_lower_case):
+    """`InputExample` of one or two texts; `use_spm` gives them the form for SentencePiece."""
+    if use_spm:
+        texts = [tokenization.preprocess_text(text, lower=do_lower_case) for text in texts]
+    return InputExample(guid, texts[0], (*texts, None)[1], label)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +88,14 @@ class GlueTask:
         return not self.labels
 
     @property
+    def is_pair(self):
+        return len(self.test_columns) > 2
+
+    @property
+    def columns(self):
+        return tables.Columns(text_pair="text_pair" if self.is_pair else None)
+
+    @property
     def _files(self):
         return {"train": self.train_file, "dev": self.dev_file, "test": self.test_file}
 
@@ -117,15 +132,17 @@ class GlueTask:
             )
         return path
 
+    def fingerprint(self, data_dir, split):
+        """JSON-ready dict that identifies the data of a split."""
+        return {"data_sha256": file_io.sha256(self.path(data_dir, split))}
+
     def iter_examples(self, data_dir, split, use_spm=True, do_lower_case=True):
         """As `examples`, one at a time."""
         reader = _Reader(self, self.path(data_dir, split), split)
         for number, columns in reader:
             texts = [columns[column] for column in reader.text_columns]
-            if use_spm:
-                texts = [tokenization.preprocess_text(t, lower=do_lower_case) for t in texts]
             guid = f"{split}-{number}" if reader.id_column is None else columns[reader.id_column]
-            yield InputExample(guid, texts[0], (*texts, None)[1], reader.label(columns))
+            yield make_example(guid, texts, reader.label(columns), use_spm, do_lower_case)
 
     def examples(self, data_dir, split, use_spm=True, do_lower_case=True):
         """Reads a split.
@@ -146,6 +163,9 @@ class GlueTask:
             UTF-8 or has a wrong label; names file and line.
         """
         return list(self.iter_examples(data_dir, split, use_spm, do_lower_case))
+
+    def write_predictions(self, output_dir, rows):
+        write_predictions(output_dir, rows, self.labels)
 
 
 class _Reader:
@@ -212,7 +232,7 @@ class _Reader:
         if not self._has_labels or len(columns) < self._num_columns:
             return
         label = columns[self._task.label_column]
-        if label in self._task.labels or (self._task.is_regression and _is_number(label)):
+        if label in self._task.labels or (self._task.is_regression and is_number(label)):
             raise self._error(
                 f"expected a header line with column names, found an example (label {label!r})"
             )
@@ -239,12 +259,13 @@ class _Reader:
             if label not in labels:
                 raise self._error(f"label {label!r}, expected one of {', '.join(labels)}")
             return label
-        if not _is_number(label):
+        if not is_number(label):
             raise self._error(f"label {label!r}, expected a number")
         return float(label)
 
 
-def _is_number(text):
+def is_number(text):
+    """Whether a text is that of a finite number."""
     try:
         return math.isfinite(float(text))
     except ValueError:
@@ -261,7 +282,7 @@ _ONLY_TEST = {"train_file": None, "dev_file": None, "test_file": "diagnostic.tsv
 _ACCURACY = ("eval_accuracy", metrics.accuracy)
 _F1 = ("f1", metrics.f1)
 _MATTHEWS = ("matthew_corr", metrics.matthews_correlation)
-_REGRESSION_SCORES = (
+REGRESSION_SCORES = (
     ("pearson", metrics.pearson),
     ("spearman", metrics.spearman),
     ("MSE", metrics.mean_squared_error),
@@ -283,7 +304,7 @@ TASKS = (
     GlueTask(
         *("sts-b", "STS-B", (), (7, 8), _LAST, (0, 7, 8), 0),
         best_metric="pearson",
-        scores=_REGRESSION_SCORES,
+        scores=REGRESSION_SCORES,
     ),
     GlueTask(
         *("qqp", "QQP", _BINARY_LABELS, (3, 4), 5, (0, 1, 2), 0),
@@ -378,36 +399,12 @@ def feature_specs(seq_length, is_regression=False):
 # --- evaluation and prediction ----------------------------------------------------------------
 
 
-class Evaluator:
-    """Collects rows of evaluation outputs and scores them together.
-
-    Args:
-      scores: (key, function of labels [B] and predictions [B]) pairs.
-    """
-
-    def __init__(self, scores):
-        self._scores = scores
-        self._rows = {"label_ids": [], "predictions": [], "per_example_loss": []}
-
-    def update(self, rows):
-        """Adds a batch: dict of arrays [B]; rows with is_real_example 0 do not count."""
-        real = np.asarray(rows["is_real_example"]).astype(bool)
-        for name, parts in self._rows.items():
-            parts.append(np.asarray(rows[name])[real])
-
-    def result(self):
-        """The scores, ``eval_loss`` (mean loss of an example) and ``loss`` (the same)."""
-        rows = {name: np.concatenate(parts) for name, parts in self._rows.items()}
-        loss = float(np.mean(rows["per_example_loss"], dtype=np.float64))
-        scores = {key: score(rows["label_ids"], rows["predictions"]) for key, score in self._scores}
-        return {**scores, "eval_loss": loss, "loss": loss}
-
-
 def write_predictions(output_dir, rows, labels):
-    """Writes ``test_results.tsv`` and ``submit_results.tsv``.
+    """Writes ``test_results.tsv``, ``submit_results.tsv`` and ``predictions.tsv``.
 
     The first holds the tab-separated probabilities (for regression the score) of each example, the
-    second a header, then id and predicted label name (for regression the score).
+    second a header, then id and predicted label name (for regression the score), the third all of
+    these under a header, see `prediction_files`.
 
     Args:
       output_dir: folder to write to.
@@ -417,21 +414,23 @@ def write_predictions(output_dir, rows, labels):
     """
     probabilities = np.asarray(rows["probabilities"], np.float32)
     predictions = rows["predictions"]
-    guids = rows.get("guid", range(len(predictions)))
+    guids = list(map(str, rows.get("guid", range(len(predictions)))))
     if len(guids) != len(predictions):
         raise ValueError(f"{len(guids)} ids for {len(predictions)} predictions")
     # str() of a float32 is the shortest text that reads back as the same number.
     with file_io.atomic_writer(os.path.join(output_dir, "test_results.tsv")) as file:
         file.writelines("\t".join(map(str, row)) + "\n" for row in probabilities)
+    named = lambda: prediction_files.predictions(  # noqa: E731
+        labels, guids, predictions, probabilities
+    )
     with file_io.atomic_writer(os.path.join(output_dir, "submit_results.tsv")) as file:
         file.write("index\tprediction\n")
-        for guid, prediction in zip(guids, predictions, strict=True):
-            name = labels[prediction] if labels else str(np.float32(prediction))
-            file.write(f"{guid}\t{name}\n")
+        file.writelines(f"{row.guid}\t{row.chosen}\n" for row in named())
+    prediction_files.write_table(output_dir, labels, named())
 
 
-def _eval_outputs(model, outputs, features):
-    """What `Evaluator` and `write_predictions` need: tensors [B], probabilities [B, K]."""
+def eval_outputs(model, outputs, features):
+    """What `metrics.Evaluator` and `write_predictions` need: tensors [B], probabilities [B, K]."""
     (per_example_loss,) = model.example_losses(outputs, features).values()
     return {
         "probabilities": outputs["probabilities"],
@@ -442,7 +441,8 @@ def _eval_outputs(model, outputs, features):
     }
 
 
-def _accuracy(outputs, features):
+def batch_accuracy(outputs, features):
+    """(Right answers, answers) of a training batch, for `task.Task.train_metrics`."""
     import tensorflow as tf
 
     real = tf.cast(features["is_real_example"], tf.float32)
@@ -466,14 +466,14 @@ def make_task(glue_task, tokenizer, max_seq_length):
     """The `task.Task` of a GLUE task. All its functions can be pickled.
 
     Args:
-      glue_task: `GlueTask`.
+      glue_task: `GlueTask`, or an object with the same public attributes.
       tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S.
 
     Raises:
       file_io.InputError: `max_seq_length` leaves no room for a token of each text.
     """
-    shortest = 5 if len(glue_task.test_columns) > 2 else 3
+    shortest = 5 if glue_task.is_pair else 3
     if max_seq_length < shortest:
         raise file_io.InputError(
             f"--max_seq_length={max_seq_length}: task {glue_task.name} needs at least {shortest} "
@@ -492,9 +492,9 @@ def make_task(glue_task, tokenizer, max_seq_length):
             _featurize, glue_task=glue_task, max_seq_length=max_seq_length, tokenizer=tokenizer
         ),
         build_model=partial(_build_model, num_labels=len(glue_task.labels)),
-        eval_outputs=_eval_outputs,
-        evaluator=partial(Evaluator, glue_task.scores),
+        eval_outputs=eval_outputs,
+        evaluator=partial(metrics.Evaluator, glue_task.scores),
         best_metric=glue_task.best_metric,
-        write_predictions=partial(write_predictions, labels=glue_task.labels),
-        train_metrics=_no_train_metrics if glue_task.is_regression else _accuracy,
+        write_predictions=glue_task.write_predictions,
+        train_metrics=_no_train_metrics if glue_task.is_regression else batch_accuracy,
     )

@@ -275,6 +275,12 @@ def refuse_given(flag_values, purpose, *names):
         raise file_io.InputError(f"{', '.join(given)}: only for {purpose}")
 
 
+def _lost_worker(error):
+    from albert import distribution
+
+    return distribution.lost_worker(error)
+
+
 def run(main, define_flags):
     """Runs a script: defines and parses its flags, and turns users' mistakes into plain messages.
 
@@ -302,6 +308,12 @@ def run(main, define_flags):
             default = "interrupted; the same command goes on from the last checkpoint"
             print(str(interrupt) or default, file=sys.stderr)
             return 130
+        except Exception as error:
+            lost = "tensorflow" in sys.modules and _lost_worker(error)
+            if not lost:
+                raise
+            print(f"error: {lost}", file=sys.stderr)
+            return 1
         return 0
 
     app.run(guarded)

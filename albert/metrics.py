@@ -94,3 +94,28 @@ def mean_squared_error(labels, predictions):
     """
     labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
     return float(np.mean(np.square(labels - predictions)))
+
+
+class Evaluator:
+    """Collects rows of evaluation outputs and scores them together.
+
+    Args:
+      scores: (key, function of labels [B] and predictions [B]) pairs.
+    """
+
+    def __init__(self, scores):
+        self._scores = scores
+        self._rows = {"label_ids": [], "predictions": [], "per_example_loss": []}
+
+    def update(self, rows):
+        """Adds a batch: dict of arrays [B]; rows with is_real_example 0 do not count."""
+        real = np.asarray(rows["is_real_example"]).astype(bool)
+        for name, parts in self._rows.items():
+            parts.append(np.asarray(rows[name])[real])
+
+    def result(self):
+        """The scores, ``eval_loss`` (mean loss of an example) and ``loss`` (the same)."""
+        rows = {name: np.concatenate(parts) for name, parts in self._rows.items()}
+        loss = float(np.mean(rows["per_example_loss"], dtype=np.float64))
+        scores = {key: score(rows["label_ids"], rows["predictions"]) for key, score in self._scores}
+        return {**scores, "eval_loss": loss, "loss": loss}

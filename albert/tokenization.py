@@ -48,12 +48,17 @@ def preprocess_text(text, remove_space=True, lower=False):
 # --- SentencePiece ----------------------------------------------------------------------------
 
 
-def _is_digit_comma(piece):
+def is_digit_comma(piece):
     return piece[-1:] == "," and piece[-2:-1].isdigit()
 
 
-def _split_digit_comma(sp_model, piece):
-    """Pieces of "…9,": the number encoded anew, without a "▁" it did not have, and the comma."""
+def resplit(sp_model, piece):
+    """Pieces that a piece is split into: itself, unless it ends in a digit and a comma.
+
+    "…9," becomes the number encoded anew, without a "▁" that it did not have, and the comma.
+    """
+    if not is_digit_comma(piece):
+        return [piece]
     number = sp_model.encode(piece[:-1].replace(WORD_START, ""), out_type=str)
     if number and not piece.startswith(WORD_START) and number[0].startswith(WORD_START):
         number[0] = number[0][1:]
@@ -74,10 +79,7 @@ def encode_pieces(sp_model, text):
     """
     pieces = []
     for piece in sp_model.encode(_to_text(text), out_type=str):
-        if _is_digit_comma(piece):
-            pieces.extend(_split_digit_comma(sp_model, piece))
-        else:
-            pieces.append(piece)
+        pieces.extend(resplit(sp_model, piece))
     return pieces
 
 
@@ -349,7 +351,7 @@ class FullTokenizer:
 
     def _find_resplit_ids(self):
         """Ids that may stand for a piece which ends in a digit and a comma."""
-        ids = {i for piece, i in self.vocab.items() if _is_digit_comma(piece)}
+        ids = {i for piece, i in self.vocab.items() if is_digit_comma(piece)}
         # Neighbouring unknown characters make one piece, so an unknown comma can follow a digit.
         return frozenset(ids if "," in self.vocab else ids | {self.unk_id})
 

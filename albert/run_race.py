@@ -1,0 +1,120 @@
+"""Fine-tunes ALBERT on RACE (multiple choice), evaluates it and predicts."""
+
+from absl import flags
+
+from albert import common_flags, file_io
+
+
+def define_flags(flag_values):
+    common_flags.define_device_flags(flag_values)
+    common_flags.define_run_flags(flag_values)
+    common_flags.define_model_flags(flag_values)
+    text, integer, number, switch = common_flags.definers(flag_values)
+    text("data_dir", None, "Folder that holds the folder RACE.")
+    text("task_name", "race", "Name of the task; there is only race.")
+    text("output_dir", None, "Folder of checkpoints and results.")
+    text("train_file", None, "Records of the training data; by default in --output_dir.")
+    text("eval_file", None, "Records of the dev data; by default in --output_dir.")
+    text("predict_file", None, "Records of the test data; by default in --output_dir.")
+    switch("do_train", True, "Train.")
+    switch("do_eval", True, "Evaluate: each checkpoint as it is saved, or all that are there.")
+    switch("do_predict", False, "Score the test data and write its predictions.")
+    switch("high_only", False, "Only the questions for high schools.")
+    switch("middle_only", False, "Only the questions for middle schools.")
+    integer("max_seq_length", 512, "Longest input in tokens; articles are cut at their end to fit.")
+    integer("max_qa_length", 128, "Most tokens of question and option; the last are kept.")
+    integer("train_batch_size", 32, "Questions per step, over all devices; each has 4 inputs.")
+    integer("eval_batch_size", 8, "Questions per evaluation step, over all devices.")
+    integer("predict_batch_size", 8, "Questions per prediction step, over all devices.")
+    number("dropout_prob", 0.1, "Dropout of the pooled output in training.")
+    number("learning_rate", 1e-5, "Highest learning rate.")
+    integer("train_step", 12000, "Steps in all.")
+    integer("warmup_step", 1000, "Steps over which the learning rate rises from 0.")
+    integer("save_checkpoints_steps", 100, "Steps between checkpoints.")
+    integer("num_keep_checkpoint", 5, "Checkpoints kept, beside the best; 0 keeps all.")
+    for name in ("data_dir", "output_dir"):
+        flags.mark_flag_as_required(name, flag_values=flag_values)
+
+
+def check_flags(values):
+    """Refuses contradictions before any work."""
+    if not (values.do_train or values.do_eval or values.do_predict):
+        raise file_io.InputError("nothing to do: none of --do_train, --do_eval, --do_predict")
+    if values.task_name.lower() != "race":
+        raise file_io.InputError(f"--task_name={values.task_name}: expected race")
+    if not 0 <= values.dropout_prob < 1:
+        raise file_io.InputError(
+            f"--dropout_prob={values.dropout_prob} must be a share, from 0 to below 1"
+        )
+    names = [getattr(values, name) for name in ("train_file", "eval_file", "predict_file")]
+    given = [name for name in names if name]
+    if len(set(given)) < len(given):
+        raise file_io.InputError(
+            "--train_file, --eval_file and --predict_file are the records of different data: give "
+            f"each a name of its own, not {', '.join(given)}"
+        )
+    common_flags.require_positive(
+        *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
+        *("max_seq_length", "train_step", "save_checkpoints_steps"),
+    )
+
+
+def make_job(values, source):
+    """`fine_tuning.Job` of the flags; checks everything that needs no data."""
+    from albert import fine_tuning, model_folder, modeling, optimization, race_utils
+
+    config = modeling.AlbertConfig.from_json_file(source.config_file)
+    common_flags.check_seq_length(values, config)
+    tokenizer = model_folder.load_tokenizer(source, config)
+    settings = {
+        **common_flags.text_settings(values, source),
+        "max_qa_length": values.max_qa_length,
+    }
+    levels = {"high_only": values.high_only, "middle_only": values.middle_only}
+    files = {"train": values.train_file, "dev": values.eval_file, "test": values.predict_file}
+    return fine_tuning.Job(
+        task=race_utils.make_task(
+            *(tokenizer, values.max_seq_length, values.max_qa_length, values.dropout_prob),
+            **levels,
+        ),
+        model_config=config,
+        run_config=common_flags.run_config(
+            values,
+            num_train_steps=values.train_step,
+            predict_batch_size=values.predict_batch_size,
+            keep_checkpoint_max=values.num_keep_checkpoint,
+        ),
+        strategy=common_flags.strategy(values),
+        data_dir=values.data_dir,
+        max_seq_length=values.max_seq_length,
+        settings=settings,
+        fingerprint=lambda split: race_utils.fingerprint(values.data_dir, split, **levels),
+        cached_dir=values.output_dir,
+        init_checkpoint=source.checkpoint,
+        from_scratch=values.from_scratch,
+        make_optimizer=lambda: optimization.create_optimizer(
+            values.learning_rate, values.train_step, values.warmup_step
+        ),
+        record_files={split: path for split, path in files.items() if path},
+        complete_folder=lambda: model_folder.write(
+            values.output_dir, "multiple_choice", config, source, settings
+        ),
+    )
+
+
+def main(values):
+    check_flags(values)
+    from albert import fine_tuning
+
+    fine_tuning.run(
+        make_job(values, common_flags.source(values)),
+        values.do_train,
+        values.do_eval,
+        values.do_predict,
+        values.checkpoint,
+        values.eval_wait_secs,
+    )
+
+
+if __name__ == "__main__":
+    common_flags.run(main, define_flags)

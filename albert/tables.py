@@ -1,0 +1,225 @@
+"""Rows of csv, tsv and jsonl files with named columns, one at a time.
+
+csv is read as Python's `csv` module does; in tsv, as in GLUE's files, quotation marks are plain
+characters and every line is a row. csv and tsv begin with a line of column names. jsonl holds one
+JSON object a line. Empty lines are passed over.
+"""
+
+import csv
+import dataclasses
+import json
+import os
+import re
+
+from albert import file_io
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Names of the columns.
+
+    Attributes:
+      text: the text, or the first of two.
+      text_pair: the second text; None for single texts.
+      label: the label; None where there is none to read.
+      guid: id of a row; None: rows are numbered from 0.
+    """
+
+    text: str = "text"
+    text_pair: str | None = None
+    label: str | None = "label"
+    guid: str | None = None
+
+
+def format_of(path, known=("csv", "tsv", "jsonl")):
+    """Which of the known forms a file has, from the ending of its name.
+
+    Raises:
+      file_io.InputError: another ending.
+    """
+    ending = os.path.splitext(path)[1].lower().removeprefix(".")
+    if ending not in known:
+        raise file_io.InputError(
+            f"{path}: expected a name that ends in {' or '.join('.' + name for name in known)}"
+        )
+    return ending
+
+
+def text_lines(lines, name):
+    """Decodes lines of bytes.
+
+    Args:
+      lines: iterable of bytes, such as a file opened for reading bytes.
+      name: what messages call it.
+
+    Raises:
+      file_io.InputError: a line is not UTF-8; names it.
+    """
+    for number, content in enumerate(lines, 1):
+        if number == 1:
+            content = content.removeprefix(_BYTE_ORDER_MARK)
+        try:
+            yield content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise file_io.InputError(f"{name} line {number}: not UTF-8 text ({error})") from error
+
+
+def _csv_fields(lines, name):
+    """(number of its first line, fields) of each row."""
+    reader = csv.reader(text_lines(lines, name), strict=True)
+    number = 1
+    try:
+        for fields in reader:
+            yield number, fields
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise file_io.InputError(
+            f"{name}: the row that begins in line {number} is not csv: {error}"
+        ) from error
+
+
+def _tsv_fields(lines, name):
+    for number, line in enumerate(text_lines(lines, name), 1):
+        line = line.rstrip("\r\n")
+        yield number, line.split("\t") if line else []
+
+
+def _below_header(numbered_fields, name):
+    """(place, {column: text}) of the rows below the header."""
+    header = None
+    for number, fields in numbered_fields:
+        place = f"{name} line {number}"
+        if not fields:
+            continue
+        if header is None:
+            header = fields
+            repeated = sorted({column for column in header if header.count(column) > 1})
+            if repeated:
+                raise file_io.InputError(f"{place}: the columns {repeated} appear twice")
+        elif len(fields) != len(header):
+            raise file_io.InputError(
+                f"{place}: expected {len(header)} columns ({', '.join(header)}), found "
+                f"{len(fields)}"
+            )
+        else:
+            yield place, dict(zip(header, fields, strict=True))
+
+
+def _jsonl_rows(lines, name):
+    for number, line in enumerate(text_lines(lines, name), 1):
+        place = f"{name} line {number}"
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise file_io.InputError(
+                f"{place}: expected a JSON object; {error.msg} (column {error.colno})"
+            ) from error
+        if not isinstance(row, dict):
+            raise file_io.InputError(
+                f"{place}: expected a JSON object, found a {type(row).__name__}"
+            )
+        yield place, row
+
+
+def _txt_rows(lines, name, columns):
+    names = [name for name in (columns.text, columns.text_pair) if name]
+    for number, line in enumerate(text_lines(lines, name), 1):
+        place = f"{name} line {number}"
+        line = line.rstrip("\r\n")
+        texts = line.split("\t") if len(names) > 1 else [line]
+        if len(texts) != len(names):
+            raise file_io.InputError(
+                f"{place}: expected two texts with a tab between, found {len(texts)}"
+            )
+        yield place, dict(zip(names, texts, strict=True))
+
+
+FORMATS = {
+    "csv": lambda lines, name, columns: _below_header(_csv_fields(lines, name), name),
+    "tsv": lambda lines, name, columns: _below_header(_tsv_fields(lines, name), name),
+    "jsonl": lambda lines, name, columns: _jsonl_rows(lines, name),
+    "txt": _txt_rows,
+}
+
+
+def read_rows(lines, name, form, columns=None):
+    """Rows of a file.
+
+    Args:
+      lines: its lines as bytes; see `text_lines`.
+      name: what messages call it.
+      form: key of `FORMATS`; "txt" holds a text a line, or two with a tab between.
+      columns: `Columns` that rows of "txt" get.
+
+    Yields:
+      (place, row): file and line for messages, and a dict by column, of str but for jsonl.
+
+    Raises:
+      file_io.InputError: a row that is not of that form or has another number of columns.
+    """
+    return FORMATS[form](lines, name, columns)
+
+
+def read_file(path, flag):
+    """`read_rows` of a file that the flag named; its form is told from its name.
+
+    Raises:
+      file_io.InputError: also if there is no such file.
+    """
+    form = format_of(path)
+    with file_io.open_input(path, flag, "rb") as file:
+        yield from read_rows(file, path, form)
+
+
+def _value(row, column, flag, place):
+    if column not in row:
+        raise file_io.InputError(
+            f"{place}: there is no column {column!r} ({flag}); there are {', '.join(row)}"
+        )
+    return row[column]
+
+
+def text_of(row, column, flag, place):
+    """The text in a column of a row.
+
+    Args:
+      row: dict by column.
+      column: its name.
+      flag: the flag that names it.
+      place: file and line, for messages.
+
+    Raises:
+      file_io.InputError: no such column (lists those there are), or no text in it.
+    """
+    value = _value(row, column, flag, place)
+    if not isinstance(value, str):
+        raise file_io.InputError(f"{place}: column {column!r} must be a text, found {value!r}")
+    if not value.strip():
+        raise file_io.InputError(f"{place}: column {column!r} holds no text")
+    return value
+
+
+def name_of(row, column, flag, place):
+    """The label or id in a column of a row, as text: numbers and truth values as in JSON.
+
+    Args: as `text_of`.
+
+    Raises:
+      file_io.InputError: no such column, nothing in it, or a tab or line break, for which there is
+        no room in prediction files.
+    """
+    value = _value(row, column, flag, place)
+    if isinstance(value, str):
+        name = value.strip()
+    else:
+        name = json.dumps(value) if isinstance(value, (bool, int, float)) else ""
+    if not name or re.search(r"[\t\r\n]", name):
+        raise file_io.InputError(
+            f"{place}: column {column!r} must be a name without tabs and line breaks or a number; "
+            f"found {value!r}"
+        )
+    return name
