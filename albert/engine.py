@@ -4,15 +4,17 @@ The engine knows tasks only through `task.Task` and devices only through `tf.dis
 neither a new task nor a new strategy needs a branch here.
 """
 
+import contextlib
 import dataclasses
 import os
+import re
 import time
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import checkpoints, distribution, file_io, progress
+from albert import checkpoints, distribution, file_io, layers, progress, train_step
 
 LOAD_REPORT = "load_report.json"
 
@@ -32,6 +34,8 @@ class RunConfig:
       iterations_per_loop: most steps that one call of the compiled train function runs.
       log_every_steps: steps between log lines.
       seed: source of initial weights, data order and dropout.
+      gradient_accumulation_steps: micro-batches that each replica computes its batch in.
+      compute: `layers.Compute`, how the model computes.
     """
 
     output_dir: str
@@ -44,10 +48,16 @@ class RunConfig:
     iterations_per_loop: int
     log_every_steps: int
     seed: int
+    gradient_accumulation_steps: int = 1
+    compute: layers.Compute = layers.Compute()
 
 
 class NonFiniteLossError(file_io.InputError):
     """The loss or its gradient became NaN or infinite."""
+
+
+class OutOfMemoryError(file_io.InputError):
+    """A step needs more memory than the device has."""
 
 
 class Engine:
@@ -61,11 +71,17 @@ class Engine:
     """
 
     def __init__(self, task, model_config, run_config, strategy):
+        self._created = time.time()
         self.task = task
         self.run_config = run_config
         self.strategy = strategy
+        settings = dataclasses.asdict(run_config)
+        settings.pop("output_dir")
+        distribution.check_agreement(strategy, {"task": task.name, **settings})
         with strategy.scope():
             self.model = task.build_model(model_config, run_config.seed)
+        skip = run_config.compute.skip_padding and not distribution.needs_fixed_shapes(strategy)
+        self.model.compute = dataclasses.replace(run_config.compute, skip_padding=skip)
         self._infer = None
 
     # --- training -----------------------------------------------------------------------------
@@ -81,6 +97,7 @@ class Engine:
 
         Raises:
           NonFiniteLossError: training stopped at a loss that is not a number.
+          OutOfMemoryError: a step does not fit in memory; says what to change.
           file_io.InputError: the output folder cannot be written, or its checkpoint does not fit.
         """
         config = self.run_config
@@ -90,6 +107,8 @@ class Engine:
         with self.strategy.scope():
             optimizer = make_optimizer()
             optimizer.build(self.model.trained_variables)
+            if config.compute.dtype == "float16":
+                optimizer.scale_loss()
         step = self._start(optimizer, initialize, on_checkpoint)
         if step >= config.num_train_steps:
             logging.info("Training has ended already at step %d", step)
@@ -97,30 +116,49 @@ class Engine:
         dataset = distribution.distribute(
             self.strategy, input_fn, config.train_batch_size, "train_batch_size", first_step=step
         )
-        replicas = self.strategy.num_replicas_in_sync
+        self._announce(step)
+        is_chief = distribution.is_chief(self.strategy)
+        log = progress.TrainingLog(
+            config.output_dir if is_chief else None,
+            *(step, config.num_train_steps, config.train_batch_size, self._created),
+        )
+        with log, _memory_reported("train_batch_size", config.train_batch_size):
+            self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
+
+    def _announce(self, step):
+        config, replicas = self.run_config, self.strategy.num_replicas_in_sync
+        count = config.gradient_accumulation_steps
+        each, rest = divmod(config.train_batch_size // replicas, count)
+        if rest:
+            raise file_io.InputError(
+                f"--train_batch_size={config.train_batch_size} on {replicas} replicas cannot be "
+                f"computed in --gradient_accumulation_steps={count} equal parts"
+            )
         logging.info(
-            "Training from step %d to %d; batch: %d replicas x %d = %d",
+            "Training from step %d to %d; batch: %d replicas x %d = %d%s",
             *(step, config.num_train_steps, replicas),
             *(config.train_batch_size // replicas, config.train_batch_size),
+            f", in {count} parts of {each} a replica" if count > 1 else "",
         )
-        with progress.TrainingLog(
-            config.output_dir, step, config.num_train_steps, config.train_batch_size
-        ) as log:
-            self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
 
     def _start(self, optimizer, initialize, on_checkpoint):
         """Own checkpoint, else the given weights; returns the step to go on from."""
         folder = self.run_config.output_dir
-        own = checkpoints.numbered(folder)
+        own = distribution.from_chief(self.strategy, lambda: checkpoints.numbered(folder)[-1:])
         if own:
-            checkpoints.restore_training_state(own[-1], self.model, optimizer)
+            if not checkpoints.prefix_exists(own[0]):
+                raise file_io.InputError(
+                    f"the chief goes on from {own[0]}, which is not there in this worker: all "
+                    "workers must see the same --output_dir, under the same path"
+                )
+            checkpoints.restore_training_state(own[0], self.model, optimizer)
             step = int(optimizer.global_step.numpy())
-            logging.info("Resuming from %s at step %d", own[-1], step)
+            logging.info("Resuming from %s at step %d", own[0], step)
             if on_checkpoint:
-                on_checkpoint(own[-1], step)
+                on_checkpoint(own[0], step)
             return step
         report = initialize(self.model)
-        if report is not None:
+        if report is not None and distribution.is_chief(self.strategy):
             logging.info("%s", report)
             file_io.write_json(os.path.join(folder, LOAD_REPORT), report.to_dict())
         self._save(0, optimizer, on_checkpoint)
@@ -130,9 +168,10 @@ class Engine:
         config = self.run_config
         logging.info("Building the training graph; the first step follows")
         run_steps = self._make_train_loop(optimizer, iterator)
+        first_step = step
         while step < config.num_train_steps:
             count = min(
-                config.iterations_per_loop,
+                1 if step == first_step else config.iterations_per_loop,
                 config.log_every_steps - step % config.log_every_steps,
                 config.save_checkpoints_steps - step % config.save_checkpoints_steps,
                 config.num_train_steps - step,
@@ -167,43 +206,22 @@ class Engine:
             f"is {saved[-1] if saved else 'none'}. Try a lower --learning_rate or a longer warm-up"
         )
 
-    def _replica_step(self, features, optimizer):
-        """Forward, backward, one all-reduce, clip, update; runs on each replica.
-
-        Denominators of the losses come from the inputs, so they are summed over replicas before
-        the backward pass; losses and gradients of replicas then simply add up.
-        """
-        context = tf.distribute.get_replica_context()
-        add_up = lambda values: context.all_reduce(tf.distribute.ReduceOp.SUM, values)  # noqa: E731
-        weights = add_up(self.model.loss_weights(features))
-        seed = tf.stack([self.run_config.seed, tf.cast(optimizer.global_step, tf.int32)])
-        if self.strategy.num_replicas_in_sync > 1:
-            replica = context.replica_id_in_sync_group
-            seed = tf.random.experimental.stateless_fold_in(seed, replica)
-        variables = self.model.trained_variables
-        with tf.GradientTape() as tape:
-            outputs = self.model(features, training=True, seed=seed)
-            losses = self.model.losses(outputs, features, weights)
-            loss = tf.add_n(list(losses.values()))
-        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
-        metrics = {name: tf.stack(pair) for name, pair in _pairs(self.task, outputs, features)}
-        losses = {**losses, "loss": loss}
-        gradients, losses, metrics = add_up((gradients, losses, metrics))
-        norm = optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        per_step = {**losses, "gradient_norm": norm}
-        return {**{name: tf.stack([value, 1.0]) for name, value in per_step.items()}, **metrics}
-
     def _make_train_loop(self, optimizer, iterator):
         """Compiled ``(iterator, count) -> (steps taken, {name: [sum, weight]})``.
 
         It stops early after a step whose loss or gradient is not finite.
         """
+        config = self.run_config
+
+        def replica_step(features):
+            return train_step.run(
+                *(self.task, self.model, optimizer, features, config.seed),
+                config.gradient_accumulation_steps,
+            )
 
         @tf.function
         def one_step(iterator):
-            results = self.strategy.run(
-                lambda features: self._replica_step(features, optimizer), (next(iterator),)
-            )
+            results = self.strategy.run(replica_step, (next(iterator),))
             return {
                 name: self.strategy.experimental_local_results(value)[0]
                 for name, value in results.items()
@@ -271,10 +289,9 @@ class Engine:
         """
         evaluator = self.task.evaluator()
         started, count = time.time(), 0
-        with progress.bar("evaluating") as show:
-            for index, rows in self._batches(
-                input_fn, self.run_config.eval_batch_size, "eval_batch_size"
-            ):
+        batch_size = self.run_config.eval_batch_size
+        with progress.bar("evaluating") as show, _memory_reported("eval_batch_size", batch_size):
+            for index, rows in self._batches(input_fn, batch_size, "eval_batch_size"):
                 evaluator.update(rows)
                 count += len(index)
                 show(len(index))
@@ -291,10 +308,9 @@ class Engine:
           dict of numpy arrays, first axis the examples.
         """
         parts, order = [], []
-        with progress.bar("predicting") as show:
-            for index, rows in self._batches(
-                input_fn, self.run_config.predict_batch_size, "predict_batch_size"
-            ):
+        size, flag = self.run_config.predict_batch_size, "predict_batch_size"
+        with progress.bar("predicting") as show, _memory_reported(flag, size):
+            for index, rows in self._batches(input_fn, size, flag):
                 order.append(index)
                 parts.append(rows)
                 show(len(index))
@@ -304,9 +320,22 @@ class Engine:
         return {name: np.concatenate([p[name] for p in parts])[place] for name in parts[0]}
 
 
-def _pairs(task, outputs, features):
-    for name, (total, weight) in task.train_metrics(outputs, features).items():
-        yield name, (tf.cast(total, tf.float32), tf.cast(weight, tf.float32))
+@contextlib.contextmanager
+def _memory_reported(flag, batch_size):
+    """Turns a failed allocation inside the block into an error that says what to change."""
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        advice = f"lower --{flag}={batch_size} (results stay the same) or --max_seq_length"
+        if flag == "train_batch_size":
+            advice = (
+                f"keep --{flag}={batch_size} and work through it in parts with "
+                "--gradient_accumulation_steps (twice as many, half the memory), give --recompute, "
+                f"lower --max_seq_length, or lower --{flag}"
+            )
+        # Of TensorFlow's message, pages long, the line that has the size.
+        size = re.search("OOM [^\n]*|$", error.message).group()
+        raise OutOfMemoryError(f"out of memory: {advice}. {size}") from error
 
 
 def _divide(totals):

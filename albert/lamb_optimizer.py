@@ -4,9 +4,12 @@ Source: Large Batch Optimization for Deep Learning: Training BERT in 76 minutes,
 2020, algorithm 2. AdamW, which is the same with a ratio of 1, is in `optimization`.
 """
 
+import abc
 import re
 
 import tensorflow as tf
+
+from albert import fused
 
 # Normalisation parameters and biases are not decayed (searched for in the variable's name).
 EXCLUDED_FROM_DECAY = ("LayerNorm", "layer_norm", "bias")
@@ -46,6 +49,7 @@ class AdamBase(tf.Module):
         self._epsilon = epsilon
         self._exclude_from_weight_decay = exclude_from_weight_decay
         self._clip_norm = clip_norm
+        self._loss_scale = None
         self._slots = {}  # variable name -> (adam_m, adam_v)
         self.global_step = tf.Variable(0, dtype=tf.int64, name="global_step", trainable=False)
 
@@ -80,6 +84,21 @@ class AdamBase(tf.Module):
         slots = [variable for pair in self._slots.values() for variable in pair]
         return {_name(variable): variable for variable in [*slots, self.global_step]}
 
+    def scale_loss(self):
+        """From now on expects gradients of the loss times `gradient_scale()`, for float16.
+
+        Under a strategy to be called in its scope.
+        """
+        self._loss_scale = LossScale()
+
+    def gradient_scale(self):
+        """Factor of the loss whose gradients `apply_gradients` takes; None is 1."""
+        return None if self._loss_scale is None else self._loss_scale.scale
+
+    def report(self):
+        """{name: scalar} of further things to log at each step."""
+        return {} if self._loss_scale is None else {"loss_scale": self._loss_scale.scale}
+
     def learning_rate(self):
         """The rate of the next update, a float32 scalar."""
         if callable(self._learning_rate):
@@ -109,26 +128,68 @@ class AdamBase(tf.Module):
         self.build(variables)
         rate = self.learning_rate()
         norm = tf.linalg.global_norm(gradients)
+        factor, skipped = 1.0, None
+        if self._loss_scale is not None:
+            factor = 1.0 / self._loss_scale.scale
+            norm *= factor
+            skipped = self._loss_scale.update(tf.math.is_finite(norm))
+            norm = tf.where(skipped, 0.0, norm)
         if self._clip_norm is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, self._clip_norm, norm)
+            factor *= self._clip_norm / tf.maximum(norm, self._clip_norm)
         for variable, gradient in zip(variables, gradients, strict=True):
-            self._update(variable, gradient, rate, *self._slots[_name(variable)])
+            self._update(variable, gradient, factor, rate, skipped)
         self.global_step.assign_add(1)
         return norm
 
-    def _update(self, variable, gradient, rate, mean, square):
-        new_mean = self._beta_1 * mean + (1.0 - self._beta_1) * gradient
-        new_square = self._beta_2 * square + (1.0 - self._beta_2) * tf.square(gradient)
-        update = new_mean / (tf.sqrt(new_square) + self._epsilon)
-        if not matches(self._exclude_from_weight_decay, variable):
-            update += self._weight_decay_rate * variable
-        mean.assign(new_mean)
-        square.assign(new_square)
-        variable.assign_sub(rate * self._trust_ratio(variable, update) * update)
+    def _update(self, variable, gradient, factor, rate, skipped):
+        """Updates one variable and its slots, unless `skipped` (a scalar, or None) is true."""
+        slots = self._slots[_name(variable)]
+        decayed = not matches(self._exclude_from_weight_decay, variable)
+        mean, square, update = fused.adam_update(
+            *(tf.convert_to_tensor(x) for x in (variable, gradient, *slots, factor)),
+            beta_1=self._beta_1,
+            beta_2=self._beta_2,
+            epsilon=self._epsilon,
+            decay=self._weight_decay_rate if decayed else 0.0,
+        )
+        update *= rate * self._trust_ratio(variable, update)
+        for target, value in zip(
+            (*slots, variable), (mean, square, variable - update), strict=True
+        ):
+            target.assign(value if skipped is None else tf.where(skipped, target, value))
 
+    @abc.abstractmethod
     def _trust_ratio(self, variable, update):
         """Factor of the rate for one variable."""
-        raise NotImplementedError
+
+
+class LossScale(tf.Module):
+    """Factor of a float16 loss that keeps small gradients above 0 and large ones finite.
+
+    It is halved after a gradient that is not finite, whose update is left out, and doubled after
+    2,000 good ones in a row (Mixed Precision Training, Micikevicius et al., 2018, section 3.2). It
+    is no part of checkpoints: a resumed run finds it anew.
+    """
+
+    _FIRST, _LARGEST, _GOOD_UPDATES = 2.0**15, 2.0**24, 2000
+
+    def __init__(self):
+        super().__init__()
+        self.scale = tf.Variable(self._FIRST, name="loss_scale", trainable=False)
+        self._good = tf.Variable(0, name="good_updates", trainable=False)
+
+    def update(self, finite):
+        """Takes in whether the gradient was finite; true if its update is to be left out.
+
+        At a scale of 1 nothing is left out: the loss itself is then at fault.
+        """
+        scale = tf.convert_to_tensor(self.scale)
+        good = tf.where(finite, self._good + 1, 0)
+        grows = good >= self._GOOD_UPDATES
+        larger = tf.where(grows, tf.minimum(scale * 2.0, self._LARGEST), scale)
+        self.scale.assign(tf.where(finite, larger, tf.maximum(scale / 2.0, 1.0)))
+        self._good.assign(tf.where(grows, 0, good))
+        return tf.logical_and(tf.logical_not(finite), scale > 1.0)
 
 
 def _name(variable):

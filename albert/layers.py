@@ -146,6 +146,11 @@ class PaddedRows:
         """[B, S] -> [T]."""
         return tf.reshape(x, [-1])
 
+    def by_position(self, table):
+        """The first S rows of a table [positions, E] for each row: [T, E]."""
+        shape = [self.batch, self.length, table.shape[1]]
+        return tf.reshape(tf.broadcast_to(table[: self.length], shape), [-1, table.shape[1]])
+
     def unflatten(self, x):
         """[T, width] -> [B, S, width]."""
         return tf.reshape(x, [self.batch, self.length, x.shape[-1]])
@@ -187,6 +192,9 @@ class TokenRows(PaddedRows):
 
     def flatten(self, x):
         return tf.gather(tf.reshape(x, [-1]), self._position)
+
+    def by_position(self, table):
+        return tf.gather(table, self._position % self.length)
 
     def unflatten(self, x):
         x = _take(x, self._row, self._position)

@@ -21,6 +21,15 @@ class Model(tf.Module):
         self.albert = modeling.AlbertModel(config, seed)
 
     @property
+    def compute(self):
+        """`layers.Compute` of the encoder; may be changed before the first call."""
+        return self.albert.compute
+
+    @compute.setter
+    def compute(self, compute):
+        self.albert.compute = compute
+
+    @property
     def trained_variables(self):
         """The variables that the loss depends on; only they have optimizer slots."""
         return self.trainable_variables

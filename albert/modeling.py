@@ -178,8 +178,7 @@ class _Embeddings(tf.Module):
             types = self.token_type_embeddings[0]
         else:
             types = tf.gather(self.token_type_embeddings, rows.flatten(token_type_ids))
-        places = tf.broadcast_to(tf.range(rows.length), [rows.batch, rows.length])
-        positions = tf.gather(self.position_embeddings, rows.flatten(places))
+        positions = rows.by_position(self.position_embeddings)
         embeddings = self.layer_norm(words + types + positions)
         return words, dropout(embeddings, self._dropout_rate, "embeddings")
 

@@ -31,7 +31,7 @@ LAYERS = {
         *"squad_utils squad_task".split(),
     ],
     "engine": [
-        *"engine checkpoint_walk export fine_tuning".split(),
+        *"train_step engine checkpoint_walk export fine_tuning".split(),
         *"squad_export squad_run squad_answerer text_predictor text_export".split(),
     ],
     "scripts": [
