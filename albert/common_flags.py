@@ -8,6 +8,8 @@ from absl import app, flags, logging
 
 from albert import file_io
 
+PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
+
 
 def definers(flag_values):
     """Short forms for a script's table of flags.
@@ -64,8 +66,48 @@ def define_device_flags(flag_values):
     )
 
 
+def define_compute_flags(flag_values):
+    """Precision, memory and speed; with `compute` and `run_config` of training scripts."""
+    flags.DEFINE_enum(
+        "precision",
+        "float32",
+        list(PRECISIONS),
+        "Type of products and activations; variables, normalisation, losses and the optimizer stay "
+        "float32. mixed_float16 scales the loss.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "gradient_accumulation_steps",
+        1,
+        "Parts that each device computes its batch in, one after another: less memory, the same "
+        "update.",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "recompute",
+        False,
+        "Compute activations again in the backward pass instead of keeping them: much less memory, "
+        "about a third more time, the same update.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "use_xla",
+        False,
+        "Let XLA compile clusters of the graph; for GPUs.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "estimate_memory",
+        False,
+        "Print what training with these flags needs and what would fit, and end.",
+        flag_values=flag_values,
+    )
+
+
 def define_run_flags(flag_values):
     """How a training run proceeds and reports."""
+    define_compute_flags(flag_values)
     flags.DEFINE_integer(
         "seed",
         12345,
@@ -199,7 +241,17 @@ def run_config(
         iterations_per_loop=flag_values.iterations_per_loop,
         log_every_steps=flag_values.log_every_steps,
         seed=flag_values.seed,
+        gradient_accumulation_steps=flag_values.gradient_accumulation_steps,
+        compute=compute(flag_values),
     )
+
+
+def compute(flag_values):
+    """`layers.Compute` of the flags."""
+    from albert import layers
+
+    dtype = PRECISIONS[flag_values.precision]
+    return layers.Compute(dtype, skip_padding=True, recompute=flag_values.recompute)
 
 
 def source(flag_values, needs_vocabulary=True):
@@ -218,6 +270,21 @@ def source(flag_values, needs_vocabulary=True):
         needs_vocabulary=needs_vocabulary,
         **given,
     )
+
+
+def source_of_run(flag_values, kind):
+    """`source`, or without training and with no model named the files in the output folder.
+
+    Args:
+      flag_values: flags of a fine-tuning script.
+      kind: what its models do, see `model_folder`.
+    """
+    from albert import model_folder
+
+    names = ("albert_config_file", "init_checkpoint", "albert_hub_module_handle")
+    if flag_values.do_train or any(flag_values[name].value for name in names):
+        return source(flag_values)
+    return model_folder.read(flag_values.output_dir, kind).source
 
 
 def text_settings(flag_values, source):

@@ -17,6 +17,7 @@ from absl import logging
 from albert import classifier_utils, file_io, metrics, packing, prediction_files, task, tokenization
 
 NUM_CHOICES = 4
+KIND = "multiple_choice"  # of folders of models
 LEVELS = ("middle", "high")  # in the order of the codes that records hold
 _FOLDER = "RACE"
 _MERGED = "all.txt"

@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from albert import common_flags, file_io
+from albert import classifier_flags, common_flags, file_io
 
 
 def define_flags(flag_values):
@@ -11,10 +11,12 @@ def define_flags(flag_values):
     common_flags.define_model_flags(flag_values)
     text, integer, number, switch = common_flags.definers(flag_values)
     text("data_dir", None, "Folder that holds the folders of the GLUE tasks.")
-    text("task_name", None, "GLUE task, such as MNLI or SST-2; case does not matter.")
+    text("task_name", None, "GLUE task, such as MNLI or SST-2, or custom; case does not matter.")
+    classifier_flags.define_own_data_flags(flag_values)
     text("output_dir", None, "Folder of checkpoints and results.")
     text("cached_dir", None, "Folder of the records of features; by default --output_dir.")
     text("export_dir", None, "Write a SavedModel of the best checkpoint to a new folder in here.")
+    switch("export_text", False, "With --export_dir: also write a SavedModel that takes strings.")
     number("threshold_to_export", float("nan"), "Constant `threshold` of the exported model.")
     switch("do_train", False, "Train.")
     switch("do_eval", False, "Evaluate: each checkpoint as it is saved, or all that are there.")
@@ -29,7 +31,7 @@ def define_flags(flag_values):
     integer("warmup_step", 0, "Steps over which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
     integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
-    for name in ("data_dir", "task_name", "output_dir"):
+    for name in ("task_name", "output_dir"):
         flags.mark_flag_as_required(name, flag_values=flag_values)
 
 
@@ -39,47 +41,31 @@ def check_flags(values, row):
         raise file_io.InputError(
             "nothing to do: none of --do_train, --do_eval, --do_predict, --export_dir is given"
         )
+    if values.export_text and not values.export_dir:
+        raise file_io.InputError("--export_text needs --export_dir")
     if values.optimizer not in ("adamw", "lamb"):
         raise file_io.InputError(f"--optimizer={values.optimizer}: expected adamw or lamb")
     common_flags.require_positive(
         *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
         *("max_seq_length", "train_step", "save_checkpoints_steps"),
     )
-    row.check_splits(
-        [split for split, wanted in (("train", values.do_train), ("dev", values.do_eval)) if wanted]
-    )
+    stages = {"train": values.do_train, "dev": values.do_eval, "test": values.do_predict}
+    row.check_splits([split for split, wanted in stages.items() if wanted])
 
 
-def make_job(values, row, source):
-    """`fine_tuning.Job` of the flags; checks everything that needs no data."""
-    from albert import classifier_utils, fine_tuning, modeling, optimization, tokenization
+def make_job(values, row, source, config, tokenizer, strategy):
+    """`fine_tuning.Job` of the flags."""
+    from albert import classifier_utils, fine_tuning, optimization, text_predictor
 
-    config = modeling.AlbertConfig.from_json_file(source.config_file)
-    common_flags.check_seq_length(values, config)
-    tokenizer = tokenization.FullTokenizer(
-        vocab_file=source.vocab_file,
-        do_lower_case=source.do_lower_case,
-        spm_model_file=source.spm_model_file,
-    )
-    tokenization.check_vocab_size(tokenizer, config.vocab_size)
-    vocabulary = source.spm_model_file or source.vocab_file
     return fine_tuning.Job(
         task=classifier_utils.make_task(row, tokenizer, values.max_seq_length),
         model_config=config,
-        run_config=common_flags.run_config(
-            values,
-            num_train_steps=values.train_step,
-            predict_batch_size=values.predict_batch_size,
-        ),
-        strategy=common_flags.strategy(values),
+        run_config=common_flags.run_config(values, values.train_step, values.predict_batch_size),
+        strategy=strategy,
         data_dir=values.data_dir,
         max_seq_length=values.max_seq_length,
-        settings={
-            "max_seq_length": values.max_seq_length,
-            "do_lower_case": source.do_lower_case,
-            "vocabulary_sha256": file_io.sha256(vocabulary),
-        },
-        fingerprint=lambda split: {"data_sha256": file_io.sha256(row.path(values.data_dir, split))},
+        settings=common_flags.text_settings(values, source),
+        fingerprint=lambda split: row.fingerprint(values.data_dir, split),
         cached_dir=values.cached_dir or values.output_dir,
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,
@@ -89,30 +75,45 @@ def make_job(values, row, source):
             values.warmup_step,
             optimizer=values.optimizer,
         ),
+        complete_folder=lambda: text_predictor.save_description(
+            values.output_dir, row, config, source, values.max_seq_length
+        ),
     )
+
+
+def export_models(values, row, tokenizer, runner, specs):
+    """Writes the SavedModels that were asked for."""
+    from albert import export, text_export
+
+    export.export_classifier(runner.model, specs, values.export_dir, values.threshold_to_export)
+    if values.export_text:
+        text_export.export_text_classifier(
+            *(runner.model, tokenizer, values.max_seq_length, row.labels, row.is_pair),
+            values.export_dir,
+        )
 
 
 def main(values):
-    from albert import classifier_utils
-
-    row = classifier_utils.get_task(values.task_name)
+    row = classifier_flags.find_row(values)
     check_flags(values, row)
-    from albert import export, fine_tuning
+    from albert import distribution, fine_tuning, model_folder, modeling, text_predictor
 
-    job = make_job(values, row, common_flags.source(values))
-    runner = fine_tuning.run(
-        job,
-        values.do_train,
-        values.do_eval,
-        values.do_predict,
-        values.checkpoint,
-        values.eval_wait_secs,
-    )
+    strategy = common_flags.strategy(values)  # first: several workers must know of each other
+    source = common_flags.source_of_run(values, text_predictor.KIND)
+    config = modeling.AlbertConfig.from_json_file(source.config_file)
+    common_flags.check_seq_length(values, config)
+    tokenizer = model_folder.load_tokenizer(source, config)
+    if values.export_text:
+        from albert import text_export
+
+        text_export.check(tokenizer)
+    job = make_job(values, row, source, config, tokenizer, strategy)
+    stages = (values.do_train, values.do_eval, values.do_predict)
+    runner = fine_tuning.run(job, *stages, values.checkpoint, values.eval_wait_secs)
     if values.export_dir:
         fine_tuning.load(runner, values.checkpoint)
-        export.export_classifier(
-            runner.model, job.specs, values.export_dir, values.threshold_to_export
-        )
+        if distribution.is_chief(strategy):
+            export_models(values, row, tokenizer, runner, job.specs)
 
 
 if __name__ == "__main__":

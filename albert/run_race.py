@@ -59,7 +59,7 @@ def check_flags(values):
     )
 
 
-def make_job(values, source):
+def make_job(values, source, strategy):
     """`fine_tuning.Job` of the flags; checks everything that needs no data."""
     from albert import fine_tuning, model_folder, modeling, optimization, race_utils
 
@@ -84,7 +84,7 @@ def make_job(values, source):
             predict_batch_size=values.predict_batch_size,
             keep_checkpoint_max=values.num_keep_checkpoint,
         ),
-        strategy=common_flags.strategy(values),
+        strategy=strategy,
         data_dir=values.data_dir,
         max_seq_length=values.max_seq_length,
         settings=settings,
@@ -97,23 +97,19 @@ def make_job(values, source):
         ),
         record_files={split: path for split, path in files.items() if path},
         complete_folder=lambda: model_folder.write(
-            values.output_dir, "multiple_choice", config, source, settings
+            values.output_dir, race_utils.KIND, config, source, settings
         ),
     )
 
 
 def main(values):
     check_flags(values)
-    from albert import fine_tuning
+    from albert import fine_tuning, race_utils
 
-    fine_tuning.run(
-        make_job(values, common_flags.source(values)),
-        values.do_train,
-        values.do_eval,
-        values.do_predict,
-        values.checkpoint,
-        values.eval_wait_secs,
-    )
+    strategy = common_flags.strategy(values)  # first: several workers must know of each other
+    job = make_job(values, common_flags.source_of_run(values, race_utils.KIND), strategy)
+    stages = (values.do_train, values.do_eval, values.do_predict)
+    fine_tuning.run(job, *stages, values.checkpoint, values.eval_wait_secs)
 
 
 if __name__ == "__main__":
