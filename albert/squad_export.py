@@ -5,7 +5,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from albert import export, file_io, squad_task
+from albert import checkpoint_walk, checkpoints, export, file_io, squad_task
 
 SAVED_MODEL = "saved_model"
 TFLITE_NAME = "albert_model.tflite"
@@ -52,7 +52,7 @@ def _function(server, batch_size, seq_length):
     return tf.function(server.__call__, input_signature=specs)
 
 
-def export_model(model, kind, max_seq_length, export_dir):
+def export_checkpoint(runner, checkpoint, max_seq_length, export_dir):
     """Writes ``saved_model/`` and, for SQuAD 1.1, ``albert_model.tflite``; both replace older ones.
 
     The SavedModel takes int32 ``input_ids``, ``input_mask`` and ``segment_ids`` [B, S] of any sizes
@@ -60,19 +60,24 @@ def export_model(model, kind, max_seq_length, export_dir):
     2.0 the beams and ``cls_logits``. The TensorFlow Lite model takes [1, `max_seq_length`].
 
     Args:
-      model: `heads.SquadV1Model` or `heads.SquadV2Model`.
-      kind: `squad_task.V1` or `squad_task.V2`.
+      runner: `engine.Engine` of a SQuAD task.
+      checkpoint: which one, see `checkpoint_walk.choose`.
       max_seq_length: S of the TensorFlow Lite model.
       export_dir: folder, made if it is not there.
 
     Raises:
-      file_io.InputError: the files cannot be written.
+      file_io.InputError: no checkpoint, or the files cannot be written.
     """
+    # A model of its own: that of a run may compute in another precision, and leaves out padding,
+    # for which TensorFlow Lite has no operations.
+    model = runner.task.build_model(runner.model.config, runner.run_config.seed)
+    prefix = checkpoint_walk.choose(runner.run_config.output_dir, checkpoint)
+    checkpoints.restore(model, prefix, allow_new_heads=False)
     server = _Server(model)
     server.serve = _function(server, None, None)
     signatures = {"serving_default": server.serve}
     export.save_model(server, signatures, export_dir, SAVED_MODEL)
-    if kind == squad_task.V1:
+    if runner.task.name == squad_task.V1:
         path = os.path.join(export_dir, TFLITE_NAME)
         function = _function(server, 1, max_seq_length).get_concrete_function()
         converter = tf.lite.TFLiteConverter.from_concrete_functions([function], server)

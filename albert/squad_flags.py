@@ -83,16 +83,6 @@ def num_train_steps(values, num_questions):
     return steps
 
 
-def find_model(values, kind):
-    """`pretrained.Source` of the flags; a run without training finds it in --output_dir."""
-    from albert import model_folder
-
-    named = values.albert_config_file or values.init_checkpoint or values.albert_hub_module_handle
-    if values.do_train or named:
-        return common_flags.source(values)
-    return model_folder.read(values.output_dir, kind).source
-
-
 def _data(values, model, config, beams):
     """`squad_run.Data` of the flags; reads the questions."""
     from albert import model_folder, pretraining_files, squad_run, squad_task, squad_utils
@@ -160,15 +150,15 @@ def run_squad(values, kind, **beams):
       beams: the settings that only SQuAD 2.0 has.
     """
     check_flags(values)
-    from albert import fine_tuning, modeling, squad_export, squad_run
+    from albert import modeling, squad_export, squad_run
 
     strategy = common_flags.strategy(values)
-    model = find_model(values, kind)
+    model = common_flags.source_of_run(values, kind)
     config = modeling.AlbertConfig.from_json_file(model.config_file)
     common_flags.check_seq_length(values, config)
     data = _data(values, model, config, beams)
     job = _job(values, kind, model, config, data, strategy)
     runner = squad_run.run(job, data, values.checkpoint, values.eval_wait_secs)
     if values.export_dir:
-        fine_tuning.load(runner, None if values.checkpoint == "all" else values.checkpoint)
-        squad_export.export_model(runner.model, kind, values.max_seq_length, values.export_dir)
+        which = None if values.checkpoint == "all" else values.checkpoint
+        squad_export.export_checkpoint(runner, which, values.max_seq_length, values.export_dir)

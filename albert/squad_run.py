@@ -4,6 +4,7 @@ import dataclasses
 import os
 from typing import Any
 
+import tensorflow as tf
 from absl import logging
 
 from albert import (
@@ -13,6 +14,7 @@ from albert import (
     engine,
     file_io,
     fine_tuning,
+    fused,
     records,
     squad_metrics,
     squad_task,
@@ -71,20 +73,22 @@ def run(job, data, checkpoint=None, eval_wait_secs=0):
     """
     file_io.make_dirs(job.run_config.output_dir)
     trains, answers = data.train_examples is not None, data.predict_examples is not None
+    paths = []
     if trains:
         fine_tuning.check_start(job)
-    train_path = _training_records(job, data) if trains else None
-    if trains:
+        train_path = _training_records(job, data)
         job.complete_folder()
-    questions = answer_input = None
+        paths.append(train_path)
+    scored_input = None
     if answers:
         predict_path, questions = _questions(job, data)
+        paths.append(predict_path)
         answer_input = _answer_input(predict_path, data.settings)
+        scored_input = answer_input if questions.answers_known else None
         task = squad_task.make_task(job.task.name, data.settings, questions)
         job = dataclasses.replace(job, task=task)
-    scored_input = answer_input if answers and questions.answers_known else None
     runner = engine.Engine(job.task, job.model_config, job.run_config, job.strategy)
-    with records.damage_reported([train_path] * trains + [predict_path] * answers):
+    with records.damage_reported(paths):
         if trains:
             fine_tuning.train(job, runner, _train_input(job, data, train_path), scored_input)
         elif checkpoint == "all":
@@ -135,8 +139,8 @@ def _train_input(job, data, path):
 
 def _answer_input(path, settings):
     specs = squad_task.feature_specs(settings.max_seq_length, is_training=False)
-    # A batch is cut to a multiple of this; a wider beam would not fit in the shortest ones.
-    fits = settings.widest_beam <= records.LENGTH_MULTIPLE
+    # Some batches may be cut to as little as this: too short for a wider beam.
+    fits = settings.widest_beam <= int(fused.round_up(tf.constant(1)))
     return records.eval_input_fn([path], specs, trim_batches=fits)
 
 

@@ -59,9 +59,9 @@ def test_a_model_learns_and_the_best_is_kept(trained):
 
 def test_the_files_are_those_of_the_reference(trained, golden, inputs):
     theirs = golden / "runs" / "squad_v1"
-    for name in ("eval_results.txt", "predictions.json", "nbest_predictions.json"):
-        assert (theirs / name).exists() and (trained / name).exists()
-    assert set(read_results(trained)[0]) == {"exact_match", "f1", "global_step", "best"}
+    recorded = (theirs / "eval_results.txt").read_text().split("=" * 50)[0].splitlines()
+    keys = {line.split(" = ")[0] for line in recorded if not line.startswith(("saved", "best"))}
+    assert set(read_results(trained)[0]) == keys | {"global_step", "best"}
     ids = [
         q["id"] for p in read_json(inputs / "dev.json")["data"][0]["paragraphs"] for q in p["qas"]
     ]
@@ -73,10 +73,8 @@ def test_the_files_are_those_of_the_reference(trained, golden, inputs):
         assert answers[0]["text"] == predictions[key]
         assert 1 <= len(answers) <= 20
         assert sum(answer["probability"] for answer in answers) == pytest.approx(1)
-    wanted = read_json(theirs / "nbest_predictions.json")
-    assert {tuple(a) for found in nbest.values() for a in found} == {
-        tuple(a) for found in wanted.values() for a in found
-    }
+    keys = ("text", "probability", "start_log_prob", "end_log_prob")
+    assert {tuple(answer) for found in nbest.values() for answer in found} == {keys}
     assert not (trained / "null_odds.json").exists()
     names = {"squad_v1_train.tf_record", "squad_v1_predict.tf_record"}
     assert names | {"squad_v1_predict_features.json", "model.json"} <= set(os.listdir(trained))
