@@ -1,23 +1,91 @@
 """Where a run computes: one device, several GPUs, several workers or a TPU.
 
-The engine only sees the `tf.distribute.Strategy` that `create_strategy` returns.
+The engine only sees the `tf.distribute.Strategy` that `create_strategy` returns. Workers are
+processes that run the same command; `TF_CONFIG` names them all, and which one a process is. Each
+batch is dealt among all their devices, and one of them, the chief, writes the files.
 """
 
+import contextlib
+import dataclasses
 import json
 import os
+import re
 
+import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from albert import file_io
 
-STRATEGIES = ("one_device", "mirrored", "multi_worker", "tpu")
+STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
+# What operations raise that wait for a worker that is gone.
+_CONNECTION_ERRORS = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
+)
 
 
-def create_strategy(name, tpu_name=None, tpu_zone=None, gcp_project=None, master=None):
-    """The strategy of that name.
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """The workers of a run.
+
+    Attributes:
+      addresses: host:port of each worker, the chief first.
+      index: place of this process among them.
+    """
+
+    addresses: tuple
+    index: int
+
+    def name(self, index):
+        """How messages call a worker."""
+        return f"worker {index} ({self.addresses[index]})"
+
+
+def cluster_of(tf_config):
+    """`Cluster` of the text of a ``TF_CONFIG``; None if that names fewer than two workers.
+
+    Raises:
+      file_io.InputError: it is not of the expected form, or this process is no worker.
+    """
+    if not tf_config:
+        return None
+    try:
+        config = json.loads(tf_config)
+        jobs = config.get("cluster", {})
+        addresses = [*jobs.get("chief", []), *jobs.get("worker", [])]
+        if len(addresses) < 2:
+            return None
+        job, index = config["task"]["type"], int(config["task"]["index"])
+        own = jobs[job][index]
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise _tf_config_error(tf_config) from error
+    if job not in ("chief", "worker"):
+        raise file_io.InputError(
+            f"TF_CONFIG makes this process a {job}; only chief and worker are known. To evaluate "
+            "beside a training run give --distribution_strategy=one_device --eval_wait_secs=3600"
+        )
+    return Cluster(tuple(addresses), addresses.index(own))
+
+
+def _tf_config_error(found):
+    return file_io.InputError(
+        "multi_worker needs the environment variable TF_CONFIG, for example "
+        '{"cluster": {"worker": ["host1:12345", "host2:12345"]}, '
+        '"task": {"type": "worker", "index": 0}}; found ' + repr(found)
+    )
+
+
+def create_strategy(name="auto", tpu_name=None, tpu_zone=None, gcp_project=None, master=None):
+    """The strategy of that name. To be called before TensorFlow is used for anything else.
 
     Args:
-      name: one of `STRATEGIES`.
+      name: one of `STRATEGIES`. "auto" takes several workers if ``TF_CONFIG`` names them, else
+        several GPUs if there are, else one device.
       tpu_name: name or address of the TPU; `master` is taken if it is not given.
       tpu_zone: Google Cloud zone of the TPU.
       gcp_project: Google Cloud project of the TPU.
@@ -26,36 +94,39 @@ def create_strategy(name, tpu_name=None, tpu_zone=None, gcp_project=None, master
     Raises:
       file_io.InputError: unknown name, or the devices are not there.
     """
-    if name == "one_device":
-        return tf.distribute.OneDeviceStrategy("GPU:0" if _gpus() else "CPU:0")
-    if name == "mirrored":
-        # Without a GPU the logical CPU devices serve, which is how this is tested.
-        devices = _gpus() or tf.config.list_logical_devices("CPU")
-        return tf.distribute.MirroredStrategy([device.name for device in devices])
-    if name == "multi_worker":
-        _check_tf_config()
-        return tf.distribute.MultiWorkerMirroredStrategy()
+    if name not in STRATEGIES:
+        raise file_io.InputError(
+            f"--distribution_strategy={name} is not known; known: {', '.join(STRATEGIES)}"
+        )
     if name == "tpu":
         return _tpu_strategy(tpu_name or master, tpu_zone, gcp_project)
-    raise file_io.InputError(
-        f"--distribution_strategy={name} is not known; known: {', '.join(STRATEGIES)}"
+    tf_config = os.environ.get("TF_CONFIG")
+    if name == "auto":
+        several = len(tf.config.list_physical_devices("GPU")) > 1
+        alone = "mirrored" if several else "one_device"
+        name = "multi_worker" if cluster_of(tf_config) else alone
+    if name == "multi_worker":
+        cluster = cluster_of(tf_config)
+        if not cluster:
+            raise _tf_config_error(tf_config)
+        return _multi_worker_strategy(cluster)
+    if name == "one_device":
+        return tf.distribute.OneDeviceStrategy("GPU:0" if _gpus() else "CPU:0")
+    # Without a GPU the logical CPU devices serve, which is how this is tested.
+    devices = _gpus() or tf.config.list_logical_devices("CPU")
+    return tf.distribute.MirroredStrategy([device.name for device in devices])
+
+
+def _multi_worker_strategy(cluster):
+    logging.info(
+        "This is %s of %d; waiting until all of them are there",
+        *(cluster.name(cluster.index), len(cluster.addresses)),
     )
+    return tf.distribute.MultiWorkerMirroredStrategy()
 
 
 def _gpus():
     return tf.config.list_logical_devices("GPU")
-
-
-def _check_tf_config():
-    try:
-        config = json.loads(os.environ.get("TF_CONFIG", ""))
-        config["cluster"]["worker"], config["task"]["index"]  # noqa: B018 (are they there?)
-    except (ValueError, KeyError, TypeError) as error:
-        raise file_io.InputError(
-            "--distribution_strategy=multi_worker needs the environment variable TF_CONFIG with "
-            '"cluster": {"worker": [host:port, …]} and "task": {"type": "worker", "index": i}; '
-            f"found {os.environ.get('TF_CONFIG')!r}"
-        ) from error
 
 
 def _tpu_strategy(address, zone, project):
@@ -72,10 +143,111 @@ def _tpu_strategy(address, zone, project):
     return tf.distribute.TPUStrategy(resolver)
 
 
+# --- workers ------------------------------------------------------------------------------------
+
+
+def workers(strategy):
+    """`Cluster` of a strategy; None unless it has several workers."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return None
+    return cluster_of(os.environ.get("TF_CONFIG"))
+
+
 def is_chief(strategy):
     """True for the one process that writes files."""
-    resolver = strategy.cluster_resolver
-    return resolver is None or not resolver.task_type or resolver.task_id == 0
+    cluster = workers(strategy)
+    return cluster is None or cluster.index == 0
+
+
+def from_chief(strategy, make):
+    """What ``make()`` returns in the chief, in every worker; the others wait for it.
+
+    So the workers agree on what only the files can tell, without looking at them at other times.
+
+    Args:
+      strategy: the strategy; all workers must come here.
+      make: function without arguments that returns what JSON can hold.
+    """
+    if workers(strategy) is None:
+        return make()
+    data = json.dumps(make()).encode() if is_chief(strategy) else b""
+    size = int(_from_chief(strategy, np.float32([len(data)]))[0])
+    values = np.zeros(size, np.float32)
+    values[: len(data)] = list(data)
+    return json.loads(bytes(_from_chief(strategy, values).astype(np.uint8)))
+
+
+def _from_chief(strategy, values):
+    """The chief's float32 array; that of the others only gives the shape."""
+
+    def one_of_all():
+        context = tf.distribute.get_replica_context()
+        mine = values if is_chief(strategy) else np.zeros_like(values)
+        counts = tf.cast(tf.equal(context.replica_id_in_sync_group, 0), tf.float32)
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, counts * mine)
+
+    return strategy.experimental_local_results(strategy.run(one_of_all))[0].numpy()
+
+
+@contextlib.contextmanager
+def chief_first(strategy):
+    """Lets the chief through the block, and then the others, which find the files it made."""
+    if not is_chief(strategy):
+        from_chief(strategy, lambda: None)
+    yield
+    if is_chief(strategy):
+        from_chief(strategy, lambda: None)
+
+
+def check_agreement(strategy, settings):
+    """Refuses to start workers with different settings, which would wait for each other for ever.
+
+    Args:
+      strategy: the strategy.
+      settings: dict of what JSON can hold.
+
+    Raises:
+      file_io.InputError: a setting differs from the chief's; names it and both values.
+    """
+    chosen = from_chief(strategy, lambda: settings)
+    mine = json.loads(json.dumps(settings))
+    different = [
+        f"{key} is {mine.get(key)!r} here, {chosen.get(key)!r} in the chief"
+        for key in sorted({*mine, *chosen})
+        if mine.get(key) != chosen.get(key)
+    ]
+    if different:
+        raise file_io.InputError(
+            f"all workers must be started with the same flags; {'; '.join(different)}"
+        )
+
+
+def lost_worker(error):
+    """What to tell the user if an error came from the end of another worker; else None.
+
+    TensorFlow notices a broken connection at once, and a worker that has fallen silent when its
+    heartbeat is missed; both end the operation that waits for the worker.
+
+    Args:
+      error: an exception.
+    """
+    cluster = cluster_of(os.environ.get("TF_CONFIG"))
+    if not cluster or not isinstance(error, tf.errors.OpError):
+        return None
+    names = re.findall(r"/job:(chief|worker)/(?:replica:\d+/)?task:(\d+)", error.message)
+    jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
+    lost = {cluster.addresses.index(jobs[job][int(index)]) for job, index in names}
+    lost -= {cluster.index}
+    if not lost or not isinstance(error, _CONNECTION_ERRORS):
+        return None
+    who = " and ".join(cluster.name(index) for index in sorted(lost))
+    return (
+        f"{who} ended or cannot be reached, so this one, {cluster.name(cluster.index)}, ends too; "
+        "its own output may say why. The same commands go on from the last checkpoint"
+    )
+
+
+# --- batches ------------------------------------------------------------------------------------
 
 
 def needs_fixed_shapes(strategy):

@@ -30,21 +30,26 @@ class TrainingLog:
     """Reports training: a line each time it is told to, a bar on a terminal, TensorBoard events.
 
     Args:
-      folder: where TensorBoard's event files go.
+      folder: where TensorBoard's event files go; None in workers that leave reporting to another.
       first_step: steps taken before this run.
       last_step: step at which training ends.
       batch_size: examples per step over all replicas.
+      created: `time.time()` at which the work began that came before the first step.
     """
 
-    def __init__(self, folder, first_step, last_step, batch_size):
+    def __init__(self, folder, first_step, last_step, batch_size, created):
         self._last_step = last_step
         self._batch_size = batch_size
         self._step = first_step
-        self._writer = tf.summary.create_file_writer(folder)
-        self._bar = contextlib.ExitStack()
-        self._show = self._bar.enter_context(bar("training", (last_step - first_step) * batch_size))
+        self._quiet = folder is None
+        self._open = contextlib.ExitStack()
+        if not self._quiet:
+            self._writer = tf.summary.create_file_writer(folder)
+            self._open.callback(self._writer.close)
+            total = (last_step - first_step) * batch_size
+            self._show = self._open.enter_context(bar("training", total))
         self._sums, self._weight = {}, 0
-        self._started = time.time()
+        self._started = created
         self._first = True
         self._counted_from = first_step
         self._seconds = 0.0
@@ -53,23 +58,27 @@ class TrainingLog:
         return self
 
     def __exit__(self, *exception):
-        self._bar.close()
-        self._writer.close()
+        self._open.close()
 
     def restart_clock(self):
         """Leaves the time since the last update (saving, evaluating) out of the speed."""
         self._started = time.time()
 
     def update(self, step, means, report):
-        """Takes in the mean values of the steps since the last call; logs if `report`."""
+        """Takes in the mean values of the steps since the last call; logs if `report`.
+
+        The first call is to come after the first step.
+        """
+        if self._quiet:
+            return
         taken = step - self._step
         elapsed = time.time() - self._started
         self._started = time.time()
         self._show(taken * self._batch_size)
         self._step = step
         if self._first:
-            # The first call also compiles: it says nothing about the speed.
-            logging.info("First %d steps done after %.1f s", taken, elapsed)
+            # It took in all that comes before training: it says nothing about the speed.
+            logging.info("First step after %.1f s", elapsed)
             self._first, self._counted_from = False, step
         else:
             self._seconds += elapsed

@@ -2,6 +2,8 @@
 
 import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
 
@@ -52,17 +54,119 @@ def test_two_mirrored_devices_equal_one(inputs, tmp_path, run_script):
 
 
 def test_an_unknown_strategy_is_named():
-    with pytest.raises(file_io.InputError, match="=horovod is not known; known: one_device, mirr"):
+    with pytest.raises(
+        file_io.InputError, match="=horovod is not known; known: auto, one_device, mirr"
+    ):
         distribution.create_strategy("horovod")
 
 
-@pytest.mark.parametrize("config", [None, "{", json.dumps({"cluster": {"ps": []}})])
+def tf_config(job, index, **jobs):
+    return json.dumps({"cluster": jobs, "task": {"type": job, "index": index}})
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        None,
+        "{",
+        "[]",
+        json.dumps({"cluster": {"ps": []}}),
+        json.dumps({"cluster": {"worker": ["a:1", "b:1"]}}),
+        tf_config("worker", 0, worker=["a:1"]),
+        tf_config("worker", 2, worker=["a:1", "b:1"]),
+        tf_config("worker", "?", worker=["a:1", "b:1"]),
+    ],
+)
 def test_workers_need_tf_config(monkeypatch, config):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     if config is not None:
         monkeypatch.setenv("TF_CONFIG", config)
-    with pytest.raises(file_io.InputError, match="needs the environment variable TF_CONFIG"):
+    with pytest.raises(
+        file_io.InputError, match="needs the environment variable TF_CONFIG.* found"
+    ):
         distribution.create_strategy("multi_worker")
+
+
+@pytest.mark.parametrize(
+    ("config", "addresses", "index"),
+    [
+        (tf_config("worker", 1, worker=["a:1", "b:1"]), ("a:1", "b:1"), 1),
+        (tf_config("chief", 0, chief=["c:1"], worker=["a:1"]), ("c:1", "a:1"), 0),
+        (tf_config("worker", 0, chief=["c:1"], worker=["a:1"]), ("c:1", "a:1"), 1),
+        (tf_config("worker", "1", ps=["p:1"], worker=["a:1", "b:1"]), ("a:1", "b:1"), 1),
+    ],
+)
+def test_the_chief_is_the_first_worker(config, addresses, index):
+    cluster = distribution.cluster_of(config)
+    assert (cluster.addresses, cluster.index) == (addresses, index)
+    assert cluster.name(1) == f"worker 1 ({addresses[1]})"
+
+
+@pytest.mark.parametrize("config", ["", "{}", tf_config("worker", 0, worker=["a:1"])])
+def test_fewer_than_two_workers_are_no_cluster(monkeypatch, config):
+    assert distribution.cluster_of(config) is None
+    monkeypatch.setenv("TF_CONFIG", config)
+    assert isinstance(distribution.create_strategy("auto"), tf.distribute.OneDeviceStrategy)
+
+
+def test_an_evaluator_is_told_how_to_start(monkeypatch):
+    jobs = {"evaluator": ["e:1"], "worker": ["a:1", "b:1"]}
+    monkeypatch.setenv("TF_CONFIG", tf_config("evaluator", 0, **jobs))
+    with pytest.raises(file_io.InputError, match="a evaluator; .*=one_device --eval_wait_secs"):
+        distribution.create_strategy()
+    assert distribution.create_strategy("one_device").num_replicas_in_sync == 1
+
+
+@pytest.mark.parametrize(
+    ("gpus", "config", "chosen"),
+    [
+        (0, "", "one_device"),
+        (1, "", "one_device"),
+        (2, "", "mirrored"),
+        (2, tf_config("worker", 0, worker=["a:1", "b:1"]), "multi_worker"),
+    ],
+)
+def test_auto_takes_what_is_there(monkeypatch, gpus, config, chosen):
+    monkeypatch.setenv("TF_CONFIG", config)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU"] * gpus)
+    made = []
+    for kind, name in (
+        ("OneDeviceStrategy", "one_device"),
+        ("MirroredStrategy", "mirrored"),
+        ("MultiWorkerMirroredStrategy", "multi_worker"),
+    ):
+        monkeypatch.setattr(tf.distribute, kind, lambda *_, name=name, **more: made.append(name))
+    distribution.create_strategy()
+    assert made == [chosen]
+
+
+def test_the_slurm_script_of_the_readme(tmp_path):
+    """With stand-ins for SLURM's programs; the second of three tasks."""
+    text = (pathlib.Path(__file__).parent.parent / "README.md").read_text("utf-8")
+    (script,) = re.findall(r"^```sh\n(#!/bin/bash\n.*?)^```$", text, re.S | re.M)
+    programs = {
+        "srun": 'exec "$@"',
+        "scontrol": r'printf "a1\na2\na3\n"',
+        "python": 'echo "$TF_CONFIG"',
+    }
+    for name, body in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_PROCID": "1"}
+    result = subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    cluster = distribution.cluster_of(result.stdout)
+    assert cluster == distribution.Cluster(("a1:12345", "a2:12345", "a3:12345"), 1)
+
+
+def test_one_process_is_its_own_chief():
+    strategy = distribution.create_strategy("one_device")
+    assert distribution.workers(strategy) is None
+    assert distribution.from_chief(strategy, lambda: {"a": [1]}) == {"a": [1]}
+    distribution.check_agreement(strategy, {"seed": 1})
+    with distribution.chief_first(strategy):
+        pass
 
 
 def test_one_device_is_not_a_fixed_shape_device():

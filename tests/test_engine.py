@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 
 import numpy as np
 import pytest
@@ -204,3 +205,34 @@ def test_a_batch_that_does_not_divide_among_replicas_is_refused(path, tmp_path):
 
     with pytest.raises(file_io.InputError, match="--train_batch_size=7 must be a multiple of .* 3"):
         distribution.per_replica_batch_size(Three(), 7, "train_batch_size")
+
+
+@pytest.mark.parametrize(
+    ("stage", "advice"),
+    [
+        ("train", "--train_batch_size=4 .*--gradient_accumulation_steps.*--recompute.*max_seq_len"),
+        ("evaluate", "lower --eval_batch_size=4 .*--max_seq_length"),
+        ("predict", "lower --predict_batch_size=5 .*--max_seq_length"),
+    ],
+)
+def test_running_out_of_memory_says_what_to_change(path, tmp_path, monkeypatch, stage, advice):
+    def exhausted(*arguments, **more):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating [9,9]")
+
+    runner = make_engine(tmp_path / "out")
+    monkeypatch.setattr(Line, "__call__", exhausted)
+    with pytest.raises(
+        engine.OutOfMemoryError, match=rf"out of memory: .*{advice}.* OOM .*\[9,9\]"
+    ):
+        if stage == "train":
+            train(runner, path)
+        else:
+            getattr(runner, stage)(records.eval_input_fn([path], SPECS))
+
+
+def test_the_first_step_is_reported_by_itself(path, tmp_path, caplog):
+    with caplog.at_level("INFO", logger="absl"):
+        train(make_engine(tmp_path / "out"), path)
+    texts = [record.getMessage() for record in caplog.records]
+    assert sum(bool(re.fullmatch(r"First step after \d+\.\d s", text)) for text in texts) == 1
+    assert any("batch: 1 replicas x 4 = 4" in text for text in texts)

@@ -20,13 +20,13 @@ def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatc
     monkeypatch.setattr(progress.time, "time", lambda: float(next(clock)))
     with (
         caplog.at_level("INFO", logger="absl"),
-        progress.TrainingLog(str(tmp_path), 0, 100, batch_size=8) as log,
+        progress.TrainingLog(str(tmp_path), 0, 100, batch_size=8, created=-10.5) as log,
     ):
         log.update(1, {"loss": 8.0, "learning_rate": 0.5}, report=False)
         log.update(4, {"loss": 4.0, "learning_rate": 0.25}, report=True)
         log.update(6, {"loss": 1.0, "learning_rate": 0.125}, report=True)
     first, second, third = (record.getMessage() for record in caplog.records)
-    assert first.startswith("First 1 steps done after")
+    assert first == "First step after 10.5 s"
     # Steps 2 to 4 took one turn of the clock: 4 seconds, the reading at each end included.
     assert "step 4/100  loss 5  learning_rate 0.25" in second
     assert "examples/s" in second and " left" in second
@@ -38,6 +38,18 @@ def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatc
         for value in event.summary.value
     }
     assert {(4, "loss"), (6, "loss"), (6, "learning_rate"), (6, "examples_per_second")} <= tags
+
+
+def test_workers_without_a_folder_report_nothing(tmp_path, caplog, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with (
+        caplog.at_level("INFO", logger="absl"),
+        progress.TrainingLog(None, 0, 2, batch_size=8, created=0.0) as log,
+    ):
+        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, report=True)
+        log.update(2, {"loss": 4.0, "learning_rate": 0.25}, report=True)
+    assert not caplog.records
+    assert not os.listdir(tmp_path)
 
 
 def test_no_bar_without_a_terminal(capsys):

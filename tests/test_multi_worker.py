@@ -1,0 +1,253 @@
+"""Two worker processes compute what two devices and one compute, and end together."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import checkpoints, file_io, records
+from tests import test_run_classifier as classifier
+from tests import test_run_pretraining as pretraining
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+STEPS = 20
+
+
+def free_addresses(count):
+    """localhost addresses whose ports nobody uses now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("localhost", 0))
+        return [f"localhost:{one.getsockname()[1]}" for one in sockets]
+
+
+def start(arguments, log, cluster=None, index=0):
+    """A process of this interpreter; its output goes to a file."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environment.pop("TF_CONFIG", None)
+    if cluster:
+        task = {"type": "worker", "index": index}
+        environment["TF_CONFIG"] = json.dumps({"cluster": {"worker": cluster}, "task": task})
+    with open(log, "w") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", *arguments],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def start_workers(arguments, folder):
+    cluster = free_addresses(2)
+    return [start(arguments, folder / f"worker{i}.log", cluster, i) for i in range(2)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Inputs: 70 and 21 examples, which no batch size used here divides."""
+    folder = tmp_path_factory.mktemp("workers")
+    rows = pretraining.make_rows(70)
+    records.write(str(folder / "part0.tfrecord"), pretraining.SPECS, rows, {})
+    file_io.write_text(str(folder / "config.json"), pretraining.CONFIG.to_json_string())
+    classifier.write_inputs(folder)
+    return folder
+
+
+def pretraining_run(folder, name, after=None, **changes):
+    flags = pretraining.flags_for(
+        folder, folder / name, do_eval=True, num_train_steps=STEPS, log_every_steps=1,
+        learning_rate=0.001, optimizer="adamw", **changes,
+    )  # fmt: skip
+    flags = {key: str(value) for key, value in flags.items()}
+    return {"script": "run_pretraining", "flags": flags, "after": after and str(folder / after)}
+
+
+def classifier_run(folder, name, **changes):
+    flags = classifier.flags_for(
+        folder, folder / name, do_train=True, do_eval=True, do_predict=True, from_scratch=True,
+        export_dir=folder / name / "export", log_every_steps=1, train_step=STEPS, **changes,
+    )  # fmt: skip
+    return {"script": "run_classifier", "flags": {key: str(value) for key, value in flags.items()}}
+
+
+def evaluation_run(folder, name):
+    run = classifier_run(folder, name, cached_dir=folder / name)
+    for stage in ("do_train", "do_predict", "from_scratch"):
+        run["flags"][stage] = "false"
+    return {**run, "flags": {**run["flags"], "output_dir": str(folder / name), "export_dir": ""}}
+
+
+@pytest.fixture(scope="module")
+def done(folder):
+    """Runs everything that is compared: two workers beside one process with two devices."""
+    one, two = {"distribution_strategy": "one_device"}, {"distribution_strategy": "mirrored"}
+    alone = {
+        "logical_cpus": 2,
+        "runs": [
+            pretraining_run(folder, "pretraining_one", **one),
+            classifier_run(folder, "classifier_one", **one),
+            pretraining_run(folder, "pretraining_mirrored", **two),
+            classifier_run(folder, "classifier_mirrored", **two),
+            pretraining_run(folder, "workers_to_one", "pretraining_workers/model.ckpt-10", **one),
+        ],
+    }
+    workers = {
+        "logical_cpus": 1,
+        "agreement": str(folder / "agreement"),
+        "runs": [
+            pretraining_run(folder, "pretraining_workers"),
+            classifier_run(folder, "classifier_workers"),
+            pretraining_run(folder, "one_to_workers", "pretraining_one/model.ckpt-10"),
+            evaluation_run(folder, "classifier_workers"),
+        ],
+    }
+    for name, plan in (("alone", alone), ("workers", workers)):
+        file_io.write_json(str(folder / f"{name}.json"), plan)
+    processes = start_workers(["tests.worker", str(folder / "workers.json")], folder)
+    processes.append(start(["tests.worker", str(folder / "alone.json")], folder / "alone.log"))
+    logs = [folder / name for name in ("worker0.log", "worker1.log", "alone.log")]
+    try:
+        status = [process.wait(timeout=600) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    texts = [log.read_text() for log in logs]
+    assert status == [0, 0, 0], "\n\n".join(text[-3000:] for text in texts)
+    return folder, texts
+
+
+def series(path):
+    """{tag: {step: value}} of the only event file of a folder."""
+    (name,) = [name for name in os.listdir(path) if "tfevents" in name]
+    found = {}
+    for event in tf.compat.v1.train.summary_iterator(str(path / name)):
+        for value in event.summary.value:
+            number = tf.make_ndarray(value.tensor).item()
+            found.setdefault(value.tag, {})[event.step] = number
+    return found
+
+
+def assert_same_training(path, expected, steps=range(1, STEPS + 1)):
+    """The same loss at each step, the same weights at the end."""
+    found, wanted = series(path)["loss"], series(expected)["loss"]
+    assert sorted(found) == list(steps)
+    for step in steps:
+        assert found[step] == pytest.approx(wanted[step], rel=1e-6), step
+    weights = [pretraining.weights(str(p / f"model.ckpt-{STEPS}")) for p in (path, expected)]
+    assert weights[0].keys() == weights[1].keys()
+    for name, value in weights[1].items():
+        np.testing.assert_allclose(weights[0][name], value, rtol=1e-5, atol=2e-6, err_msg=name)
+
+
+def assert_same_results(path, expected):
+    for block, other in zip(*map(pretraining.read_results, (path, expected)), strict=True):
+        assert block.keys() == other.keys()
+        for key, value in other.items():
+            assert float(block[key]) == pytest.approx(float(value), rel=1e-5), key
+
+
+@pytest.mark.parametrize("kind", ["pretraining", "classifier"])
+@pytest.mark.parametrize("devices", ["mirrored", "workers"])
+def test_two_devices_train_and_evaluate_as_one(done, kind, devices):
+    folder, _ = done
+    assert_same_training(folder / f"{kind}_{devices}", folder / f"{kind}_one")
+    assert_same_results(folder / f"{kind}_{devices}", folder / f"{kind}_one")
+
+
+@pytest.mark.parametrize("devices", ["mirrored", "workers"])
+def test_two_devices_predict_and_export_as_one(done, devices):
+    folder, _ = done
+    paths = [folder / f"classifier_{name}" / "test_results.tsv" for name in (devices, "one")]
+    found, wanted = (np.loadtxt(path, delimiter="\t") for path in paths)
+    assert len(wanted) == 21
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    (exported,) = (folder / f"classifier_{devices}" / "export").iterdir()
+    assert "serving_default" in tf.saved_model.load(str(exported)).signatures
+
+
+@pytest.mark.parametrize("name", ["workers_to_one", "one_to_workers"])
+def test_a_run_goes_on_with_other_devices(done, name):
+    folder, _ = done
+    assert_same_training(folder / name, folder / "pretraining_one", range(11, STEPS + 1))
+
+
+def test_only_the_chief_writes_and_reports(done):
+    folder, (chief, worker, alone) = done
+    names = {re.sub(r"\d+", "0", name) for name in os.listdir(folder / "classifier_workers")}
+    expected = {re.sub(r"\d+", "0", name) for name in os.listdir(folder / "classifier_one")}
+    assert names == expected
+    assert len([n for n in os.listdir(folder / "classifier_workers/eval") if "tfevents" in n]) == 2
+    assert f"step 1/{STEPS}" in chief and f"step 1/{STEPS}" not in worker
+    assert "Wrote 600 examples to" in chief and "Wrote 600 examples to" not in worker
+    assert re.search(r"This is worker 1 \(localhost:\d+\) of 2", worker)
+    for text in (chief, worker, alone):
+        assert "batch: 2 replicas x 8 = 16" in text
+
+
+def test_workers_agree(done):
+    folder, _ = done
+    chief, worker = (
+        json.loads((folder / f"agreement-{index}.json").read_text()) for index in range(2)
+    )
+    assert chief["told"] == worker["told"] == {"text": "ä", "index": 0}
+    assert chief["refused"] == ""
+    assert re.search(
+        r"started with the same flags; train_batch_size is 8 here, 0 in the chief$",
+        worker["refused"],
+    )
+
+
+def wait_until(condition, processes, logs, seconds=120):
+    deadline = time.time() + seconds
+    while not condition():
+        assert all(p.poll() is None for p in processes), [log.read_text()[-3000:] for log in logs]
+        assert time.time() < deadline, [log.read_text()[-3000:] for log in logs]
+        time.sleep(0.1)
+
+
+def test_a_killed_worker_ends_the_other_and_both_go_on(folder, tmp_path):
+    """First the second of two workers is killed, and, when both go on, the chief."""
+    logs = [tmp_path / f"worker{i}.log" for i in range(2)]
+    last = -1
+    for victim in (1, 0):
+        run = pretraining_run(folder, "killed", keep_checkpoint_max=2)["flags"]
+        run.update(num_train_steps="1000000", do_eval="false", log_every_steps="1000")
+        arguments = [f"--{name}={value}" for name, value in run.items()]
+        cluster = free_addresses(2)
+        processes = [
+            start(["albert.run_pretraining", *arguments], logs[i], cluster, i) for i in range(2)
+        ]
+
+        def steps():
+            return [checkpoints.step_of(p) for p in checkpoints.numbered(str(folder / "killed"))]
+
+        try:
+            wait_until(lambda: max(steps(), default=-1) >= last + 20, processes, logs)  # noqa: B023
+            processes[victim].send_signal(signal.SIGKILL)
+            status = processes[1 - victim].wait(timeout=60)
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        text = logs[1 - victim].read_text()
+        assert status == 1, text[-3000:]
+        assert re.search(
+            rf"^error: worker {victim} \({cluster[victim]}\) .*go on from the last", text, re.M
+        ), text[-3000:]
+        assert "Traceback" not in text
+        if victim == 0:
+            assert f"Resuming from {folder}/killed/model.ckpt-{last} at step {last}" in text
+        last = steps()[-1]
