@@ -1,7 +1,8 @@
 """Checkpoints in the one format: TensorFlow V2 files with plain variable names.
 
 Names are those of TF1 ALBERT checkpoints (no object graph), so released models, runs of older
-toolkits and hub modules are all read the same way.
+toolkits and hub modules are all read the same way. SavedModels of TensorFlow 2 and Hugging Face
+folders are read as if they had these names.
 """
 
 import contextlib
@@ -11,8 +12,9 @@ import re
 
 import tensorflow as tf
 from absl import logging
+from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from albert import file_io
+from albert import file_io, huggingface
 
 BEST = "model.ckpt-best"
 ENCODER_PREFIX = "bert/"
@@ -20,6 +22,8 @@ _NUMBERED = re.compile(r"model\.ckpt-(\d+)$")
 # What TensorFlow's reader raises for damaged files, depending on where the damage is.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 _SLOT = re.compile(r"/(adam_m|adam_v)$")
+# The tensor in which SavedModels of TensorFlow 2 describe their objects.
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,17 +83,17 @@ def numbered(folder):
 
 
 def resolve(path):
-    """Prefix of the checkpoint that a user's path names.
+    """Prefix of the checkpoint that a user's path names; for Hugging Face weights their file.
 
     Args:
-      path: prefix, ``.index`` or ``.data-…`` file, folder (its best checkpoint, else its last), or
-        hub module folder.
+      path: prefix, ``.index`` or ``.data-…`` file, folder (its best checkpoint, else its last),
+        hub module folder, Hugging Face folder or ``.safetensors`` file.
 
     Raises:
       file_io.InputError: there is no checkpoint; says what is there instead.
     """
     prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path.rstrip("/"))
-    if prefix_exists(prefix):
+    if prefix_exists(prefix) or (huggingface.is_weights_file(prefix) and file_io.exists(prefix)):
         return prefix
     if file_io.is_dir(prefix):
         variables = os.path.join(prefix, "variables", "variables")
@@ -102,21 +106,52 @@ def resolve(path):
         for candidate in candidates:
             if prefix_exists(candidate):
                 return candidate
+        if weights := huggingface.find_weights(prefix):
+            return weights
     folder = prefix if file_io.is_dir(prefix) else os.path.dirname(prefix) or "."
     there = file_io.listdir(folder) if file_io.is_dir(folder) else None
     listing = f"the folder {folder} does not exist" if there is None else f"{folder} holds {there}"
     raise file_io.InputError(f"there is no checkpoint {path} ({prefix}.index); {listing}")
 
 
+class _ObjectReader:
+    """A checkpoint whose keys are paths of objects, under the names of its variables."""
+
+    def __init__(self, checkpoint):
+        graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
+            checkpoint.get_tensor(_OBJECT_GRAPH)
+        )
+        stored = [a for node in graph.nodes for a in node.attributes if a.full_name]
+        self._checkpoint = checkpoint
+        self._keys = {attribute.full_name: attribute.checkpoint_key for attribute in stored}
+
+    def get_variable_to_shape_map(self):
+        shapes = self._checkpoint.get_variable_to_shape_map()
+        return {name: shapes[key] for name, key in self._keys.items()}
+
+    def has_tensor(self, name):
+        return name in self._keys
+
+    def get_tensor(self, name):
+        return self._checkpoint.get_tensor(self._keys[name])
+
+
 def reader(path):
-    """`tf.train.CheckpointReader` of the checkpoint that `path` names.
+    """What reads the checkpoint that `path` names, by the names of variables.
+
+    Returns:
+      `tf.train.CheckpointReader`, or an object with its methods ``get_variable_to_shape_map``,
+      ``has_tensor`` and ``get_tensor``.
 
     Raises:
       file_io.InputError: no checkpoint there, or it is damaged.
     """
     prefix = resolve(path)
+    if huggingface.is_weights_file(prefix):
+        return huggingface.Reader(prefix)
     try:
-        return tf.train.load_checkpoint(prefix)
+        checkpoint = tf.train.load_checkpoint(prefix)
+        return _ObjectReader(checkpoint) if checkpoint.has_tensor(_OBJECT_GRAPH) else checkpoint
     except _READ_ERRORS as error:
         raise file_io.InputError(f"cannot read the checkpoint {prefix}: {error}") from error
 
@@ -130,7 +165,8 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
     Args:
       model: module whose variables bear checkpoint names.
       path: whatever `resolve` takes.
-      strict: raise if any encoder variable is missing.
+      strict: raise if any encoder variable is missing (but for one that the model does not use,
+        and for the pooler that some Hugging Face models lack).
       allow_new_heads: variables outside the encoder may be missing; they keep their values.
       rename: optional ``name -> name`` giving the checkpoint's name for a model's variable.
 
@@ -149,15 +185,23 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
     loaded = sorted(name for name in variables if source[name] in shapes)
     new = sorted(set(variables) - set(loaded))
     used = {source[name] for name in loaded}
-    unused = sorted(
-        name for name in set(shapes) - used if not _SLOT.search(name) and name != "global_step"
-    )
+    unused = sorted(name for name in set(shapes) - used if not _is_state(name))
     _check_shapes(prefix, {name: shapes[source[name]] for name in loaded}, variables)
     if not loaded:
         raise file_io.InputError(
             f"{prefix} has no variable of this model; it holds {sorted(shapes)[:10]}"
         )
-    missing = [n for n in new if not allow_new_heads or n.startswith(ENCODER_PREFIX)]
+    trained = {v.name for v in getattr(model, "trained_variables", model.variables)}
+    optional = getattr(checkpoint, "optional", ())
+    missing = [
+        name
+        for name in new
+        if variables[name].name in trained
+        and (
+            not allow_new_heads
+            or (name.startswith(ENCODER_PREFIX) and not name.startswith(optional))
+        )
+    ]
     if strict and missing:
         hint = (
             "is the configuration file the one of this checkpoint?"
@@ -214,6 +258,26 @@ def restore_training_state(prefix, model, optimizer):
         )
     _check_shapes(prefix, {name: shapes[name] for name in variables}, variables)
     _assign(checkpoint, [(variable, name) for name, variable in variables.items()], prefix)
+
+
+def read_tensors(path):
+    """{name: array} of the checkpoint that `path` names, without optimizer state and step.
+
+    Raises:
+      file_io.InputError: no checkpoint there, or it is damaged.
+    """
+    prefix = resolve(path)
+    checkpoint = reader(prefix)
+    names = [name for name in checkpoint.get_variable_to_shape_map() if not _is_state(name)]
+    try:
+        return {name: checkpoint.get_tensor(name) for name in names}
+    except _READ_ERRORS as error:
+        raise file_io.InputError(f"the checkpoint {prefix} is damaged: {error}") from error
+
+
+def _is_state(name):
+    """Whether a name is that of an optimizer slot or of the step."""
+    return bool(_SLOT.search(name)) or name == "global_step"
 
 
 def read_step(path):

@@ -1,13 +1,17 @@
 """Finds a model to start from: weights, configuration and vocabulary, from flags or hub modules."""
 
 import dataclasses
+import functools
 import os
 
 from absl import logging
 
-from albert import checkpoints, file_io
+from albert import archive, checkpoints, file_io, huggingface, modeling
 
 CONFIG_NAME = "albert_config.json"
+VOCAB_NAME = "vocab.txt"  # of WordPiece models
+# The variable by which tensorflow-hub is told where to keep what it fetches.
+_CACHE_VARIABLE = "TFHUB_CACHE_DIR"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +20,7 @@ class Source:
 
     Attributes:
       config_file: JSON of the model's sizes.
-      checkpoint: prefix of the weights.
+      checkpoint: prefix of the weights, or file of Hugging Face weights.
       spm_model_file: SentencePiece model.
       vocab_file: WordPiece vocabulary (or list of pieces, unused, beside a SentencePiece model).
       do_lower_case: whether the text is lower-cased.
@@ -35,17 +39,20 @@ def locate(
     hub_handle=None,
     spm_model_file=None,
     vocab_file=None,
-    do_lower_case=True,
+    do_lower_case=None,
     from_scratch=False,
+    needs_vocabulary=True,
 ):
     """Fills what was not given from the hub module or the checkpoint's folder.
 
     Args:
-      config_file, spm_model_file, vocab_file: explicit paths; they win.
+      config_file, spm_model_file, vocab_file: explicit paths; they win, with a warning where a hub
+        module or Hugging Face folder brings another file.
       checkpoint: weights in any form that `checkpoints.resolve` takes.
-      hub_handle: local folder or URL of a hub module.
-      do_lower_case: used unless the hub module says otherwise.
+      hub_handle: hub module: local folder, ``.tar.gz`` file or URL.
+      do_lower_case: True or False if the user said so; None takes what the module says, else True.
       from_scratch: no weights are wanted.
+      needs_vocabulary: whether to look for a vocabulary.
 
     Returns:
       `Source`.
@@ -53,6 +60,40 @@ def locate(
     Raises:
       file_io.InputError: contradictory or missing sources; names the flags.
     """
+    _check_contradictions(checkpoint, hub_handle, from_scratch)
+    folder, lower_case, complete = None, None, False
+    if hub_handle:
+        module = resolve_hub(hub_handle)
+        checkpoint, folder = checkpoints.resolve(module), os.path.join(module, "assets")
+        lower_case, complete = _hub_lower_case(module), True
+    elif checkpoint:
+        checkpoint = checkpoints.resolve(checkpoint)
+        folder = os.path.dirname(checkpoint) or "."
+        if huggingface.is_weights_file(checkpoint):
+            huggingface.read_config(folder)  # refuses other architectures
+            lower_case, complete = huggingface.read_lower_case(folder), True
+    choose = functools.partial(_choose, folder, complete)
+    names = (CONFIG_NAME, huggingface.CONFIG_NAME)
+    config_file = choose("--albert_config_file", config_file, names)
+    if needs_vocabulary:
+        if spm_model_file or not vocab_file:
+            spm_model_file = choose("--spm_model_file", spm_model_file, (), ".model")
+        if not spm_model_file:
+            vocab_file = choose("--vocab_file", vocab_file, (VOCAB_NAME,))
+    missing = [] if config_file else ["--albert_config_file"]
+    if needs_vocabulary and not (spm_model_file or vocab_file):
+        missing.append("--spm_model_file or --vocab_file")
+    if missing:
+        raise file_io.InputError(_missing_message(missing, folder, hub_handle))
+    if None not in (do_lower_case, lower_case) and do_lower_case != lower_case:
+        logging.warning(
+            "--do_lower_case=%s is used, but the model says %s", do_lower_case, lower_case
+        )
+    stated = [value for value in (do_lower_case, lower_case, True) if value is not None]
+    return Source(config_file, checkpoint, spm_model_file, vocab_file, stated[0])
+
+
+def _check_contradictions(checkpoint, hub_handle, from_scratch):
     if checkpoint and hub_handle:
         raise file_io.InputError(
             "--init_checkpoint and --albert_hub_module_handle both name weights; give one"
@@ -61,64 +102,101 @@ def locate(
         raise file_io.InputError(
             "--from_scratch contradicts --init_checkpoint and --albert_hub_module_handle"
         )
-    folder = None
-    if hub_handle:
-        module = resolve_hub(hub_handle)
-        checkpoint = checkpoints.resolve(module)
-        folder = os.path.join(module, "assets")
-        do_lower_case = _hub_lower_case(module, do_lower_case)
-    elif checkpoint:
-        checkpoint = checkpoints.resolve(checkpoint)
-        folder = os.path.dirname(checkpoint) or "."
-    config_file = config_file or _only(folder, ("albert_config.json", "config.json"), "")
-    if not config_file:
-        raise file_io.InputError(
-            "--albert_config_file must be given: there is none beside the weights"
-            + (f" in {folder}" if folder else "")
+
+
+def _choose(folder, complete, flag, given, names, ending=None):
+    """The path that a flag gives, else the file in the folder that has its place; None if neither.
+
+    Args:
+      folder: where to look, or None.
+      complete: the folder's files belong together, so that other ones deserve a warning.
+      flag: name of the flag, for messages.
+      given: its value, or None.
+      names: names that the file may have, in order of preference.
+      ending: else the only file with this ending is taken.
+    """
+    there = file_io.listdir(folder) if folder and file_io.is_dir(folder) else []
+    found = [name for name in names if name in there][:1]
+    found = found or [name for name in there if ending and name.endswith(ending)]
+    paths = [os.path.join(folder, name) for name in found]
+    if given:
+        if complete and len(paths) == 1:
+            _warn_of_difference(flag, given, paths[0])
+        return given
+    if len(found) > 1:
+        raise file_io.InputError(f"{folder} has several {ending} files {found}: name one, {flag}")
+    return paths[0] if paths else None
+
+
+def _warn_of_difference(flag, given, found):
+    """Warns where the file of a flag says something else than the one that the model brings."""
+    if not found.endswith(".json"):
+        if file_io.sha256(given) != file_io.sha256(found):
+            logging.warning("%s=%s is used; the model brings another one, %s", flag, given, found)
+        return
+    ours, theirs = (modeling.AlbertConfig.from_json_file(path).to_dict() for path in (given, found))
+    differing = [
+        f"{key} {ours[key]} (there {theirs[key]})" for key in ours if ours[key] != theirs[key]
+    ]
+    if differing:
+        logging.warning(
+            "%s=%s is used; it differs from the model's %s: %s",
+            *(flag, given, found, ", ".join(differing)),
         )
-    if not spm_model_file and not vocab_file:
-        spm_model_file = _only(folder, (), ".model")
-        vocab_file = None if spm_model_file else _only(folder, ("vocab.txt",), "")
-    return Source(config_file, checkpoint, spm_model_file, vocab_file, do_lower_case)
 
 
-def _only(folder, names, ending):
-    """The file of a folder with one of these names, or the only one with that ending."""
-    if folder is None or not file_io.is_dir(folder):
-        return None
+def _missing_message(flags, folder, hub_handle):
+    """What to say when files are neither given nor found."""
+    message = f"{' and '.join(flags)} must be given"
+    if hub_handle:
+        return f"{message}: the hub module {hub_handle} has none in its assets ({folder})"
+    if folder is None:
+        return message
     there = file_io.listdir(folder)
-    found = [name for name in names if name in there]
-    if not found and ending:
-        found = [name for name in there if name.endswith(ending)]
-        if len(found) > 1:
-            raise file_io.InputError(f"{folder} has several {ending} files {found}: name one")
-    return os.path.join(folder, found[0]) if found else None
+    if "tokenizer.json" in there and not any(name.endswith(".model") for name in there):
+        return (
+            f"{message}: {folder} has a tokenizer.json, but no spiece.model. It is in the folder "
+            "of the model that this one was made from"
+        )
+    return f"{message}: there is none beside the weights in {folder}"
+
+
+def files_beside(checkpoint):
+    """Paths of configuration and vocabulary in a checkpoint's folder, as far as they are there."""
+    folder = os.path.dirname(checkpoint) or "."
+    names = (CONFIG_NAME, huggingface.CONFIG_NAME, VOCAB_NAME)
+    return [
+        os.path.join(folder, name)
+        for name in file_io.listdir(folder)
+        if name in names or name.endswith((".model", ".vocab"))
+    ]
+
+
+def cache_dir():
+    """Folder for what is unpacked: that of tensorflow-hub where it is set, else one of our own."""
+    return os.environ.get(_CACHE_VARIABLE) or os.path.expanduser("~/.cache/albert")
 
 
 def resolve_hub(handle):
     """Local folder of a hub module.
 
     Args:
-      handle: local folder, or URL that `tensorflow_hub.resolve` can fetch.
+      handle: local folder, local ``.tar.gz`` file (unpacked into `cache_dir`, once), or URL that
+        `tensorflow_hub.resolve` can fetch.
 
     Raises:
-      file_io.InputError: no module there, or tensorflow-hub is not installed.
+      file_io.InputError: no module there, a damaged archive, or tensorflow-hub is not installed.
     """
     if file_io.is_dir(handle):
         folder = handle
-    elif "://" not in handle:
-        raise file_io.InputError(f"--albert_hub_module_handle: there is no folder {handle}")
+    elif "://" in handle:
+        folder = _fetch(handle)
+    elif archive.is_archive(handle) and file_io.exists(handle):
+        folder = archive.unpack(handle, cache_dir())
     else:
-        try:
-            import tensorflow_hub
-        except ImportError as error:
-            raise file_io.InputError(
-                f"--albert_hub_module_handle={handle} needs the package tensorflow-hub: {error}"
-            ) from error
-        try:
-            folder = tensorflow_hub.resolve(handle)
-        except Exception as error:  # tensorflow_hub lets through whatever its downloader raises
-            raise file_io.InputError(f"cannot fetch the hub module {handle}: {error}") from error
+        raise file_io.InputError(
+            f"--albert_hub_module_handle: there is no folder or .tar.gz file {handle}"
+        )
     if not checkpoints.prefix_exists(os.path.join(folder, "variables", "variables")):
         raise file_io.InputError(
             f"{handle} is not a hub module: {folder} has no variables/variables.index"
@@ -126,23 +204,35 @@ def resolve_hub(handle):
     return folder
 
 
-def _hub_lower_case(module, flag):
-    """do_lower_case of the module's ``tokenization_info``; `flag` if it does not say."""
+def _fetch(handle):
+    """Local folder of what a URL names."""
+    try:
+        import tensorflow_hub
+    except ImportError as error:
+        raise file_io.InputError(
+            f"--albert_hub_module_handle={handle} needs the package tensorflow-hub: {error}"
+        ) from error
+    try:
+        return tensorflow_hub.resolve(handle)
+    except Exception as error:  # tensorflow_hub lets through whatever its downloader raises
+        raise file_io.InputError(f"cannot fetch the hub module {handle}: {error}") from error
+
+
+def _hub_lower_case(module):
+    """do_lower_case of the module's ``tokenization_info``; None if it does not say."""
     import tensorflow as tf
+    from google.protobuf import message
     from tensorflow.core.protobuf import saved_model_pb2
 
-    with file_io.open_file(os.path.join(module, "saved_model.pb"), "rb") as file:
-        saved_model = saved_model_pb2.SavedModel.FromString(file.read())
+    with file_io.open_input(os.path.join(module, "saved_model.pb"), "hub module", "rb") as file:
+        content = file.read()
+    try:
+        saved_model = saved_model_pb2.SavedModel.FromString(content)
+    except message.DecodeError as error:
+        raise file_io.InputError(f"{module}/saved_model.pb is damaged: {error}") from error
     for graph in saved_model.meta_graphs:
         tags = list(graph.meta_info_def.tags)
         if "tokenization_info" in graph.signature_def and "train" not in tags:
             loaded = tf.saved_model.load(module, tags=tags)
-            stated = bool(loaded.signatures["tokenization_info"]()["do_lower_case"])
-            if stated != flag:
-                logging.warning(
-                    "The hub module says do_lower_case=%s; --do_lower_case=%s is not used",
-                    stated,
-                    flag,
-                )
-            return stated
-    return flag
+            return bool(loaded.signatures["tokenization_info"]()["do_lower_case"])
+    return None

@@ -14,6 +14,7 @@ def define_flags(flag_values):
     text("eval_input_file", None, "Records to evaluate on; by default --input_file.")
     text("output_dir", None, "Folder of checkpoints and results.")
     text("init_checkpoint", None, "Weights to start from, in any form; by default random ones.")
+    text("albert_hub_module_handle", None, "Hub module to start from: a folder, .tar.gz or URL.")
     switch("init_from_group0", False, "Give every group of layers the weights of group 0.")
     switch("do_train", True, "Train.")
     switch("do_eval", False, "Evaluate: each checkpoint as it is saved, or all that are there.")
@@ -39,7 +40,7 @@ def define_flags(flag_values):
     )
     text("spm_model_file", None, "SentencePiece model of the records; --masked_lm_budget needs it.")
     text("vocab_file", None, "WordPiece vocabulary of the records, for --masked_lm_budget.")
-    for name in ("albert_config_file", "input_file", "output_dir"):
+    for name in ("input_file", "output_dir"):
         flags.mark_flag_as_required(name, flag_values=flag_values)
 
 
@@ -47,13 +48,14 @@ def check_flags(values):
     """Refuses contradictions before any work."""
     if not values.do_train and not values.do_eval:
         raise file_io.InputError("nothing to do: neither --do_train nor --do_eval")
-    if values.init_from_group0 and not values.init_checkpoint:
+    brought = values.init_checkpoint or values.albert_hub_module_handle
+    if values.init_from_group0 and not brought:
         raise file_io.InputError("--init_from_group0 needs --init_checkpoint")
     if values.masked_lm_budget < 0 or values.masked_lm_budget >= 1:
         raise file_io.InputError(
             f"--masked_lm_budget={values.masked_lm_budget} must be a share, from 0 to below 1"
         )
-    if values.masked_lm_budget and not (values.spm_model_file or values.vocab_file):
+    if values.masked_lm_budget and not (values.spm_model_file or values.vocab_file or brought):
         need = "the vocabulary of the records: --spm_model_file or --vocab_file"
         raise file_io.InputError(f"--masked_lm_budget needs {need}")
     common_flags.require_positive(
@@ -76,23 +78,21 @@ def make_optimizer(values):
     )
 
 
-def initializer(values):
+def initializer(values, checkpoint):
     """``(model) -> LoadReport or None``: the given weights, else random ones stay."""
     from albert import checkpoints
 
-    if not values.init_checkpoint:
-        return lambda model: None
     rename = checkpoints.group_zero_name if values.init_from_group0 else None
-    return lambda model: checkpoints.restore(model, values.init_checkpoint, rename=rename)
+    return lambda model: checkpoint and checkpoints.restore(model, checkpoint, rename=rename)
 
 
-def masking_transform(values, config):
+def masking_transform(values, source, config):
     """Masks every batch anew if --masked_lm_budget asks for it; else None."""
     if not values.masked_lm_budget:
         return None
     from albert import masking, pretraining_task, tokenization
 
-    tokenizer = tokenization.FullTokenizer(values.vocab_file, spm_model_file=values.spm_model_file)
+    tokenizer = tokenization.FullTokenizer(source.vocab_file, True, source.spm_model_file)
     tokenization.check_vocab_size(tokenizer, config.vocab_size)
     return pretraining_task.mask_anew(
         masking.MaskingConfig(values.max_predictions_per_seq, values.masked_lm_budget),
@@ -107,14 +107,15 @@ def main(values):
     check_flags(values)
     from albert import checkpoint_walk, engine, modeling, pretraining_task, records
 
-    config = modeling.AlbertConfig.from_json_file(values.albert_config_file)
+    source = common_flags.source(values, needs_vocabulary=bool(values.masked_lm_budget))
+    config = modeling.AlbertConfig.from_json_file(source.config_file)
     common_flags.check_seq_length(values, config)
     paths = file_io.expand_globs(values.input_file, "--input_file")
     eval_paths = file_io.expand_globs(values.eval_input_file or values.input_file, "--input_file")
     strategy = common_flags.strategy(values)
     task = pretraining_task.make_task(values.max_predictions_per_seq)
     specs = task.feature_specs(values.max_seq_length)
-    transform = masking_transform(values, config)
+    transform = masking_transform(values, source, config)
     train_specs = pretraining_task.feature_specs(
         values.max_seq_length, values.max_predictions_per_seq, with_boundaries=bool(transform)
     )
@@ -136,7 +137,7 @@ def main(values):
             runner.train(
                 records.train_input_fn(paths, train_specs, values.seed, transform=transform),
                 lambda: make_optimizer(values),
-                initializer(values),
+                initializer(values, source.checkpoint),
                 evaluate and evaluate(runner, eval_input),
             )
         else:

@@ -1,10 +1,16 @@
 """Where a model's files are looked for."""
 
+import json
+import pathlib
+import re
 import shutil
+import tarfile
 
 import pytest
 
 from albert import file_io, pretrained
+
+TINY = pathlib.Path(__file__).parent / "testdata" / "tiny.model"
 
 
 def test_a_hub_module_brings_everything(golden):
@@ -19,18 +25,38 @@ def test_a_hub_module_brings_everything(golden):
     )
 
 
-def test_the_module_says_whether_text_is_lower_cased(golden, caplog):
+def test_the_module_says_whether_text_is_lower_cased_unless_the_user_does(golden, caplog):
+    module = str(golden / "hub_tf1")
     with caplog.at_level("WARNING", logger="absl"):
-        source = pretrained.locate(hub_handle=str(golden / "hub_tf1"), do_lower_case=False)
-    assert source.do_lower_case is True
-    assert "do_lower_case=True; --do_lower_case=False is not used" in caplog.text
+        assert pretrained.locate(hub_handle=module).do_lower_case is True
+        assert pretrained.locate(hub_handle=module, do_lower_case=True).do_lower_case is True
+        assert not caplog.text
+        assert pretrained.locate(hub_handle=module, do_lower_case=False).do_lower_case is False
+    assert "--do_lower_case=False is used, but the model says True" in caplog.text
 
 
-def test_explicit_files_win(golden):
-    source = pretrained.locate(
-        config_file="mine.json", hub_handle=str(golden / "hub_tf1"), spm_model_file="mine.model"
+def test_explicit_files_win_and_differences_are_told(golden, tmp_path, caplog):
+    module = golden / "hub_tf1"
+    assets = module / "assets"
+    same = {
+        "config_file": str(assets / "albert_config.json"),
+        "spm_model_file": str(assets / "30k-clean.model"),
+    }
+    with caplog.at_level("WARNING", logger="absl"):
+        source = pretrained.locate(hub_handle=str(module), **same)
+        assert not caplog.text
+        assert (source.config_file, source.spm_model_file) == tuple(same.values())
+        config = json.loads((assets / "albert_config.json").read_text())
+        (tmp_path / "mine.json").write_text(json.dumps({**config, "hidden_dropout_prob": 0.25}))
+        mine = {"config_file": str(tmp_path / "mine.json"), "spm_model_file": str(TINY)}
+        source = pretrained.locate(hub_handle=str(module), **mine)
+    assert (source.config_file, source.spm_model_file) == tuple(mine.values())
+    assert source.checkpoint == str(module / "variables" / "variables")
+    assert re.search(
+        r"--albert_config_file=.*mine.json is used; .*: hidden_dropout_prob 0.25 \(there 0.0\)",
+        caplog.text,
     )
-    assert (source.config_file, source.spm_model_file) == ("mine.json", "mine.model")
+    assert re.search("--spm_model_file=.*tiny.model is used; the model brings another", caplog.text)
 
 
 @pytest.mark.parametrize("vocabulary", ["30k-clean.model", "vocab.txt"])
@@ -54,12 +80,43 @@ def test_files_beside_a_checkpoint_are_found(golden, tmp_path, vocabulary):
 
 
 def test_mistakes_are_named(golden, tmp_path):
-    with pytest.raises(file_io.InputError, match="--albert_config_file must be given"):
+    with pytest.raises(file_io.InputError, match="--albert_config_file and --spm.* be given$"):
         pretrained.locate(from_scratch=True)
     with pytest.raises(file_io.InputError, match="is not a hub module: .*variables.index"):
         pretrained.resolve_hub(str(tmp_path))
-    with pytest.raises(file_io.InputError, match="there is no folder nowhere"):
+    with pytest.raises(file_io.InputError, match=r"there is no folder or .tar.gz file nowhere"):
         pretrained.resolve_hub("nowhere")
+
+
+def test_a_module_without_assets_is_named(golden, tmp_path):
+    module = tmp_path / "module"
+    shutil.copytree(golden / "hub_tf1", module)
+    (module / "assets" / "30k-clean.model").unlink()
+    message = "--spm_model_file or --vocab_file must be given: the hub module .*none in its assets"
+    with pytest.raises(file_io.InputError, match=message):
+        pretrained.locate(hub_handle=str(module))
+    assert pretrained.locate(hub_handle=str(module), needs_vocabulary=False).config_file
+    shutil.rmtree(module / "assets")
+    message = "--albert_config_file and .*: the hub module .* has none in its assets"
+    with pytest.raises(file_io.InputError, match=message):
+        pretrained.locate(hub_handle=str(module))
+    (module / "saved_model.pb").write_bytes(b"not a model")
+    with pytest.raises(file_io.InputError, match="saved_model.pb is damaged"):
+        pretrained.locate(hub_handle=str(module))
+
+
+@pytest.mark.parametrize("inside", [".", "albert_module/1"])
+def test_an_archive_is_unpacked_once(golden, tmp_path, monkeypatch, inside):
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
+    with tarfile.open(tmp_path / "module.tar.gz", "w:gz") as tar:
+        tar.add(golden / "hub_tf1", inside.split("/")[0])
+    source = pretrained.locate(hub_handle=str(tmp_path / "module.tar.gz"))
+    (folder,) = (tmp_path / "cache").iterdir()
+    assert source.checkpoint.startswith(str(folder))
+    assert source.spm_model_file.endswith("assets/30k-clean.model")
+    before = folder.stat().st_mtime_ns
+    assert pretrained.locate(hub_handle=str(tmp_path / "module.tar.gz")) == source
+    assert folder.stat().st_mtime_ns == before
 
 
 def test_a_url_that_cannot_be_fetched_is_named(monkeypatch):

@@ -18,6 +18,7 @@ PLAIN = """
     file_io tokenization packing masking metrics tables prediction_files corpus demo_data
     example_proto tfrecord record_shuffle pretraining_data pretraining_files vocab_training
     squad_spans squad_metrics squad_features squad_records
+    archive huggingface huggingface_tokenizer
 """.split()
 LAYERS = {
     "plain": PLAIN,
@@ -33,12 +34,13 @@ LAYERS = {
     "engine": [
         *"train_step engine checkpoint_walk export fine_tuning".split(),
         *"squad_export squad_run squad_answerer text_predictor text_export".split(),
+        *"hub_export huggingface_export feature_vectors".split(),
     ],
     "scripts": [
         *"common_flags run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"squad_flags ask classifier_flags predict".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
-        *"make_demo_data glue_report".split(),
+        *"export_to_huggingface extract_features make_demo_data glue_report".split(),
     ],
 }
 FLAG_MODULES = {"classifier_flags", "common_flags", "squad_flags"}  # what scripts share
@@ -314,6 +316,7 @@ def test_every_module_is_tested(name):
 # Import name -> distribution, where they differ.
 DISTRIBUTIONS = {
     "absl": "absl-py",
+    "google": "protobuf",
     "sklearn": "scikit-learn",
     "tensorflow_hub": "tensorflow-hub",
     "tensorflow_text": "tensorflow-text",

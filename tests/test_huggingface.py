@@ -1,0 +1,585 @@
+"""Hugging Face folders, both ways: names, values, errors; and what transformers says to them."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import (
+    checkpoints,
+    export_to_huggingface,
+    file_io,
+    heads,
+    huggingface,
+    huggingface_export,
+    huggingface_tokenizer,
+    modeling,
+    pretrained,
+    tokenization,
+)
+
+TESTDATA = pathlib.Path(__file__).parent / "testdata"
+CONFIG = modeling.AlbertConfig(
+    vocab_size=400, embedding_size=8, hidden_size=12, num_hidden_layers=4, num_hidden_groups=2,
+    inner_group_num=2, num_attention_heads=3, intermediate_size=20, max_position_embeddings=24,
+    initializer_range=0.3,
+)  # fmt: skip
+# As many values for embeddings as for layers: no mapping between them here.
+SQUARE = modeling.AlbertConfig(
+    **{**CONFIG.to_dict(), "embedding_size": 12, "num_hidden_groups": 1, "inner_group_num": 1,
+       "hidden_act": "relu"},
+)  # fmt: skip
+MODELS = {
+    "encoder": lambda config: modeling.AlbertModel(config, 1),
+    "pretraining": lambda config: heads.PretrainingModel(config, 1),
+    "classification": lambda config: heads.ClassifierModel(config, 3, 1),
+    "regression": lambda config: heads.RegressionModel(config, 1),
+    "multiple_choice": lambda config: heads.MultipleChoiceModel(config, 2, 0.1, 1),
+    "squad_v1": lambda config: heads.SquadV1Model(config, 1),
+}
+LABELS = ["no", "maybe", "yes"]
+
+
+def randomize(model):
+    """Every variable gets values that show where they went; biases too."""
+    rng = np.random.default_rng(7)
+    for variable in sorted(model.variables, key=lambda v: v.name):
+        variable.assign_add(rng.normal(0, 0.2, variable.shape).astype(np.float32))
+    return model
+
+
+def write_model(folder, head, config=CONFIG):
+    """A folder with checkpoint, configuration and vocabulary; returns the model."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model = randomize(MODELS[head](config))
+    checkpoints.save(str(folder / "model.ckpt-best"), model)
+    (folder / "albert_config.json").write_text(config.to_json_string())
+    (folder / "spiece.model").write_bytes((TESTDATA / "tiny.model").read_bytes())
+    return model
+
+
+def exported(tmp_path, head, config=CONFIG):
+    model = write_model(tmp_path / "ours", head, config)
+    huggingface_export.export(
+        model_dir=str(tmp_path / "ours"),
+        output_dir=str(tmp_path / "theirs"),
+        head=None if head in ("encoder", "pretraining", "squad_v1") else head,
+        labels=LABELS if head == "classification" else (),
+    )
+    return model, tmp_path / "theirs"
+
+
+def read_safetensors(path):
+    from safetensors import numpy as safetensors_numpy
+
+    return safetensors_numpy.load(pathlib.Path(path).read_bytes())
+
+
+def write_safetensors(path, tensors):
+    from safetensors import numpy as safetensors_numpy
+
+    pathlib.Path(path).write_bytes(safetensors_numpy.save(tensors))
+
+
+def values(model):
+    return {name: v.numpy() for name, v in checkpoints.variables_by_name(model).items()}
+
+
+# --- names and shapes, as transformers 5 writes them --------------------------------------------
+
+BLOCK = {
+    "attention.query.weight": [12, 12], "attention.query.bias": [12],
+    "attention.key.weight": [12, 12], "attention.key.bias": [12],
+    "attention.value.weight": [12, 12], "attention.value.bias": [12],
+    "attention.dense.weight": [12, 12], "attention.dense.bias": [12],
+    "attention.LayerNorm.weight": [12], "attention.LayerNorm.bias": [12],
+    "ffn.weight": [20, 12], "ffn.bias": [20],
+    "ffn_output.weight": [12, 20], "ffn_output.bias": [12],
+    "full_layer_layer_norm.weight": [12], "full_layer_layer_norm.bias": [12],
+}  # fmt: skip
+ENCODER = {
+    "embeddings.word_embeddings.weight": [400, 8],
+    "embeddings.token_type_embeddings.weight": [2, 8],
+    "embeddings.position_embeddings.weight": [24, 8],
+    "embeddings.LayerNorm.weight": [8], "embeddings.LayerNorm.bias": [8],
+    "encoder.embedding_hidden_mapping_in.weight": [12, 8],
+    "encoder.embedding_hidden_mapping_in.bias": [12],
+    **{
+        f"encoder.albert_layer_groups.{group}.albert_layers.{inner}.{name}": shape
+        for group in (0, 1) for inner in (0, 1) for name, shape in BLOCK.items()
+    },
+}  # fmt: skip
+POOLER = {"pooler.weight": [12, 12], "pooler.bias": [12]}
+HEADS = {
+    "encoder": {},
+    "pretraining": {
+        "predictions.dense.weight": [8, 12], "predictions.dense.bias": [8],
+        "predictions.LayerNorm.weight": [8], "predictions.LayerNorm.bias": [8],
+        "predictions.bias": [400],
+        "sop_classifier.classifier.weight": [2, 12], "sop_classifier.classifier.bias": [2],
+    },
+    "classification": {"classifier.weight": [3, 12], "classifier.bias": [3]},
+    "regression": {"classifier.weight": [1, 12], "classifier.bias": [1]},
+    "multiple_choice": {"classifier.weight": [1, 12], "classifier.bias": [1]},
+    "squad_v1": {"qa_outputs.weight": [2, 12], "qa_outputs.bias": [2]},
+}  # fmt: skip
+CLASSES = {
+    "encoder": "AlbertModel", "pretraining": "AlbertForPreTraining",
+    "classification": "AlbertForSequenceClassification",
+    "regression": "AlbertForSequenceClassification",
+    "multiple_choice": "AlbertForMultipleChoice", "squad_v1": "AlbertForQuestionAnswering",
+}  # fmt: skip
+
+
+def expected_shapes(head):
+    encoder = {**ENCODER, **({} if head == "squad_v1" else POOLER)}
+    prefix = "" if head == "encoder" else "albert."
+    return {**{prefix + name: shape for name, shape in encoder.items()}, **HEADS[head]}
+
+
+@pytest.mark.parametrize("head", MODELS)
+def test_names_and_shapes_are_those_of_transformers(tmp_path, head):
+    _, folder = exported(tmp_path, head)
+    found = read_safetensors(folder / "model.safetensors")
+    assert {name: list(value.shape) for name, value in found.items()} == expected_shapes(head)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == [CLASSES[head]]
+    assert config["model_type"] == "albert"
+    assert config["hidden_act"] == "gelu_new"
+    if head == "classification":
+        assert config["id2label"] == {"0": "no", "1": "maybe", "2": "yes"}
+        assert config["label2id"] == {"no": 0, "maybe": 1, "yes": 2}
+    if head == "regression":
+        assert config["problem_type"] == "regression"
+
+
+def test_matrices_are_stored_the_other_way_round(tmp_path):
+    model, folder = exported(tmp_path, "encoder")
+    found = read_safetensors(folder / "model.safetensors")
+    name = "bert/encoder/transformer/group_1/inner_group_0/ffn_1/intermediate/dense/kernel"
+    theirs = found["encoder.albert_layer_groups.1.albert_layers.0.ffn.weight"]
+    np.testing.assert_array_equal(theirs, values(model)[name].T)
+
+
+@pytest.mark.parametrize("config", [CONFIG, SQUARE], ids=["mapped", "square"])
+@pytest.mark.parametrize("head", MODELS)
+def test_a_round_trip_changes_no_bit(tmp_path, head, config):
+    model, folder = exported(tmp_path, head, config)
+    source = pretrained.locate(checkpoint=str(folder))
+    assert modeling.AlbertConfig.from_json_file(source.config_file) == config
+    other = MODELS[head](config)
+    report = checkpoints.restore(other, source.checkpoint, allow_new_heads=False)
+    assert report.unused == []
+    pooler = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
+    assert report.new == (pooler if head == "squad_v1" else [])
+    wanted = values(model)
+    for name, value in values(other).items():
+        if name not in report.new:
+            np.testing.assert_array_equal(value, wanted[name], err_msg=name)
+    tokenizer = tokenization.FullTokenizer(spm_model_file=source.spm_model_file)
+    assert tokenizer.vocab_size == 400
+
+
+# --- what else such files can look like --------------------------------------------------------
+
+
+def test_every_form_of_a_path_is_read(tmp_path):
+    model, folder = exported(tmp_path, "encoder")
+    for path in (folder, folder / "model.safetensors", f"{folder}/"):
+        other = modeling.AlbertModel(CONFIG, 2)
+        checkpoints.restore(other, str(path))
+        np.testing.assert_array_equal(other.embedding_table, model.embedding_table)
+
+
+def test_split_files_are_read(tmp_path):
+    model, folder = exported(tmp_path, "encoder")
+    tensors = read_safetensors(folder / "model.safetensors")
+    names = sorted(tensors)
+    parts = {"model-1-of-2.safetensors": names[::2], "model-2-of-2.safetensors": names[1::2]}
+    for part, chosen in parts.items():
+        write_safetensors(folder / part, {name: tensors[name] for name in chosen})
+    (folder / "model.safetensors").unlink()
+    index = {"weight_map": {name: part for part, chosen in parts.items() for name in chosen}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    other = modeling.AlbertModel(CONFIG, 2)
+    assert checkpoints.restore(other, str(folder)).new == []
+    np.testing.assert_array_equal(other.embedding_table, model.embedding_table)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_half_precision_becomes_float32(tmp_path, kind):
+    model, folder = exported(tmp_path, "encoder")
+    dtype = tf.as_dtype(kind).as_numpy_dtype
+    tensors = read_safetensors(folder / "model.safetensors")
+    halves = {name: value.astype(dtype) for name, value in tensors.items()}
+    write_safetensors(folder / "model.safetensors", halves)
+    other = modeling.AlbertModel(CONFIG, 2)
+    checkpoints.restore(other, str(folder))
+    wanted = model.embedding_table.numpy().astype(dtype).astype(np.float32)
+    np.testing.assert_array_equal(other.embedding_table, wanted)
+
+
+def test_second_names_of_shared_weights_are_understood(tmp_path):
+    model, folder = exported(tmp_path, "pretraining")
+    tensors = read_safetensors(folder / "model.safetensors")
+    tensors["predictions.decoder.bias"] = tensors.pop("predictions.bias")
+    tensors["predictions.decoder.weight"] = tensors["albert.embeddings.word_embeddings.weight"]
+    tensors["albert.embeddings.position_ids"] = np.arange(24)[np.newaxis]
+    write_safetensors(folder / "model.safetensors", tensors)
+    other = heads.PretrainingModel(CONFIG, 2)
+    report = checkpoints.restore(other, str(folder), allow_new_heads=False)
+    assert report.new == report.unused == []
+    np.testing.assert_array_equal(other.masked_lm.bias, model.masked_lm.bias)
+    tensors["predictions.decoder.weight"] = tensors["predictions.decoder.weight"] + 1
+    write_safetensors(folder / "model.safetensors", tensors)
+    with pytest.raises(file_io.InputError, match="decoder.weight is not the table of word embed"):
+        checkpoints.restore(other, str(folder))
+
+
+def test_the_head_of_a_token_classifier_is_not_taken_for_another(tmp_path):
+    _, folder = exported(tmp_path, "classification")
+    config = json.loads((folder / "config.json").read_text())
+    config["architectures"] = ["AlbertForTokenClassification"]
+    (folder / "config.json").write_text(json.dumps(config))
+    report = checkpoints.restore(heads.ClassifierModel(CONFIG, 3, 2), str(folder))
+    assert report.new == ["output_bias", "output_weights"]
+    assert report.unused == ["classifier.bias", "classifier.weight"]
+
+
+def test_the_folder_says_whether_text_is_lower_cased(tmp_path):
+    _, folder = exported(tmp_path, "encoder")
+    assert pretrained.locate(checkpoint=str(folder)).do_lower_case
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config["do_lower_case"] = False
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    assert not pretrained.locate(checkpoint=str(folder)).do_lower_case
+    assert pretrained.locate(checkpoint=str(folder), do_lower_case=True).do_lower_case
+
+
+def test_the_exact_gelu_is_warned_of(tmp_path, caplog):
+    _, folder = exported(tmp_path, "encoder")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "hidden_act": "gelu"}))
+    with caplog.at_level("WARNING", logger="absl"):
+        pretrained.locate(checkpoint=str(folder))
+    assert "asks for the exact gelu; its tanh approximation is computed" in caplog.text
+
+
+def test_the_description_of_a_model_folder_is_used(tmp_path):
+    from albert import model_folder
+
+    for kind, settings, expected in (
+        ("classifier", {"labels": LABELS}, "classification"),
+        ("squad_v1", {}, "squad_v1"),
+        ("multiple_choice", {}, "multiple_choice"),
+    ):
+        folder = tmp_path / kind
+        write_model(folder, expected)
+        source = pretrained.locate(checkpoint=str(folder), do_lower_case=False)
+        model_folder.write(str(folder), kind, CONFIG, source, settings)
+        out = tmp_path / f"{kind}_out"
+        assert huggingface_export.export(str(folder), output_dir=str(out)) == expected
+        config = json.loads((out / "config.json").read_text())
+        assert config.get("id2label") == ({"0": "no", "1": "maybe", "2": "yes"} if "labels" in
+                                          settings else None)  # fmt: skip
+        assert not json.loads((out / "tokenizer_config.json").read_text())["do_lower_case"]
+
+
+# --- mistakes -----------------------------------------------------------------------------------
+
+
+def change_config(folder, **changes):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+
+
+def test_another_architecture_is_refused(tmp_path):
+    _, folder = exported(tmp_path, "encoder")
+    change_config(folder, model_type="roberta")
+    message = "architecture 'roberta' .*config.json.*only 'albert' can be read"
+    with pytest.raises(file_io.InputError, match=message):
+        pretrained.locate(checkpoint=str(folder))
+    with pytest.raises(file_io.InputError, match=message):
+        checkpoints.restore(modeling.AlbertModel(CONFIG), str(folder / "model.safetensors"))
+
+
+def test_a_vocabulary_of_another_size_is_refused(tmp_path):
+    _, folder = exported(tmp_path, "encoder")
+    change_config(folder, vocab_size=300)
+    config = modeling.AlbertConfig.from_json_file(str(folder / "config.json"))
+    with pytest.raises(file_io.InputError, match=r"word_embeddings is \[400, 8\] .* \[300, 8\]"):
+        checkpoints.restore(modeling.AlbertModel(config), str(folder))
+    (tmp_path / "ours" / "albert_config.json").write_text(config.to_json_string())
+    with pytest.raises(file_io.InputError, match="400 pieces, .* only 300"):
+        huggingface_export.export(str(tmp_path / "ours"), output_dir=str(tmp_path / "x"))
+    large = modeling.AlbertConfig(**{**CONFIG.to_dict(), "vocab_size": 500})
+    (tmp_path / "ours" / "albert_config.json").write_text(large.to_json_string())
+    with pytest.raises(file_io.InputError, match=r"\[400, 8\]; the configuration says vocab_size"):
+        huggingface_export.export(str(tmp_path / "ours"), output_dir=str(tmp_path / "x"))
+    assert not (tmp_path / "x").exists()
+
+
+def test_damaged_and_older_files_are_named(tmp_path):
+    _, folder = exported(tmp_path, "encoder")
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(file_io.InputError, match="model.safetensors is damaged or not a safeten"):
+        checkpoints.restore(modeling.AlbertModel(CONFIG), str(folder))
+    weights.unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"x")
+    with pytest.raises(file_io.InputError, match="holds pytorch_model.bin, but no model.safeten"):
+        checkpoints.restore(modeling.AlbertModel(CONFIG), str(folder))
+
+
+def test_a_folder_without_its_sentencepiece_model_is_named(tmp_path):
+    _, folder = exported(tmp_path, "encoder")
+    (folder / "spiece.model").unlink()
+    message = "--spm_model_file or --vocab_file must be given: .* tokenizer.json, but no spiece.mo"
+    with pytest.raises(file_io.InputError, match=message):
+        pretrained.locate(checkpoint=str(folder))
+
+
+def test_a_mapping_that_should_not_be_there_is_refused(tmp_path):
+    _, folder = exported(tmp_path, "encoder", SQUARE)
+    tensors = read_safetensors(folder / "model.safetensors")
+    tensors["encoder.embedding_hidden_mapping_in.bias"] += 1
+    write_safetensors(folder / "model.safetensors", tensors)
+    with pytest.raises(file_io.InputError, match="both 12 and the weights of embedding_hidden_map"):
+        checkpoints.restore(modeling.AlbertModel(SQUARE), str(folder))
+
+
+def test_heads_that_do_not_exist_there_are_refused(tmp_path):
+    folder = tmp_path / "ours"
+    write_model(folder, "regression")
+    export = lambda **flags: huggingface_export.export(  # noqa: E731
+        str(folder), output_dir=str(tmp_path / "out"), **flags
+    )
+    with pytest.raises(file_io.InputError, match="one output: say .* --head=regression or --head"):
+        export()
+    with pytest.raises(
+        file_io.InputError, match="--head=classification needs at least two .*has 1"
+    ):
+        export(head="classification")
+    with pytest.raises(file_io.InputError, match="cannot write the head pretraining: .* lacks"):
+        export(head="pretraining")
+    write_model(folder, "classification")
+    with pytest.raises(file_io.InputError, match="--labels: the model has 3 labels, got 2"):
+        export(labels=["a", "b"])
+    model = heads.SquadV2Model(CONFIG, 2, 2, seed=1)
+    checkpoints.save(str(folder / "model.ckpt-best"), model)
+    with pytest.raises(file_io.InputError, match="heads of SQuAD 2.0 .* has no ALBERT class"):
+        export()
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_script(tmp_path, run_script):
+    write_model(tmp_path / "ours", "classification")
+    run_script(
+        export_to_huggingface, model_dir=tmp_path / "ours", output_dir=tmp_path / "out",
+        labels="no,maybe,yes",
+    )  # fmt: skip
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["label2id"]["yes"] == 2
+    prefix = tmp_path / "ours" / "model.ckpt-best.index"
+    run_script(export_to_huggingface, checkpoint=prefix, output_dir=tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["label2id"]["LABEL_2"] == 2
+    with pytest.raises(file_io.InputError, match="give --model_dir or --checkpoint"):
+        run_script(export_to_huggingface, output_dir=tmp_path / "out")
+
+
+# --- against transformers ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory):
+    """``peer(requests) -> answers`` of `testdata/huggingface_peer.py`; see there."""
+    python = os.environ.get("ALBERT_TRANSFORMERS_PYTHON")
+    if not python:
+        if not (importlib.util.find_spec("transformers") and importlib.util.find_spec("torch")):
+            pytest.skip("needs transformers and torch (ALBERT_TRANSFORMERS_PYTHON names a Python)")
+        python = sys.executable
+    folder = tmp_path_factory.mktemp("peer")
+
+    def ask(requests):
+        (folder / "requests.json").write_text(json.dumps(requests))
+        script = str(TESTDATA / "huggingface_peer.py")
+        files = [str(folder / name) for name in ("requests.json", "answers.json")]
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+        done = subprocess.run(
+            [python, script, *files], capture_output=True, text=True, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads((folder / "answers.json").read_text())
+
+    return ask
+
+
+def make_inputs(config, choices=None):
+    """Two rows, one with padding; [B, S] or [B, C, S]."""
+    rng = np.random.default_rng(3)
+    shape = [2, 16] if choices is None else [2, choices, 16]
+    mask = np.ones(shape, np.int32)
+    mask[-1, ..., 11:] = 0
+    return {
+        "input_ids": rng.integers(0, config.vocab_size, shape).astype(np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": rng.integers(0, 2, shape).astype(np.int32) * mask,
+    }
+
+
+def our_outputs(model, head, inputs):
+    """What we compute, under the names of transformers."""
+    if head == "encoder":
+        encoded = model(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"])
+        return {
+            "last_hidden_state": encoded.sequence_output,
+            "pooler_output": encoded.pooled_output,
+        }
+    if head == "pretraining":
+        places = np.tile(np.arange(16, dtype=np.int32), [2, 1])
+        outputs = model({**inputs, "masked_lm_positions": places})
+        words = tf.reshape(outputs["masked_lm_logits"], [2, 16, -1])
+        return {"prediction_logits": words, "sop_logits": outputs["sentence_order_logits"]}
+    outputs = model(inputs)
+    if head == "squad_v1":
+        return {name: outputs[name] for name in ("start_logits", "end_logits")}
+    return {"logits": tf.reshape(outputs["logits"], [2, -1])}
+
+
+def assert_close(theirs, ours):
+    assert set(theirs) == set(ours)
+    for name, value in ours.items():
+        assert np.std(value) > 0.001, name
+        np.testing.assert_allclose(theirs[name], value, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("config", [CONFIG, SQUARE], ids=["mapped", "square"])
+def test_transformers_computes_the_same_from_our_folders(tmp_path, peer, config):
+    requests, models = [], {}
+    for head in MODELS:
+        models[head], folder = exported(tmp_path / head, head, config)
+        inputs = make_inputs(config, 2 if head == "multiple_choice" else None)
+        np.savez(tmp_path / head / "inputs.npz", **inputs)
+        requests.append({
+            "do": "load", "class": CLASSES[head], "folder": str(folder),
+            "inputs": str(tmp_path / head / "inputs.npz"),
+            "outputs": str(tmp_path / head / "outputs.npz"),
+        })  # fmt: skip
+    for head, answer in zip(MODELS, peer(requests), strict=True):
+        labels = answer.pop("labels")
+        assert not any(answer.values()), (head, answer)
+        if head == "classification":
+            assert list(labels.values()) == LABELS
+        inputs = dict(np.load(tmp_path / head / "inputs.npz"))
+        theirs = dict(np.load(tmp_path / head / "outputs.npz"))
+        assert_close(theirs, our_outputs(models[head], head, inputs))
+
+
+def test_we_compute_the_same_from_folders_of_transformers(tmp_path, peer):
+    sizes = {**CONFIG.to_dict(), "hidden_act": "gelu_new"}
+    requests = []
+    for head, name in CLASSES.items():
+        (tmp_path / head).mkdir()
+        inputs = make_inputs(CONFIG, 2 if head == "multiple_choice" else None)
+        np.savez(tmp_path / head / "inputs.npz", **inputs)
+        labels = {"classification": 3, "regression": 1}.get(head, 2)
+        requests.append({
+            "do": "make", "class": name, "folder": str(tmp_path / head / "theirs"),
+            "config": {**sizes, "num_labels": labels},
+            "inputs": str(tmp_path / head / "inputs.npz"),
+            "outputs": str(tmp_path / head / "outputs.npz"),
+        })  # fmt: skip
+    peer(requests)
+    for head in CLASSES:
+        source = pretrained.locate(
+            checkpoint=str(tmp_path / head / "theirs"), needs_vocabulary=False
+        )
+        config = modeling.AlbertConfig.from_json_file(source.config_file)
+        assert config == CONFIG
+        model = MODELS[head](config)
+        report = checkpoints.restore(model, source.checkpoint, allow_new_heads=False)
+        assert report.unused == []
+        inputs = dict(np.load(tmp_path / head / "inputs.npz"))
+        theirs = dict(np.load(tmp_path / head / "outputs.npz"))
+        assert_close(theirs, our_outputs(model, head, inputs))
+
+
+TOKENIZERS = ["AutoTokenizer", "PreTrainedTokenizerFast", "AlbertTokenizer", "AlbertTokenizerFast"]
+TEXTS = [
+    "The old harbour lies at the end of the town.",
+    "Two  spaces,\ta tab\u00a0and a thin\u2009one.",
+    "In 1999, 2,000 boats came; 12, 13, and 14.",
+    "Caf\u00e9 \u00dcber na\u00efve \ufb01ne \u00bd \u2460 \u0130stanbul",
+    '"quoted" (bracketed) well-known \u2013 \u00a35 \u20ac6',
+    "\u6f22\u5b57 \u0441\u043b\u043e\u0432\u043e \U0001f600 x\u0301\u0323y",
+    "",
+    "``a'' \u0937\u0947\u0932\u0941",
+]
+
+
+def test_token_ids_are_the_same(tmp_path, peer):
+    _, folder = exported(tmp_path, "encoder")
+    (answer,) = peer(
+        [{"do": "tokenize", "folder": str(folder), "classes": TOKENIZERS, "texts": TEXTS}]
+    )
+    tokenizer = tokenization.FullTokenizer(spm_model_file=str(TESTDATA / "tiny.model"))
+    ids = [tokenizer.encode(text) for text in TEXTS]
+    for name in TOKENIZERS:
+        wanted = [[tokenizer.cls_id, *row, tokenizer.sep_id] for row in ids]
+        # The class itself reads `` and '' as quotation marks.
+        count = len(TEXTS) - name.startswith("Albert")
+        assert answer[name]["ids"][:count] == wanted[:count], name
+        pair = answer[name]["pair"]
+        assert pair["input_ids"] == [*wanted[0], *wanted[1][1:]]
+        assert pair["token_type_ids"] == [0] * len(wanted[0]) + [1] * (len(wanted[1]) - 1)
+
+
+def test_token_ids_are_the_same_on_real_text(tmp_path, peer, shared):
+    """Numbers before a comma can be cut elsewhere there; see `huggingface_tokenizer`."""
+    model = str(shared / "data" / "spm" / "30k-clean.model")
+    corpus = shared / "data" / "corpus"
+    texts = [
+        line
+        for name in ("wiki_000.txt", "book_000.txt")
+        for line in (corpus / name).read_text(encoding="utf-8").splitlines()[:3000]
+        if line.strip()
+    ]
+    tokenizer = tokenization.FullTokenizer(spm_model_file=model)
+    huggingface_tokenizer.write(str(tmp_path), tokenizer, 512)
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
+    (answer,) = peer(
+        [{"do": "tokenize", "folder": str(tmp_path), "classes": TOKENIZERS, "texts": texts}]
+    )
+    ids = [[tokenizer.cls_id, *tokenizer.encode(t), tokenizer.sep_id] for t in texts]
+    assert len(texts) > 4000
+    for name in TOKENIZERS:
+        differing = [
+            text
+            for text, one, other in zip(texts, ids, answer[name]["ids"], strict=True)
+            if one != other
+        ]
+        assert len(differing) <= len(texts) // 1000, differing
+
+
+def test_wordpiece_vocabularies_are_written_too(tmp_path, peer):
+    tokenizer = tokenization.FullTokenizer(vocab_file=str(TESTDATA / "tiny_vocab.txt"))
+    huggingface_tokenizer.write(str(tmp_path), tokenizer, 24)
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
+    classes = ["BertTokenizer", "AutoTokenizer"]
+    (answer,) = peer(
+        [{"do": "tokenize", "folder": str(tmp_path), "classes": classes, "texts": TEXTS}]
+    )
+    for name in classes:
+        wanted = [[tokenizer.cls_id, *tokenizer.encode(t), tokenizer.sep_id] for t in TEXTS]
+        assert answer[name]["ids"] == wanted, name
+
+
+def test_the_table_of_names_is_one_to_one():
+    table = huggingface.name_table(2, 3)
+    assert len(set(table.values())) == len(table) == 20 + 2 * 3 * 16

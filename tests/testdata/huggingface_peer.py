@@ -1,0 +1,83 @@
+"""Runs in a Python with torch and transformers: what they make of our folders, and we of theirs.
+
+    python huggingface_peer.py requests.json answers.json
+
+Each request is an object with the key ``do``: ``load`` (a model of ours), ``make`` (a random model
+of theirs) or ``tokenize``.
+"""
+
+import json
+import sys
+
+import numpy as np
+import torch
+import transformers
+
+ALL_OUTPUTS = (
+    "last_hidden_state", "pooler_output", "logits", "prediction_logits", "sop_logits",
+    "start_logits", "end_logits",
+)  # fmt: skip
+
+
+def compute(model, request):
+    """Saves the outputs for the arrays of ``inputs`` as ``outputs``."""
+    arrays = np.load(request["inputs"])
+    names = {"input_ids": "input_ids", "input_mask": "attention_mask"}
+    names["segment_ids"] = "token_type_ids"
+    features = {names[name]: torch.tensor(arrays[name]).long() for name in arrays.files}
+    with torch.no_grad():
+        outputs = model.eval()(**features)
+    found = {name: outputs[name].numpy() for name in ALL_OUTPUTS if name in outputs}
+    np.savez(request["outputs"], **found)
+
+
+def load(request):
+    model, info = getattr(transformers, request["class"]).from_pretrained(
+        request["folder"], output_loading_info=True
+    )
+    compute(model, request)
+    faults = ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
+    return {
+        **{name: sorted(map(str, info.get(name, ()))) for name in faults},
+        "labels": {str(i): name for i, name in model.config.id2label.items()},
+    }
+
+
+def make(request):
+    torch.manual_seed(1)
+    config = transformers.AlbertConfig(**request["config"])
+    model = getattr(transformers, request["class"])(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    model.save_pretrained(request["folder"])
+    compute(model, request)
+    return {}
+
+
+def tokenize(request):
+    answers = {}
+    for name in request["classes"]:
+        tokenizer = getattr(transformers, name).from_pretrained(request["folder"])
+        encoded = tokenizer(request["texts"])
+        answers[name] = {
+            "ids": encoded["input_ids"],
+            "pair": dict(tokenizer(*request["texts"][:2])),
+            "class": type(tokenizer).__name__,
+        }
+        if "save" in request:
+            tokenizer.save_pretrained(request["save"])
+    return answers
+
+
+def main(requests_file, answers_file):
+    with open(requests_file, encoding="utf-8") as file:
+        requests = json.load(file)
+    work = {"load": load, "make": make, "tokenize": tokenize}
+    answers = [work[request["do"]](request) for request in requests]
+    with open(answers_file, "w", encoding="utf-8") as file:
+        json.dump(answers, file)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
