@@ -150,7 +150,7 @@ def run_squad(values, kind, **beams):
       beams: the settings that only SQuAD 2.0 has.
     """
     check_flags(values)
-    from albert import modeling, squad_export, squad_run
+    from albert import distribution, modeling, squad_export, squad_run
 
     strategy = common_flags.strategy(values)
     model = common_flags.source_of_run(values, kind)
@@ -159,6 +159,6 @@ def run_squad(values, kind, **beams):
     data = _data(values, model, config, beams)
     job = _job(values, kind, model, config, data, strategy)
     runner = squad_run.run(job, data, values.checkpoint, values.eval_wait_secs)
-    if values.export_dir:
+    if values.export_dir and distribution.is_chief(strategy):
         which = None if values.checkpoint == "all" else values.checkpoint
         squad_export.export_checkpoint(runner, which, values.max_seq_length, values.export_dir)

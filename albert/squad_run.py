@@ -77,7 +77,8 @@ def run(job, data, checkpoint=None, eval_wait_secs=0):
     if trains:
         fine_tuning.check_start(job)
         train_path = _training_records(job, data)
-        job.complete_folder()
+        if distribution.is_chief(job.strategy):
+            job.complete_folder()
         paths.append(train_path)
     scored_input = None
     if answers:
@@ -108,28 +109,32 @@ def _place(job, path, ending):
 
 def _training_records(job, data):
     path = _place(job, data.train_feature_file, "_train.tf_record")
-    squad_task.make_training_records(
-        path,
-        data.train_file,
-        data.train_examples,
-        data.tokenizer,
-        data.settings,
-        data.num_processes,
-    )
+    with distribution.chief_first(job.strategy):
+        squad_task.make_training_records(
+            path,
+            data.train_file,
+            data.train_examples,
+            data.tokenizer,
+            data.settings,
+            data.num_processes,
+        )
     return path
 
 
 def _questions(job, data):
     path = _place(job, data.predict_feature_file, "_predict.tf_record")
-    return path, squad_task.make_questions(
-        path,
-        _place(job, data.predict_feature_left_file, "_predict_features.json"),
-        data.predict_file,
-        data.predict_examples,
-        data.tokenizer,
-        data.settings,
-        data.num_processes,
-    )
+    left_path = _place(job, data.predict_feature_left_file, "_predict_features.json")
+    with distribution.chief_first(job.strategy):
+        questions = squad_task.make_questions(
+            path,
+            left_path,
+            data.predict_file,
+            data.predict_examples,
+            data.tokenizer,
+            data.settings,
+            data.num_processes,
+        )
+    return path, questions
 
 
 def _train_input(job, data, path):

@@ -34,7 +34,7 @@ def write_inputs(folder, version):
     file_io.write_json(str(folder / "test.json"), unlabelled)
     config = modeling.AlbertConfig(
         vocab_size=400, embedding_size=32, hidden_size=64, num_hidden_layers=2,
-        num_attention_heads=2, intermediate_size=64, max_position_embeddings=64,
+        num_attention_heads=2, intermediate_size=192, max_position_embeddings=64,
         initializer_range=0.1,
     )  # fmt: skip
     file_io.write_text(str(folder / "albert_config.json"), config.to_json_string())

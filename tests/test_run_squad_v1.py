@@ -1,5 +1,6 @@
 """SQuAD 1.1 end to end on the demo's questions, cut to a small number."""
 
+import json
 import os
 import subprocess
 import sys
@@ -20,6 +21,16 @@ from albert import (
 )
 from tests import squad_samples
 from tests.squad_samples import flags_for, read_json, read_results
+
+TWO_CPUS = """
+import sys
+import tensorflow as tf
+from albert import run_squad_v1
+from tests import squad_samples
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+squad_samples.run(run_squad_v1, dict(a.removeprefix("--").split("=", 1) for a in sys.argv[1:]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +122,23 @@ def test_a_file_without_answers_gives_predictions_alone(trained, inputs, run_scr
     predictions = read_json(trained / "predictions.json")
     assert len(predictions) == 12
     assert all(predictions.values())
+    for name, text in before.items():
+        (trained / name).write_text(text)
+
+
+def test_two_mirrored_devices_answer_as_one(trained, inputs):
+    """Their batches have different lengths, and rows of all are put together."""
+    names = ("predictions.json", "nbest_predictions.json", "eval_results.txt")
+    before = {name: (trained / name).read_text() for name in names}
+    flags = flags_for(
+        inputs, trained, train_file=None, do_predict=True, distribution_strategy="mirrored"
+    )
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    subprocess.run([sys.executable, "-c", TWO_CPUS, *arguments], check=True, timeout=300)
+    assert (trained / names[0]).read_text() == before[names[0]]
+    for key, answers in json.loads(before[names[1]]).items():
+        found = [answer["probability"] for answer in read_json(trained / names[1])[key]]
+        assert found == pytest.approx([answer["probability"] for answer in answers], abs=1e-4)
     for name, text in before.items():
         (trained / name).write_text(text)
 

@@ -1,0 +1,35 @@
+"""What the flags of both SQuAD scripts make of a run."""
+
+import pytest
+from absl import flags
+
+from albert import file_io, run_squad_v1, squad_flags
+
+
+def values_of(**changes):
+    values = flags.FlagValues()
+    run_squad_v1.define_flags(values)
+    values(["script", "--output_dir=x", *(f"--{name}={value}" for name, value in changes.items())])
+    return values
+
+
+@pytest.mark.parametrize(
+    ("questions", "batch", "epochs", "steps"),
+    [(87599, 48, 2.0, 3649), (100, 32, 3.0, 9), (10, 4, 0.5, 1)],
+)
+def test_steps_are_counted_in_questions(questions, batch, epochs, steps):
+    values = values_of(train_batch_size=batch, num_train_epochs=epochs)
+    assert squad_flags.num_train_steps(values, questions) == steps
+
+
+def test_no_step_at_all_is_an_error():
+    with pytest.raises(file_io.InputError, match="31 questions, --train_batch_size=32 and .* no"):
+        squad_flags.num_train_steps(values_of(num_train_epochs=1), 31)
+
+
+def test_what_is_needed_for_what():
+    squad_flags.check_flags(values_of(do_train=True, train_file="a"))
+    squad_flags.check_flags(values_of(do_predict=True, predict_file="a", checkpoint="all"))
+    squad_flags.check_flags(values_of(export_dir="a"))
+    with pytest.raises(file_io.InputError, match="--do_predict needs --predict_file"):
+        squad_flags.check_flags(values_of(do_train=True, train_file="a", do_predict=True))
