@@ -24,6 +24,7 @@ _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 _SLOT = re.compile(r"/(adam_m|adam_v)$")
 # The tensor in which SavedModels of TensorFlow 2 describe their objects.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_SAVE_COUNTER = "save_counter"  # which TensorFlow adds to them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,9 +122,13 @@ class _ObjectReader:
         graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
             checkpoint.get_tensor(_OBJECT_GRAPH)
         )
-        stored = [a for node in graph.nodes for a in node.attributes if a.full_name]
+        stored = [attribute for node in graph.nodes for attribute in node.attributes]
         self._checkpoint = checkpoint
-        self._keys = {attribute.full_name: attribute.checkpoint_key for attribute in stored}
+        self._keys = {
+            attribute.full_name: attribute.checkpoint_key
+            for attribute in stored
+            if attribute.full_name not in ("", _SAVE_COUNTER)
+        }
 
     def get_variable_to_shape_map(self):
         shapes = self._checkpoint.get_variable_to_shape_map()

@@ -1,0 +1,47 @@
+"""Writes a pre-trained model as a reusable SavedModel that fine-tuning can start from."""
+
+import os
+
+from absl import flags, logging
+
+from albert import common_flags, file_io
+
+
+def define_flags(flag_values):
+    text, _, _, switch = common_flags.definers(flag_values)
+    text(
+        "albert_directory",
+        None,
+        "Folder of the model: checkpoint, configuration, vocabulary. In a Hugging Face folder the "
+        "checkpoint is model.safetensors.",
+    )
+    text("checkpoint_name", "model.ckpt-best", "Checkpoint in --albert_directory.")
+    text("export_path", None, "Folder to make.")
+    switch("do_lower_case", True, "What the module says of its texts: lower-case them or not.")
+    switch("use_einsum", True, "Without effect: both ways of the reference give the same numbers.")
+    for name in ("albert_directory", "export_path"):
+        flags.mark_flag_as_required(name, flag_values=flag_values)
+
+
+def main(values):
+    from albert import checkpoints, heads, hub_export, modeling, pretrained
+
+    if not values.use_einsum:
+        logging.info("--nouse_einsum has no effect: both ways give the same numbers")
+    source = pretrained.locate(
+        checkpoint=os.path.join(values.albert_directory, values.checkpoint_name),
+        do_lower_case=values.do_lower_case if values["do_lower_case"].present else None,
+    )
+    config = modeling.AlbertConfig.from_json_file(source.config_file)
+    model = heads.PretrainingModel(config)
+    report = checkpoints.restore(model, source.checkpoint)
+    if report.new:
+        raise file_io.InputError(
+            f"{source.checkpoint} lacks {report.new}: a hub module has the pre-training heads"
+        )
+    logging.info("%s", report)
+    hub_export.export_module(model, source, values.export_path)
+
+
+if __name__ == "__main__":
+    common_flags.run(main, define_flags)

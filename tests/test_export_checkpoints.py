@@ -1,0 +1,63 @@
+"""Checkpoints without optimizer state."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import checkpoints, export_checkpoints, file_io, heads, modeling, pretrained
+
+SPM = pathlib.Path(__file__).parent / "testdata" / "tiny.model"
+
+
+def tensors(prefix):
+    names = [name for name, _ in tf.train.list_variables(str(prefix))]
+    return {name: tf.train.load_variable(str(prefix), name) for name in names}
+
+
+def test_slots_and_step_are_left_out(golden, tmp_path, run_script):
+    source = golden / "model" / "shared" / "lamb"
+    run_script(
+        export_checkpoints, albert_directory=source, checkpoint_name="model.ckpt-8",
+        export_path=tmp_path / "out" / "albert",
+    )  # fmt: skip
+    before, after = tensors(source / "model.ckpt-8"), tensors(tmp_path / "out" / "albert")
+    assert set(before) - set(after) == {n for n in before if "adam_" in n} | {"global_step"}
+    for name, value in after.items():
+        np.testing.assert_array_equal(value, before[name])
+    assert [p.name for p in (tmp_path / "out").iterdir() if "albert." not in p.name] == []
+
+
+def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    config = modeling.AlbertConfig(
+        400, embedding_size=4, hidden_size=8, num_attention_heads=2, intermediate_size=8
+    )
+    checkpoints.save(str(folder / "model.ckpt-best"), heads.PretrainingModel(config, 1))
+    (folder / "albert_config.json").write_text(config.to_json_string())
+    (folder / "30k-clean.model").write_bytes(SPM.read_bytes())
+    (folder / "eval_results.txt").write_text("")
+    run_script(export_checkpoints, albert_directory=folder, export_path=f"{tmp_path}/out/")
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == [
+        "30k-clean.model",
+        "albert_config.json",
+        "model.ckpt-best.data-00000-of-00001",
+        "model.ckpt-best.index",
+    ]
+    source = pretrained.locate(checkpoint=str(tmp_path / "out"))
+    assert source.spm_model_file.endswith("out/30k-clean.model")
+    report = checkpoints.restore(heads.PretrainingModel(config, 2), source.checkpoint)
+    assert report.new == report.unused == []
+
+
+def test_mistakes_are_named(golden, tmp_path, run_script):
+    with pytest.raises(file_io.InputError, match="there is no checkpoint .*model.ckpt-best"):
+        run_script(export_checkpoints, albert_directory=tmp_path, export_path=tmp_path / "x")
+    folder = golden / "model" / "shared"
+    with pytest.raises(file_io.InputError, match="model.ckpt-best is the checkpoint itself"):
+        run_script(
+            export_checkpoints, albert_directory=folder, export_path=folder / "model.ckpt-best"
+        )

@@ -1,0 +1,254 @@
+"""Hub modules of our own: what they compute, how they train, and that they are read again."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import (
+    checkpoints,
+    export_to_tfhub,
+    file_io,
+    heads,
+    modeling,
+    pretrained,
+    tokenization,
+)
+
+TESTDATA = pathlib.Path(__file__).parent / "testdata"
+CONFIG = modeling.AlbertConfig(
+    vocab_size=400, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
+    intermediate_size=24, max_position_embeddings=32, initializer_range=0.3,
+    hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1,
+)  # fmt: skip
+LENGTH = 12
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """(folder, model) of a pre-trained model with its vocabulary."""
+    folder = tmp_path_factory.mktemp("trained")
+    model = heads.PretrainingModel(CONFIG, seed=1)
+    rng = np.random.default_rng(7)
+    for variable in model.variables:
+        variable.assign_add(rng.normal(0, 0.1, variable.shape).astype(np.float32))
+    checkpoints.save(str(folder / "model.ckpt-best"), model)
+    (folder / "albert_config.json").write_text(CONFIG.to_json_string())
+    (folder / "30k-clean.model").write_bytes((TESTDATA / "tiny.model").read_bytes())
+    (folder / "30k-clean.vocab").write_text("<pad>\t0\n")
+    return folder, model
+
+
+@pytest.fixture(scope="module")
+def module(trained, tmp_path_factory):
+    from absl import flags
+
+    values = flags.FlagValues()
+    export_to_tfhub.define_flags(values)
+    path = tmp_path_factory.mktemp("export") / "module"
+    values(["script", f"--albert_directory={trained[0]}", f"--export_path={path}/"])
+    export_to_tfhub.main(values)
+    return path
+
+
+@pytest.fixture(scope="module")
+def loaded(module):
+    return tf.saved_model.load(str(module))
+
+
+def make_inputs(names=("input_ids", "input_mask", "segment_ids")):
+    rng = np.random.default_rng(3)
+    mask = np.ones([3, LENGTH], np.int32)
+    mask[2, 7:] = 0
+    columns = (
+        rng.integers(5, 400, [3, LENGTH]).astype(np.int32) * mask,
+        mask,
+        rng.integers(0, 2, [3, LENGTH]).astype(np.int32) * mask,
+    )
+    return {name: tf.constant(column) for name, column in zip(names, columns, strict=True)}
+
+
+TEXT_INTERFACE = ("input_word_ids", "input_mask", "input_type_ids")
+POSITIONS = tf.constant([[1, 3], [0, 2], [5, 6]])
+
+
+def expected(model):
+    inputs = make_inputs()
+    encoded = model.albert(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"])
+    outputs = model({**inputs, "masked_lm_positions": POSITIONS})
+    return {
+        "sequence_output": encoded.sequence_output,
+        "pooled_output": encoded.pooled_output,
+        "encoder_outputs": encoded.all_encoder_layers,
+        "mlm_logits": outputs["masked_lm_logits"],
+        "sop_log_probs": outputs["sentence_order_log_probs"],
+    }
+
+
+def assert_close(found, wanted):
+    assert found
+    for name, value in found.items():
+        np.testing.assert_allclose(value, wanted[name], atol=1e-5, err_msg=name)
+
+
+def test_signatures_are_those_of_the_released_modules(loaded, trained, golden):
+    wanted, inputs = expected(trained[1]), make_inputs()
+    names = {
+        "tokens": {"sequence_output", "pooled_output"},
+        "serving_default": {"sequence_output", "pooled_output"},
+        "sop": {"sequence_output", "pooled_output", "sop_log_probs"},
+        "mlm": {"sequence_output", "pooled_output", "mlm_logits"},
+    }
+    released = tf.saved_model.load(str(golden / "hub_tf1"), tags=[])
+    assert set(released.signatures) == {"tokens", "sop", "mlm", "tokenization_info"}
+    for signature, outputs in names.items():
+        extra = {"mlm_positions": POSITIONS} if signature == "mlm" else {}
+        found = loaded.signatures[signature](**inputs, **extra)
+        assert set(found) == outputs
+        assert_close(found, wanted)
+        if signature in released.signatures:
+            theirs = released.signatures[signature]
+            assert set(theirs.structured_outputs) == outputs
+            ours = loaded.signatures[signature]
+            assert ours.structured_input_signature[1].keys() == (
+                theirs.structured_input_signature[1].keys()
+            )
+    info = loaded.signatures["tokenization_info"]()
+    assert bool(info["do_lower_case"]) is True
+    assert info["vocab_file"].numpy().endswith(b"assets/30k-clean.model")
+
+
+def test_assets_are_those_of_the_released_modules(module):
+    names = sorted(path.name for path in (module / "assets").iterdir())
+    assert names == ["30k-clean.model", "30k-clean.vocab", "albert_config.json"]
+    assert not [p for p in module.parent.iterdir() if p != module]
+
+
+@pytest.mark.parametrize("interface", [("input_ids", "input_mask", "segment_ids"), TEXT_INTERFACE])
+def test_the_object_is_called_under_either_interface(loaded, trained, interface):
+    wanted, inputs = expected(trained[1]), make_inputs(interface)
+    found = loaded(inputs, training=False)
+    assert set(found) == {"sequence_output", "pooled_output", "encoder_outputs"}
+    assert len(found["encoder_outputs"]) == CONFIG.num_hidden_layers
+    assert_close(found, wanted)
+    assert_close(loaded(inputs), wanted)
+    position_name = "mlm_positions" if "input_ids" in inputs else "masked_lm_positions"
+    assert_close(loaded.mlm({**inputs, position_name: POSITIONS}, training=False), wanted)
+    assert_close(loaded.sop(inputs, training=False), wanted)
+
+
+def test_training_drops_and_evaluation_does_not(loaded):
+    inputs = make_inputs()
+    still = [loaded(inputs, training=False)["pooled_output"] for _ in range(2)]
+    np.testing.assert_array_equal(*still)
+    moving = [loaded(inputs, training=True)["pooled_output"] for _ in range(2)]
+    assert np.abs(moving[0] - moving[1]).max() > 1e-3
+
+
+def train(encoder, output):
+    """Losses of a few steps of a classifier on top of a loaded module."""
+    inputs, labels = make_inputs(), tf.constant([0, 1, 1])
+    head = tf.Variable(tf.zeros([CONFIG.hidden_size, 2]))
+    losses = []
+    for _ in range(8):
+        with tf.GradientTape() as tape:
+            pooled = encoder(inputs, training=True)[output]
+            losses.append(
+                tf.reduce_mean(
+                    tf.nn.sparse_softmax_cross_entropy_with_logits(labels, pooled @ head)
+                )
+            )
+        variables = [*encoder.trainable_variables, head]
+        gradients = tape.gradient(losses[-1], variables)
+        assert all(gradient is not None for gradient in gradients)
+        for variable, gradient in zip(variables, gradients, strict=True):
+            variable.assign_sub(0.1 * tf.convert_to_tensor(gradient))
+    return [float(loss) for loss in losses]
+
+
+@pytest.mark.parametrize("load", ["tf.saved_model.load", "hub.load"])
+def test_steps_on_a_loaded_module_lower_the_loss(module, load):
+    import tensorflow_hub
+
+    encoder = (tensorflow_hub if load == "hub.load" else tf.saved_model).load(str(module))
+    assert len(encoder.trainable_variables) == len(modeling.AlbertModel(CONFIG).variables)
+    assert len(encoder.mlm.trainable_variables) == len(encoder.trainable_variables) + 5
+    assert encoder.regularization_losses == []
+    before = encoder.trainable_variables[0].numpy()
+    losses = train(encoder, "pooled_output")
+    assert losses[-1] < 0.8 * losses[0]
+    assert np.abs(encoder.trainable_variables[0].numpy() - before).max() > 0
+
+
+def test_gradients_are_those_of_the_model(trained, module):
+    """Also through the functions with gradients of their own."""
+    encoder, model = tf.saved_model.load(str(module)), trained[1]
+    inputs = make_inputs()
+
+    def gradients(call, variables):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(call()))
+        return tape.gradient(loss, variables)
+
+    theirs = gradients(
+        lambda: encoder(inputs, training=False)["sequence_output"], encoder.trainable_variables
+    )
+    ours = gradients(
+        lambda: model.albert(*inputs.values()).sequence_output, list(model.albert.variables)
+    )
+    pooler = {"bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
+    compared = 0
+    for variable, one, other in zip(model.albert.variables, theirs, ours, strict=True):
+        if variable.name.split(":")[0] in pooler:
+            continue
+        one, other = tf.convert_to_tensor(one), tf.convert_to_tensor(other)
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3, err_msg=variable.name)
+        compared += 1
+    assert compared > 20
+
+
+def test_our_own_loader_takes_a_module_back_bit_by_bit(module, trained):
+    source = pretrained.locate(hub_handle=str(module))
+    assert source.checkpoint == str(module / "variables" / "variables")
+    assert source.do_lower_case is True
+    assert modeling.AlbertConfig.from_json_file(source.config_file) == CONFIG
+    assert tokenization.FullTokenizer(spm_model_file=source.spm_model_file).vocab_size == 400
+    other = heads.PretrainingModel(CONFIG, seed=2)
+    report = checkpoints.restore(other, source.checkpoint, allow_new_heads=False)
+    assert report.new == report.unused == []
+    wanted = checkpoints.variables_by_name(trained[1])
+    for name, variable in checkpoints.variables_by_name(other).items():
+        np.testing.assert_array_equal(variable, wanted[name], err_msg=name)
+
+
+def test_casing_and_wordpiece_are_kept(tmp_path, trained, run_script):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    checkpoints.copy(str(trained[0] / "model.ckpt-best"), str(folder / "model.ckpt-7"))
+    (folder / "albert_config.json").write_text(CONFIG.to_json_string())
+    (folder / "vocab.txt").write_bytes((TESTDATA / "tiny_vocab.txt").read_bytes())
+    run_script(
+        export_to_tfhub, albert_directory=folder, checkpoint_name="model.ckpt-7",
+        export_path=tmp_path / "module", do_lower_case=False,
+    )  # fmt: skip
+    source = pretrained.locate(hub_handle=str(tmp_path / "module"))
+    assert source.do_lower_case is False
+    assert source.vocab_file.endswith("assets/vocab.txt") and source.spm_model_file is None
+
+
+def test_mistakes_are_named(tmp_path, trained, module, run_script):
+    with pytest.raises(file_io.InputError, match="module exists already; delete it or name anoth"):
+        run_script(export_to_tfhub, albert_directory=trained[0], export_path=module)
+    with pytest.raises(file_io.InputError, match="there is no checkpoint .*model.ckpt-best.*holds"):
+        run_script(export_to_tfhub, albert_directory=tmp_path, export_path=tmp_path / "x")
+    model = heads.ClassifierModel(CONFIG, 2, seed=1)
+    checkpoints.save(str(tmp_path / "model.ckpt-best"), model)
+    flags = {"albert_directory": tmp_path, "export_path": tmp_path / "x"}
+    with pytest.raises(file_io.InputError, match="--albert_config_file and .* must be given"):
+        run_script(export_to_tfhub, **flags)
+    for name in ("albert_config.json", "30k-clean.model"):
+        (tmp_path / name).write_bytes((trained[0] / name).read_bytes())
+    with pytest.raises(file_io.InputError, match="lacks .*cls/predictions.*pre-training heads"):
+        run_script(export_to_tfhub, **flags)
+    assert not (tmp_path / "x").exists()
