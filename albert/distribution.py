@@ -153,6 +153,20 @@ def workers(strategy):
     return cluster_of(os.environ.get("TF_CONFIG"))
 
 
+def use_xla():
+    """Lets XLA compile clusters of every graph; variables and shapes may stay as they are.
+
+    Raises:
+      file_io.InputError: there is no GPU; on a CPU what XLA gains is compiled already.
+    """
+    if not _gpus():
+        raise file_io.InputError(
+            "--use_xla is for GPUs and none is here: on a CPU whole graphs under XLA are slower, "
+            "and the functions that gain from it are always compiled; leave it out"
+        )
+    tf.config.optimizer.set_jit("autoclustering")
+
+
 def is_chief(strategy):
     """True for the one process that writes files."""
     cluster = workers(strategy)
@@ -269,12 +283,25 @@ def per_replica_batch_size(strategy, global_batch_size, flag):
     return global_batch_size // replicas
 
 
-def distribute(strategy, input_fn, global_batch_size, flag, **params):
-    """Distributed dataset of an input function; see `records` for the params it is given."""
+def distribute(strategy, input_fn, global_batch_size, flag, endless=False, **params):
+    """Distributed dataset of an input function.
+
+    Args:
+      strategy: the strategy.
+      input_fn: see `records`.
+      global_batch_size: examples per step over all replicas.
+      flag: the flag that says so, for messages.
+      endless: the dataset never ends, so that no step needs to ask all replicas whether they still
+        have a batch.
+      **params: further params for `input_fn`.
+
+    Raises:
+      file_io.InputError: see `per_replica_batch_size`.
+    """
     batch_size = per_replica_batch_size(strategy, global_batch_size, flag)
 
     def dataset_fn(context):
-        return input_fn(
+        dataset = input_fn(
             {
                 "batch_size": batch_size,
                 "fixed_shapes": needs_fixed_shapes(strategy),
@@ -286,5 +313,9 @@ def distribute(strategy, input_fn, global_batch_size, flag, **params):
                 **params,
             }
         )
+        if endless:
+            endlessly = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+            dataset = dataset.apply(endlessly)
+        return dataset
 
     return strategy.distribute_datasets_from_function(dataset_fn)

@@ -49,7 +49,7 @@ class RunConfig:
     log_every_steps: int
     seed: int
     gradient_accumulation_steps: int = 1
-    compute: layers.Compute = layers.Compute()
+    compute: layers.Compute = layers.Compute(skip_padding=True)
 
 
 class NonFiniteLossError(file_io.InputError):
@@ -114,7 +114,9 @@ class Engine:
             logging.info("Training has ended already at step %d", step)
             return
         dataset = distribution.distribute(
-            self.strategy, input_fn, config.train_batch_size, "train_batch_size", first_step=step
+            *(self.strategy, input_fn, config.train_batch_size, "train_batch_size"),
+            endless=True,
+            first_step=step,
         )
         self._announce(step)
         is_chief = distribution.is_chief(self.strategy)
@@ -182,7 +184,9 @@ class Engine:
             means = _divide({name: total.numpy() for name, total in totals.items()})
             if not np.isfinite(means["loss"] + means["gradient_norm"]):
                 self._stop_at_non_finite(step, rate, means)
-            log.update(step, {**means, "learning_rate": rate}, step % config.log_every_steps == 0)
+            waited = means.pop("input_seconds") * int(taken)
+            means["learning_rate"] = rate
+            log.update(step, means, waited, step % config.log_every_steps == 0)
             if step % config.save_checkpoints_steps == 0 or step == config.num_train_steps:
                 self._save(step, optimizer, on_checkpoint)
                 log.restart_clock()
@@ -221,11 +225,11 @@ class Engine:
 
         @tf.function
         def one_step(iterator):
-            results = self.strategy.run(replica_step, (next(iterator),))
-            return {
-                name: self.strategy.experimental_local_results(value)[0]
-                for name, value in results.items()
-            }
+            features, waited = _next_timed(self.strategy, iterator)
+            results = self.strategy.run(replica_step, (features,))
+            local = self.strategy.experimental_local_results
+            results = {name: local(value)[0] for name, value in results.items()}
+            return {**results, "input_seconds": tf.stack([waited, 1.0])}
 
         names = list(one_step.get_concrete_function(iterator).structured_outputs)
 
@@ -260,9 +264,7 @@ class Engine:
                 rows = self._infer(iterator)
             except tf.errors.OutOfRangeError:
                 return
-            rows = {
-                name: self.strategy.gather(value, axis=0).numpy() for name, value in rows.items()
-            }
+            rows = {name: value.numpy() for name, value in rows.items()}
             index = rows.pop("example_index")
             real = index >= 0
             yield index[real], {name: value[real] for name, value in rows.items()}
@@ -273,11 +275,15 @@ class Engine:
             features = {name: v for name, v in features.items() if name != "example_index"}
             outputs = self.model(features, training=False)
             rows = self.task.eval_outputs(self.model, outputs, features)
-            return {**rows, "example_index": index}
+            # Outside of the compiled function gathering would be compiled anew for each batch.
+            context = tf.distribute.get_replica_context()
+            return context.all_gather({**rows, "example_index": index}, axis=0)
 
         @tf.function
         def infer(iterator):
-            return self.strategy.run(replica_infer, (next(iterator),))
+            rows = self.strategy.run(replica_infer, (next(iterator),))
+            local = self.strategy.experimental_local_results
+            return {name: local(value)[0] for name, value in rows.items()}
 
         return infer
 
@@ -336,6 +342,15 @@ def _memory_reported(flag, batch_size):
         # Of TensorFlow's message, pages long, the line that has the size.
         size = re.search("OOM [^\n]*|$", error.message).group()
         raise OutOfMemoryError(f"out of memory: {advice}. {size}") from error
+
+
+def _next_timed(strategy, iterator):
+    """The next batch, and the seconds until it was there; for compiled functions."""
+    asked = tf.timestamp()
+    with tf.control_dependencies([asked]):
+        features = next(iterator)
+    with tf.control_dependencies(tf.nest.flatten(strategy.experimental_local_results(features))):
+        return features, tf.cast(tf.timestamp() - asked, tf.float32)
 
 
 def _divide(totals):

@@ -52,7 +52,7 @@ class TrainingLog:
         self._started = created
         self._first = True
         self._counted_from = first_step
-        self._seconds = 0.0
+        self._seconds = self._input_seconds = 0.0
 
     def __enter__(self):
         return self
@@ -64,10 +64,14 @@ class TrainingLog:
         """Leaves the time since the last update (saving, evaluating) out of the speed."""
         self._started = time.time()
 
-    def update(self, step, means, report):
-        """Takes in the mean values of the steps since the last call; logs if `report`.
+    def update(self, step, means, input_seconds, report):
+        """Takes in what happened since the last call. The first call is to come after one step.
 
-        The first call is to come after the first step.
+        Args:
+          step: steps taken so far.
+          means: {name: mean over the new steps}, with ``learning_rate``.
+          input_seconds: time that the new steps waited for their batches.
+          report: write a line.
         """
         if self._quiet:
             return
@@ -82,6 +86,7 @@ class TrainingLog:
             self._first, self._counted_from = False, step
         else:
             self._seconds += elapsed
+            self._input_seconds += input_seconds
         for name, value in means.items():
             self._sums[name] = self._sums.get(name, 0.0) + value * taken
         self._weight += taken
@@ -99,9 +104,13 @@ class TrainingLog:
             seconds_per_step = self._seconds / timed
             values["examples_per_second"] = self._batch_size / seconds_per_step
             left = duration(seconds_per_step * (self._last_step - step))
-            line += f"  {values['examples_per_second']:.1f} examples/s  {left} left"
+            # The share of the time that went into waiting for input.
+            values["input_share"] = self._input_seconds / self._seconds
+            line += f"  {values['examples_per_second']:.1f} examples/s"
+            line += f"  input {values['input_share']:.0%}  {left} left"
         logging.info("%s", line)
         with self._writer.as_default(step=step):
             for name, value in values.items():
                 tf.summary.scalar(name, value)
-        self._counted_from, self._seconds = step, 0.0
+        self._counted_from = step
+        self._seconds = self._input_seconds = 0.0

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import time
 
 import numpy as np
 import pytest
@@ -236,3 +237,30 @@ def test_the_first_step_is_reported_by_itself(path, tmp_path, caplog):
     texts = [record.getMessage() for record in caplog.records]
     assert sum(bool(re.fullmatch(r"First step after \d+\.\d s", text)) for text in texts) == 1
     assert any("batch: 1 replicas x 4 = 4" in text for text in texts)
+
+
+def test_waiting_for_input_is_measured(path, tmp_path):
+    def sleepy(params):
+        def sleep():
+            time.sleep(0.02)
+            return True
+
+        dataset = records.train_input_fn([path], SPECS, 3)(params)
+        awake = lambda features: tf.py_function(sleep, [], tf.bool)  # noqa: E731
+        return dataset.filter(lambda features: tf.ensure_shape(awake(features), []))
+
+    shares = []
+    for input_fn in (sleepy, records.train_input_fn([path], SPECS, 3)):
+        folder = tmp_path / str(len(shares))
+        runner = make_engine(folder)
+        make_optimizer = lambda: optimization.create_optimizer(0.1, 30, 0)  # noqa: E731
+        runner.train(input_fn, make_optimizer, lambda model: None)
+        (events,) = [name for name in os.listdir(folder) if "tfevents" in name]
+        found = [
+            tf.make_ndarray(value.tensor).item()
+            for event in tf.compat.v1.train.summary_iterator(str(folder / events))
+            for value in event.summary.value
+            if value.tag == "input_share"
+        ]
+        shares.append(np.mean(found))
+    assert 1.0 >= shares[0] > 0.7 and shares[0] > shares[1] >= 0.0

@@ -1,6 +1,7 @@
 """What a training run reports."""
 
 import os
+import types
 
 import pytest
 import tensorflow as tf
@@ -17,19 +18,20 @@ def test_durations(seconds, text):
 
 def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatch):
     clock = iter(range(0, 1000, 2))
-    monkeypatch.setattr(progress.time, "time", lambda: float(next(clock)))
+    # Only for this module: logging reads the time too.
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(time=lambda: float(next(clock))))
     with (
         caplog.at_level("INFO", logger="absl"),
         progress.TrainingLog(str(tmp_path), 0, 100, batch_size=8, created=-10.5) as log,
     ):
-        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, report=False)
-        log.update(4, {"loss": 4.0, "learning_rate": 0.25}, report=True)
-        log.update(6, {"loss": 1.0, "learning_rate": 0.125}, report=True)
+        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, 5.0, report=False)
+        log.update(4, {"loss": 4.0, "learning_rate": 0.25}, 1.0, report=True)
+        log.update(6, {"loss": 1.0, "learning_rate": 0.125}, 0.0, report=True)
     first, second, third = (record.getMessage() for record in caplog.records)
     assert first == "First step after 10.5 s"
-    # Steps 2 to 4 took one turn of the clock: 4 seconds, the reading at each end included.
+    # Steps 2 to 4 took one turn of the clock, 2 seconds; half of it they waited for input.
     assert "step 4/100  loss 5  learning_rate 0.25" in second
-    assert "examples/s" in second and " left" in second
+    assert "  12.0 examples/s  input 50%  0:01:04 left" in second
     assert "step 6/100  loss 1  learning_rate 0.125" in third
     (events,) = [name for name in os.listdir(tmp_path) if "tfevents" in name]
     tags = {
@@ -37,7 +39,7 @@ def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatc
         for event in tf.compat.v1.train.summary_iterator(str(tmp_path / events))
         for value in event.summary.value
     }
-    assert {(4, "loss"), (6, "loss"), (6, "learning_rate"), (6, "examples_per_second")} <= tags
+    assert {(4, "loss"), (6, "loss"), (6, "learning_rate"), (6, "input_share")} <= tags
 
 
 def test_workers_without_a_folder_report_nothing(tmp_path, caplog, monkeypatch):
@@ -46,8 +48,8 @@ def test_workers_without_a_folder_report_nothing(tmp_path, caplog, monkeypatch):
         caplog.at_level("INFO", logger="absl"),
         progress.TrainingLog(None, 0, 2, batch_size=8, created=0.0) as log,
     ):
-        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, report=True)
-        log.update(2, {"loss": 4.0, "learning_rate": 0.25}, report=True)
+        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, 0.0, report=True)
+        log.update(2, {"loss": 4.0, "learning_rate": 0.25}, 0.0, report=True)
     assert not caplog.records
     assert not os.listdir(tmp_path)
 
