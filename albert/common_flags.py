@@ -213,6 +213,8 @@ def strategy(flag_values):
             f"--num_tpu_cores={flag_values.num_tpu_cores}, but the TPU has "
             f"{chosen.num_replicas_in_sync}"
         )
+    if flag_values.use_xla:
+        distribution.use_xla()
     return chosen
 
 
@@ -307,6 +309,30 @@ def check_seq_length(flag_values, config):
             f"--max_seq_length={flag_values.max_seq_length} is above the model's "
             f"max_position_embeddings of {config.max_position_embeddings}"
         )
+
+
+def end_with_estimate(flag_values, config, strategy, predictions=0):
+    """With --estimate_memory prints what training needs and ends the program.
+
+    Args:
+      flag_values: flag values.
+      config: `modeling.AlbertConfig`.
+      strategy: `tf.distribute.Strategy`.
+      predictions: masked positions per example; 0 for fine-tuning.
+    """
+    if not flag_values.estimate_memory:
+        return
+    from albert import distribution, memory
+
+    batch_size = flag_values.train_batch_size
+    each = distribution.per_replica_batch_size(strategy, batch_size, "train_batch_size")
+    print(
+        memory.report(
+            *(config, each, flag_values.max_seq_length, compute(flag_values)),
+            *(flag_values.gradient_accumulation_steps, predictions),
+        )
+    )
+    sys.exit(0)
 
 
 def require_positive(flag_values, *names):

@@ -13,14 +13,13 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import example_proto, file_io
+from albert import example_proto, file_io, fused
 
 MANIFEST_VERSION = 1
 # Memory that a shuffle buffer of serialized records may take; data that fits is shuffled whole.
 SHUFFLE_BYTES = 512 << 20
 # Examples sorted by length at a time: enough that batches hold equal lengths, bounded memory.
 SORT_WINDOW = 8192
-LENGTH_MULTIPLE = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,10 +82,10 @@ def trim(specs, features):
     """Cuts the padding that all examples of a batch share.
 
     Padded positions add exactly nothing to any result, so leaving them out only saves time. The
-    length is rounded up to a multiple of 8.
+    length is rounded up so that few lengths occur.
     """
     real = tf.reduce_max(tf.reduce_sum(features["input_mask"], axis=-1))
-    length = tf.maximum(-(-real // LENGTH_MULTIPLE), 1) * LENGTH_MULTIPLE
+    length = fused.round_up(tf.maximum(real, 1))
     return {
         **features,
         **{
@@ -302,6 +301,10 @@ def _deal(dataset, params):
     return dataset
 
 
+def _replicas(params):
+    return params.get("num_input_pipelines", 1) * params.get("replicas_per_pipeline", 1)
+
+
 def _pipeline_batch_size(params):
     return params["batch_size"] * params.get("replicas_per_pipeline", 1)
 
@@ -353,13 +356,22 @@ def train_input_fn(paths, specs, seed, trim_batches=True, transform=None):
 
 
 def _sorted_by_length(specs, serialized, index):
+    """Records and their places by falling length, and these lengths."""
     features = parse([spec for spec in specs if spec.name == "input_mask"], serialized)
     lengths = tf.reduce_max(
         tf.reshape(tf.reduce_sum(features["input_mask"], -1), [tf.size(index), -1]), axis=1
     )
     # Longest first: a batch that does not fit in memory then fails at once.
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)
-    return tf.gather(serialized, order), tf.gather(index, order)
+    return tuple(tf.gather(x, order) for x in (serialized, index, lengths))
+
+
+def _batches_of_tokens(serialized, index, lengths, tokens):
+    """Dataset of batches, of sorted records, that hold about so many tokens each."""
+    lengths = tf.cast(lengths, tf.int64)
+    batch = tf.cumsum(lengths, exclusive=True) // tokens
+    columns = (tf.RaggedTensor.from_value_rowids(x, batch) for x in (serialized, index))
+    return tf.data.Dataset.from_tensor_slices(tuple(columns))
 
 
 def _pad_batch(serialized, index, batch_size):
@@ -370,8 +382,23 @@ def _pad_batch(serialized, index, batch_size):
     return tf.ensure_shape(serialized, [batch_size]), tf.ensure_shape(index, [batch_size])
 
 
+def _equal_batches(dataset, sorted_blocks, batch_size, params):
+    """Batches of one size for each of several replicas, or of fixed shape."""
+    if sorted_blocks:
+        dataset = dataset.map(lambda serialized, index, _: (serialized, index)).unbatch()
+    pipelines = params.get("num_input_pipelines", 1)
+    all_replicas = batch_size * pipelines
+    dataset = dataset.batch(all_replicas).map(lambda *rows: _pad_batch(*rows, all_replicas))
+    if pipelines > 1:
+        dataset = dataset.unbatch().batch(batch_size, drop_remainder=True)
+    return _deal(dataset, params)
+
+
 def eval_input_fn(paths, specs, max_examples=None, trim_batches=True):
-    """Every example exactly once, batches of similar length.
+    """Every example exactly once, in batches of similar length.
+
+    A single replica gets as many examples at a time as make up the tokens of a full batch, so that
+    short ones keep it as busy as long ones.
 
     Args:
       paths: TFRecord files.
@@ -394,12 +421,12 @@ def eval_input_fn(paths, specs, max_examples=None, trim_batches=True):
         trims = trim_batches and not params.get("fixed_shapes")
         if trims:
             dataset = dataset.batch(SORT_WINDOW)
-            dataset = dataset.map(lambda *rows: _sorted_by_length(specs, *rows)).unbatch()
-        all_replicas = batch_size * params.get("num_input_pipelines", 1)
-        dataset = dataset.batch(all_replicas).map(lambda *rows: _pad_batch(*rows, all_replicas))
-        if params.get("num_input_pipelines", 1) > 1:
-            dataset = dataset.unbatch().batch(batch_size, drop_remainder=True)
-        dataset = _deal(dataset, params)
+            dataset = dataset.map(lambda *rows: _sorted_by_length(specs, *rows))
+        if trims and _replicas(params) == 1:
+            tokens = batch_size * max(spec.shape[-1] for spec in specs if spec.sequence)
+            dataset = dataset.flat_map(lambda *rows: _batches_of_tokens(*rows, tokens))
+        else:
+            dataset = _equal_batches(dataset, trims, batch_size, params)
 
         def to_features(serialized, index):
             features = {**parse(specs, serialized), "example_index": index}

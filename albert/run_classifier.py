@@ -102,6 +102,7 @@ def main(values):
     source = common_flags.source_of_run(values, text_predictor.KIND)
     config = modeling.AlbertConfig.from_json_file(source.config_file)
     common_flags.check_seq_length(values, config)
+    common_flags.end_with_estimate(values, config, strategy)
     tokenizer = model_folder.load_tokenizer(source, config)
     if values.export_text:
         from albert import text_export

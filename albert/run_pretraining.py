@@ -107,12 +107,13 @@ def main(values):
     check_flags(values)
     from albert import checkpoint_walk, engine, modeling, pretraining_task, records
 
+    strategy = common_flags.strategy(values)  # first: several workers must know of each other
     source = common_flags.source(values, needs_vocabulary=bool(values.masked_lm_budget))
     config = modeling.AlbertConfig.from_json_file(source.config_file)
     common_flags.check_seq_length(values, config)
+    common_flags.end_with_estimate(values, config, strategy, values.max_predictions_per_seq)
     paths = file_io.expand_globs(values.input_file, "--input_file")
     eval_paths = file_io.expand_globs(values.eval_input_file or values.input_file, "--input_file")
-    strategy = common_flags.strategy(values)
     task = pretraining_task.make_task(values.max_predictions_per_seq)
     specs = task.feature_specs(values.max_seq_length)
     transform = masking_transform(values, source, config)

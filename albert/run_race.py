@@ -65,6 +65,7 @@ def make_job(values, source, strategy):
 
     config = modeling.AlbertConfig.from_json_file(source.config_file)
     common_flags.check_seq_length(values, config)
+    common_flags.end_with_estimate(values, config, strategy)
     tokenizer = model_folder.load_tokenizer(source, config)
     settings = {
         **common_flags.text_settings(values, source),

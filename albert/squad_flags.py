@@ -156,6 +156,7 @@ def run_squad(values, kind, **beams):
     model = common_flags.source_of_run(values, kind)
     config = modeling.AlbertConfig.from_json_file(model.config_file)
     common_flags.check_seq_length(values, config)
+    common_flags.end_with_estimate(values, config, strategy)
     data = _data(values, model, config, beams)
     job = _job(values, kind, model, config, data, strategy)
     runner = squad_run.run(job, data, values.checkpoint, values.eval_wait_secs)

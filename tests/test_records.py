@@ -204,7 +204,11 @@ def test_evaluation_sees_every_example_once(path, batch_size, trim):
     dataset = records.eval_input_fn([path], SPECS, trim_batches=trim)({"batch_size": batch_size})
     seen = []
     for batch in dataset:
-        assert batch["label_ids"].shape[0] == batch_size
+        if trim:  # as many as make up the tokens of a full batch
+            tokens = tf.reduce_sum(batch["input_mask"])
+            assert tokens <= (batch_size + 1) * 16
+        else:
+            assert batch["label_ids"].shape[0] == batch_size
         real = batch["example_index"] >= 0
         np.testing.assert_array_equal(batch["label_ids"][real], batch["example_index"][real])
         seen += batch["label_ids"][real].numpy().tolist()
@@ -235,12 +239,26 @@ def test_the_number_of_evaluated_examples_can_be_limited(path):
 
 
 def test_batches_are_cut_to_their_real_length(path):
-    dataset = records.eval_input_fn([path], SPECS)({"batch_size": 5})
-    batches = list(dataset)
-    assert [batch["input_ids"].shape[1] for batch in batches] == [16, 8]  # longest first
+    params = {"batch_size": 3, "replicas_per_pipeline": 2}
+    batches = list(records.eval_input_fn([path], SPECS)(params))
+    lengths = [batch["input_ids"].shape[1] for batch in batches]
+    assert set(lengths) == {16, 8} and lengths == sorted(lengths, reverse=True)  # longest first
     for batch in batches:
-        assert batch["weight"].shape == (5, 2)
+        assert batch["weight"].shape == (3, 2)
         assert tf.reduce_all((batch["input_ids"] > 0) == (batch["input_mask"] > 0))
+
+
+def test_short_examples_fill_up_a_single_replica(tmp_path):
+    specs = (records.FeatureSpec("input_mask", "int64", (64,), sequence=True),)
+    rng = np.random.default_rng(1)
+    rows = [{"input_mask": np.arange(64) < length} for length in rng.integers(1, 65, 300)]
+    path = str(tmp_path / "rows")
+    records.write(path, specs, rows, {})
+    batches = list(records.eval_input_fn([path], specs)({"batch_size": 4}))
+    tokens = [int(tf.reduce_sum(batch["input_mask"])) for batch in batches]
+    assert sum(len(batch["example_index"]) for batch in batches) == 300
+    assert min(tokens[:-1]) > 3 * 64 and max(tokens) <= 5 * 64
+    assert len(batches[-2]["example_index"]) > 20 > 6 > len(batches[0]["example_index"])
 
 
 @pytest.mark.parametrize("make", [records.train_input_fn, records.eval_input_fn])

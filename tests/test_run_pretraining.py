@@ -163,6 +163,36 @@ def test_evaluation_of_the_same_folder_while_training_or_after_is_the_same(
     assert (tmp_path / "eval_results.txt").read_text() == while_training
 
 
+def test_memory_can_be_saved_without_changing_the_result(inputs, tmp_path, run_script):
+    flags = {"num_train_steps": 6, "save_checkpoints_steps": 6}
+    run_script(run_pretraining, **flags_for(inputs, tmp_path / "plain", **flags))
+    saving = {"gradient_accumulation_steps": 4, "recompute": True}
+    run_script(run_pretraining, **flags_for(inputs, tmp_path / "saving", **flags, **saving))
+    wanted, found = (weights(str(tmp_path / name / "model.ckpt-6")) for name in ("plain", "saving"))
+    for name in wanted:
+        np.testing.assert_allclose(found[name], wanted[name], atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_low_precision_follows_float32(inputs, tmp_path, run_script, precision):
+    losses = {}
+    for name in ("float32", precision):
+        flags = flags_for(inputs, tmp_path / name, precision=name, do_eval=True)
+        run_script(run_pretraining, **flags)
+        losses[name] = float(read_results(tmp_path / name)[-1]["loss"])
+    assert losses[precision] == pytest.approx(losses["float32"], rel=0.02)
+    assert losses[precision] != losses["float32"]
+
+
+def test_memory_is_estimated_before_anything_is_done(inputs, tmp_path, run_script, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", estimate_memory=True))
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert "estimated for 16 x 24 tokens in float32" in text and "--recompute" in text
+    assert not (tmp_path / "out").exists()
+
+
 def test_every_group_can_start_from_group_0(inputs, tmp_path, run_script):
     run_script(run_pretraining, **flags_for(inputs, tmp_path / "a", num_train_steps=1))
     config = modeling.AlbertConfig(**{**CONFIG.to_dict(), "num_hidden_groups": 2})
@@ -215,6 +245,8 @@ def test_masks_can_be_drawn_anew_at_every_step():
         ({"masked_lm_budget": 0.15}, "--masked_lm_budget needs the vocabulary"),
         ({"masked_lm_budget": 1.5}, "--masked_lm_budget=1.5 must be a share"),
         ({"train_batch_size": 0}, "--train_batch_size=0 must be at least 1"),
+        ({"gradient_accumulation_steps": 3}, "=16 on 1 replicas cannot be .*_steps=3 equal parts"),
+        ({"use_xla": True}, "--use_xla is for GPUs and none is here"),
         ({"use_tpu": True, "distribution_strategy": "mirrored"}, "--use_tpu contradicts"),
         ({"albert_config_file": "no.json"}, "there is no file no.json"),
         ({"init_checkpoint": "nowhere/model.ckpt"}, "there is no checkpoint nowhere/model.ckpt"),

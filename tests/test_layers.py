@@ -1,0 +1,201 @@
+"""Ways of computing that must not change results: padding left out, recomputation, precision."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import heads, layers, modeling
+
+CONFIG = {
+    "vocab_size": 50,
+    "embedding_size": 8,
+    "hidden_size": 12,
+    "num_hidden_layers": 4,
+    "num_hidden_groups": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 16,
+    "inner_group_num": 2,
+    "max_position_embeddings": 32,
+}
+LENGTHS = (9, 24, 3, 17)
+BATCH, LENGTH = len(LENGTHS), 24
+
+MODELS = {
+    "classifier": lambda c: heads.ClassifierModel(c, 3, seed=1),
+    "regression": lambda c: heads.RegressionModel(c, seed=1),
+    "choices": lambda c: heads.MultipleChoiceModel(c, 2, dropout_prob=0.0, seed=1),
+    "pretraining": lambda c: heads.PretrainingModel(c, seed=1),
+    "squad_v1": lambda c: heads.SquadV1Model(c, seed=1),
+    "squad_v2": lambda c: heads.SquadV2Model(c, 2, 2, dropout_prob=0.0, seed=1),
+}
+
+
+def make_features(name, lengths=LENGTHS, length=LENGTH):
+    rng = np.random.default_rng(3)
+    batch = len(lengths)
+    mask = np.arange(length) < np.array(lengths)[:, np.newaxis]
+    features = {
+        "input_ids": rng.integers(5, 50, (batch, length)) * mask,
+        "input_mask": mask,
+        "segment_ids": rng.integers(0, 2, (batch, length)) * mask,
+    }
+    if name == "choices":
+        features = {key: x.reshape(batch // 2, -1) for key, x in features.items()}
+        features["label_ids"] = rng.integers(0, 2, batch // 2)
+    if name == "classifier":
+        features["label_ids"] = rng.integers(0, 3, batch)
+    if name == "pretraining":
+        features["masked_lm_positions"] = rng.integers(0, 3, (batch, 4))
+        features["masked_lm_ids"] = rng.integers(5, 50, (batch, 4))
+        features["next_sentence_labels"] = rng.integers(0, 2, (batch, 1))
+    if name.startswith("squad"):
+        features["start_positions"] = features["end_positions"] = rng.integers(0, 3, batch)
+        features["p_mask"] = 1 - mask.astype(int)
+        features["is_impossible"] = rng.integers(0, 2, batch)
+    features = {key: tf.constant(x, tf.int32) for key, x in features.items()}
+    if name == "regression":
+        features["label_ids"] = tf.constant(rng.normal(size=batch), tf.float32)
+    if name == "pretraining":
+        features["masked_lm_weights"] = tf.constant(rng.integers(0, 2, (batch, 4)), tf.float32)
+    return features
+
+
+def gradients(model, features, compute, training=True):
+    model.compute = compute
+
+    @tf.function
+    def run(features):
+        with tf.GradientTape() as tape:
+            outputs = model(features, training=training, seed=tf.constant([1, 2]))
+            loss = model.loss(outputs, features)
+        found = tape.gradient(loss, model.trained_variables)
+        return loss, [tf.convert_to_tensor(g) for g in found]
+
+    loss, found = run(features)
+    named = zip(model.trained_variables, found, strict=True)
+    return float(loss), {variable.name: gradient.numpy() for variable, gradient in named}
+
+
+def assert_same_gradients(found, wanted, tolerance=1e-6):
+    assert found[0] == pytest.approx(wanted[0], rel=tolerance)
+    for name, gradient in wanted[1].items():
+        scale = max(np.abs(gradient).max(), 0.05)
+        np.testing.assert_allclose(found[1][name], gradient, atol=5 * tolerance * scale, rtol=0)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("skip_padding", [False, True])
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "squad_v1"])
+def test_gradients_do_not_depend_on_how_they_are_computed(name, skip_padding, recompute):
+    model = MODELS[name](modeling.AlbertConfig.from_dict(CONFIG))
+    features = make_features(name)
+    wanted = gradients(model, features, layers.Compute())
+    compute = layers.Compute(skip_padding=skip_padding, recompute=recompute)
+    assert_same_gradients(gradients(model, features, compute), wanted)
+
+
+def test_padding_leaves_the_loss_of_squad_v1_where_it_is_skipped():
+    model = MODELS["squad_v1"](modeling.AlbertConfig.from_dict(CONFIG))
+    features = make_features("squad_v1", lengths=[9, 9])
+    skipping = layers.Compute(skip_padding=True)
+    unpadded = {
+        key: x[:, :9] if x.shape.rank == 2 else x for key, x in features.items()
+    }  # the same examples, not padded at all
+    wanted = gradients(model, unpadded, layers.Compute())
+    assert_same_gradients(gradients(model, features, skipping), wanted)
+    padded = gradients(model, features, layers.Compute())
+    assert padded[0] > wanted[0] + 0.1  # the reference's softmax takes padding in
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_outputs_are_the_same_and_zero_at_padding(compiled):
+    model = modeling.AlbertModel(modeling.AlbertConfig.from_dict(CONFIG), seed=1)
+    features = make_features("classifier")
+    call = tf.function(model) if compiled else model
+    arguments = [features[name] for name in ("input_ids", "input_mask", "segment_ids")]
+    wanted = model(*arguments)
+    model.compute = layers.Compute(skip_padding=True)
+    found = call(*arguments)
+    mask = features["input_mask"].numpy().astype(bool)
+    assert len(found.all_encoder_layers) == len(wanted.all_encoder_layers) == 8
+    for ours, plain in zip(tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True):
+        assert ours.shape == plain.shape
+        if ours.shape.rank == 3:
+            assert not ours.numpy()[~mask].any()
+            ours, plain = ours.numpy()[mask], plain.numpy()[mask]
+        np.testing.assert_allclose(ours, plain, atol=2e-6)
+
+
+@pytest.mark.parametrize("skip_padding", [False, True])
+def test_single_positions_equal_the_whole_sequence(skip_padding):
+    model = modeling.AlbertModel(modeling.AlbertConfig.from_dict(CONFIG), seed=1)
+    model.compute = layers.Compute(skip_padding=skip_padding)
+    features = make_features("classifier")
+    arguments = [features[name] for name in ("input_ids", "input_mask", "segment_ids")]
+    positions = tf.constant([[0, 8, 8], [23, 1, 5], [2, 2, 0], [16, 0, 3]])
+    whole = model(*arguments)
+    some = model.at_positions(*arguments, positions=positions)
+    wanted = tf.gather(whole.sequence_output, positions, batch_dims=1)
+    np.testing.assert_allclose(some, wanted, atol=2e-6)
+    first = model.at_positions(*arguments)
+    np.testing.assert_allclose(model.pool(first[:, 0]), whole.pooled_output, atol=2e-6)
+
+
+@pytest.mark.parametrize("lengths", [(1, 1), (24, 24), (24, 1), (7, 8), (15, 9), (1, 24)])
+def test_every_share_of_padding_works(lengths):
+    model = MODELS["classifier"](modeling.AlbertConfig.from_dict(CONFIG))
+    features = make_features("classifier", lengths)
+    wanted = gradients(model, features, layers.Compute())
+    assert_same_gradients(gradients(model, features, layers.Compute(skip_padding=True)), wanted)
+
+
+def test_recomputation_draws_the_same_dropout():
+    config = {**CONFIG, "hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
+    model = MODELS["pretraining"](modeling.AlbertConfig.from_dict(config))
+    features = make_features("pretraining")
+    wanted = gradients(model, features, layers.Compute())
+    assert_same_gradients(gradients(model, features, layers.Compute(recompute=True)), wanted)
+
+
+def test_recomputation_keeps_only_the_inputs_of_blocks():
+    model = MODELS["classifier"](modeling.AlbertConfig.from_dict(CONFIG))
+    features = make_features("classifier")
+    products = {}
+    for recompute in (False, True):
+        model.compute = layers.Compute(recompute=recompute)
+
+        @tf.function
+        def run(features):
+            with tf.GradientTape() as tape:
+                loss = model.loss(model(features, training=True), features)
+            return tape.gradient(loss, model.trained_variables)
+
+        graph = run.get_concrete_function(features).graph
+        products[recompute] = sum(op.type == "MatMul" for op in graph.get_operations())
+    blocks = 8
+    assert products[True] == products[False] + 4 * blocks + 1  # queries of the last are apart
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", list(MODELS))
+def test_low_precision_stays_near(monkeypatch, name, dtype):
+    # Dropout draws other masks in other types.
+    monkeypatch.setattr("albert.heads._CLASSIFIER_DROPOUT", 0.0)
+    model = MODELS[name](modeling.AlbertConfig.from_dict(CONFIG))
+    features = make_features(name)
+    wanted = gradients(model, features, layers.Compute(skip_padding=True))
+    found = gradients(model, features, layers.Compute(dtype, skip_padding=True))
+    assert found[0] == pytest.approx(wanted[0], rel=0.02)
+    assert found[0] != wanted[0]
+    assert {gradient.dtype for gradient in found[1].values()} == {np.dtype(np.float32)}
+    together = lambda result: np.concatenate([g.ravel() for g in result[1].values()])  # noqa: E731
+    ours, plain = together(found), together(wanted)
+    assert ours @ plain / np.linalg.norm(ours) / np.linalg.norm(plain) > 0.995
+
+
+def test_variables_and_outputs_stay_float32_in_low_precision():
+    model = MODELS["classifier"](modeling.AlbertConfig.from_dict(CONFIG))
+    model.compute = layers.Compute("bfloat16")
+    assert {variable.dtype for variable in model.variables} == {tf.float32}
+    outputs = model(make_features("classifier"))
+    assert outputs["logits"].dtype == outputs["probabilities"].dtype == tf.float32

@@ -1,0 +1,69 @@
+"""Estimates of memory: exact where they can be, and in the order that they must be."""
+
+import dataclasses
+import itertools
+
+import pytest
+
+from albert import heads, layers, memory, modeling
+
+BASE = modeling.AlbertConfig(
+    vocab_size=30000, hidden_size=768, num_attention_heads=12, intermediate_size=3072
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"embedding_size": 12}, {"num_hidden_groups": 2, "inner_group_num": 3}],
+)
+def test_parameters_are_counted_as_they_are(changes):
+    config = modeling.AlbertConfig.from_dict(
+        {
+            "vocab_size": 50,
+            "embedding_size": 8,
+            "hidden_size": 12,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 3,
+            "intermediate_size": 16,
+            "max_position_embeddings": 32,
+            **changes,
+        }
+    )
+    counted = sum(v.shape.num_elements() for v in modeling.AlbertModel(config).variables)
+    assert memory.count_parameters(config) == counted
+
+
+def test_the_published_size_of_base():
+    assert memory.count_parameters(BASE) == 11_683_584
+    assert heads.ClassifierModel(BASE, 2).albert.config is BASE
+
+
+def total(batch=32, steps=1, predictions=0, **compute):
+    return memory.estimate(BASE, batch, 512, layers.Compute(**compute), steps, predictions).total
+
+
+def test_each_way_of_saving_saves():
+    plain = total()
+    assert total(recompute=True) < 0.4 * plain
+    assert total(steps=4) < 0.4 * plain
+    assert total(dtype="bfloat16") < 0.8 * plain
+    assert total(batch=16) < 0.6 * plain
+    assert total(predictions=20) > plain
+
+
+def test_the_report_names_what_would_fit(monkeypatch):
+    pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": (8 << 30) // 4096}
+    monkeypatch.setattr("os.sysconf", pages.get)
+    text = memory.report(BASE, 32, 512, layers.Compute())
+    rows = [line.split() for line in text.splitlines() if "fit" in line]
+    assert len(rows) == 6 * 2
+    fitting = {(int(r[0]), r[1] == "True"): "does" not in r for r in rows}
+    assert not fitting[1, False] and fitting[1, True] and fitting[32, False]
+    for steps, recompute in itertools.product((1, 2, 4, 8, 16), (False, True)):
+        assert fitting[2 * steps, recompute] >= fitting[steps, recompute]
+    assert "8.00 GiB of main memory" in text
+
+
+def test_an_estimate_adds_up():
+    found = memory.estimate(BASE, 8, 128, layers.Compute())
+    assert found.total > sum(dataclasses.astuple(found)) > found.activations > 0

@@ -1,0 +1,143 @@
+"""One update: micro-batches against the whole batch, scaled float16 losses."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import layers, modeling, optimization, pretraining_task, train_step
+from tests.test_layers import CONFIG, MODELS, make_features
+
+TRAIN_METRICS = {
+    "pretraining": pretraining_task.make_task(4).train_metrics,
+    "classifier": lambda outputs, features: {
+        "accuracy": (
+            tf.reduce_sum(tf.cast(outputs["predictions"] == features["label_ids"], tf.int32)),
+            tf.size(features["label_ids"]),
+        )
+    },
+}
+FLOAT16 = layers.Compute("float16")
+LENGTHS = (9, 24, 3, 17, 8, 12, 3, 24)
+
+
+class FakeTask:
+    def __init__(self, name):
+        self.train_metrics = TRAIN_METRICS[name]
+
+
+def updated(name, steps, compute=None, count=1, prepare=None):
+    """Weights and results after some updates of one batch."""
+    model = MODELS[name](modeling.AlbertConfig.from_dict(CONFIG))
+    model.compute = compute or layers.Compute(skip_padding=True)
+    optimizer = optimization.create_optimizer(1e-2, 100, 0, optimizer="lamb")
+    optimizer.build(model.trained_variables)
+    if prepare:
+        prepare(optimizer)
+    features = make_features(name, LENGTHS)
+    features["is_real_example"] = tf.constant([1, 1, 1, 0, 1, 1, 1, 1])
+
+    @tf.function
+    def run():
+        return train_step.run(FakeTask(name), model, optimizer, features, 7, count)
+
+    results = [run() for _ in range(steps)]
+    return {v.name: v.numpy() for v in model.variables}, results, optimizer
+
+
+@pytest.mark.parametrize("count", [2, 8])
+@pytest.mark.parametrize("name", list(TRAIN_METRICS))
+def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
+    wanted, wanted_results, _ = updated(name, 3, None)
+    found, results, _ = updated(name, 3, None, count)
+    for variable, value in wanted.items():
+        np.testing.assert_allclose(found[variable], value, atol=2e-5, err_msg=variable)
+    for ours, whole in zip(results, wanted_results, strict=True):
+        assert set(ours) == set(whole)
+        for key, pair in whole.items():
+            np.testing.assert_allclose(ours[key], pair, rtol=1e-5, err_msg=key)
+
+
+@pytest.fixture(autouse=True)
+def no_classifier_dropout(monkeypatch):
+    monkeypatch.setattr("albert.heads._CLASSIFIER_DROPOUT", 0.0)
+
+
+def test_micro_batches_draw_dropout_of_their_own(monkeypatch):
+    monkeypatch.setattr("albert.heads._CLASSIFIER_DROPOUT", 0.5)
+    seeds = []
+    model = MODELS["classifier"](modeling.AlbertConfig.from_dict(CONFIG))
+    optimizer = optimization.create_optimizer(1e-2, 100, 0)
+    optimizer.build(model.trained_variables)
+    call = type(model).__call__
+
+    def spied(self, features, training=False, seed=None):
+        seeds.append(seed.numpy().tolist())
+        return call(self, features, training, seed)
+
+    monkeypatch.setattr(type(model), "__call__", spied)
+    features = make_features("classifier", LENGTHS)
+    train_step.run(FakeTask("classifier"), model, optimizer, features, 7, 4)
+    assert len(set(map(tuple, seeds))) == 4
+
+
+def test_a_scaled_loss_makes_the_same_update():
+    wanted, _, _ = updated("classifier", 3)
+    found, results, optimizer = updated("classifier", 3, prepare=lambda o: o.scale_loss())
+    for variable, value in wanted.items():
+        np.testing.assert_allclose(found[variable], value, atol=1e-6, err_msg=variable)
+    assert results[-1]["loss_scale"][0] == optimizer.gradient_scale().numpy() == 2.0**15
+
+
+def test_an_overflow_leaves_the_update_out_and_halves_the_scale():
+    def far_too_large(optimizer):
+        optimizer.scale_loss()
+        optimizer.gradient_scale().assign(2.0**127)
+
+    before, _, _ = updated("classifier", 0)
+    after, results, optimizer = updated(
+        "classifier", 1, layers.Compute("float16"), 1, far_too_large
+    )
+    for variable, value in before.items():
+        np.testing.assert_array_equal(after[variable], value)
+    slots = [v for name, v in optimizer.variables_by_name().items() if "adam" in name]
+    assert slots and not any(slot.numpy().any() for slot in slots)
+    assert optimizer.global_step.numpy() == 1
+    assert optimizer.gradient_scale().numpy() == 2.0**126
+    assert np.isfinite(results[0]["loss"][0]) and results[0]["gradient_norm"][0] == 0
+
+
+def test_training_recovers_from_overflows():
+    def too_large(optimizer):
+        optimizer.scale_loss()
+        optimizer.gradient_scale().assign(2.0**30)
+
+    _, results, optimizer = updated("classifier", 40, FLOAT16, 1, too_large)
+    losses = [float(result["loss"][0]) for result in results]
+    assert optimizer.gradient_scale().numpy() < 2.0**30
+    assert losses[-1] < losses[0] - 0.05
+
+
+def test_the_scale_grows_after_many_good_updates(monkeypatch):
+    monkeypatch.setattr("albert.lamb_optimizer.LossScale._GOOD_UPDATES", 3)
+    scales = []
+    _, results, _ = updated("classifier", 7, prepare=lambda o: o.scale_loss())
+    scales = [float(result["loss_scale"][0]) for result in results]
+    assert scales == [2.0**15] * 2 + [2.0**16] * 3 + [2.0**17] * 2
+
+
+def test_a_loss_that_is_not_finite_shows_at_the_smallest_scale():
+    def broken(optimizer):
+        optimizer.scale_loss()
+        optimizer.gradient_scale().assign(1.0)
+
+    real = optimization.create_optimizer
+
+    def with_infinite_rate(*arguments, **settings):
+        return real(np.inf, *arguments[1:], **settings)
+
+    optimization.create_optimizer, undo = with_infinite_rate, real
+    try:
+        _, results, _ = updated("classifier", 2, prepare=broken)
+    finally:
+        optimization.create_optimizer = undo
+    assert not np.isfinite(results[1]["gradient_norm"][0])
