@@ -1,9 +1,11 @@
-"""Evaluation of a GLUE task with batches cut to their real length against the padded run.
+"""Evaluation and training of GLUE tasks on their real tokens against the padded run.
 
     python benchmarks/real_lengths.py --data_dir=glue --spm_model_file=30k-clean.model
 
-Prints seconds and examples per second of both, the ratio, and the largest difference of a logit.
-Weights are random: neither speed nor equality depends on them.
+For each task: examples per second of both, the ratio, and the largest difference of a logit. A
+padded example costs the same whatever its length, so a few of them are enough for its speed.
+Training takes shuffled batches of 32, padded ones in smaller batches, which fit in memory. Weights
+are random: neither speed nor equality depends on them.
 """
 
 import dataclasses
@@ -20,9 +22,12 @@ from albert import (
     classifier_utils,
     distribution,
     engine,
+    layers,
     modeling,
+    optimization,
     records,
     tokenization,
+    train_step,
 )
 
 FLAGS = flags.FLAGS
@@ -30,61 +35,98 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def define_flags():
+    config = os.path.join(_HERE, "..", "configs", "albert_base_v2.json")
     flags.DEFINE_string("data_dir", None, "Folder of the GLUE tasks.", required=True)
     flags.DEFINE_string("spm_model_file", None, "SentencePiece model.", required=True)
-    flags.DEFINE_string("task_name", "RTE", "GLUE task; its dev split is evaluated.")
-    flags.DEFINE_string(
-        "albert_config_file",
-        os.path.join(_HERE, "..", "configs", "albert_base_v2.json"),
-        "Sizes of the model.",
-    )
+    flags.DEFINE_list("tasks", ["RTE", "MNLI", "SST-2"], "GLUE tasks.")
+    flags.DEFINE_string("albert_config_file", config, "Sizes of the model.")
     flags.DEFINE_integer("max_seq_length", 512, "Length to which the padded run pads.")
-    flags.DEFINE_integer("batch_size", 8, "Examples per batch.")
-    flags.DEFINE_integer("max_examples", None, "Use only the first examples.")
+    flags.DEFINE_integer("eval_examples", 1000, "Examples evaluated at their real length.")
+    flags.DEFINE_integer("padded_examples", 16, "Examples evaluated with padding.")
+    flags.DEFINE_integer("train_steps", 6, "Batches of 32 that are timed.")
 
 
-def measure(runner, path, specs, trim):
-    """(seconds, rows) of predicting all examples after one untimed pass over a few."""
-    input_fn = records.eval_input_fn([path], specs, FLAGS.max_examples, trim_batches=trim)
-    runner.predict(records.eval_input_fn([path], specs, FLAGS.batch_size, trim_batches=trim))
+def make_engine(task, config, compute, folder):
+    run_config = engine.RunConfig(
+        output_dir=folder, num_train_steps=1, train_batch_size=1, eval_batch_size=8,
+        predict_batch_size=8, save_checkpoints_steps=1, keep_checkpoint_max=1,
+        iterations_per_loop=1, log_every_steps=1, seed=1, compute=compute,
+    )  # fmt: skip
+    return engine.Engine(task, config, run_config, distribution.create_strategy("one_device"))
+
+
+def evaluation(runner, path, specs, count, trim):
+    """Examples per second of predicting `count` examples, and their logits."""
+    input_fn = records.eval_input_fn([path], specs, count, trim_batches=trim)
+    runner.predict(records.eval_input_fn([path], specs, 8, trim_batches=trim))
     started = time.perf_counter()
-    rows = runner.predict(input_fn)
-    return time.perf_counter() - started, rows
+    logits = runner.predict(input_fn)["logits"]
+    return len(logits) / (time.perf_counter() - started), logits
+
+
+def training(task, config, path, specs, compute, batch_size, steps, trim):
+    """Examples per second of some training steps, all of whose shapes have been seen."""
+    model = task.build_model(config, 1)
+    model.compute = compute
+    optimizer = optimization.create_optimizer(1e-5, 1000, 0)
+    optimizer.build(model.trained_variables)
+    dataset = records.train_input_fn([path], specs, 1, trim_batches=trim)
+    batches = list(dataset({"batch_size": batch_size}).take(steps))
+
+    @tf.function(reduce_retracing=True)
+    def step(features):
+        return train_step.run(task, model, optimizer, features, 1)["loss"]
+
+    for batch in batches:
+        step(batch)
+    started = time.perf_counter()
+    for batch in batches:
+        step(batch).numpy()
+    return steps * batch_size / (time.perf_counter() - started)
+
+
+def measure(name, tokenizer, config, folder):
+    length = FLAGS.max_seq_length
+    task = classifier_utils.make_task(classifier_utils.get_task(name), tokenizer, length)
+    task = dataclasses.replace(
+        task, eval_outputs=lambda model, outputs, features: {"logits": outputs["logits"]}
+    )
+    specs = task.feature_specs(length)
+    paths = {}
+    for split in ("train", "dev"):
+        paths[split] = os.path.join(folder, f"{split}.tf_record")
+        examples = list(task.examples(FLAGS.data_dir, split))
+        order = np.random.default_rng(1).permutation(len(examples))[:2000]
+        rows = (row for i in order for row in task.featurize(examples[i]))
+        records.write(paths[split], specs, rows, {})
+    real, padded = layers.Compute(skip_padding=True), layers.Compute()
+    shared = (task, config)
+    fast, logits = evaluation(
+        make_engine(*shared, real, folder), paths["dev"], specs, FLAGS.eval_examples, True
+    )
+    slow, plain = evaluation(
+        make_engine(*shared, padded, folder), paths["dev"], specs, FLAGS.padded_examples, False
+    )
+    difference = np.abs(logits[: len(plain)] - plain).max()
+    report(f"{name} evaluation", fast, slow, f"largest difference of a logit {difference:.1e}")
+    fast = training(*shared, paths["train"], specs, real, 32, FLAGS.train_steps, True)
+    slow = training(*shared, paths["train"], specs, padded, 4, 2, False)
+    report(f"{name} training", fast, slow)
+
+
+def report(what, fast, slow, rest=""):
+    print(f"{what:18s} real {fast:8.2f} examples/s   padded {slow:6.2f}   "
+          f"ratio {fast / slow:6.2f}   {rest}", flush=True)  # fmt: skip
 
 
 def main(_):
     config = modeling.AlbertConfig.from_json_file(FLAGS.albert_config_file)
     tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
-    glue = classifier_utils.get_task(FLAGS.task_name)
-    task = dataclasses.replace(
-        classifier_utils.make_task(glue, tokenizer, FLAGS.max_seq_length),
-        eval_outputs=lambda model, outputs, features: {"logits": outputs["logits"]},
-    )
-    specs = task.feature_specs(FLAGS.max_seq_length)
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "dev.tf_record")
-        examples = task.examples(FLAGS.data_dir, "dev")
-        records.write(path, specs, (row for e in examples for row in task.featurize(e)), {})
-        run_config = engine.RunConfig(
-            output_dir=folder, num_train_steps=1, train_batch_size=1,
-            eval_batch_size=FLAGS.batch_size, predict_batch_size=FLAGS.batch_size,
-            save_checkpoints_steps=1, keep_checkpoint_max=1, iterations_per_loop=1,
-            log_every_steps=1, seed=1,
-        )  # fmt: skip
-        strategy = distribution.create_strategy("one_device")
-        runner = engine.Engine(task, config, run_config, strategy)
-        trimmed_seconds, trimmed = measure(runner, path, specs, True)
-        padded_seconds, padded = measure(runner, path, specs, False)
-    count = len(padded["logits"])
-    difference = np.abs(trimmed["logits"] - padded["logits"]).max()
     print(f"machine: {platform.processor() or platform.machine()}, {os.cpu_count()} cores; "
           f"TensorFlow {tf.__version__}")  # fmt: skip
-    print(f"{FLAGS.task_name} dev, {count} examples, max_seq_length {FLAGS.max_seq_length}, "
-          f"batch {FLAGS.batch_size}, {os.path.basename(FLAGS.albert_config_file)}")  # fmt: skip
-    for name, seconds in (("padded", padded_seconds), ("real length", trimmed_seconds)):
-        print(f"{name:12s} {seconds:8.1f} s  {count / seconds:8.2f} examples/s")
-    print(f"ratio        {padded_seconds / trimmed_seconds:8.2f}")
-    print(f"largest difference of a logit {difference:.1e}")
+    for name in FLAGS.tasks:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(name, tokenizer, config, folder)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,63 @@
+"""The transformers side of `training_step.py`; runs in a virtual environment of its own.
+
+    python peer_transformers.py batches.npz config.json train|infer float32|bfloat16 eager|compile
+
+Prints the seconds of each batch as a JSON list, after an untimed pass over all of them.
+"""
+
+import json
+import sys
+import time
+
+import numpy as np
+import torch
+import transformers
+
+
+def main():
+    path, config_path, mode, dtype, how = sys.argv[1:]
+    with open(config_path, encoding="utf-8") as file:
+        values = json.load(file)
+    values["hidden_act"] = "gelu_new"  # the tanh approximation
+    config = transformers.AlbertConfig(**values, num_labels=2)
+    torch.manual_seed(0)
+    model = transformers.AlbertForSequenceClassification(config)
+    model.train(mode == "train")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    call = torch.compile(model) if how == "compile" else model
+    arrays = np.load(path)
+    count = len([name for name in arrays.files if name.startswith("input_ids")])
+    batches = [
+        {
+            "input_ids": torch.tensor(arrays[f"input_ids_{i}"]).long(),
+            "attention_mask": torch.tensor(arrays[f"input_mask_{i}"]).long(),
+            "token_type_ids": torch.tensor(arrays[f"segment_ids_{i}"]).long(),
+            "labels": torch.tensor(arrays[f"label_ids_{i}"]).long(),
+        }
+        for i in range(count)
+    ]
+    lower = torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bfloat16")
+
+    def step(batch):
+        if mode == "infer":
+            with torch.inference_mode(), lower:
+                return call(**batch).logits.sum().item()
+        with lower:
+            loss = call(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    seconds = []
+    for number, batch in enumerate(batches + batches):
+        started = time.perf_counter()
+        step(batch)
+        if number >= count:
+            seconds.append(time.perf_counter() - started)
+    print(json.dumps(seconds))
+
+
+if __name__ == "__main__":
+    main()

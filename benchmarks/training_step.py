@@ -1,0 +1,134 @@
+"""One step of training or inference of a classifier against transformers on the same batches.
+
+    python benchmarks/training_step.py --peer_python=peer/bin/python
+    python benchmarks/training_step.py --peer_python=peer/bin/python --task_name=RTE \
+        --data_dir=glue --spm_model_file=30k-clean.model
+
+Without a task: random tokens at full length, 16 x 128. With one: its training examples in batches
+of 32 as they come, padded by both sides to the longest of each batch (ours then computes the real
+tokens alone). `--peer_python` is the Python of an environment with torch and transformers; without
+it only our figures are printed. Weights are random: speed does not depend on them.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+
+from albert import classifier_utils, heads, layers, modeling, optimization, tokenization
+
+FLAGS = flags.FLAGS
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_FEATURES = ("input_ids", "input_mask", "segment_ids", "label_ids")
+
+
+def define_flags():
+    config = os.path.join(_HERE, "..", "configs", "albert_base_v2.json")
+    flags.DEFINE_string("albert_config_file", config, "Sizes of the model.")
+    flags.DEFINE_string("task_name", None, "GLUE task whose training examples are taken.")
+    flags.DEFINE_string("data_dir", None, "Folder of the GLUE tasks.")
+    flags.DEFINE_string("spm_model_file", None, "SentencePiece model.")
+    flags.DEFINE_string("peer_python", None, "Python that has torch and transformers.")
+    flags.DEFINE_list("modes", ["train", "infer"], "What is timed.")
+    flags.DEFINE_list("dtypes", ["float32", "bfloat16"], "Types of products and activations.")
+    flags.DEFINE_list("peers", ["eager", "compile"], "How the peer runs.")
+    flags.DEFINE_integer("batches", 4, "Batches.")
+
+
+def full_batches():
+    rng = np.random.default_rng(1)
+    for _ in range(FLAGS.batches):
+        yield {
+            "input_ids": rng.integers(5, 30000, (16, 128)),
+            "input_mask": np.ones((16, 128)),
+            "segment_ids": np.zeros((16, 128)),
+            "label_ids": rng.integers(0, 2, 16),
+        }
+
+
+def task_batches():
+    tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
+    glue = classifier_utils.get_task(FLAGS.task_name)
+    task = classifier_utils.make_task(glue, tokenizer, 512)
+    examples = list(task.examples(FLAGS.data_dir, "train"))
+    chosen = np.random.default_rng(1).permutation(len(examples))[: 32 * FLAGS.batches]
+    rows = [task.featurize(examples[i])[0] for i in chosen]
+    for start in range(0, len(rows), 32):
+        batch = {
+            name: np.stack([row[name] for row in rows[start : start + 32]]) for name in _FEATURES
+        }
+        longest = int(batch["input_mask"].sum(1).max())
+        yield {name: x[:, :longest] if x.ndim == 2 else x for name, x in batch.items()}
+
+
+def ours(batches, mode, dtype):
+    """Seconds of each batch, after an untimed pass over all of them."""
+    config = modeling.AlbertConfig.from_json_file(FLAGS.albert_config_file)
+    model = heads.ClassifierModel(config, 2, seed=1)
+    model.compute = layers.Compute(dtype, skip_padding=True)
+    optimizer = optimization.create_optimizer(1e-5, 1000, 0)
+    optimizer.build(model.trained_variables)
+    signature = [{name: tf.TensorSpec([None] * x.ndim, tf.int32) for name, x in batches[0].items()}]
+
+    @tf.function(input_signature=signature)
+    def step(features):
+        if mode == "infer":
+            return tf.reduce_sum(model(features)["logits"])
+        with tf.GradientTape() as tape:
+            loss = model.loss(model(features, training=True), features)
+        gradients = tape.gradient(loss, model.trained_variables)
+        optimizer.apply_gradients(zip(gradients, model.trained_variables, strict=True))
+        return loss
+
+    seconds = []
+    tensors = [{name: tf.constant(x, tf.int32) for name, x in batch.items()} for batch in batches]
+    for number, batch in enumerate(tensors * 2):
+        started = time.perf_counter()
+        step(batch).numpy()
+        if number >= len(tensors):
+            seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+def peer(batches, mode, dtype, how):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "batches.npz")
+        arrays = {
+            f"{name}_{i}": x.astype(np.int32)
+            for i, batch in enumerate(batches)
+            for name, x in batch.items()
+        }
+        np.savez(path, **arrays)
+        command = [FLAGS.peer_python, os.path.join(_HERE, "peer_transformers.py"), path]
+        command += [FLAGS.albert_config_file, mode, dtype, how]
+        result = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def main(_):
+    batches = list(task_batches() if FLAGS.task_name else full_batches())
+    examples = sum(len(batch["label_ids"]) for batch in batches)
+    lengths = np.concatenate([batch["input_mask"].sum(1) for batch in batches])
+    print(f"machine: {platform.processor() or platform.machine()}, {os.cpu_count()} cores; "
+          f"TensorFlow {tf.__version__}")  # fmt: skip
+    print(f"{FLAGS.task_name or 'random tokens'}, {len(batches)} batches, {examples} examples, "
+          f"{lengths.mean():.0f} tokens each")  # fmt: skip
+    for mode in FLAGS.modes:
+        for dtype in FLAGS.dtypes:
+            rate = examples / sum(ours(batches, mode, dtype))
+            line = f"{mode:6s} {dtype:9s} ours {rate:7.2f} examples/s"
+            for how in FLAGS.peers if FLAGS.peer_python else ():
+                other = examples / sum(peer(batches, mode, dtype, how))
+                line += f"   transformers {how} {other:7.2f}, ratio {rate / other:5.2f}"
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
