@@ -87,7 +87,7 @@ fine_tune STS-B 300
 step "Fine-tuning on questions" albert.run_squad_v1 --train_file="$data/squad/train.json" \
   --predict_file="$data/squad/dev.json" --output_dir="$out/SQuAD" --init_checkpoint="$model" \
   --do_train --do_predict --max_seq_length=64 --max_query_length=16 --predict_batch_size=64 \
-  --learning_rate=5e-4 --num_train_epochs=3 --save_checkpoints_steps=75
+  --learning_rate=5e-4 --num_train_epochs=1.5 --save_checkpoints_steps=75
 text='At dawn, the baker tasted the fine soup in the kitchen.'
 echo "$text" >"$out/text.txt"
 step "Asking about a text" albert.ask --model_dir="$out/SQuAD" --context_file="$out/text.txt" \
@@ -113,7 +113,7 @@ check 'pre-training: sentence order' \
 check 'SST-2: accuracy' "$(best_of "$out/SST-2")" 0.50 0.70
 check 'RTE: accuracy' "$(best_of "$out/RTE")" 0.50 0.80
 check 'STS-B: Pearson correlation' "$(best_of "$out/STS-B")" 0.00 0.60
-check 'SQuAD: F1, percent' "$(best_of "$out/SQuAD")" 10 60
+check 'SQuAD: F1, percent' "$(best_of "$out/SQuAD")" 14 60
 printf '\nSST-2 predictions (1 is positive):\n'
 paste <(cut -f 2 "$out/SST-2/submit_results.tsv") <(cut -f 2 "$data/glue/SST-2/test.tsv") |
   sed -n '2,4p'

@@ -7,7 +7,7 @@ import re
 import pytest
 from absl import flags
 
-from albert import classifier_utils, demo_data, make_demo_data
+from albert import classifier_utils, demo_data, make_demo_data, squad_utils
 
 GOOD = set(demo_data.QUALITIES["good"] + demo_data.FEELINGS["good"])
 BAD = set(demo_data.QUALITIES["bad"] + demo_data.FEELINGS["bad"])
@@ -137,3 +137,23 @@ def test_same_seed_same_files(folder, tmp_path):
         name = path.relative_to(folder)
         assert path.read_bytes() == (tmp_path / "again" / name).read_bytes()
         assert path.read_bytes() != (tmp_path / "other" / name).read_bytes()
+
+
+def test_squad_answers_are_the_words_asked_for(folder):
+    contexts = []
+    for split, count in demo_data.NUM_PARAGRAPHS.items():
+        path = str(folder / "squad" / f"{split}.json")
+        examples = squad_utils.read_squad_examples(path, is_training=True)  # checks the places
+        assert len(examples) == 4 * count
+        contexts += {example.paragraph_text for example in examples}
+        for example in examples:
+            (place,) = [name for name in demo_data.PLACES if name in example.paragraph_text]
+            people, _, things = demo_data.PLACES[place]
+            allowed = {
+                "who": people.split(),
+                "what": things.split(),
+                "where": list(demo_data.PLACES),
+                "when": demo_data.TIMES,
+            }[example.question_text.split()[0].lower()]
+            assert example.orig_answer_text.lower() in allowed
+    assert len(set(contexts)) == len(contexts) == sum(demo_data.NUM_PARAGRAPHS.values())
