@@ -36,33 +36,6 @@ def truncate_pair(tokens_a, tokens_b, max_length):
     return tokens_a[:keep_a], tokens_b[:keep_b]
 
 
-def truncate_pair_at_random_ends(tokens_a, tokens_b, max_length, rng):
-    """Cuts two texts to `max_length` tokens together, each dropped token at a random end.
-
-    As `truncate_pair`, but every single token is dropped from the front or from the back with
-    equal chance, as in pre-training data.
-
-    Args:
-      tokens_a, tokens_b: lists (or other sequences that can be sliced); they are not changed.
-      max_length: most tokens of both together.
-      rng: `random.Random` or `numpy.random.Generator`.
-
-    Returns:
-      (tokens_a, tokens_b), cut.
-
-    Raises:
-      ValueError: `max_length` is negative.
-    """
-    if max_length < 0:
-        raise ValueError(f"cannot cut a pair of texts to {max_length} tokens")
-    keep = _lengths_after_truncation(len(tokens_a), len(tokens_b), max_length)
-    cut = []
-    for tokens, length in zip((tokens_a, tokens_b), keep, strict=True):
-        front = sum(rng.random() < 0.5 for _ in range(len(tokens) - length))
-        cut.append(tokens[front : front + length])
-    return tuple(cut)
-
-
 def pack(ids_a, ids_b, cls_id, sep_id, max_seq_length, pad_id=0):
     """Lays out ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` and pads it.
 
