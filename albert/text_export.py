@@ -17,7 +17,8 @@ import tensorflow as tf
 
 from albert import export, file_io, tokenization
 
-_EVERY_CHARACTER = range(sys.maxunicode + 1)
+_EVERY_CHARACTER = range(1, sys.maxunicode + 1)
+_NO_TEXT = ("Cs", "Cn", "Co")  # Unicode categories: surrogates, unassigned, private
 
 
 def _class_of(belongs):
@@ -32,8 +33,8 @@ def _class_of(belongs):
     return f"[{inside}]"
 
 
-def check(tokenizer):
-    """Refuses what `GraphTokenizer` cannot do.
+def check(tokenizer, flag="--export_text"):
+    """Refuses what `GraphTokenizer` cannot do; `flag` is what the user asked for it with.
 
     Raises:
       file_io.InputError: tensorflow-text is missing, or the tokenizer is a WordPiece one or its
@@ -41,7 +42,7 @@ def check(tokenizer):
     """
     if tokenizer.sp_model is None or "," not in tokenizer.vocab:
         raise file_io.InputError(
-            "--export_text needs a SentencePiece vocabulary that holds the comma; this model has "
+            f"{flag} needs a SentencePiece vocabulary that holds the comma; this model has "
             f"{tokenizer.spm_model_file or tokenizer.vocab_file}"
         )
     try:
@@ -49,7 +50,7 @@ def check(tokenizer):
     except (ImportError, tf.errors.NotFoundError) as error:
         version = ".".join(tf.__version__.split(".")[:2])
         raise file_io.InputError(
-            "--export_text needs tensorflow-text, of the version of TensorFlow: pip install "
+            f"{flag} needs tensorflow-text, of the version of TensorFlow: pip install "
             f"'tensorflow-text=={version}.*' ({error})"
         ) from error
 
@@ -61,7 +62,8 @@ class GraphTokenizer(tf.Module):
       tokenizer: `tokenization.FullTokenizer`.
 
     Raises:
-      file_io.InputError: see `check`.
+      file_io.InputError: see `check`; or TensorFlow cleans up a character of the vocabulary in
+        another way than Python, being of another Unicode version.
     """
 
     def __init__(self, tokenizer):
@@ -71,8 +73,10 @@ class GraphTokenizer(tf.Module):
 
         self._text = tensorflow_text
         self._lower = tokenizer.do_lower_case
-        self._encoder = self._text.SentencepieceTokenizer(
-            model=tokenizer.sp_model.serialized_model_proto(), out_type=tf.int32
+        # Of segmentations with equal scores ("w ww", "ww w") this class takes the one that
+        # SentencePiece itself takes; tensorflow-text's SentencepieceTokenizer does not always.
+        self._encoder = self._text.FastSentencepieceTokenizer(
+            model=tokenizer.sp_model.serialized_model_proto()
         )
         self._space = _class_of(str.isspace) + "+"
         self._combining = _class_of(unicodedata.combining) + "+"
@@ -81,6 +85,27 @@ class GraphTokenizer(tf.Module):
             pieces = tokenization.resplit(tokenizer.sp_model, piece)
             replacements[i] = tokenizer.sp_model.piece_to_id(pieces)
         self._replacements = tf.ragged.constant(replacements, dtype=tf.int32)
+        self._check_characters(tokenizer)
+
+    def _check_characters(self, tokenizer):
+        """TensorFlow and Python may know different versions of Unicode: does it matter here?"""
+        known = [chr(c) for c in _EVERY_CHARACTER if unicodedata.category(chr(c)) not in _NO_TEXT]
+        texts = [f"a{character}b" for character in known]
+        here = [tokenizer.preprocess(text) for text in texts]
+        there = self.preprocess(tf.constant(texts)).numpy()
+        different = {
+            character
+            for one, other in zip(here, there, strict=True)
+            if one.encode() != other
+            for character in {*one, *other.decode()}
+        }
+        spelled = {character for piece in tokenizer.vocab for character in piece}
+        shared = sorted((different & spelled) - set("ab"))
+        if shared:
+            raise file_io.InputError(
+                f"--export_text: the vocabulary has characters {' '.join(shared)} that TensorFlow "
+                f"{tf.__version__} does not treat as Python does"
+            )
 
     def preprocess(self, texts):
         """`tokenization.preprocess_text` of strings [B]."""
@@ -92,7 +117,7 @@ class GraphTokenizer(tf.Module):
 
     def encode(self, texts):
         """Ids of strings [B]: a ragged tensor [B, (tokens)]."""
-        ids = self._encoder.tokenize(self.preprocess(texts))
+        ids = self._encoder.tokenize(self.preprocess(texts)).with_row_splits_dtype(tf.int64)
         return tf.gather(self._replacements, ids).merge_dims(1, 2)
 
 
@@ -110,7 +135,50 @@ def _cut(ids, lengths):
     return tf.RaggedTensor.from_tensor(ids.to_tensor(), lengths=lengths)
 
 
-class TextServer(tf.Module):
+class TextPacker(tf.Module):
+    """Makes a model's inputs of strings.
+
+    Args:
+      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length: S; longer texts are cut as `classifier_utils.convert_example` does.
+
+    Attributes:
+      tokenizer: `GraphTokenizer`.
+    """
+
+    def __init__(self, tokenizer, max_seq_length):
+        super().__init__()
+        self.tokenizer = GraphTokenizer(tokenizer)
+        self._max_seq_length = max_seq_length
+        self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
+        self._pad_id = tokenizer.pad_id
+
+    def features(self, text, text_pair=None):
+        """`packing.pack` of strings [B]: dict of int32 tensors [B, S'], S' the longest of them."""
+        first = self.tokenizer.encode(text)
+        rows = tf.shape(text)[0]
+        mark = lambda piece: tf.fill([rows, 1], piece)  # noqa: E731
+        if text_pair is None:
+            first = first[:, : self._max_seq_length - 2]
+            second = []
+        else:
+            second = self.tokenizer.encode(text_pair)
+            lengths = kept_lengths(
+                *(tf.cast(ids.row_lengths(), tf.int32) for ids in (first, second)),
+                self._max_seq_length - 3,
+            )
+            first, second = (_cut(*pair) for pair in zip((first, second), lengths, strict=True))
+            second = [second, mark(self._sep_id)]
+        whole = tf.concat([mark(self._cls_id), first, mark(self._sep_id), *second], axis=1)
+        boundary = tf.cast(first.row_lengths(), tf.int32)[:, tf.newaxis] + 2
+        input_ids = whole.to_tensor(self._pad_id)
+        input_mask = tf.sequence_mask(whole.row_lengths(), dtype=tf.int32)
+        place = tf.range(tf.shape(input_ids)[1])[tf.newaxis, :]
+        segment_ids = input_mask * tf.cast(place >= boundary, tf.int32)
+        return {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
+
+
+class TextServer(TextPacker):
     """Answers strings with a classifier or regression model.
 
     Args:
@@ -126,40 +194,12 @@ class TextServer(tf.Module):
     """
 
     def __init__(self, model, tokenizer, max_seq_length, labels, is_pair):
-        super().__init__()
+        super().__init__(tokenizer, max_seq_length)
         self._model = model
-        self._tokenizer = GraphTokenizer(tokenizer)
-        self._max_seq_length = max_seq_length
         self._labels = tuple(labels)
-        self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
-        self._pad_id = tokenizer.pad_id
         names = ("text", "text_pair") if is_pair else ("text",)
         signature = [tf.TensorSpec([None], tf.string, name=name) for name in names]
         self.serve = tf.function(self._answer, input_signature=signature)
-
-    def features(self, text, text_pair=None):
-        """`packing.pack` of strings [B]: dict of int32 tensors [B, S'], S' the longest of them."""
-        first = self._tokenizer.encode(text)
-        rows = tf.shape(text)[0]
-        mark = lambda piece: tf.fill([rows, 1], piece)  # noqa: E731
-        if text_pair is None:
-            first = first[:, : self._max_seq_length - 2]
-            second = []
-        else:
-            second = self._tokenizer.encode(text_pair)
-            lengths = kept_lengths(
-                *(tf.cast(ids.row_lengths(), tf.int32) for ids in (first, second)),
-                self._max_seq_length - 3,
-            )
-            first, second = (_cut(*pair) for pair in zip((first, second), lengths, strict=True))
-            second = [second, mark(self._sep_id)]
-        whole = tf.concat([mark(self._cls_id), first, mark(self._sep_id), *second], axis=1)
-        boundary = tf.cast(first.row_lengths(), tf.int32)[:, tf.newaxis] + 2
-        input_ids = whole.to_tensor(self._pad_id)
-        input_mask = tf.sequence_mask(whole.row_lengths(), dtype=tf.int32)
-        place = tf.range(tf.shape(input_ids)[1])[tf.newaxis, :]
-        segment_ids = input_mask * tf.cast(place >= boundary, tf.int32)
-        return {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
 
     def _answer(self, text, text_pair=None):
         outputs = self._model(self.features(text, text_pair), training=False)

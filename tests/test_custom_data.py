@@ -8,7 +8,15 @@ import shutil
 import numpy as np
 import pytest
 
-from albert import classifier_utils, custom_data, file_io, run_classifier, tables, tokenization
+from albert import (
+    classifier_flags,
+    classifier_utils,
+    custom_data,
+    file_io,
+    run_classifier,
+    tables,
+    tokenization,
+)
 from tests.test_run_classifier import SPM, flags_for, read_results, reviews, write_inputs
 
 TEXT = tables.Columns()
@@ -311,6 +319,20 @@ def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
     flags = {name: value for name, value in flags.items() if value is not None}
     with pytest.raises(file_io.InputError, match=message):
         run_script(run_classifier, **flags)
+
+
+def test_the_task_of_the_flags(inputs, tmp_path):
+    from absl import flags
+
+    def find(**chosen):
+        values = flags.FlagValues()
+        run_classifier.define_flags(values)
+        values(["script", *(f"--{name}={value}" for name, value in chosen.items())])
+        return classifier_flags.find_row(values)
+
+    own = own_flags(inputs, tmp_path)
+    assert find(**own).columns == tables.Columns("sentence", None, "mood", None)
+    assert find(**flags_for(inputs, tmp_path, "mrpc")) is classifier_utils.get_task("MRPC")
 
 
 @pytest.mark.parametrize(
