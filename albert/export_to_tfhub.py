@@ -8,7 +8,7 @@ from albert import common_flags, file_io
 
 
 def define_flags(flag_values):
-    text, _, _, switch = common_flags.definers(flag_values)
+    text, integer, _, switch = common_flags.definers(flag_values)
     text(
         "albert_directory",
         None,
@@ -19,12 +19,21 @@ def define_flags(flag_values):
     text("export_path", None, "Folder to make.")
     switch("do_lower_case", True, "What the module says of its texts: lower-case them or not.")
     switch("use_einsum", True, "Without effect: both ways of the reference give the same numbers.")
+    text(
+        "preprocessing_path",
+        None,
+        "Also make this folder: a SavedModel that turns strings into the module's inputs (needs "
+        "tensorflow-text).",
+    )
+    integer("max_seq_length", 128, "Length of the inputs that --preprocessing_path makes.")
     for name in ("albert_directory", "export_path"):
         flags.mark_flag_as_required(name, flag_values=flag_values)
 
 
 def main(values):
-    from albert import checkpoints, heads, hub_export, modeling, pretrained
+    from albert import checkpoints, heads, hub_export, model_folder, modeling, pretrained
+
+    common_flags.require_positive(values, "max_seq_length")
 
     if not values.use_einsum:
         logging.info("--nouse_einsum has no effect: both ways give the same numbers")
@@ -33,6 +42,7 @@ def main(values):
         do_lower_case=values.do_lower_case if values["do_lower_case"].present else None,
     )
     config = modeling.AlbertConfig.from_json_file(source.config_file)
+    tokenizer = model_folder.load_tokenizer(source, config)
     model = heads.PretrainingModel(config)
     report = checkpoints.restore(model, source.checkpoint)
     if report.new:
@@ -40,6 +50,10 @@ def main(values):
             f"{source.checkpoint} lacks {report.new}: a hub module has the pre-training heads"
         )
     logging.info("%s", report)
+    if values.preprocessing_path:
+        common_flags.check_seq_length(values, config)
+        path = values.preprocessing_path
+        hub_export.export_preprocessing(tokenizer, values.max_seq_length, path)
     hub_export.export_module(model, source, values.export_path)
 
 

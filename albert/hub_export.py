@@ -13,7 +13,7 @@ import os
 
 import tensorflow as tf
 
-from albert import export, file_io, pretrained
+from albert import export, file_io, pretrained, text_export
 
 _INTERFACES = (
     ("input_ids", "input_mask", "segment_ids"),
@@ -185,3 +185,53 @@ def _tokenization_info(vocabulary, do_lower_case):
         }
 
     return tf.function(serve, input_signature=[])
+
+
+def export_preprocessing(tokenizer, max_seq_length, path):
+    """Writes a SavedModel that makes the inputs of an exported encoder of strings.
+
+    It is called with strings [B], or with a list of two such tensors for pairs, and returns
+    ``input_word_ids, input_mask, input_type_ids`` int32 [B, S]. Its ``tokenize`` gives the ids of
+    strings [B] as a ragged tensor. Programs that load it must import ``tensorflow_text`` first.
+
+    Args:
+      tokenizer: `tokenization.FullTokenizer` with a SentencePiece model.
+      max_seq_length: S.
+      path: folder to make.
+
+    Returns:
+      The folder.
+
+    Raises:
+      file_io.InputError: the folder exists already or cannot be written, tensorflow-text is
+        missing, or the vocabulary is not one that it can use.
+    """
+    target = path.rstrip("/")
+    if file_io.exists(target):
+        raise file_io.InputError(f"{target} exists already; delete it or name another folder")
+    text_export.check(tokenizer, "--preprocessing_path")
+    packer = text_export.TextPacker(tokenizer, max_seq_length)
+
+    def pack(*texts):
+        features = packer.features(*texts)
+        missing = max_seq_length - tf.shape(features["input_ids"])[1]
+        fill = {"input_ids": tokenizer.pad_id}
+        padded = {
+            name: tf.pad(x, [[0, 0], [0, missing]], constant_values=fill.get(name, 0))
+            for name, x in features.items()
+        }
+        renamed = zip(*_INTERFACES, strict=True)
+        return {new: tf.ensure_shape(padded[old], [None, max_seq_length]) for old, new in renamed}
+
+    strings = tf.TensorSpec([None], tf.string, name="text")
+    root = tf.train.Checkpoint(packer=packer)
+    root.__call__ = tf.function(
+        lambda texts: pack(*(texts if isinstance(texts, list) else [texts]))
+    )
+    root.__call__.get_concrete_function(strings)
+    root.__call__.get_concrete_function([strings, tf.TensorSpec([None], tf.string, name="pair")])
+    root.tokenize = tf.function(packer.tokenizer.encode, input_signature=[strings])
+    serve = tf.function(pack, input_signature=[strings])
+    return export.save_model(
+        root, {"serving_default": serve}, os.path.dirname(target) or ".", os.path.basename(target)
+    )

@@ -29,7 +29,8 @@ _LEGACY_KEYS = frozenset(
     "eos_token_id gap_size id2label label2id layer_norm_eps layers_to_keep ln_type model_type "
     "net_structure_type net_type num_memory_blocks output_past pad_token_id pooler_fc_size "
     "pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type "
-    "position_embedding_type torch_dtype transformers_version use_cache".split()  # noqa: SIM905
+    "position_embedding_type problem_type tie_word_embeddings torch_dtype "
+    "transformers_version use_cache".split()  # noqa: SIM905
 )
 # Keys whose other values mean a network that is not the one computed here.
 _REQUIRED_VALUES = {

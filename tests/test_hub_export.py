@@ -11,6 +11,7 @@ from albert import (
     export_to_tfhub,
     file_io,
     heads,
+    hub_export,
     modeling,
     pretrained,
     tokenization,
@@ -252,3 +253,45 @@ def test_mistakes_are_named(tmp_path, trained, module, run_script):
     with pytest.raises(file_io.InputError, match="lacks .*cls/predictions.*pre-training heads"):
         run_script(export_to_tfhub, **flags)
     assert not (tmp_path / "x").exists()
+
+
+def test_an_option_without_effect_is_said_to_be_one(
+    trained, tmp_path, run_script, monkeypatch, caplog
+):
+    made = []
+    monkeypatch.setattr(hub_export, "export_module", lambda *arguments: made.append(arguments))
+    with caplog.at_level("INFO", logger="absl"):
+        run_script(
+            export_to_tfhub, albert_directory=trained[0], export_path=tmp_path / "x",
+            use_einsum=False,
+        )  # fmt: skip
+    assert "--nouse_einsum has no effect" in caplog.text
+    assert len(made) == 1
+
+
+def test_strings_become_inputs_of_the_module(trained, loaded, tmp_path):
+    tensorflow_text = pytest.importorskip("tensorflow_text")
+    from albert import classifier_utils
+
+    tokenizer = tokenization.FullTokenizer(spm_model_file=str(TESTDATA / "tiny.model"))
+    path = hub_export.export_preprocessing(tokenizer, 16, str(tmp_path / "preprocessing"))
+    assert tensorflow_text
+    preprocess = tf.saved_model.load(path)
+    first = ["The old harbour", "In 1999, bread; " * 9, ""]
+    second = ["and the town", "a long text about bread " * 5, "x"]
+    for texts in ([first], [first, second]):
+        given = [tf.constant(column) for column in texts]
+        found = preprocess(given if len(given) > 1 else given[0])
+        assert set(found) == set(TEXT_INTERFACE)
+        for row, parts in enumerate(zip(*texts, strict=True)):
+            example = classifier_utils.InputExample("0", *(*parts, None)[:2], "0")
+            task = classifier_utils.get_task("sst-2")
+            wanted = classifier_utils.convert_example(example, task, 16, tokenizer)
+            for ours, theirs in zip(
+                ("input_ids", "input_mask", "segment_ids"), TEXT_INTERFACE, strict=True
+            ):
+                np.testing.assert_array_equal(found[theirs][row], wanted[ours], err_msg=theirs)
+        assert loaded(found, training=False)["pooled_output"].shape == (3, CONFIG.hidden_size)
+    assert preprocess.tokenize(tf.constant(first)).to_list()[0] == tokenizer.encode(first[0])
+    with pytest.raises(file_io.InputError, match="preprocessing exists already"):
+        hub_export.export_preprocessing(tokenizer, 16, path)
