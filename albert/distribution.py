@@ -200,7 +200,8 @@ def _from_chief(strategy, values):
         counts = tf.cast(tf.equal(context.replica_id_in_sync_group, 0), tf.float32)
         return context.all_reduce(tf.distribute.ReduceOp.SUM, counts * mine)
 
-    return strategy.experimental_local_results(strategy.run(one_of_all))[0].numpy()
+    summed = tf.function(lambda: strategy.run(one_of_all), autograph=False)()
+    return strategy.experimental_local_results(summed)[0].numpy()
 
 
 @contextlib.contextmanager

@@ -275,9 +275,11 @@ class Engine:
             features = {name: v for name, v in features.items() if name != "example_index"}
             outputs = self.model(features, training=False)
             rows = self.task.eval_outputs(self.model, outputs, features)
+            rows["example_index"] = index
             # Outside of the compiled function gathering would be compiled anew for each batch.
-            context = tf.distribute.get_replica_context()
-            return context.all_gather({**rows, "example_index": index}, axis=0)
+            # Copies, as what comes from the input has no device, on which gathering relies.
+            rows = {name: tf.identity(value) for name, value in rows.items()}
+            return tf.distribute.get_replica_context().all_gather(rows, axis=0)
 
         @tf.function
         def infer(iterator):

@@ -21,6 +21,8 @@ from tests import test_run_pretraining as pretraining
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STEPS = 20
+PARTS = {"gradient_accumulation_steps": 2, "do_eval": False}
+TRAIN_ONLY = {"do_predict": False, "export_dir": ""}
 
 
 def free_addresses(count):
@@ -67,18 +69,21 @@ def folder(tmp_path_factory):
 
 
 def pretraining_run(folder, name, after=None, **changes):
+    changes = {"do_eval": True, **changes}
     flags = pretraining.flags_for(
-        folder, folder / name, do_eval=True, num_train_steps=STEPS, log_every_steps=1,
-        learning_rate=0.001, optimizer="adamw", **changes,
+        folder, folder / name, num_train_steps=STEPS, log_every_steps=1, learning_rate=0.001,
+        optimizer="adamw", **changes,
     )  # fmt: skip
     flags = {key: str(value) for key, value in flags.items()}
     return {"script": "run_pretraining", "flags": flags, "after": after and str(folder / after)}
 
 
 def classifier_run(folder, name, **changes):
+    export_dir = folder / name / "export"
+    changes = {"do_eval": True, "do_predict": True, "export_dir": export_dir, **changes}
     flags = classifier.flags_for(
-        folder, folder / name, do_train=True, do_eval=True, do_predict=True, from_scratch=True,
-        export_dir=folder / name / "export", log_every_steps=1, train_step=STEPS, **changes,
+        folder, folder / name, do_train=True, from_scratch=True, log_every_steps=1,
+        train_step=STEPS, **changes,
     )  # fmt: skip
     return {"script": "run_classifier", "flags": {key: str(value) for key, value in flags.items()}}
 
@@ -102,6 +107,7 @@ def done(folder):
             pretraining_run(folder, "pretraining_mirrored", **two),
             classifier_run(folder, "classifier_mirrored", **two),
             pretraining_run(folder, "workers_to_one", "pretraining_workers/model.ckpt-10", **one),
+            pretraining_run(folder, "pretraining_accumulated_mirrored", **two, **PARTS),
         ],
     }
     workers = {
@@ -112,6 +118,8 @@ def done(folder):
             classifier_run(folder, "classifier_workers"),
             pretraining_run(folder, "one_to_workers", "pretraining_one/model.ckpt-10"),
             evaluation_run(folder, "classifier_workers"),
+            pretraining_run(folder, "pretraining_accumulated_workers", **PARTS),
+            classifier_run(folder, "classifier_accumulated_workers", **PARTS, **TRAIN_ONLY),
         ],
     }
     for name, plan in (("alone", alone), ("workers", workers)):
@@ -165,6 +173,15 @@ def test_two_devices_train_and_evaluate_as_one(done, kind, devices):
     folder, _ = done
     assert_same_training(folder / f"{kind}_{devices}", folder / f"{kind}_one")
     assert_same_results(folder / f"{kind}_{devices}", folder / f"{kind}_one")
+
+
+@pytest.mark.parametrize(
+    ("kind", "devices"),
+    [("pretraining", "mirrored"), ("pretraining", "workers"), ("classifier", "workers")],
+)
+def test_batches_in_parts_on_two_devices_train_as_whole_ones_on_one(done, kind, devices):
+    folder, _ = done
+    assert_same_training(folder / f"{kind}_accumulated_{devices}", folder / f"{kind}_one")
 
 
 @pytest.mark.parametrize("devices", ["mirrored", "workers"])
