@@ -342,7 +342,10 @@ def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
             {"do_train": True, "init_checkpoint": "x", "albert_hub_module_handle": "y"},
             "both name weights; give one",
         ),
-        ({"do_train": True, "albert_hub_module_handle": "nowhere"}, "there is no folder or .tar.gz file nowhere"),
+        (
+            {"do_train": True, "albert_hub_module_handle": "nowhere"},
+            "no folder or .tar.gz file nowhere",
+        ),
         ({"do_train": True, "from_scratch": True, "task_name": "SST2"}, "(?i)sst-2"),
         ({"do_train": True, "from_scratch": True, "max_seq_length": 65}, "max_position_embeddings"),
         ({"do_train": True, "from_scratch": True, "optimizer": "sgd"}, "expected adamw or lamb"),
