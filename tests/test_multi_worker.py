@@ -19,6 +19,8 @@ from albert import checkpoints, file_io, records
 from tests import test_run_classifier as classifier
 from tests import test_run_pretraining as pretraining
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STEPS = 20
 PARTS = {"gradient_accumulation_steps": 2, "do_eval": False}
@@ -157,7 +159,9 @@ def assert_same_training(path, expected, steps=range(1, STEPS + 1)):
     weights = [pretraining.weights(str(p / f"model.ckpt-{STEPS}")) for p in (path, expected)]
     assert weights[0].keys() == weights[1].keys()
     for name, value in weights[1].items():
-        np.testing.assert_allclose(weights[0][name], value, rtol=1e-5, atol=2e-6, err_msg=name)
+        # Keys' biases change no attention: their gradients are rounding, which Adam blows up.
+        atol = 1e-5 if name.endswith("self/key/bias") else 1e-6
+        np.testing.assert_allclose(weights[0][name], value, rtol=1e-5, atol=atol, err_msg=name)
 
 
 def assert_same_results(path, expected):
