@@ -101,6 +101,7 @@ class Engine:
           file_io.InputError: the output folder cannot be written, or its checkpoint does not fit.
         """
         config = self.run_config
+        batch_text = self._batch_text()
         file_io.make_dirs(config.output_dir)
         if distribution.is_chief(self.strategy):
             checkpoints.clean_up(config.output_dir)
@@ -118,7 +119,9 @@ class Engine:
             endless=True,
             first_step=step,
         )
-        self._announce(step)
+        logging.info(
+            "Training from step %d to %d; batch: %s", step, config.num_train_steps, batch_text
+        )
         is_chief = distribution.is_chief(self.strategy)
         log = progress.TrainingLog(
             config.output_dir if is_chief else None,
@@ -127,21 +130,18 @@ class Engine:
         with log, _memory_reported("train_batch_size", config.train_batch_size):
             self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
 
-    def _announce(self, step):
+    def _batch_text(self):
+        """How the batch is dealt, such as "4 replicas x 8 = 32"; refuses what does not divide."""
         config, replicas = self.run_config, self.strategy.num_replicas_in_sync
-        count = config.gradient_accumulation_steps
-        each, rest = divmod(config.train_batch_size // replicas, count)
-        if rest:
+        batch_size, count = config.train_batch_size, config.gradient_accumulation_steps
+        each = distribution.per_replica_batch_size(self.strategy, batch_size, "train_batch_size")
+        if each % count:
             raise file_io.InputError(
-                f"--train_batch_size={config.train_batch_size} on {replicas} replicas cannot be "
-                f"computed in --gradient_accumulation_steps={count} equal parts"
+                f"--train_batch_size={batch_size} on {replicas} replicas cannot be computed in "
+                f"--gradient_accumulation_steps={count} equal parts"
             )
-        logging.info(
-            "Training from step %d to %d; batch: %d replicas x %d = %d%s",
-            *(step, config.num_train_steps, replicas),
-            *(config.train_batch_size // replicas, config.train_batch_size),
-            f", in {count} parts of {each} a replica" if count > 1 else "",
-        )
+        parts = f", in {count} parts of {each // count} a replica" if count > 1 else ""
+        return f"{replicas} replicas x {each} = {batch_size}{parts}"
 
     def _start(self, optimizer, initialize, on_checkpoint):
         """Own checkpoint, else the given weights; returns the step to go on from."""

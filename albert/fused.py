@@ -11,14 +11,14 @@ import math
 import tensorflow as tf
 
 LAYER_NORM_EPSILON = 1e-12
-_SIZES_PER_OCTAVE = 8
+_SIZES_PER_OCTAVE = 16
 _COMPILED_WIDTH = 192  # least last axis of the tensors that are worth compiling for
 _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
 
 
 def round_up(size):
-    """The next of a few sizes: multiples of 8, from 64 on eight of them up to the next double.
+    """The next of a few sizes: multiples of 8, from 128 on sixteen of them up to the next double.
 
     Args:
       size: positive int32 scalar tensor.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import fused
+from albert import fused, layers
 
 
 @pytest.mark.parametrize("shape", [(3,), (5, 7), (2, 3, 4)])
@@ -49,3 +49,61 @@ def test_cross_entropy_and_its_gradient_equal_the_plain_one(classes):
         found.append((losses, tape.gradient(losses, logits, upstream)))
     for ours, plain in zip(*found, strict=True):
         np.testing.assert_allclose(ours, plain, rtol=1e-5, atol=2e-6)
+
+
+def test_sizes_are_rounded_up_to_few():
+    rounded = [int(fused.round_up(tf.constant(size))) for size in range(1, 1025)]
+    assert rounded[:128] == [-(-size // 8) * 8 for size in range(1, 129)]
+    for size, found in enumerate(rounded, 1):
+        assert size <= found < size + max(8, size / 16 + 1)
+    assert len(set(rounded[512:])) == 16 and rounded[511] == 512 and rounded[1023] == 1024
+
+
+@pytest.mark.parametrize("width", [8, 256])  # narrow ones are not compiled
+def test_residual_norm_and_its_gradients_equal_the_plain_ones(width):
+    rng = np.random.default_rng(0)
+    x, residual, upstream = (tf.constant(rng.normal(size=(5, width)), tf.float32) for _ in range(3))
+    gamma, beta = (tf.constant(rng.normal(size=width), tf.float32) for _ in range(2))
+    inputs = (x, residual, gamma, beta)
+    plain = lambda x, residual, gamma, beta: layers.normalize(x + residual, gamma, beta)  # noqa: E731
+    found = []
+    for function in (fused.residual_norm, plain):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            y = function(*inputs)
+        found.append((y, *tape.gradient(y, inputs, upstream)))
+    for ours, wanted in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_masked_softmax_and_its_gradient_equal_the_plain_ones(masked):
+    rng = np.random.default_rng(0)
+    scores, upstream = (tf.constant(rng.normal(size=(2, 3, 4, 4)), tf.float32) for _ in range(2))
+    bias = tf.constant([[0, 0, -10000, -10000], [0, -10000, 0, 0]], tf.float32)[:, None, None]
+    bias = bias if masked else None
+    plain = lambda scores, bias: tf.nn.softmax(scores if bias is None else scores + bias)  # noqa: E731
+    found = []
+    for function in (fused.masked_softmax, plain):
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            y = function(scores, bias)
+        found.append((y, tape.gradient(y, scores, upstream)))
+    for ours, wanted in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-7)
+    assert fused.masked_softmax(tf.cast(scores, tf.bfloat16), bias).dtype == tf.bfloat16
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 8), (4, 256)])
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+def test_adam_update_follows_its_formula(shape, decay):
+    rng = np.random.default_rng(0)
+    variable, gradient, mean = (rng.normal(size=shape) for _ in range(3))
+    square = rng.uniform(size=shape)
+    tensors = [tf.constant(x, tf.float32) for x in (variable, gradient, mean, square, 0.5)]
+    found = fused.adam_update(*tensors, beta_1=0.9, beta_2=0.99, epsilon=1e-6, decay=decay)
+    mean = 0.9 * mean + 0.1 * gradient / 2
+    square = 0.99 * square + 0.01 * (gradient / 2) ** 2
+    wanted = (mean, square, mean / (np.sqrt(square) + 1e-6) + decay * variable)
+    for ours, value in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours, value, rtol=1e-5, atol=1e-6)
