@@ -19,7 +19,8 @@ for argument in "$@"; do
   esac
 done
 
-set_up_python "$PWD" '[dev]'
+set_up_python "$PWD" '[dev,text]'
 "$PYTHON" -m ruff check .
 "$PYTHON" -m ruff format --check .
-exec "$PYTHON" -m pytest ${arguments[@]+"${arguments[@]}"}
+# Two processes: much of a test's time is start-up and graph building, which take one core.
+exec "$PYTHON" -m pytest --numprocesses=2 --dist=loadfile ${arguments[@]+"${arguments[@]}"}
