@@ -10,7 +10,6 @@ The class AlbertTokenizer also takes two backticks or apostrophes for a quotatio
 import base64
 import json
 import os
-import sys
 import unicodedata
 
 from albert import file_io, tokenization
@@ -95,29 +94,16 @@ def _added(tokenizer, i):
     }
 
 
-def _character_class(test):
-    """Regular expression for one of the characters that pass a test, by ranges of code points."""
-    ranges = []
-    for code in range(sys.maxunicode + 1):
-        if not test(chr(code)):
-            continue
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    return "[" + "".join(rf"\x{{{a:x}}}-\x{{{b:x}}}" for a, b in ranges) + "]"
-
-
 def _replace(pattern, content):
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
 
 def _normalizers(tokenizer, model):
     """The steps of `tokenization.preprocess_text`, then those of the SentencePiece model."""
-    yield _replace(_character_class(str.isspace) + "+", " ")
+    yield _replace(tokenization.character_class(str.isspace) + "+", " ")
     yield {"type": "Strip", "strip_left": True, "strip_right": True}
     yield {"type": "NFKD"}
-    yield _replace(_character_class(unicodedata.combining), "")
+    yield _replace(tokenization.character_class(unicodedata.combining), "")
     if tokenizer.do_lower_case:
         yield {"type": "Lowercase"}
     charsmap = model.normalizer_spec.precompiled_charsmap

@@ -284,13 +284,6 @@ def _packed_rows(values):
 
 
 @functools.cache
-def _entry_header(name, num_bytes):
-    """What precedes `num_bytes` bytes of integers in an Example's feature map."""
-    entry = example_proto.map_entry(name, example_proto.INT64_LIST, bytes(num_bytes))
-    return entry[: len(entry) - num_bytes]
-
-
-@functools.cache
 def _ones_entry(name, num_ones, size, dtype):
     """Feature-map entry of `num_ones` ones followed by zeros."""
     return example_proto.feature_entry(name, (np.arange(size) < num_ones).astype(dtype))
@@ -317,7 +310,7 @@ def serialize(masked, lengths, segment_ids, token_boundary, labels):
         "token_boundary": token_boundary,
     }
     entries = {
-        name: [_entry_header(name, len(row)) + row for row in _packed_rows(values)]
+        name: [example_proto.int64_header(name, len(row)) + row for row in _packed_rows(values)]
         for name, values in columns.items()
     }
     seq_length, num_slots = segment_ids.shape[1], masked.positions.shape[1]

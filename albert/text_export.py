@@ -21,18 +21,6 @@ _EVERY_CHARACTER = range(1, sys.maxunicode + 1)
 _NO_TEXT = ("Cs", "Cn", "Co")  # Unicode categories: surrogates, unassigned, private
 
 
-def _class_of(belongs):
-    """Regular expression (RE2) of one character for which ``belongs(character)`` holds."""
-    ranges = []
-    for code in filter(lambda code: belongs(chr(code)), _EVERY_CHARACTER):
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    inside = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in ranges)
-    return f"[{inside}]"
-
-
 def check(tokenizer, flag="--export_text"):
     """Refuses what `GraphTokenizer` cannot do; `flag` is what the user asked for it with.
 
@@ -78,8 +66,8 @@ class GraphTokenizer(tf.Module):
         self._encoder = self._text.FastSentencepieceTokenizer(
             model=tokenizer.sp_model.serialized_model_proto()
         )
-        self._space = _class_of(str.isspace) + "+"
-        self._combining = _class_of(unicodedata.combining) + "+"
+        self._space = tokenization.character_class(str.isspace) + "+"
+        self._combining = tokenization.character_class(unicodedata.combining) + "+"
         replacements = [[i] for i in range(tokenizer.vocab_size)]
         for piece, i in tokenizer.vocab.items():
             pieces = tokenization.resplit(tokenizer.sp_model, piece)

@@ -4,6 +4,7 @@ No TensorFlow here, so that data workers start quickly. Pieces are `str` everywh
 """
 
 import os
+import sys
 import unicodedata
 
 from absl import logging
@@ -17,6 +18,18 @@ _WORD_CACHE_SIZE = 1 << 17
 
 def _to_text(text):
     return text.decode("utf-8", "ignore") if isinstance(text, bytes) else text
+
+
+def character_class(belongs):
+    """Regular expression of one character for which ``belongs(character)`` holds (RE2, Rust)."""
+    ranges = []
+    for code in filter(lambda code: belongs(chr(code)), range(1, sys.maxunicode + 1)):
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    inside = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in ranges)
+    return f"[{inside}]"
 
 
 def preprocess_text(text, remove_space=True, lower=False):

@@ -473,3 +473,8 @@ def test_ascii_shortcut_is_quick():
         return min(times)
 
     assert cost(ascii_text) < cost(other)
+
+
+def test_a_class_of_characters_is_written_as_ranges():
+    found = tokenization.character_class(lambda character: character in "abcx€")
+    assert found == r"[\x{61}-\x{63}\x{78}-\x{78}\x{20ac}-\x{20ac}]"
