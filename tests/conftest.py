@@ -8,7 +8,7 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-# A shell starts background jobs with Ctrl-C ignored, and so would the programs that tests interrupt.
+# A shell starts background jobs with Ctrl-C ignored, which the programs under test would inherit.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
