@@ -127,7 +127,8 @@ def test_demo(tmp_path):
     for task in ("SST-2", "RTE", "STS-B"):
         assert len((folder / task / "submit_results.tsv").read_text().splitlines()) == 101
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"^```python\n(.*?)^```$", readme, re.S | re.M)
+    section = readme.split("### From Python\n")[1]
+    program = re.search(r"^```python\n(.*?)^```$", section, re.S | re.M)[1]
     result = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -151,6 +151,7 @@ def test_jsonl_on_standard_output(folder, expected, run_script, monkeypatch, cap
         np.testing.assert_allclose(row["vectors"], layers[0, 2:], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_hub_modules_and_hugging_face_folders_give_the_same(
     folder, texts_file, tmp_path, run_script
 ):

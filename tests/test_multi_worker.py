@@ -239,6 +239,7 @@ def wait_until(condition, processes, logs, seconds=120):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_ends_the_other_and_both_go_on(folder, tmp_path):
     """First the second of two workers is killed, and, when both go on, the chief."""
     logs = [tmp_path / f"worker{i}.log" for i in range(2)]

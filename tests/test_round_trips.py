@@ -57,6 +57,7 @@ def fine_tune(inputs, out, run_script, **start):
     return weights(out / "model.ckpt-2")
 
 
+@pytest.mark.slow
 def test_fine_tuning_is_the_same_from_every_form(inputs, tmp_path, run_script, monkeypatch):
     model = inputs / "model"
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))

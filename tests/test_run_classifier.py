@@ -242,6 +242,7 @@ def test_the_same_command_again_is_harmless(inputs, tmp_path, run_script):
         assert os.stat(tmp_path / name).st_mtime_ns == made[name]
 
 
+@pytest.mark.slow
 def test_stages_can_run_one_by_one(inputs, tmp_path, run_script):
     """Training, evaluation and prediction apart give the files of one run; each ends by itself."""
     together, apart = tmp_path / "together", tmp_path / "apart"
@@ -409,6 +410,7 @@ def test_a_bad_label_changes_nothing_that_exists(inputs, tmp_path, run_script):
     assert after == before
 
 
+@pytest.mark.slow
 def test_a_run_killed_while_it_evaluates_goes_on(inputs, tmp_path, run_script):
     flags = flags_for(
         inputs, tmp_path / "killed", do_train=True, do_eval=True, from_scratch=True,

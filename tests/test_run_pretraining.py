@@ -291,6 +291,7 @@ def start_process(flags):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill_after", [1, 3])
 def test_a_killed_run_ends_with_the_weights_of_an_unbroken_one(
     inputs, tmp_path, run_script, kill_after
