@@ -8,7 +8,7 @@ C choices, K starts kept, M ends kept for each start.
 
 import tensorflow as tf
 
-from albert import file_io, fused, layers, model_base
+from albert import file_io, fused, layers, model_base, products
 
 # Dropout on the pooled output of the classifiers, whatever the configuration says.
 _CLASSIFIER_DROPOUT = 0.1
@@ -41,7 +41,8 @@ class MaskedLmHead(tf.Module):
         """The encoder's outputs at masked positions [B, P, H] -> float32 logits [B * P, V]."""
         chosen = tf.reshape(chosen, [-1, chosen.shape[-1]])  # [B * P, H]
         words = self.layer_norm(self._activation(self.dense(chosen)))  # [B * P, E]
-        logits = tf.matmul(words, tf.cast(self._embedding_table, words.dtype), transpose_b=True)
+        table = tf.cast(self._embedding_table, words.dtype)
+        logits = products.matmul(words, table, transpose_b=True)
         return tf.nn.bias_add(tf.cast(logits, tf.float32), self.bias)
 
 
@@ -369,8 +370,9 @@ class SquadV2Model(_SquadModel):
         chosen = tf.gather(sequence, starts, batch_dims=1)  # [B, K, H]
         # The layer sees concat(token, start). Its product is the sum of one over the tokens and
         # one over the starts, which saves the [B, K, S, 2H] input and nearly all the work.
-        tokens = tf.matmul(tf.reshape(sequence, [-1, size]), kernel[:size])  # [B * S, H]
-        offsets = tf.matmul(tf.reshape(chosen, [-1, size]), kernel[size:]) + bias  # [B * K, H]
+        tokens = products.matmul(tf.reshape(sequence, [-1, size]), kernel[:size])  # [B * S, H]
+        # [B * K, H]
+        offsets = products.matmul(tf.reshape(chosen, [-1, size]), kernel[size:]) + bias
         tokens = tf.reshape(tokens, tf.shape(sequence))[:, tf.newaxis]  # [B, 1, S, H]
         offsets = tf.reshape(offsets, tf.shape(chosen))[:, :, tf.newaxis]  # [B, K, 1, H]
         hidden = self.end_norm(tf.tanh(tokens + offsets))  # [B, K, S, H]

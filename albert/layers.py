@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert import fused
+from albert import fused, products
 
 LAYER_NORM_EPSILON = fused.LAYER_NORM_EPSILON
 ACTIVATIONS = {
@@ -64,7 +64,7 @@ class Dense(tf.Module):
         self.bias = tf.Variable(tf.zeros([outputs]), name=f"{name}/bias") if use_bias else None
 
     def __call__(self, x):
-        y = tf.matmul(x, tf.cast(self.kernel, x.dtype))
+        y = products.matmul(x, tf.cast(self.kernel, x.dtype))
         return y if self.bias is None else tf.nn.bias_add(y, tf.cast(self.bias, x.dtype))
 
 
@@ -341,17 +341,17 @@ class Block(tf.Module):
             query = tf.transpose(query, [0, 2, 1, 3])  # [B, N, R, D]
             both = _dense(hidden, kernel[:, size:], bias[size:])
             key, value = rows.split_heads(both, 2, heads)
-        scores = tf.matmul(query, key, transpose_b=True)  # [B, N, S, S]
+        scores = products.matmul(query, key, transpose_b=True)  # [B, N, S, S]
         probabilities = fused.masked_softmax(scores, rows.attention_bias)
         rate = self._config.attention_probs_dropout_prob
         probabilities = dropout(probabilities, rate, f"{site}/attention/probabilities")
-        context = tf.matmul(probabilities, value)  # [B, N, S, D]
+        context = products.matmul(probabilities, value)  # [B, N, S, D]
         context = rows.merge_heads(context) if asked is None else _merge_heads(context)
         return residual, _dense(context, weights.attention_kernel, weights.attention_bias)
 
 
 def _dense(x, kernel, bias):
-    return tf.nn.bias_add(tf.matmul(x, kernel), bias)
+    return tf.nn.bias_add(products.matmul(x, kernel), bias)
 
 
 def _residual_norm(x, residual, gamma, beta):

@@ -9,7 +9,7 @@ import abc
 
 import tensorflow as tf
 
-from albert import layers, modeling
+from albert import layers, modeling, products
 
 
 class Model(tf.Module):
@@ -109,5 +109,5 @@ class LabelWeights(tf.Module):
 
     def __call__(self, x):
         """[rows, H] -> [rows, labels] float32."""
-        y = tf.matmul(x, tf.cast(self.weights, x.dtype), transpose_b=True)
+        y = products.matmul(x, tf.cast(self.weights, x.dtype), transpose_b=True)
         return tf.nn.bias_add(tf.cast(y, tf.float32), self.bias)

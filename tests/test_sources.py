@@ -23,7 +23,7 @@ PLAIN = """
 LAYERS = {
     "plain": PLAIN,
     "TF parts": [
-        *"fused layers modeling memory optimization lamb_optimizer records".split(),
+        *"products fused layers modeling memory optimization lamb_optimizer records".split(),
         *"distribution progress".split(),
     ],
     "assembly": "model_base heads checkpoints pretrained model_folder task".split(),
