@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import os
 import re
+from concurrent import futures
 
 import tensorflow as tf
 from absl import logging
@@ -307,10 +308,66 @@ def save(prefix, model, optimizer=None):
     Raises:
       file_io.InputError: the files cannot be written.
     """
+    write_tensors(prefix, _values(model, optimizer))
+
+
+def _values(model, optimizer):
+    """{name: tensor in main memory} that keeps its value when the variable changes."""
     variables = variables_by_name(model)
     if optimizer is not None:
         variables.update(optimizer.variables_by_name())
-    write_tensors(prefix, {name: variable.read_value() for name, variable in variables.items()})
+    with tf.device("CPU:0"):
+        # There a variable and what was read from it share memory until the variable is assigned.
+        return {name: tf.identity(variable.read_value()) for name, variable in variables.items()}
+
+
+class BackgroundWriter:
+    """Writes checkpoints, one after another, while training goes on.
+
+    As a context it lets the last one be finished, whatever ends the block.
+    """
+
+    def __init__(self):
+        self._pool = futures.ThreadPoolExecutor(1)
+        self._last = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self.wait()
+        self._pool.shutdown()
+
+    def save(self, prefix, model, optimizer, then):
+        """As `checkpoints.save`, but only the copying of the values is waited for.
+
+        Args:
+          then: function without arguments, called once the checkpoint is whole.
+        """
+        self.wait()
+        values = _values(model, optimizer)
+
+        def write():
+            write_tensors(prefix, values)
+            then()
+
+        self._last = self._pool.submit(write)
+
+    def wait(self):
+        """Waits for the last checkpoint.
+
+        Raises:
+          file_io.InputError: it could not be written.
+        """
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
+
+    def check(self):
+        """Raises what `wait` does if the last checkpoint has failed already; waits for nothing."""
+        if self._last is not None and self._last.done():
+            self.wait()
 
 
 def write_tensors(prefix, tensors):
@@ -368,7 +425,11 @@ def update_pointer(folder):
 
 
 def prune(folder, keep):
-    """Deletes all but the last `keep` numbered checkpoints (0 keeps all); never the best."""
+    """Deletes all but the last `keep` numbered checkpoints (0 keeps all); never the best.
+
+    Before and after, the pointer file names those that are there.
+    """
+    update_pointer(folder)
     if keep > 0:
         for prefix in numbered(folder)[:-keep]:
             delete(prefix)

@@ -110,25 +110,26 @@ class Engine:
             optimizer.build(self.model.trained_variables)
             if config.compute.dtype == "float16":
                 optimizer.scale_loss()
-        step = self._start(optimizer, initialize, on_checkpoint)
-        if step >= config.num_train_steps:
-            logging.info("Training has ended already at step %d", step)
-            return
-        dataset = distribution.distribute(
-            *(self.strategy, input_fn, config.train_batch_size, "train_batch_size"),
-            endless=True,
-            first_step=step,
-        )
-        logging.info(
-            "Training from step %d to %d; batch: %s", step, config.num_train_steps, batch_text
-        )
-        is_chief = distribution.is_chief(self.strategy)
-        log = progress.TrainingLog(
-            config.output_dir if is_chief else None,
-            *(step, config.num_train_steps, config.train_batch_size, self._created),
-        )
-        with log, _memory_reported("train_batch_size", config.train_batch_size):
-            self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
+        with checkpoints.BackgroundWriter() as self._writer:
+            step = self._start(optimizer, initialize, on_checkpoint)
+            if step >= config.num_train_steps:
+                logging.info("Training has ended already at step %d", step)
+                return
+            dataset = distribution.distribute(
+                *(self.strategy, input_fn, config.train_batch_size, "train_batch_size"),
+                endless=True,
+                first_step=step,
+            )
+            logging.info(
+                "Training from step %d to %d; batch: %s", step, config.num_train_steps, batch_text
+            )
+            is_chief = distribution.is_chief(self.strategy)
+            log = progress.TrainingLog(
+                config.output_dir if is_chief else None,
+                *(step, config.num_train_steps, config.train_batch_size, self._created),
+            )
+            with log, _memory_reported("train_batch_size", config.train_batch_size):
+                self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
 
     def _batch_text(self):
         """How the batch is dealt, such as "4 replicas x 8 = 32"; refuses what does not divide."""
@@ -164,6 +165,7 @@ class Engine:
             logging.info("%s", report)
             file_io.write_json(os.path.join(folder, LOAD_REPORT), report.to_dict())
         self._save(0, optimizer, on_checkpoint)
+        self._writer.wait()  # What cannot be written is better known before training.
         return 0
 
     def _train_steps(self, step, iterator, optimizer, log, on_checkpoint):
@@ -179,6 +181,7 @@ class Engine:
                 config.num_train_steps - step,
             )
             taken, totals = run_steps(iterator, tf.constant(count, tf.int32))
+            self._writer.check()
             step += int(taken)
             rate = float(optimizer.learning_rate())
             means = _divide({name: total.numpy() for name, total in totals.items()})
@@ -192,17 +195,17 @@ class Engine:
                 log.restart_clock()
 
     def _save(self, step, optimizer, on_checkpoint):
-        folder = self.run_config.output_dir
+        folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
         prefix = os.path.join(folder, f"model.ckpt-{step}")
         if distribution.is_chief(self.strategy):
-            checkpoints.save(prefix, self.model, optimizer)
-            checkpoints.update_pointer(folder)
+            prune = lambda: checkpoints.prune(folder, keep)  # noqa: E731
+            self._writer.save(prefix, self.model, optimizer, prune)
         if on_checkpoint:
+            self._writer.wait()
             on_checkpoint(prefix, step)
-        if distribution.is_chief(self.strategy):
-            checkpoints.prune(folder, self.run_config.keep_checkpoint_max)
 
     def _stop_at_non_finite(self, step, rate, means):
+        self._writer.wait()
         saved = checkpoints.numbered(self.run_config.output_dir)
         raise NonFiniteLossError(
             f"the loss is not finite at step {step} (loss {means['loss']}, gradient norm "

@@ -1,13 +1,16 @@
 """Finding, reading and writing checkpoints."""
 
+import contextlib
 import os
 import shutil
+import threading
+import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import checkpoints, file_io, heads, modeling
+from albert import checkpoints, file_io, heads, modeling, optimization
 
 CONFIG = modeling.AlbertConfig(
     vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_hidden_groups=2,
@@ -145,6 +148,59 @@ def test_a_failed_save_leaves_the_old_checkpoint(prefix, model, monkeypatch, tmp
     monkeypatch.undo()
     checkpoints.restore(model, prefix)
     assert_same(weights(model), before)
+
+
+def test_a_background_save_holds_the_values_of_its_moment(model, tmp_path, monkeypatch):
+    before, go_on = weights(model), threading.Event()
+    write, prefix = checkpoints.write_tensors, str(tmp_path / "model.ckpt-7")
+
+    def slow_write(*arguments):
+        assert go_on.wait(60)
+        write(*arguments)
+
+    monkeypatch.setattr(checkpoints, "write_tensors", slow_write)
+    optimizer = optimization.create_optimizer(0.1, 10, 0)
+    optimizer.build(model.trained_variables)
+    with checkpoints.BackgroundWriter() as writer:
+        writer.save(prefix, model, optimizer, lambda: None)
+        optimizer.apply_gradients([(tf.ones_like(v), v) for v in model.trained_variables])
+        for variable in model.variables:
+            variable.assign_add(tf.ones_like(variable))
+        assert not checkpoints.prefix_exists(prefix)
+        writer.check()
+        go_on.set()
+    assert checkpoints.read_step(prefix) == 0
+    checkpoints.restore(model, prefix)
+    assert_same(weights(model), before)
+
+
+def test_an_interrupted_run_lets_its_checkpoint_be_finished(model, tmp_path, monkeypatch):
+    prefix, write = str(tmp_path / "model.ckpt-7"), checkpoints.write_tensors
+    slow_write = lambda *arguments: time.sleep(0.5) or write(*arguments)  # noqa: E731
+    monkeypatch.setattr(checkpoints, "write_tensors", slow_write)
+    done = []
+    with pytest.raises(KeyboardInterrupt), checkpoints.BackgroundWriter() as writer:
+        writer.save(prefix, model, None, lambda: done.append(checkpoints.prefix_exists(prefix)))
+        raise KeyboardInterrupt
+    assert done == [True]
+
+
+def test_a_failed_background_save_is_reported_without_waiting_for_the_next(
+    model, tmp_path, monkeypatch
+):
+    def full_disk(*_):
+        raise file_io.InputError("no space left")
+
+    monkeypatch.setattr(checkpoints, "write_tensors", full_disk)
+    for report in ("check", "wait", "__exit__"):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(pytest.raises(file_io.InputError, match="no space left"))
+            writer = stack.enter_context(checkpoints.BackgroundWriter())
+            writer.save(str(tmp_path / "model.ckpt-7"), model, None, lambda: None)
+            while not writer._last.done():
+                time.sleep(0.01)
+            if report != "__exit__":
+                getattr(writer, report)()
 
 
 def test_pruning_keeps_the_last_and_the_best(tmp_path, model):

@@ -3,13 +3,23 @@
 import dataclasses
 import os
 import re
+import threading
 import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import checkpoints, distribution, engine, file_io, optimization, records, task
+from albert import (
+    checkpoints,
+    distribution,
+    engine,
+    file_io,
+    optimization,
+    progress,
+    records,
+    task,
+)
 
 SPECS = (
     records.FeatureSpec("input_mask", "int64", (8,), sequence=True),
@@ -146,6 +156,47 @@ def test_a_finished_run_does_nothing_more(path, tmp_path):
     for name, value in whole.items():
         np.testing.assert_array_equal(again[name], value)
     assert seen == [30]
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(path, tmp_path, monkeypatch):
+    train(make_engine(tmp_path / "ten", num_train_steps=10, log_every_steps=1), path)
+    wanted = checkpoints.read_tensors(str(tmp_path / "ten" / "model.ckpt-10"))
+    past_ten, waited = threading.Event(), []
+    write, update = checkpoints.write_tensors, progress.TrainingLog.update
+
+    def slow_write(prefix, tensors):
+        if prefix.endswith("-10"):
+            waited.append(past_ten.wait(60))
+        write(prefix, tensors)
+
+    def watch(log, step, *arguments):
+        update(log, step, *arguments)
+        if step > 12:
+            past_ten.set()
+
+    monkeypatch.setattr(checkpoints, "write_tensors", slow_write)
+    monkeypatch.setattr(progress.TrainingLog, "update", watch)
+    train(make_engine(tmp_path / "thirty", log_every_steps=1), path)
+    assert waited == [True]
+    found = checkpoints.read_tensors(str(tmp_path / "thirty" / "model.ckpt-10"))
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-6)
+    assert checkpoints.step_of(checkpoints.numbered(str(tmp_path / "thirty"))[-1]) == 30
+
+
+def test_a_checkpoint_that_cannot_be_written_stops_the_run(path, tmp_path, monkeypatch):
+    write, written = checkpoints.write_tensors, []
+
+    def full_disk(prefix, tensors):
+        if prefix.endswith("-10"):
+            raise file_io.InputError(f"cannot write the checkpoint {prefix}: no space left")
+        write(prefix, tensors)
+        written.append(checkpoints.step_of(prefix))
+
+    monkeypatch.setattr(checkpoints, "write_tensors", full_disk)
+    with pytest.raises(file_io.InputError, match="cannot write .*ckpt-10: no space left"):
+        train(make_engine(tmp_path, log_every_steps=1), path)
+    assert written == [0]
 
 
 def test_checkpoints_are_reported_in_order(path, tmp_path):
