@@ -367,9 +367,11 @@ def _sorted_by_length(specs, serialized, index):
 
 
 def _batches_of_tokens(serialized, index, lengths, tokens):
-    """Dataset of batches, of sorted records, that hold about so many tokens each."""
+    """Dataset of batches, of records by falling length, that hold nearly so many tokens each."""
     lengths = tf.cast(lengths, tf.int64)
-    batch = tf.cumsum(lengths, exclusive=True) // tokens
+    # A record belongs to the batch that it starts in; its end is not to pass the limit.
+    starts = tf.maximum(tokens - lengths[0], tokens // 2)
+    batch = tf.cumsum(lengths, exclusive=True) // starts
     columns = (tf.RaggedTensor.from_value_rowids(x, batch) for x in (serialized, index))
     return tf.data.Dataset.from_tensor_slices(tuple(columns))
 

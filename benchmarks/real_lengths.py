@@ -42,8 +42,9 @@ def define_flags():
     flags.DEFINE_string("albert_config_file", config, "Sizes of the model.")
     flags.DEFINE_integer("max_seq_length", 512, "Length to which the padded run pads.")
     flags.DEFINE_integer("eval_examples", 1000, "Examples evaluated at their real length.")
+    flags.DEFINE_integer("rounds", 3, "Times that both are measured, in turn.")
     flags.DEFINE_integer("padded_examples", 16, "Examples evaluated with padding.")
-    flags.DEFINE_integer("train_steps", 6, "Batches of 32 that are timed.")
+    flags.DEFINE_integer("train_steps", 6, "Batches of 32 that are timed; 0 leaves training out.")
 
 
 def make_engine(task, config, compute, folder):
@@ -56,16 +57,18 @@ def make_engine(task, config, compute, folder):
 
 
 def evaluation(runner, path, specs, count, trim):
-    """Examples per second of predicting `count` examples, and their logits."""
+    """Function that predicts `count` examples and returns how many, and their logits."""
     input_fn = records.eval_input_fn([path], specs, count, trim_batches=trim)
-    runner.predict(records.eval_input_fn([path], specs, 8, trim_batches=trim))
-    started = time.perf_counter()
-    logits = runner.predict(input_fn)["logits"]
-    return len(logits) / (time.perf_counter() - started), logits
+
+    def run():
+        logits = runner.predict(input_fn)["logits"]
+        return len(logits), logits
+
+    return run
 
 
 def training(task, config, path, specs, compute, batch_size, steps, trim):
-    """Examples per second of some training steps, all of whose shapes have been seen."""
+    """Function that takes some training steps and returns how many examples that were."""
     model = task.build_model(config, 1)
     model.compute = compute
     optimizer = optimization.create_optimizer(1e-5, 1000, 0)
@@ -77,12 +80,34 @@ def training(task, config, path, specs, compute, batch_size, steps, trim):
     def step(features):
         return train_step.run(task, model, optimizer, features, 1)["loss"]
 
-    for batch in batches:
-        step(batch)
-    started = time.perf_counter()
-    for batch in batches:
-        step(batch).numpy()
-    return steps * batch_size / (time.perf_counter() - started)
+    def run():
+        for batch in batches:
+            step(batch).numpy()
+        return steps * batch_size, None
+
+    return run
+
+
+def compare(what, fast, slow):
+    """Runs both in turn, as the speed of a machine may change, and prints examples per second.
+
+    A first pass over all shapes is not timed.
+    """
+    seconds, examples, results = {}, {}, {}
+    for number in range(FLAGS.rounds + 1):
+        for run in (fast, slow):
+            started = time.perf_counter()
+            count, results[run] = run()
+            if number:
+                seconds[run] = seconds.get(run, 0.0) + time.perf_counter() - started
+                examples[run] = examples.get(run, 0) + count
+    rates = [examples[run] / seconds[run] for run in (fast, slow)]
+    line = f"{what:18s} real {rates[0]:8.2f} examples/s   padded {rates[1]:6.2f}   "
+    line += f"ratio {rates[0] / rates[1]:6.2f}"
+    if results[slow] is not None:
+        difference = np.abs(results[fast][: len(results[slow])] - results[slow]).max()
+        line += f"   largest difference of a logit {difference:.1e}"
+    print(line, flush=True)
 
 
 def measure(name, tokenizer, config, folder):
@@ -101,22 +126,22 @@ def measure(name, tokenizer, config, folder):
         records.write(paths[split], specs, rows, {})
     real, padded = layers.Compute(skip_padding=True), layers.Compute()
     shared = (task, config)
-    fast, logits = evaluation(
-        make_engine(*shared, real, folder), paths["dev"], specs, FLAGS.eval_examples, True
+    compare(
+        f"{name} evaluation",
+        evaluation(
+            make_engine(*shared, real, folder), paths["dev"], specs, FLAGS.eval_examples, True
+        ),
+        evaluation(
+            make_engine(*shared, padded, folder), paths["dev"], specs, FLAGS.padded_examples, False
+        ),
     )
-    slow, plain = evaluation(
-        make_engine(*shared, padded, folder), paths["dev"], specs, FLAGS.padded_examples, False
+    if not FLAGS.train_steps:
+        return
+    compare(
+        f"{name} training",
+        training(*shared, paths["train"], specs, real, 32, FLAGS.train_steps, True),
+        training(*shared, paths["train"], specs, padded, 4, 2, False),
     )
-    difference = np.abs(logits[: len(plain)] - plain).max()
-    report(f"{name} evaluation", fast, slow, f"largest difference of a logit {difference:.1e}")
-    fast = training(*shared, paths["train"], specs, real, 32, FLAGS.train_steps, True)
-    slow = training(*shared, paths["train"], specs, padded, 4, 2, False)
-    report(f"{name} training", fast, slow)
-
-
-def report(what, fast, slow, rest=""):
-    print(f"{what:18s} real {fast:8.2f} examples/s   padded {slow:6.2f}   "
-          f"ratio {fast / slow:6.2f}   {rest}", flush=True)  # fmt: skip
 
 
 def main(_):

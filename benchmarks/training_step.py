@@ -1,13 +1,14 @@
-"""One step of training or inference of a classifier against transformers on the same batches.
+"""One step of training or inference of a classifier against others on the same batches.
 
-    python benchmarks/training_step.py --peer_python=peer/bin/python
-    python benchmarks/training_step.py --peer_python=peer/bin/python --task_name=RTE \
+    python benchmarks/training_step.py --transformers_python=peer/bin/python \
+        --keras_hub_python=keras/bin/python
+    python benchmarks/training_step.py --transformers_python=peer/bin/python --task_name=RTE \
         --data_dir=glue --spm_model_file=30k-clean.model
 
 Without a task: random tokens at full length, 16 x 128. With one: its training examples in batches
 of 32 as they come, padded by both sides to the longest of each batch (ours then computes the real
-tokens alone). `--peer_python` is the Python of an environment with torch and transformers; without
-it only our figures are printed. Weights are random: speed does not depend on them.
+tokens alone). `--transformers_python` and `--keras_hub_python` are the Pythons of environments that
+have them; without one that peer is left out. Weights are random: speed does not depend on them.
 """
 
 import json
@@ -34,10 +35,12 @@ def define_flags():
     flags.DEFINE_string("task_name", None, "GLUE task whose training examples are taken.")
     flags.DEFINE_string("data_dir", None, "Folder of the GLUE tasks.")
     flags.DEFINE_string("spm_model_file", None, "SentencePiece model.")
-    flags.DEFINE_string("peer_python", None, "Python that has torch and transformers.")
+    flags.DEFINE_string("transformers_python", None, "Python that has torch and transformers.")
+    flags.DEFINE_string("keras_hub_python", None, "Python that has keras-hub and tensorflow.")
     flags.DEFINE_list("modes", ["train", "infer"], "What is timed.")
     flags.DEFINE_list("dtypes", ["float32", "bfloat16"], "Types of products and activations.")
-    flags.DEFINE_list("peers", ["eager", "compile"], "How the peer runs.")
+    flags.DEFINE_list("transformers", ["eager", "compile"], "How transformers runs.")
+    flags.DEFINE_list("keras_hub", ["graph"], "How keras-hub runs: graph, xla.")
     flags.DEFINE_integer("batches", 4, "Batches.")
 
 
@@ -96,7 +99,15 @@ def ours(batches, mode, dtype):
     return seconds
 
 
-def peer(batches, mode, dtype, how):
+def peers():
+    """(name, Python, way of running) of those that there is a Python for."""
+    for name in ("transformers", "keras_hub"):
+        python = FLAGS[f"{name}_python"].value
+        for how in FLAGS[name].value if python else ():
+            yield name, python, how
+
+
+def peer(name, python, how, batches, mode, dtype):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "batches.npz")
         arrays = {
@@ -105,7 +116,7 @@ def peer(batches, mode, dtype, how):
             for name, x in batch.items()
         }
         np.savez(path, **arrays)
-        command = [FLAGS.peer_python, os.path.join(_HERE, "peer_transformers.py"), path]
+        command = [python, os.path.join(_HERE, f"peer_{name}.py"), path]
         command += [FLAGS.albert_config_file, mode, dtype, how]
         result = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(result.stdout.splitlines()[-1])
@@ -123,9 +134,9 @@ def main(_):
         for dtype in FLAGS.dtypes:
             rate = examples / sum(ours(batches, mode, dtype))
             line = f"{mode:6s} {dtype:9s} ours {rate:7.2f} examples/s"
-            for how in FLAGS.peers if FLAGS.peer_python else ():
-                other = examples / sum(peer(batches, mode, dtype, how))
-                line += f"   transformers {how} {other:7.2f}, ratio {rate / other:5.2f}"
+            for name, python, how in peers():
+                other = examples / sum(peer(name, python, how, batches, mode, dtype))
+                line += f"   {name} {how} {other:7.2f}, ratio {rate / other:5.2f}"
             print(line, flush=True)
 
 

@@ -204,9 +204,9 @@ def test_evaluation_sees_every_example_once(path, batch_size, trim):
     dataset = records.eval_input_fn([path], SPECS, trim_batches=trim)({"batch_size": batch_size})
     seen = []
     for batch in dataset:
-        if trim:  # as many as make up the tokens of a full batch
+        if trim:  # as many as fit in the tokens of a full batch
             tokens = tf.reduce_sum(batch["input_mask"])
-            assert tokens <= (batch_size + 1) * 16
+            assert int(tokens) <= max(batch_size, 1.5) * 16
         else:
             assert batch["label_ids"].shape[0] == batch_size
         real = batch["example_index"] >= 0
@@ -257,7 +257,7 @@ def test_short_examples_fill_up_a_single_replica(tmp_path):
     batches = list(records.eval_input_fn([path], specs)({"batch_size": 4}))
     tokens = [int(tf.reduce_sum(batch["input_mask"])) for batch in batches]
     assert sum(len(batch["example_index"]) for batch in batches) == 300
-    assert min(tokens[:-1]) > 3 * 64 and max(tokens) <= 5 * 64
+    assert min(tokens[:-1]) > 2 * 64 and max(tokens) <= 4 * 64
     assert len(batches[-2]["example_index"]) > 20 > 6 > len(batches[0]["example_index"])
 
 
