@@ -11,7 +11,6 @@ tokens alone). `--transformers_python` and `--keras_hub_python` are the Pythons 
 have them; without one that peer is left out. Weights are random: speed does not depend on them.
 """
 
-import json
 import os
 import platform
 import subprocess
@@ -42,6 +41,7 @@ def define_flags():
     flags.DEFINE_list("transformers", ["eager", "compile"], "How transformers runs.")
     flags.DEFINE_list("keras_hub", ["graph"], "How keras-hub runs: graph, xla.")
     flags.DEFINE_integer("batches", 4, "Batches.")
+    flags.DEFINE_integer("rounds", 3, "Times that each side computes all batches, in turn.")
 
 
 def full_batches():
@@ -70,56 +70,87 @@ def task_batches():
         yield {name: x[:, :longest] if x.ndim == 2 else x for name, x in batch.items()}
 
 
-def ours(batches, mode, dtype):
-    """Seconds of each batch, after an untimed pass over all of them."""
-    config = modeling.AlbertConfig.from_json_file(FLAGS.albert_config_file)
-    model = heads.ClassifierModel(config, 2, seed=1)
-    model.compute = layers.Compute(dtype, skip_padding=True)
-    optimizer = optimization.create_optimizer(1e-5, 1000, 0)
-    optimizer.build(model.trained_variables)
-    signature = [{name: tf.TensorSpec([None] * x.ndim, tf.int32) for name, x in batches[0].items()}]
+class Ours:
+    """Our side; `run` computes all batches once and returns the seconds that took."""
 
-    @tf.function(input_signature=signature)
-    def step(features):
-        if mode == "infer":
-            return tf.reduce_sum(model(features)["logits"])
-        with tf.GradientTape() as tape:
-            loss = model.loss(model(features, training=True), features)
-        gradients = tape.gradient(loss, model.trained_variables)
-        optimizer.apply_gradients(zip(gradients, model.trained_variables, strict=True))
-        return loss
+    def __init__(self, batches, mode, dtype):
+        config = modeling.AlbertConfig.from_json_file(FLAGS.albert_config_file)
+        model = heads.ClassifierModel(config, 2, seed=1)
+        model.compute = layers.Compute(dtype, skip_padding=True)
+        optimizer = optimization.create_optimizer(1e-5, 1000, 0)
+        optimizer.build(model.trained_variables)
+        signature = [
+            {name: tf.TensorSpec([None] * x.ndim, tf.int32) for name, x in batches[0].items()}
+        ]
 
-    seconds = []
-    tensors = [{name: tf.constant(x, tf.int32) for name, x in batch.items()} for batch in batches]
-    for number, batch in enumerate(tensors * 2):
+        @tf.function(input_signature=signature)
+        def step(features):
+            if mode == "infer":
+                return tf.reduce_sum(model(features)["logits"])
+            with tf.GradientTape() as tape:
+                loss = model.loss(model(features, training=True), features)
+            gradients = tape.gradient(loss, model.trained_variables)
+            optimizer.apply_gradients(zip(gradients, model.trained_variables, strict=True))
+            return loss
+
+        self._step = step
+        self._batches = [
+            {name: tf.constant(x, tf.int32) for name, x in batch.items()} for batch in batches
+        ]
+
+    def run(self):
         started = time.perf_counter()
-        step(batch).numpy()
-        if number >= len(tensors):
-            seconds.append(time.perf_counter() - started)
-    return seconds
+        for batch in self._batches:
+            self._step(batch).numpy()
+        return time.perf_counter() - started
 
 
-def peers():
-    """(name, Python, way of running) of those that there is a Python for."""
-    for name in ("transformers", "keras_hub"):
-        python = FLAGS[f"{name}_python"].value
-        for how in FLAGS[name].value if python else ():
-            yield name, python, how
+class Peer:
+    """Another side, in a process that waits for a line before each run."""
 
-
-def peer(name, python, how, batches, mode, dtype):
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "batches.npz")
-        arrays = {
-            f"{name}_{i}": x.astype(np.int32)
-            for i, batch in enumerate(batches)
-            for name, x in batch.items()
-        }
-        np.savez(path, **arrays)
-        command = [python, os.path.join(_HERE, f"peer_{name}.py"), path]
+    def __init__(self, name, python, how, mode, dtype, batches_file):
+        command = [python, os.path.join(_HERE, f"peer_{name}.py"), batches_file]
         command += [FLAGS.albert_config_file, mode, dtype, how]
-        result = subprocess.run(command, check=True, capture_output=True, text=True)
-    return json.loads(result.stdout.splitlines()[-1])
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self):
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self._process.args} ended with {self._process.wait()}")
+        return float(line)
+
+    def end(self):
+        self._process.kill()
+        self._process.wait()
+
+
+def peers(mode, dtype, batches_file):
+    """{name and way of running: side} of the peers that there is a Python for."""
+    return {
+        f"{name} {how}": Peer(name, FLAGS[f"{name}_python"].value, how, mode, dtype, batches_file)
+        for name in ("transformers", "keras_hub")
+        for how in FLAGS[name].value
+        if FLAGS[f"{name}_python"].value
+    }
+
+
+def measure(batches, mode, dtype, batches_file):
+    """Examples per second of every side, which run in turn: a machine's speed may change."""
+    sides = {"ours": Ours(batches, mode, dtype), **peers(mode, dtype, batches_file)}
+    for side in sides.values():
+        side.run()  # all shapes once, untimed
+    seconds = dict.fromkeys(sides, 0.0)
+    for _ in range(FLAGS.rounds):
+        for name, side in sides.items():
+            seconds[name] += side.run()
+    for side in list(sides.values())[1:]:
+        side.end()
+    examples = FLAGS.rounds * sum(len(batch["label_ids"]) for batch in batches)
+    return {name: examples / total for name, total in seconds.items()}
 
 
 def main(_):
@@ -130,14 +161,22 @@ def main(_):
           f"TensorFlow {tf.__version__}")  # fmt: skip
     print(f"{FLAGS.task_name or 'random tokens'}, {len(batches)} batches, {examples} examples, "
           f"{lengths.mean():.0f} tokens each")  # fmt: skip
-    for mode in FLAGS.modes:
-        for dtype in FLAGS.dtypes:
-            rate = examples / sum(ours(batches, mode, dtype))
-            line = f"{mode:6s} {dtype:9s} ours {rate:7.2f} examples/s"
-            for name, python, how in peers():
-                other = examples / sum(peer(name, python, how, batches, mode, dtype))
-                line += f"   {name} {how} {other:7.2f}, ratio {rate / other:5.2f}"
-            print(line, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "batches.npz")
+        arrays = {
+            f"{name}_{i}": x.astype(np.int32)
+            for i, batch in enumerate(batches)
+            for name, x in batch.items()
+        }
+        np.savez(path, **arrays)
+        for mode in FLAGS.modes:
+            for dtype in FLAGS.dtypes:
+                rates = measure(batches, mode, dtype, path)
+                ours = rates.pop("ours")
+                line = f"{mode:6s} {dtype:9s} ours {ours:7.2f} examples/s"
+                for name, rate in rates.items():
+                    line += f"   {name} {rate:.2f}, ratio {ours / rate:.2f}"
+                print(line, flush=True)
 
 
 if __name__ == "__main__":

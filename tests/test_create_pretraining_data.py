@@ -237,6 +237,7 @@ def wait_until_all_ended(process):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks at processes through /proc")
 @pytest.mark.parametrize(
     "send, kind, status, message",

@@ -90,6 +90,7 @@ def test_a_step_that_fails_ends_the_demo_with_its_log(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_at_once(tmp_path):
     process = _start(tmp_path, trouble="sleep")
     running = tmp_path / "running"

@@ -223,6 +223,7 @@ def test_our_own_loader_takes_a_module_back_bit_by_bit(module, trained):
         np.testing.assert_array_equal(variable, wanted[name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_casing_and_wordpiece_are_kept(tmp_path, trained, run_script):
     folder = tmp_path / "model"
     folder.mkdir()

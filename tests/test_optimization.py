@@ -420,6 +420,7 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_two_replicas_equal_one():
     done = subprocess.run(
         [sys.executable, "-c", REPLICAS], capture_output=True, text=True, timeout=300, check=False

@@ -88,6 +88,7 @@ def test_fine_tuning_is_the_same_from_every_form(inputs, tmp_path, run_script, m
     assert_same(*again)
 
 
+@pytest.mark.slow
 def test_pre_training_goes_on_from_a_module_as_from_its_checkpoint(tmp_path, run_script, golden):
     module = golden / "hub_tf1"
     specs = test_run_pretraining.SPECS

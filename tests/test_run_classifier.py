@@ -183,6 +183,7 @@ def test_saved_model_cli_gives_the_predictions(trained, tmp_path):
     np.testing.assert_allclose(answer, np.float32(rows[:3]), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "metrics", "best"),
     [
@@ -225,6 +226,7 @@ def test_ax_is_predicted_by_a_model_of_mnli(inputs, tmp_path, run_script):
     assert {line.split("\t")[1] for line in lines} <= {"contradiction", "entailment", "neutral"}
 
 
+@pytest.mark.slow
 def test_the_same_command_again_is_harmless(inputs, tmp_path, run_script):
     flags = flags_for(
         inputs, tmp_path, do_train=True, do_eval=True, do_predict=True, from_scratch=True
@@ -268,6 +270,7 @@ def test_pretrained_weights_are_loaded_and_reported(inputs, trained, tmp_path, r
     assert '"new": []' in (tmp_path / "load_report.json").read_text()
 
 
+@pytest.mark.slow
 def test_a_hub_module_brings_weights_configuration_and_vocabulary(
     inputs, tmp_path, run_script, golden
 ):
@@ -317,6 +320,7 @@ def test_a_url_is_resolved_by_tensorflow_hub(inputs, tmp_path, run_script, golde
     assert asked == [url]
 
 
+@pytest.mark.slow
 def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
     for out in ("a", "b"):
         flags = flags_for(
@@ -382,6 +386,7 @@ def test_a_checkpoint_without_the_head_cannot_be_evaluated(inputs, trained, tmp_
         run_script(run_classifier, **flags_for(inputs, tmp_path, do_eval=True))
 
 
+@pytest.mark.slow
 def test_a_damaged_cache_is_made_again(inputs, tmp_path, run_script):
     flags = flags_for(inputs, tmp_path, do_train=True, from_scratch=True, train_step=1)
     run_script(run_classifier, **flags)
@@ -392,6 +397,7 @@ def test_a_damaged_cache_is_made_again(inputs, tmp_path, run_script):
     assert path.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_a_bad_label_changes_nothing_that_exists(inputs, tmp_path, run_script):
     data = tmp_path / "glue" / "SST-2"
     data.mkdir(parents=True)

@@ -140,6 +140,7 @@ def test_a_failing_task_does_not_stop_the_others(fake, tmp_path):
     assert log.read_text() == "error: something is missing\n"
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_sweep_and_shows_the_table(fake, tmp_path):
     process = subprocess.Popen(
         [str(ROOT / "run_glue.sh")],

@@ -142,6 +142,7 @@ def test_a_run_of_the_reference_goes_on_with_its_slots(tmp_path, shared, run_scr
     assert (after[name] != before[name]).any()
 
 
+@pytest.mark.slow
 def test_evaluation_alone_ends_and_can_be_repeated(inputs, tmp_path, run_script):
     run_script(run_pretraining, **flags_for(inputs, tmp_path))
     flags = flags_for(inputs, tmp_path, do_train=False, do_eval=True)
@@ -154,6 +155,7 @@ def test_evaluation_alone_ends_and_can_be_repeated(inputs, tmp_path, run_script)
     assert [int(b["global_step"]) for b in read_results(tmp_path)] == [30]
 
 
+@pytest.mark.slow
 def test_evaluation_of_the_same_folder_while_training_or_after_is_the_same(
     inputs, tmp_path, run_script
 ):
@@ -163,6 +165,7 @@ def test_evaluation_of_the_same_folder_while_training_or_after_is_the_same(
     assert (tmp_path / "eval_results.txt").read_text() == while_training
 
 
+@pytest.mark.slow
 def test_memory_can_be_saved_without_changing_the_result(inputs, tmp_path, run_script):
     flags = {"num_train_steps": 6, "save_checkpoints_steps": 6}
     run_script(run_pretraining, **flags_for(inputs, tmp_path / "plain", **flags))
@@ -173,6 +176,7 @@ def test_memory_can_be_saved_without_changing_the_result(inputs, tmp_path, run_s
         np.testing.assert_allclose(found[name], wanted[name], atol=1e-4, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 def test_low_precision_follows_float32(inputs, tmp_path, run_script, precision):
     losses = {}
@@ -193,6 +197,7 @@ def test_memory_is_estimated_before_anything_is_done(inputs, tmp_path, run_scrip
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_every_group_can_start_from_group_0(inputs, tmp_path, run_script):
     run_script(run_pretraining, **flags_for(inputs, tmp_path / "a", num_train_steps=1))
     config = modeling.AlbertConfig(**{**CONFIG.to_dict(), "num_hidden_groups": 2})
@@ -316,6 +321,7 @@ def test_a_killed_run_ends_with_the_weights_of_an_unbroken_one(
         assert (tmp_path / "killed" / name).read_text() == (tmp_path / "whole" / name).read_text()
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_wrong_flags_end_with_a_plain_message(inputs, tmp_path):
     process = start_process(flags_for(inputs, tmp_path / "out", num_train_steps=100000))
     while not checkpoints.numbered(str(tmp_path / "out")):

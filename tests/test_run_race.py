@@ -108,6 +108,7 @@ def test_the_evaluation_files_are_those_of_the_reference(golden, inputs, tmp_pat
     assert set(read_results(tmp_path)[1]) == keys | added
 
 
+@pytest.mark.slow
 def test_prediction_alone_and_one_level_alone(inputs, tmp_path, run_script):
     run_script(run_race, **flags_for(inputs, tmp_path, middle_only=True))
     assert "eval_accuracy_high" not in read_results(tmp_path)[-1]
@@ -117,6 +118,7 @@ def test_prediction_alone_and_one_level_alone(inputs, tmp_path, run_script):
     assert len(lines) == 15 and all(line.startswith("high") for line in lines[1:])
 
 
+@pytest.mark.slow
 def test_named_record_files_are_used(inputs, tmp_path, run_script):
     named = {
         f"{name}_file": tmp_path / "records" / f"{name}.tf_record"
@@ -153,6 +155,7 @@ def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
         run_script(run_race, **flags_for(inputs, tmp_path / "out", **changes))
 
 
+@pytest.mark.slow
 def test_a_small_model_runs_through_the_real_dev_set(shared, tmp_path, run_script):
     """From records of 2,060 questions to scores by level, with random weights."""
     config = modeling.AlbertConfig(

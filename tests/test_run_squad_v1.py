@@ -126,6 +126,7 @@ def test_a_file_without_answers_gives_predictions_alone(trained, inputs, run_scr
         (trained / name).write_text(text)
 
 
+@pytest.mark.slow
 def test_two_mirrored_devices_answer_as_one(trained, inputs):
     """Their batches have different lengths, and rows of all are put together."""
     names = ("predictions.json", "nbest_predictions.json", "eval_results.txt")
@@ -143,6 +144,7 @@ def test_two_mirrored_devices_answer_as_one(trained, inputs):
         (trained / name).write_text(text)
 
 
+@pytest.mark.slow
 def test_the_same_command_again_is_harmless(inputs, tmp_path, run_script):
     flags = flags_for(inputs, tmp_path, do_train=True, do_predict=True, from_scratch=True)
     run_script(run_squad_v1, **flags)
@@ -154,6 +156,7 @@ def test_the_same_command_again_is_harmless(inputs, tmp_path, run_script):
     assert (tmp_path / "squad_v1_train.tf_record").stat().st_mtime_ns == features
 
 
+@pytest.mark.slow
 def test_all_checkpoints_can_be_scored_later(inputs, tmp_path, run_script):
     flags = flags_for(inputs, tmp_path, do_train=True, from_scratch=True)
     run_script(run_squad_v1, **flags)
