@@ -316,10 +316,12 @@ class Block(tf.Module):
         rate = self._config.hidden_dropout_prob
         residual, attended = self._attend(hidden, weights, rows, dropout, site, asked)
         attended = dropout(attended, rate, f"{site}/attention_output")
-        norm = fused.residual_norm if dropout.training else _residual_norm
+        # For inference in float32 TensorFlow fuses the sum with the matrix product itself.
+        plain = not dropout.training and hidden.dtype == tf.float32
+        norm = _residual_norm if plain else fused.residual_norm
         hidden = norm(attended, residual, weights.attention_gamma, weights.attention_beta)
         expanded = _dense(hidden, weights.inner_kernel, weights.inner_bias)  # [T, I]
-        # For inference TensorFlow fuses the plain gelu with the matrix product itself.
+        # And the plain gelu in any type.
         name = self._config.hidden_act
         fuse = dropout.training and name == "gelu"
         expanded = fused.gelu(expanded) if fuse else ACTIVATIONS[name](expanded)

@@ -186,7 +186,7 @@ def test_low_precision_stays_near(monkeypatch, name, dtype):
     wanted = gradients(model, features, layers.Compute(skip_padding=True))
     found = gradients(model, features, layers.Compute(dtype, skip_padding=True))
     assert found[0] == pytest.approx(wanted[0], rel=0.02)
-    assert found[0] != wanted[0]
+    assert any((found[1][key] != wanted[1][key]).any() for key in wanted[1])
     assert {gradient.dtype for gradient in found[1].values()} == {np.dtype(np.float32)}
     together = lambda result: np.concatenate([g.ravel() for g in result[1].values()])  # noqa: E731
     ours, plain = together(found), together(wanted)
