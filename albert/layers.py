@@ -16,6 +16,7 @@ import tensorflow as tf
 from albert import fused, products
 
 LAYER_NORM_EPSILON = fused.LAYER_NORM_EPSILON
+LAYERS_PER_SUM = 4  # whose gradients of shared weights are kept until they are added up
 ACTIVATIONS = {
     "gelu": lambda x: tf.nn.gelu(x, approximate=True),
     "relu": tf.nn.relu,
@@ -250,6 +251,20 @@ class BlockWeights(NamedTuple):
     output_bias: Any
     output_gamma: Any
     output_beta: Any
+
+    def carried(self):
+        """The same values, for the layers that follow.
+
+        Gradients of shared weights are added up when those of all uses are there. What goes
+        through here is a use of its own: the layers after it are added up before.
+        """
+        return BlockWeights(*(_carry(x) for x in self))
+
+
+@tf.custom_gradient
+def _carry(x):
+    # A mere identity would not keep the graph optimizer from making one sum of all again.
+    return tf.identity(x), lambda upstream: tf.raw_ops.Snapshot(input=upstream)
 
 
 class _SelfAttention(tf.Module):

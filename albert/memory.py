@@ -7,6 +7,8 @@ P masked positions.
 import dataclasses
 import os
 
+from albert import layers
+
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # What TensorFlow and its libraries take before the first tensor.
 _PROGRAM = 600 << 20
@@ -17,7 +19,9 @@ class Estimate:
     """Bytes on one device.
 
     Attributes:
-      parameters, gradients, optimizer: in float32; gradients twice where they are accumulated.
+      parameters, optimizer: in float32.
+      gradients: in float32, twice where they are accumulated; and those of the layers that share
+        their weights, until they are added up.
       activations: what the encoder keeps for the backward pass, and the work of one block in it.
       head: the logits of the masked LM and their gradient.
     """
@@ -36,12 +40,16 @@ class Estimate:
 
 def count_parameters(config):
     """Parameters of the encoder and its pooler."""
-    embedding, hidden, inner = config.embedding_size, config.hidden_size, config.intermediate_size
+    embedding, hidden = config.embedding_size, config.hidden_size
     tables = config.vocab_size + config.type_vocab_size + config.max_position_embeddings + 2
     mapping = (embedding + 1) * hidden if embedding != hidden else 0
-    block = 4 * (hidden + 1) * hidden + (hidden + 1) * inner + (inner + 1) * hidden + 4 * hidden
-    blocks = config.num_hidden_groups * config.inner_group_num
-    return tables * embedding + mapping + blocks * block + (hidden + 1) * hidden
+    blocks = config.num_hidden_groups * config.inner_group_num * _count_block_parameters(config)
+    return tables * embedding + mapping + blocks + (hidden + 1) * hidden
+
+
+def _count_block_parameters(config):
+    hidden, inner = config.hidden_size, config.intermediate_size
+    return 4 * (hidden + 1) * hidden + (hidden + 1) * inner + (inner + 1) * hidden + 4 * hidden
 
 
 def estimate(config, batch_size, length, compute, accumulation_steps=1, predictions=0):
@@ -71,9 +79,11 @@ def estimate(config, batch_size, length, compute, accumulation_steps=1, predicti
     else:
         activations = blocks * kept + working
     logits = rows // length * predictions * config.vocab_size * 4
+    added = min(config.num_hidden_layers // config.num_hidden_groups, layers.LAYERS_PER_SUM)
+    gradients = parameters * (2 if accumulation_steps > 1 else 1)
     return Estimate(
         parameters=parameters,
-        gradients=parameters * (2 if accumulation_steps > 1 else 1),
+        gradients=gradients + added * size * _count_block_parameters(config),
         optimizer=2 * parameters,
         activations=activations,
         head=3 * logits,

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.grappler import tf_optimizer
 
 from albert import heads, layers, modeling
 
@@ -174,6 +175,38 @@ def test_recomputation_keeps_only_the_inputs_of_blocks():
         products[recompute] = sum(op.type == "MatMul" for op in graph.get_operations())
     blocks = 8
     assert products[True] == products[False] + 4 * blocks + 1  # queries of the last are apart
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_gradients_of_shared_weights_are_added_up_on_the_way(monkeypatch, recompute):
+    config = {**CONFIG, "num_hidden_layers": 9, "num_hidden_groups": 1, "inner_group_num": 1}
+    model = heads.ClassifierModel(modeling.AlbertConfig.from_dict(config), 3, seed=1)
+    features = make_features("classifier")
+    compute = layers.Compute(recompute=recompute)
+    found = {}
+    for count in (2, 4, 100):
+        monkeypatch.setattr(layers, "LAYERS_PER_SUM", count)
+        found[count] = gradients(model, features, compute)
+
+        @tf.function
+        def run():
+            with tf.GradientTape() as tape:
+                loss = model.loss(model(features, training=True), features)
+            return tape.gradient(loss, model.trained_variables)
+
+        graph = run.get_concrete_function().graph
+        # What the graph optimizer makes of it counts: it likes to merge sums.
+        config_proto = tf.compat.v1.ConfigProto()
+        with graph.as_default():
+            meta_graph = tf.compat.v1.train.export_meta_graph()
+        fetches = meta_graph.collection_def["train_op"].node_list.value
+        fetches.extend(output.op.name for output in graph.outputs)
+        nodes = tf_optimizer.OptimizeGraph(config_proto, meta_graph).node
+        most = max(len(node.input) for node in nodes if node.op == "AddN")
+        assert most <= count + 1
+        assert count < 100 or most >= 9
+    for count in (2, 4):
+        assert_same_gradients(found[count], found[100])
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
