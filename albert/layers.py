@@ -16,7 +16,6 @@ import tensorflow as tf
 from albert import fused, products
 
 LAYER_NORM_EPSILON = fused.LAYER_NORM_EPSILON
-LAYERS_PER_SUM = 4  # whose gradients of shared weights are kept until they are added up
 ACTIVATIONS = {
     "gelu": lambda x: tf.nn.gelu(x, approximate=True),
     "relu": tf.nn.relu,
@@ -256,7 +255,8 @@ class BlockWeights(NamedTuple):
         """The same values, for the layers that follow.
 
         Gradients of shared weights are added up when those of all uses are there. What goes
-        through here is a use of its own: the layers after it are added up before.
+        through here is one use: the gradients of the layers after it are added up before, so that
+        two of them are in memory instead of one for each layer.
         """
         return BlockWeights(*(_carry(x) for x in self))
 

@@ -7,8 +7,6 @@ P masked positions.
 import dataclasses
 import os
 
-from albert import layers
-
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # What TensorFlow and its libraries take before the first tensor.
 _PROGRAM = 600 << 20
@@ -20,8 +18,8 @@ class Estimate:
 
     Attributes:
       parameters, optimizer: in float32.
-      gradients: in float32, twice where they are accumulated; and those of the layers that share
-        their weights, until they are added up.
+      gradients: in float32, twice where they are accumulated; and those of two layers that share
+        their weights.
       activations: what the encoder keeps for the backward pass, and the work of one block in it.
       head: the logits of the masked LM and their gradient.
     """
@@ -79,11 +77,10 @@ def estimate(config, batch_size, length, compute, accumulation_steps=1, predicti
     else:
         activations = blocks * kept + working
     logits = rows // length * predictions * config.vocab_size * 4
-    added = min(config.num_hidden_layers // config.num_hidden_groups, layers.LAYERS_PER_SUM)
     gradients = parameters * (2 if accumulation_steps > 1 else 1)
     return Estimate(
         parameters=parameters,
-        gradients=gradients + added * size * _count_block_parameters(config),
+        gradients=gradients + 2 * size * _count_block_parameters(config),
         optimizer=2 * parameters,
         activations=activations,
         head=3 * logits,

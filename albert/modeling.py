@@ -322,8 +322,7 @@ class AlbertModel(tf.Module):
                 else:
                     hidden = block(hidden, weights[group][inner], *arguments)
                 outputs.append(hidden)
-                if len(outputs) % layers.LAYERS_PER_SUM == 0:
-                    weights[group][inner] = weights[group][inner].carried()
+                weights[group][inner] = weights[group][inner].carried()
         return rows, embedded, outputs
 
     def _check_length(self, input_ids):

@@ -1,0 +1,48 @@
+"""How long saving a checkpoint holds training up, against how long it takes to write.
+
+    python benchmarks/checkpoint_pause.py --albert_config_file=configs/albert_xlarge_v2.json
+
+Weights and both slots of the optimizer are saved to a temporary folder, a few times; medians.
+"""
+
+import os
+import statistics
+import tempfile
+import time
+
+from absl import app, flags
+
+from albert import checkpoints, heads, modeling, optimization
+
+FLAGS = flags.FLAGS
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def define_flags():
+    config = os.path.join(_HERE, "..", "configs", "albert_base_v2.json")
+    flags.DEFINE_string("albert_config_file", config, "Sizes of the model.")
+    flags.DEFINE_integer("times", 5, "Checkpoints that are saved.")
+
+
+def main(_):
+    config = modeling.AlbertConfig.from_json_file(FLAGS.albert_config_file)
+    model = heads.PretrainingModel(config, 1)
+    optimizer = optimization.create_optimizer(1e-3, 1, 0)
+    optimizer.build(model.trained_variables)
+    held, written = [], []
+    with tempfile.TemporaryDirectory() as folder, checkpoints.BackgroundWriter() as writer:
+        prefix = os.path.join(folder, "model.ckpt-1")
+        for _ in range(FLAGS.times):
+            started = time.perf_counter()
+            writer.save(prefix, model, optimizer, lambda: None)
+            held.append(time.perf_counter() - started)
+            writer.wait()
+            written.append(time.perf_counter() - started)
+        size = os.path.getsize(f"{prefix}.data-00000-of-00001") / 2**20
+    print(f"{size:.0f} MiB: training waits {statistics.median(held) * 1e3:.0f} ms, "
+          f"written after {statistics.median(written) * 1e3:.0f} ms")  # fmt: skip
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
