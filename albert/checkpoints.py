@@ -23,6 +23,7 @@ _NUMBERED = re.compile(r"model\.ckpt-(\d+)$")
 # What TensorFlow's reader raises for damaged files, depending on where the damage is.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 _SLOT = re.compile(r"/(adam_m|adam_v)$")
+_LOSS_SCALE_PREFIX = "loss_scale/"
 # The tensor in which SavedModels of TensorFlow 2 describe their objects.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _SAVE_COUNTER = "save_counter"  # which TensorFlow adds to them
@@ -250,12 +251,18 @@ def _assign(checkpoint, pairs, prefix):
 def restore_training_state(prefix, model, optimizer):
     """Loads weights, optimizer slots and step of an interrupted run.
 
+    What scales the loss is loaded if it is there: a run may go on in another precision.
+
     Raises:
       file_io.InputError: a variable or slot is missing or has another shape; names it.
     """
     checkpoint = reader(prefix)
     shapes = checkpoint.get_variable_to_shape_map()
-    variables = {**variables_by_name(model), **optimizer.variables_by_name()}
+    variables = {
+        name: variable
+        for name, variable in {**variables_by_name(model), **optimizer.variables_by_name()}.items()
+        if name in shapes or not name.startswith(_LOSS_SCALE_PREFIX)
+    }
     missing = sorted(set(variables) - set(shapes))
     if missing:
         raise file_io.InputError(
@@ -282,8 +289,10 @@ def read_tensors(path):
 
 
 def _is_state(name):
-    """Whether a name is that of an optimizer slot or of the step."""
-    return bool(_SLOT.search(name)) or name == "global_step"
+    """Whether a name is that of an optimizer slot, of the step or of what scales the loss."""
+    return (
+        bool(_SLOT.search(name)) or name == "global_step" or name.startswith(_LOSS_SCALE_PREFIX)
+    )
 
 
 def read_step(path):

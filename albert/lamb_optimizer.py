@@ -80,9 +80,12 @@ class AdamBase(tf.Module):
                 )
 
     def variables_by_name(self):
-        """{checkpoint name: variable} of the slots and the step."""
-        slots = [variable for pair in self._slots.values() for variable in pair]
-        return {_name(variable): variable for variable in [*slots, self.global_step]}
+        """{checkpoint name: variable} of the slots, the step and what scales the loss."""
+        state = [variable for pair in self._slots.values() for variable in pair]
+        state.append(self.global_step)
+        if self._loss_scale is not None:
+            state += self._loss_scale.variables
+        return {_name(variable): variable for variable in state}
 
     def scale_loss(self):
         """From now on expects gradients of the loss times `gradient_scale()`, for float16.
@@ -167,16 +170,15 @@ class LossScale(tf.Module):
     """Factor of a float16 loss that keeps small gradients above 0 and large ones finite.
 
     It is halved after a gradient that is not finite, whose update is left out, and doubled after
-    2,000 good ones in a row (Mixed Precision Training, Micikevicius et al., 2018, section 3.2). It
-    is no part of checkpoints: a resumed run finds it anew.
+    2,000 good ones in a row (Mixed Precision Training, Micikevicius et al., 2018, section 3.2).
     """
 
     _FIRST, _LARGEST, _GOOD_UPDATES = 2.0**15, 2.0**24, 2000
 
     def __init__(self):
         super().__init__()
-        self.scale = tf.Variable(self._FIRST, name="loss_scale", trainable=False)
-        self._good = tf.Variable(0, name="good_updates", trainable=False)
+        self.scale = tf.Variable(self._FIRST, name="loss_scale/scale", trainable=False)
+        self._good = tf.Variable(0, name="loss_scale/good_updates", trainable=False)
 
     def update(self, finite):
         """Takes in whether the gradient was finite; true if its update is to be left out.

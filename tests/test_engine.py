@@ -15,6 +15,7 @@ from albert import (
     distribution,
     engine,
     file_io,
+    layers,
     optimization,
     progress,
     records,
@@ -147,6 +148,26 @@ def test_a_resumed_run_ends_with_the_same_weights(path, tmp_path, stop):
     resumed = train(make_engine(folder), path)
     for name, value in whole.items():
         np.testing.assert_array_equal(resumed[name], value)
+
+
+def test_a_resumed_run_goes_on_with_its_loss_scale(path, tmp_path, monkeypatch):
+    monkeypatch.setattr("albert.lamb_optimizer.LossScale._GOOD_UPDATES", 8)
+    float16 = {"compute": layers.Compute("float16")}
+
+    def run(folder, stop, **changes):
+        train(make_engine(tmp_path / folder, num_train_steps=stop, **changes), path)
+        stored = tf.train.load_checkpoint(str(tmp_path / folder / f"model.ckpt-{stop}"))
+        if not stored.has_tensor("loss_scale/scale"):
+            return None
+        return tuple(stored.get_tensor(f"loss_scale/{name}") for name in ("scale", "good_updates"))
+
+    assert run("whole", 30, **float16) == (2.0**18, 6)
+    assert run("parts", 10, **float16) == (2.0**16, 2)
+    assert run("parts", 30, **float16) == (2.0**18, 6)
+    # Going on in another precision finds the scale anew, or drops it.
+    assert run("mixed", 10) is None
+    assert run("mixed", 20, **float16) == (2.0**16, 2)
+    assert run("mixed", 30) is None
 
 
 def test_a_finished_run_does_nothing_more(path, tmp_path):
