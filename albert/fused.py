@@ -18,6 +18,15 @@ _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
 
 
+def apart(x):
+    """x, but no part of a larger sum for the graph optimizer.
+
+    That merges sums of sums into one sum of many, all of which then wait in memory for the last;
+    and it adds up many large tensors in temporary variables, whose names collide inside of loops.
+    """
+    return tf.raw_ops.Snapshot(input=x)
+
+
 def round_up(size):
     """The next of a few sizes: multiples of 8, from 128 on sixteen of them up to the next double.
 

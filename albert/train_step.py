@@ -6,6 +6,8 @@ before the backward pass; losses and gradients of all the parts then simply add 
 
 import tensorflow as tf
 
+from albert import fused
+
 
 def run(task, model, optimizer, features, seed, accumulation_steps=1):
     """Computes gradients, sums them over all replicas and updates the weights; in a replica.
@@ -72,13 +74,15 @@ def _accumulate(compute, features, seed, count):
         return compute(chosen, tf.random.experimental.stateless_fold_in(seed, number))
 
     def body(number, sums):
-        return number + 1, tf.nest.map_structure(tf.add, sums, part(number))
+        add = lambda total, x: total + fused.apart(x)  # noqa: E731
+        return number + 1, tf.nest.map_structure(add, sums, part(number))
 
+    first = part(tf.constant(0))
+    # Nothing else would keep the second part from being computed beside the first.
+    with tf.control_dependencies(tf.nest.flatten(first)):
+        second = tf.constant(1)
     # Compiled once, so that the graph does not grow with the number of micro-batches.
     _, sums = tf.while_loop(
-        lambda number, _: number < count,
-        body,
-        (tf.constant(1), part(tf.constant(0))),
-        parallel_iterations=1,
+        lambda number, _: number < count, body, (second, first), parallel_iterations=1
     )
     return sums
