@@ -177,6 +177,18 @@ def test_recomputation_keeps_only_the_inputs_of_blocks():
     assert products[True] == products[False] + 4 * blocks + 1  # queries of the last are apart
 
 
+def optimized_sums(function):
+    """{name: number of terms} of the sums that the graph optimizer makes of a `tf.function`'s."""
+    graph = function.get_concrete_function().graph
+    with graph.as_default():
+        meta_graph = tf.compat.v1.train.export_meta_graph()
+    fetches = meta_graph.collection_def["train_op"].node_list.value
+    fetches.extend(output.op.name for output in graph.outputs)
+    nodes = tf_optimizer.OptimizeGraph(tf.compat.v1.ConfigProto(), meta_graph).node
+    sums = [node for node in nodes if node.op == "AddN"]
+    return {node.name: sum(name[0] != "^" for name in node.input) for node in sums}
+
+
 @pytest.mark.parametrize("recompute", [False, True])
 def test_gradients_of_shared_weights_are_added_up_on_the_way(monkeypatch, recompute):
     config = {**CONFIG, "num_hidden_layers": 9, "num_hidden_groups": 1, "inner_group_num": 1}
@@ -193,15 +205,7 @@ def test_gradients_of_shared_weights_are_added_up_on_the_way(monkeypatch, recomp
                 loss = model.loss(model(features, training=True), features)
             return tape.gradient(loss, model.trained_variables)
 
-        graph = run.get_concrete_function().graph
-        # What the graph optimizer makes of it counts: it likes to merge sums.
-        with graph.as_default():
-            meta_graph = tf.compat.v1.train.export_meta_graph()
-        fetches = meta_graph.collection_def["train_op"].node_list.value
-        fetches.extend(output.op.name for output in graph.outputs)
-        nodes = tf_optimizer.OptimizeGraph(tf.compat.v1.ConfigProto(), meta_graph).node
-        sums = [node for node in nodes if node.op == "AddN"]
-        longest.append(max(sum(name[0] != "^" for name in node.input) for node in sums))
+        longest.append(max(optimized_sums(run).values()))
     assert longest[0] <= 3 and longest[1] >= 9
     assert_same_gradients(*found)
 

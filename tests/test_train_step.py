@@ -1,11 +1,13 @@
 """One update: micro-batches against the whole batch, scaled float16 losses."""
 
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import layers, modeling, optimization, pretraining_task, train_step
-from tests.test_layers import CONFIG, MODELS, make_features
+from albert import fused, layers, modeling, optimization, pretraining_task, train_step
+from tests.test_layers import CONFIG, MODELS, make_features, optimized_sums
 
 TRAIN_METRICS = {
     "pretraining": pretraining_task.make_task(4).train_metrics,
@@ -55,6 +57,67 @@ def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
         assert set(ours) == set(whole)
         for key, pair in whole.items():
             np.testing.assert_allclose(ours[key], pair, rtol=1e-5, err_msg=key)
+
+
+def test_gradients_of_micro_batches_are_added_up_two_by_two(monkeypatch):
+    config = {**CONFIG, "num_hidden_groups": 1, "inner_group_num": 1}
+    model = MODELS["pretraining"](modeling.AlbertConfig.from_dict(config))
+    features = make_features("pretraining", LENGTHS)
+    longest = []
+    for apart in (fused.apart, tf.identity):
+        monkeypatch.setattr("albert.train_step.fused.apart", apart)
+
+        @tf.function
+        def run():
+            compute = lambda x, seed: train_step._gradients(  # noqa: E731
+                FakeTask("pretraining"), model, x, seed, model.loss_weights(x), None
+            )
+            return train_step._accumulate(compute, features, tf.constant([1, 2]), 4)
+
+        sums = optimized_sums(run)
+        assert any("while" in name for name in sums)
+        longest.append(max(n for name, n in sums.items() if "AddOpsRewrite" in name))
+    assert longest[0] == 2 < longest[1]
+
+
+class Watched(tf.Module):
+    """A line that notes when it is computed, forward and slowly backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernel = tf.Variable(1.0, name="kernel")
+        self.trained_variables = [self.kernel]
+        self.events = []
+
+    def _note(self, event, x):
+        def note(x):
+            time.sleep(0.2 if event == "backward" else 0.0)
+            self.events.append(event)
+            return x
+
+        return tf.ensure_shape(tf.numpy_function(note, [x], tf.float32), x.shape)
+
+    def __call__(self, features, training, seed):
+        @tf.custom_gradient
+        def watched(x):
+            return self._note("forward", x), lambda upstream: self._note("backward", upstream)
+
+        return watched(features["x"] * self.kernel)
+
+    def loss_weights(self, features):
+        return tf.cast(tf.size(features["x"]), tf.float32)
+
+    def losses(self, outputs, features, weights):
+        return {"sum": tf.reduce_sum(outputs) / weights}
+
+
+def test_micro_batches_are_computed_one_after_another():
+    model, task = Watched(), FakeTask("classifier")
+    task.train_metrics = lambda outputs, features: {}
+    optimizer = optimization.create_optimizer(1e-2, 100, 0)
+    optimizer.build(model.trained_variables)
+    tf.function(train_step.run)(task, model, optimizer, {"x": tf.ones([8])}, 7, 4)
+    assert model.events == ["forward", "backward"] * 4
 
 
 @pytest.fixture(autouse=True)
