@@ -290,9 +290,7 @@ def read_tensors(path):
 
 def _is_state(name):
     """Whether a name is that of an optimizer slot, of the step or of what scales the loss."""
-    return (
-        bool(_SLOT.search(name)) or name == "global_step" or name.startswith(_LOSS_SCALE_PREFIX)
-    )
+    return bool(_SLOT.search(name)) or name == "global_step" or name.startswith(_LOSS_SCALE_PREFIX)
 
 
 def read_step(path):

@@ -184,7 +184,9 @@ def assert_same_gradients(encoder, model, training):
     inputs = make_inputs()
     with tf.GradientTape() as tape:
         theirs = encoder(inputs, training=training)
-        loss = sum(tf.reduce_sum(theirs[name] ** 2) for name in ("sequence_output", "pooled_output"))
+        loss = sum(
+            tf.reduce_sum(theirs[name] ** 2) for name in ("sequence_output", "pooled_output")
+        )
     found = tape.gradient(loss, encoder.trainable_variables)
     with tf.GradientTape() as tape:
         ours = model.albert(*inputs.values(), training=training)
