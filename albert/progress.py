@@ -102,11 +102,11 @@ class TrainingLog:
         line += "".join(f"  {name} {value:.5g}" for name, value in values.items())
         if timed and self._seconds:
             seconds_per_step = self._seconds / timed
-            values["examples_per_second"] = self._batch_size / seconds_per_step
+            speed = values["examples_per_second"] = self._batch_size / seconds_per_step
             left = duration(seconds_per_step * (self._last_step - step))
             # The share of the time that went into waiting for input.
             values["input_share"] = self._input_seconds / self._seconds
-            line += f"  {values['examples_per_second']:.1f} examples/s"
+            line += f"  {speed:.{1 if speed >= 1 else 4}f} examples/s"
             line += f"  input {values['input_share']:.0%}  {left} left"
         logging.info("%s", line)
         with self._writer.as_default(step=step):

@@ -65,3 +65,15 @@ def test_a_bar_on_a_terminal(capsys, monkeypatch):
     with progress.bar("evaluating", 3) as show:
         show(3)
     assert "evaluating" in capsys.readouterr().err
+
+
+def test_slow_training_has_a_speed_too(tmp_path, caplog, monkeypatch):
+    clock = iter(range(0, 10000, 400))
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(time=lambda: float(next(clock))))
+    with (
+        caplog.at_level("INFO", logger="absl"),
+        progress.TrainingLog(str(tmp_path), 0, 3, batch_size=8, created=0.0) as log,
+    ):
+        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, 0.0, report=False)
+        log.update(2, {"loss": 4.0, "learning_rate": 0.25}, 0.0, report=True)
+    assert "  0.0200 examples/s" in caplog.records[-1].getMessage()
