@@ -345,6 +345,8 @@ class BackgroundWriter:
         if kind is None:
             self.wait()
         self._pool.shutdown()
+        if self._last is not None and (error := self._last.exception()):
+            logging.error("%s", error)  # beside what ends the block
 
     def save(self, prefix, model, optimizer, then):
         """As `checkpoints.save`, but only the copying of the values is waited for.

@@ -205,7 +205,10 @@ class Engine:
             on_checkpoint(prefix, step)
 
     def _stop_at_non_finite(self, step, rate, means):
-        self._writer.wait()
+        try:
+            self._writer.wait()
+        except file_io.InputError as error:
+            logging.error("%s", error)
         saved = checkpoints.numbered(self.run_config.output_dir)
         raise NonFiniteLossError(
             f"the loss is not finite at step {step} (loss {means['loss']}, gradient norm "

@@ -18,13 +18,14 @@ _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
 
 
+@tf.custom_gradient
 def apart(x):
     """x, but no part of a larger sum for the graph optimizer.
 
     That merges sums of sums into one sum of many, all of which then wait in memory for the last;
     and it adds up many large tensors in temporary variables, whose names collide inside of loops.
     """
-    return tf.raw_ops.Snapshot(input=x)
+    return tf.raw_ops.Snapshot(input=x), apart
 
 
 def round_up(size):

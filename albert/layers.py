@@ -335,9 +335,9 @@ class Block(tf.Module):
         norm = _residual_norm if plain else fused.residual_norm
         hidden = norm(attended, residual, weights.attention_gamma, weights.attention_beta)
         expanded = _dense(hidden, weights.inner_kernel, weights.inner_bias)  # [T, I]
-        # And the plain gelu in any type.
+        # And the plain gelu in any type that it multiplies in.
         name = self._config.hidden_act
-        fuse = dropout.training and name == "gelu"
+        fuse = name == "gelu" and (dropout.training or not products.has_units(hidden.dtype))
         expanded = fused.gelu(expanded) if fuse else ACTIVATIONS[name](expanded)
         output = _dense(expanded, weights.output_kernel, weights.output_bias)  # [T, H]
         output = dropout(output, rate, f"{site}/output")

@@ -22,6 +22,7 @@ class Estimate:
         their weights.
       activations: what the encoder keeps for the backward pass, and the work of one block in it.
       head: the logits of the masked LM and their gradient.
+      checkpoint: values that are being written while training goes on; in main memory.
     """
 
     parameters: int
@@ -29,6 +30,7 @@ class Estimate:
     optimizer: int
     activations: int
     head: int
+    checkpoint: int
 
     @property
     def total(self):
@@ -84,6 +86,7 @@ def estimate(config, batch_size, length, compute, accumulation_steps=1, predicti
         optimizer=2 * parameters,
         activations=activations,
         head=3 * logits,
+        checkpoint=3 * parameters,
     )
 
 

@@ -51,10 +51,13 @@ def matmul(a, b, transpose_b=False):
     def product(a, b):
         # By hand, as the derived gradient would keep the float32 copies until then.
         def gradient(upstream):
+            # Else the copies would be made, or the forward ones kept, long before they are needed.
+            with tf.control_dependencies([upstream]):
+                left, right = tf.identity(a), tf.identity(b)
             if transpose_b:
-                return _rounded(upstream, b), _rounded(upstream, a, transpose_a=True)
-            by_a = _rounded(upstream, b, transpose_b=True)
-            return by_a, _rounded(a, upstream, transpose_a=True)
+                return _rounded(upstream, right), _rounded(upstream, left, transpose_a=True)
+            by_left = _rounded(upstream, right, transpose_b=True)
+            return by_left, _rounded(left, upstream, transpose_a=True)
 
         return _rounded(a, b, transpose_b=transpose_b), gradient
 

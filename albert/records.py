@@ -371,7 +371,7 @@ def _batches_of_tokens(serialized, index, lengths, tokens):
     lengths = tf.cast(lengths, tf.int64)
     # A record belongs to the batch that it starts in; its end is not to pass the limit.
     starts = tf.maximum(tokens - lengths[0], tokens // 2)
-    batch = tf.cumsum(lengths, exclusive=True) // starts
+    batch = tf.unique(tf.cumsum(lengths, exclusive=True) // starts, tf.int64).idx
     columns = (tf.RaggedTensor.from_value_rowids(x, batch) for x in (serialized, index))
     return tf.data.Dataset.from_tensor_slices(tuple(columns))
 

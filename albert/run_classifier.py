@@ -1,5 +1,7 @@
 """Fine-tunes ALBERT on a GLUE task, evaluates it, predicts and exports."""
 
+import dataclasses
+
 from absl import flags
 
 from albert import classifier_flags, common_flags, file_io
@@ -82,9 +84,11 @@ def make_job(values, row, source, config, tokenizer, strategy):
 
 
 def export_models(values, row, tokenizer, runner, specs):
-    """Writes the SavedModels that were asked for."""
+    """Writes the SavedModels that were asked for, in float32 whatever the run computes in."""
     from albert import export, text_export
 
+    # How low precision is computed depends on the machine; a model is to be served anywhere.
+    runner.model.compute = dataclasses.replace(runner.model.compute, dtype="float32")
     export.export_classifier(runner.model, specs, values.export_dir, values.threshold_to_export)
     if values.export_text:
         text_export.export_text_classifier(

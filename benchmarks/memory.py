@@ -4,8 +4,8 @@
     python benchmarks/memory.py --cases=xxlarge:8:8 --steps=3
 
 A case is size:batch:accumulation steps, with ":recompute" or a precision behind it where wanted.
-Records are random tokens of full length. Memory is the largest resident set of the process, from
-its start to the end of its last checkpoint.
+Records are random tokens of full length. A checkpoint is written after each step, while the next
+one runs. Memory is the largest resident set of the process, from its start to its end.
 """
 
 import os
@@ -34,7 +34,7 @@ def define_flags():
         "size:batch:accumulation steps[:recompute][:mixed_bfloat16] to measure.",
     )  # fmt: skip
     flags.DEFINE_integer("max_seq_length", 512, "Tokens of each example.")
-    flags.DEFINE_integer("steps", 2, "Steps of each case.")
+    flags.DEFINE_integer("steps", 3, "Steps of each case.")
 
 
 def write_records(path, count):
@@ -62,7 +62,7 @@ def run(config_file, batch_size, path, folder, extra):
         *(sys.executable, "-m", "albert.run_pretraining", f"--albert_config_file={config_file}"),
         *(f"--input_file={path}", f"--output_dir={folder}", f"--train_batch_size={batch_size}"),
         *(f"--max_seq_length={FLAGS.max_seq_length}", f"--num_train_steps={FLAGS.steps}"),
-        *("--num_warmup_steps=0", "--optimizer=lamb", "--iterations_per_loop=1", *extra),
+        *("--num_warmup_steps=0", "--optimizer=lamb", "--save_checkpoints_steps=1", *extra),
     ]
     log = os.path.join(folder, "log")
     with open(log, "w", encoding="utf-8") as file:

@@ -220,6 +220,34 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_run(path, tmp_path, monke
     assert written == [0]
 
 
+@pytest.mark.parametrize("end", [KeyboardInterrupt, engine.NonFiniteLossError])
+def test_a_checkpoint_that_cannot_be_written_is_told_of_at_any_end(
+    path, tmp_path, monkeypatch, caplog, end
+):
+    write, ended = checkpoints.write_tensors, threading.Event()
+
+    def full_disk(prefix, tensors):
+        if prefix.endswith("-10"):
+            ended.wait(60)
+            raise file_io.InputError(f"cannot write the checkpoint {prefix}: no space left")
+        write(prefix, tensors)
+
+    def stop(log, step, means, *arguments):
+        if step > 10:
+            ended.set()
+            if end is KeyboardInterrupt:
+                raise KeyboardInterrupt
+            runner._stop_at_non_finite(step, 0.1, means)
+
+    monkeypatch.setattr(checkpoints, "write_tensors", full_disk)
+    monkeypatch.setattr(progress.TrainingLog, "update", stop)
+    runner = make_engine(tmp_path, log_every_steps=1)
+    with pytest.raises(end):
+        train(runner, path)
+    errors = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
+    assert errors == [f"cannot write the checkpoint {tmp_path}/model.ckpt-10: no space left"]
+
+
 def test_checkpoints_are_reported_in_order(path, tmp_path):
     seen = []
     train(make_engine(tmp_path / "out"), path, lambda prefix, step: seen.append((step, prefix)))

@@ -1,12 +1,23 @@
 """Exported models."""
 
 import pathlib
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import classifier_utils, export, file_io, heads, modeling, records, tokenization
+from albert import (
+    classifier_utils,
+    export,
+    file_io,
+    heads,
+    layers,
+    modeling,
+    records,
+    run_classifier,
+    tokenization,
+)
 
 CONFIG = modeling.AlbertConfig(
     vocab_size=300, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
@@ -55,6 +66,23 @@ def test_batches_of_any_size_and_length(specs, tmp_path):
         np.testing.assert_allclose(
             alone["probabilities"], together["probabilities"][i : i + 1], atol=1e-6
         )
+
+
+def test_models_of_low_precision_runs_are_exported_in_float32(specs, tmp_path):
+    model = heads.ClassifierModel(CONFIG, 2, seed=1)
+    rows = list(_rows(specs, (3, 16, 7)))
+    batch = {key: tf.stack([row[key] for row in rows]) for key in rows[0]}
+    expected = model(batch)["probabilities"]
+    model.compute = layers.Compute("bfloat16", skip_padding=True)
+    assert np.abs(model(batch)["probabilities"] - expected).max() > 1e-5
+    values = types.SimpleNamespace(
+        export_dir=str(tmp_path), threshold_to_export=None, export_text=False
+    )
+    runner = types.SimpleNamespace(model=model)
+    run_classifier.export_models(values, None, None, runner, specs)
+    (folder,) = tmp_path.iterdir()
+    found = _serve(str(folder))(examples=_examples(specs, rows))["probabilities"]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_a_regression_returns_its_values(specs, tmp_path):

@@ -107,3 +107,12 @@ def test_adam_update_follows_its_formula(shape, decay):
     wanted = (mean, square, mean / (np.sqrt(square) + 1e-6) + decay * variable)
     for ours, value in zip(found, wanted, strict=True):
         np.testing.assert_allclose(ours, value, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_kept_apart_has_all_gradients():
+    x = tf.Variable(3.0)
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            y = fused.apart(fused.apart(x) ** 3)
+        first = inner.gradient(y, x)
+    assert float(first) == 27 and float(outer.gradient(first, x)) == 18

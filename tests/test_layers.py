@@ -177,14 +177,19 @@ def test_recomputation_keeps_only_the_inputs_of_blocks():
     assert products[True] == products[False] + 4 * blocks + 1  # queries of the last are apart
 
 
-def optimized_sums(function):
-    """{name: number of terms} of the sums that the graph optimizer makes of a `tf.function`'s."""
-    graph = function.get_concrete_function().graph
+def optimized_nodes(concrete_function):
+    """What the graph optimizer makes of the nodes of a function."""
+    graph = concrete_function.graph
     with graph.as_default():
         meta_graph = tf.compat.v1.train.export_meta_graph()
     fetches = meta_graph.collection_def["train_op"].node_list.value
     fetches.extend(output.op.name for output in graph.outputs)
-    nodes = tf_optimizer.OptimizeGraph(tf.compat.v1.ConfigProto(), meta_graph).node
+    return tf_optimizer.OptimizeGraph(tf.compat.v1.ConfigProto(), meta_graph).node
+
+
+def optimized_sums(function):
+    """{name: number of terms} of the sums that the graph optimizer makes of a `tf.function`'s."""
+    nodes = optimized_nodes(function.get_concrete_function())
     sums = [node for node in nodes if node.op == "AddN"]
     return {node.name: sum(name[0] != "^" for name in node.input) for node in sums}
 

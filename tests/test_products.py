@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert import products
+from tests.test_layers import optimized_nodes
 
 LOW = ("bfloat16", "float16")
 
@@ -17,6 +18,8 @@ def processor(monkeypatch, tmp_path):
         monkeypatch.setattr(products, "_PROCESSOR_FILE", str(path))
         products._processor_features.cache_clear()
 
+    devices = [tf.config.LogicalDevice("/device:CPU:0", "CPU")]
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda: devices)
     yield describe
     products._processor_features.cache_clear()
 
@@ -86,15 +89,35 @@ def test_the_backward_pass_keeps_the_small_tensors(monkeypatch):
     monkeypatch.setattr(products, "has_units", lambda dtype: False)
 
     @tf.function
-    def gradient(a, b):
+    def step(x, kernel):
         with tf.GradientTape() as tape:
-            tape.watch([a, b])
-            product = products.matmul(a, b)
-        return tape.gradient(product, [a, b])
+            tape.watch([x, kernel])
+            hidden = tf.tanh(products.matmul(x, kernel))
+            output = products.matmul(hidden, kernel)
+        return output, tape.gradient(output, [x, kernel])
 
-    spec = tf.TensorSpec([8, 8], tf.bfloat16)
-    graph = gradient.get_concrete_function(spec, spec).graph
-    casts = [op for op in graph.get_operations() if op.type == "Cast"]
-    # Two forward, four backward of inputs and upstream, three results.
-    assert sum(op.outputs[0].dtype == tf.float32 for op in casts) == 2 + 4
-    assert sum(op.outputs[0].dtype == tf.bfloat16 for op in casts) == 3
+    spec = tf.TensorSpec([None, 8], tf.bfloat16)
+    nodes = optimized_nodes(step.get_concrete_function(spec, spec))
+    by_name = {node.name: node for node in nodes}
+
+    def ancestors(name, seen):
+        """Names of the nodes that a node waits for."""
+        for source in by_name[name].input:
+            source = source.lstrip("^").split(":")[0]
+            if source not in seen:
+                seen.add(source)
+                ancestors(source, seen)
+        return seen
+
+    forward = [n.name for n in nodes if n.op == "Tanh"]
+    backward = [n.name for n in nodes if n.op == "TanhGrad"]
+    products_after = [
+        n for n in nodes if n.op == "MatMul" and set(backward) & ancestors(n.name, set())
+    ]
+    assert len(forward) == len(backward) == 1 and len(products_after) == 2
+    # Each float32 copy that they take is made after the gradient has come back.
+    for product in products_after:
+        for source in product.input:
+            source = source.split(":")[0]
+            assert by_name[source].op == "Cast"
+            assert set(backward) & ancestors(source, set())
