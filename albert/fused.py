@@ -175,21 +175,25 @@ def _softmax_backward(probabilities, upstream):
     return tf.cast(probabilities * (upstream - along), dtype)
 
 
-@tf.custom_gradient
-def _softmax(scores):
-    probabilities = tf.nn.softmax(scores)
-    return probabilities, lambda upstream: _softmax_backward(probabilities, upstream)
-
-
 def masked_softmax(scores, bias):
     """Softmax over the last axis, computed in float32, in the type of the scores.
+
+    The gradient, too, is computed in float32, but from probabilities in that type: nothing keeps as
+    much memory until the backward pass as they do.
 
     Args:
       scores: [B, N, S, S].
       bias: float32 [B, 1, 1, S] added to the scores, or None.
     """
-    wide = tf.cast(scores, tf.float32)
-    return tf.cast(_softmax(wide if bias is None else wide + bias), scores.dtype)
+
+    @tf.custom_gradient
+    def softmax(scores):
+        wide = tf.cast(scores, tf.float32)
+        wide = wide if bias is None else wide + bias
+        probabilities = tf.cast(tf.nn.softmax(wide), scores.dtype)
+        return probabilities, lambda upstream: _softmax_backward(probabilities, upstream)
+
+    return softmax(scores)
 
 
 @_compiled

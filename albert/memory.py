@@ -68,9 +68,11 @@ def estimate(config, batch_size, length, compute, accumulation_steps=1, predicti
     rows = -(-batch_size // accumulation_steps) * length
     hidden, heads = config.hidden_size, config.num_attention_heads
     # A block keeps its input, queries, keys, values, context, two normalised sums, the first
-    # block's output; twice the inner layer; and the attention probabilities.
+    # block's output; twice the inner layer; and the attention probabilities, before and after
+    # dropout.
     scores = rows * heads * length
-    kept = rows * (8 * hidden + 2 * config.intermediate_size) * size + scores * max(size, 4)
+    probabilities = scores * size * (2 if config.attention_probs_dropout_prob else 1)
+    kept = rows * (8 * hidden + 2 * config.intermediate_size) * size + probabilities
     # In the backward pass of a block its gradients come on top.
     working = rows * (4 * hidden + 2 * config.intermediate_size) * size + 2 * scores * 4
     blocks = config.num_hidden_layers * config.inner_group_num

@@ -399,7 +399,7 @@ def _equal_batches(dataset, sorted_blocks, batch_size, params):
 def eval_input_fn(paths, specs, max_examples=None, trim_batches=True):
     """Every example exactly once, in batches of similar length.
 
-    A single replica gets as many examples at a time as make up the tokens of a full batch, so that
+    A single replica gets as many examples at a time as fit in the tokens of a full batch, so that
     short ones keep it as busy as long ones.
 
     Args:
