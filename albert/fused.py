@@ -12,7 +12,7 @@ import tensorflow as tf
 
 LAYER_NORM_EPSILON = 1e-12
 _SIZES_PER_OCTAVE = 16
-_LANES = 64
+_NORM_LANES, _SOFTMAX_LANES = 64, 16
 _COMPILED_WIDTH = 192  # least last axis of the tensors that are worth compiling for
 _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
@@ -52,9 +52,23 @@ def _compiled(function):
     return choose
 
 
+def _narrowed(x, dtype):
+    """float32 `x` in `dtype`, rounded to the nearest, ties to even.
+
+    For bfloat16 by its bits: the compiler's own conversion takes as long as a tanh.
+    """
+    if dtype != tf.bfloat16:
+        return tf.cast(x, dtype)
+    bits = tf.bitcast(x, tf.uint32)
+    odd = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, tf.constant(16, bits.dtype)), 1)
+    rounded = tf.bitwise.right_shift(bits + 0x7FFF + odd, tf.constant(16, bits.dtype))
+    rounded = tf.where(tf.math.is_nan(x), tf.constant(0x7FC0, bits.dtype), rounded)
+    return tf.bitcast(tf.cast(rounded, tf.uint16), tf.bfloat16)
+
+
 @_compiled
 def _gelu_forward(x):
-    return tf.cast(tf.nn.gelu(tf.cast(x, tf.float32), approximate=True), x.dtype)
+    return _narrowed(tf.nn.gelu(tf.cast(x, tf.float32), approximate=True), x.dtype)
 
 
 @_compiled
@@ -64,7 +78,7 @@ def _gelu_backward(x, upstream):
     tanh = tf.tanh(_SCALE * x * (1.0 + _CUBIC * squared))
     inner = _SCALE * (1.0 + 3.0 * _CUBIC * squared)
     slope = 0.5 * (1.0 + tanh + x * (1.0 - tanh * tanh) * inner)
-    return tf.cast(upstream * slope, dtype)
+    return _narrowed(upstream * slope, dtype)
 
 
 @tf.custom_gradient
@@ -109,26 +123,27 @@ def cross_entropy(labels, logits):
     return losses, gradient
 
 
-def _row_means(x):
+def _row_means(x, lanes):
     """[rows, width] -> [rows, 1].
 
-    In compiled code a sum along the last axis is one chain of scalar additions. Sums of every 64th
-    element use vector instructions; the factor between both sums keeps the compiler from merging.
+    In compiled code a sum along the last axis is one chain of scalar additions. Sums of every
+    `lanes`-th element, a power of two, use vector instructions; the factor between both sums keeps
+    the compiler from merging them.
     """
-    width = x.shape[1]
-    lanes = math.gcd(width, _LANES)
+    width = tf.shape(x)[1]  # a constant when it is compiled
+    lanes = tf.minimum(tf.bitwise.bitwise_and(width, -width), lanes)
     sums = tf.reduce_sum(tf.reshape(x, [-1, width // lanes, lanes]), 1)
-    return tf.reduce_sum(sums * (1.0 / width), 1, keepdims=True)
+    return tf.reduce_sum(sums / tf.cast(width, x.dtype), 1, keepdims=True)
 
 
 @_compiled
 def _residual_norm_forward(x, residual, gamma, beta):
     total = tf.cast(x, tf.float32) + tf.cast(residual, tf.float32)
-    centered = total - _row_means(total)
-    variance = _row_means(tf.square(centered))
+    centered = total - _row_means(total, _NORM_LANES)
+    variance = _row_means(tf.square(centered), _NORM_LANES)
     inverse = tf.math.rsqrt(variance + LAYER_NORM_EPSILON)  # [rows, 1]
     normal = centered * inverse
-    return tf.cast(normal * gamma + beta, x.dtype), tf.cast(normal, x.dtype), inverse
+    return _narrowed(normal * gamma + beta, x.dtype), _narrowed(normal, x.dtype), inverse
 
 
 @_compiled
@@ -136,10 +151,10 @@ def _residual_norm_backward(normal, inverse, gamma, upstream):
     dtype = normal.dtype
     normal, upstream = tf.cast(normal, tf.float32), tf.cast(upstream, tf.float32)
     scaled = upstream * gamma
-    along = _row_means(scaled * normal)
-    total = inverse * (scaled - _row_means(scaled) - normal * along)
+    along = _row_means(scaled * normal, _NORM_LANES)
+    total = inverse * (scaled - _row_means(scaled, _NORM_LANES) - normal * along)
     return (
-        tf.cast(total, dtype),
+        _narrowed(total, dtype),
         tf.reduce_sum(upstream * normal, 0),
         tf.reduce_sum(upstream, 0),
     )
@@ -171,8 +186,10 @@ def residual_norm(x, residual, gamma, beta):
 def _softmax_backward(probabilities, upstream):
     dtype = probabilities.dtype
     probabilities, upstream = tf.cast(probabilities, tf.float32), tf.cast(upstream, tf.float32)
-    along = tf.reduce_sum(probabilities * upstream, -1, keepdims=True)
-    return tf.cast(probabilities * (upstream - along), dtype)
+    shape = tf.shape(probabilities)
+    means = _row_means(tf.reshape(probabilities * upstream, [-1, shape[-1]]), _SOFTMAX_LANES)
+    sums = tf.reshape(means * tf.cast(shape[-1], means.dtype), tf.concat([shape[:-1], [1]], 0))
+    return _narrowed(probabilities * (upstream - sums), dtype)
 
 
 def masked_softmax(scores, bias):

@@ -328,18 +328,19 @@ class Block(tf.Module):
           [T, H], or [B * R, H] for the positions asked for.
         """
         rate = self._config.hidden_dropout_prob
+        dense = _dense(dropout.training)
         residual, attended = self._attend(hidden, weights, rows, dropout, site, asked)
         attended = dropout(attended, rate, f"{site}/attention_output")
         # For inference in float32 TensorFlow fuses the sum with the matrix product itself.
         plain = not dropout.training and hidden.dtype == tf.float32
         norm = _residual_norm if plain else fused.residual_norm
         hidden = norm(attended, residual, weights.attention_gamma, weights.attention_beta)
-        expanded = _dense(hidden, weights.inner_kernel, weights.inner_bias)  # [T, I]
+        expanded = dense(hidden, weights.inner_kernel, weights.inner_bias)  # [T, I]
         # And the plain gelu in any type that it multiplies in.
         name = self._config.hidden_act
         fuse = name == "gelu" and (dropout.training or not products.has_units(hidden.dtype))
         expanded = fused.gelu(expanded) if fuse else ACTIVATIONS[name](expanded)
-        output = _dense(expanded, weights.output_kernel, weights.output_bias)  # [T, H]
+        output = dense(expanded, weights.output_kernel, weights.output_bias)  # [T, H]
         output = dropout(output, rate, f"{site}/output")
         return norm(output, hidden, weights.output_gamma, weights.output_beta)
 
@@ -347,15 +348,16 @@ class Block(tf.Module):
         """The rows that attend, and what they gather: both [T, H] or [B * R, H]."""
         heads, size = self._config.num_attention_heads, self._config.hidden_size
         kernel, bias = weights.qkv_kernel, weights.qkv_bias
+        dense = _dense(dropout.training)
         if asked is None:
             residual = hidden
-            query, key, value = rows.split_heads(_dense(hidden, kernel, bias), 3, heads)
+            query, key, value = rows.split_heads(dense(hidden, kernel, bias), 3, heads)
         else:
             residual = tf.gather(hidden, rows.rows_at(asked))  # [B * R, H]
-            query = _dense(residual, kernel[:, :size], bias[:size])
+            query = dense(residual, kernel[:, :size], bias[:size])
             query = tf.reshape(query, [rows.batch, -1, heads, size // heads])
             query = tf.transpose(query, [0, 2, 1, 3])  # [B, N, R, D]
-            both = _dense(hidden, kernel[:, size:], bias[size:])
+            both = dense(hidden, kernel[:, size:], bias[size:])
             key, value = rows.split_heads(both, 2, heads)
         scores = products.matmul(query, key, transpose_b=True)  # [B, N, S, S]
         probabilities = fused.masked_softmax(scores, rows.attention_bias)
@@ -363,11 +365,13 @@ class Block(tf.Module):
         probabilities = dropout(probabilities, rate, f"{site}/attention/probabilities")
         context = products.matmul(probabilities, value)  # [B, N, S, D]
         context = rows.merge_heads(context) if asked is None else _merge_heads(context)
-        return residual, _dense(context, weights.attention_kernel, weights.attention_bias)
+        return residual, dense(context, weights.attention_kernel, weights.attention_bias)
 
 
-def _dense(x, kernel, bias):
-    return tf.nn.bias_add(products.matmul(x, kernel), bias)
+def _dense(training):
+    # TensorFlow fuses a plain sum with what follows, which inference gains from.
+    add_bias = products.add_bias if training else tf.nn.bias_add
+    return lambda x, kernel, bias: add_bias(products.matmul(x, kernel), bias)
 
 
 def _residual_norm(x, residual, gamma, beta):

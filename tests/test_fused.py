@@ -7,6 +7,24 @@ import tensorflow as tf
 from albert import fused, layers
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_numbers_are_rounded_as_a_cast_does(dtype, compiled):
+    bits = np.arange(0, 2**32, 32749, np.int64)  # of all exponents and signs
+    halfway = (np.arange(2**16, dtype=np.int64) << 16) | 0x8000  # between two bfloat16 each
+    patterns = np.concatenate([bits, halfway, halfway - 1, halfway + 1, halfway ^ 0x8000])
+    x = tf.constant(patterns.astype(np.uint32).view(np.float32))
+    narrowed = tf.function(lambda x: fused._narrowed(x, tf.dtypes.as_dtype(dtype)))
+    if compiled:
+        narrowed = tf.function(narrowed, jit_compile=True)
+        # What is compiled takes the smallest numbers for 0, as the processor then does.
+        x = tf.where(tf.abs(x) < np.finfo(np.float32).tiny, 0.0, x)
+    found, wanted = (tf.cast(y, tf.float32).numpy() for y in (narrowed(x), tf.cast(x, dtype)))
+    np.testing.assert_array_equal(found, wanted)
+    known = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(wanted[known]))
+
+
 @pytest.mark.parametrize("shape", [(3,), (5, 7), (2, 3, 4)])
 def test_gelu_and_its_gradient_equal_the_plain_one(shape):
     rng = np.random.default_rng(0)
@@ -77,11 +95,12 @@ def test_residual_norm_and_its_gradients_equal_the_plain_ones(width):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_masked_softmax_and_its_gradient_equal_the_plain_ones(masked):
+@pytest.mark.parametrize("length", [1, 4, 13, 24, 200])  # the last is compiled
+def test_masked_softmax_and_its_gradient_equal_the_plain_ones(masked, length):
     rng = np.random.default_rng(0)
-    scores, upstream = (tf.constant(rng.normal(size=(2, 3, 4, 4)), tf.float32) for _ in range(2))
-    bias = tf.constant([[0, 0, -10000, -10000], [0, -10000, 0, 0]], tf.float32)[:, None, None]
-    bias = bias if masked else None
+    shape = (2, 3, length, length)
+    scores, upstream = (tf.constant(rng.normal(size=shape), tf.float32) for _ in range(2))
+    bias = tf.constant(rng.choice([0, -10000], (2, 1, 1, length)), tf.float32) if masked else None
     plain = lambda scores, bias: tf.nn.softmax(scores if bias is None else scores + bias)  # noqa: E731
     found = []
     for function in (fused.masked_softmax, plain):
