@@ -60,6 +60,24 @@ class OutOfMemoryError(file_io.InputError):
     """A step needs more memory than the device has."""
 
 
+def training_batch(run_config, strategy):
+    """How the batch is dealt, such as "4 replicas x 8 = 32".
+
+    Raises:
+      file_io.InputError: it does not divide by the replicas, or by the micro-batches of each.
+    """
+    batch_size, count = run_config.train_batch_size, run_config.gradient_accumulation_steps
+    replicas = strategy.num_replicas_in_sync
+    each = distribution.per_replica_batch_size(strategy, batch_size, "train_batch_size")
+    if each % count:
+        raise file_io.InputError(
+            f"--train_batch_size={batch_size} on {replicas} replicas cannot be computed in "
+            f"--gradient_accumulation_steps={count} equal parts"
+        )
+    parts = f", in {count} parts of {each // count} a replica" if count > 1 else ""
+    return f"{replicas} replicas x {each} = {batch_size}{parts}"
+
+
 class Engine:
     """Trains, evaluates and predicts one task with one model.
 
@@ -101,7 +119,7 @@ class Engine:
           file_io.InputError: the output folder cannot be written, or its checkpoint does not fit.
         """
         config = self.run_config
-        batch_text = self._batch_text()
+        batch_text = training_batch(config, self.strategy)
         file_io.make_dirs(config.output_dir)
         if distribution.is_chief(self.strategy):
             checkpoints.clean_up(config.output_dir)
@@ -130,19 +148,6 @@ class Engine:
             )
             with log, _memory_reported("train_batch_size", config.train_batch_size):
                 self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
-
-    def _batch_text(self):
-        """How the batch is dealt, such as "4 replicas x 8 = 32"; refuses what does not divide."""
-        config, replicas = self.run_config, self.strategy.num_replicas_in_sync
-        batch_size, count = config.train_batch_size, config.gradient_accumulation_steps
-        each = distribution.per_replica_batch_size(self.strategy, batch_size, "train_batch_size")
-        if each % count:
-            raise file_io.InputError(
-                f"--train_batch_size={batch_size} on {replicas} replicas cannot be computed in "
-                f"--gradient_accumulation_steps={count} equal parts"
-            )
-        parts = f", in {count} parts of {each // count} a replica" if count > 1 else ""
-        return f"{replicas} replicas x {each} = {batch_size}{parts}"
 
     def _start(self, optimizer, initialize, on_checkpoint):
         """Own checkpoint, else the given weights; returns the step to go on from."""

@@ -55,11 +55,13 @@ class Job:
 
 
 def check_start(job):
-    """Refuses to train from random weights unless that was asked for.
+    """Refuses before any work on the data what `train` could not do.
 
     Raises:
-      file_io.InputError: no checkpoint of this run, no weights named and no --from_scratch.
+      file_io.InputError: no checkpoint of this run, no weights named and no --from_scratch; or the
+        batch cannot be dealt as asked, see `engine.training_batch`.
     """
+    engine.training_batch(job.run_config, job.strategy)
     if not (
         job.init_checkpoint or job.from_scratch or checkpoints.numbered(job.run_config.output_dir)
     ):

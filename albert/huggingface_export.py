@@ -79,7 +79,7 @@ def _choose(model_dir, checkpoint):
 
 def _described(model_dir):
     """Head, labels, do_lower_case by the description of a fine-tuned model's folder, if any."""
-    if not model_dir or not file_io.exists(os.path.join(model_dir, model_folder.DESCRIPTION)):
+    if not model_dir or not file_io.exists(os.path.join(model_dir, pretrained.DESCRIPTION_NAME)):
         return None, [], None
     folder = model_folder.read(model_dir)
     if folder.kind not in _HEAD_OF_KIND:

@@ -10,9 +10,7 @@ import os
 
 from albert import checkpoints, file_io, modeling, pretrained, tokenization
 
-DESCRIPTION = "model.json"
 VERSION = 1
-_WORDPIECE_NAME = "vocab.txt"  # the name that `pretrained.locate` looks for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +66,7 @@ def write(path, kind, config, source, settings):
         spm_model_file = os.path.basename(source.spm_model_file)
         _copy(source.spm_model_file, os.path.join(path, spm_model_file))
     else:
-        vocab_file = _WORDPIECE_NAME
+        vocab_file = pretrained.VOCAB_NAME
         _copy(source.vocab_file, os.path.join(path, vocab_file))
     description = {
         "version": VERSION,
@@ -79,7 +77,7 @@ def write(path, kind, config, source, settings):
         "settings": settings,
     }
     # Written last: a folder with a description is whole.
-    file_io.write_json(os.path.join(path, DESCRIPTION), description)
+    file_io.write_json(os.path.join(path, pretrained.DESCRIPTION_NAME), description)
 
 
 def _copy(source, target):
@@ -103,11 +101,12 @@ def read(path, *kinds):
     """
     if not file_io.is_dir(path):
         raise file_io.InputError(f"there is no model folder {path}")
-    name = os.path.join(path, DESCRIPTION)
+    name = os.path.join(path, pretrained.DESCRIPTION_NAME)
     if not file_io.exists(name):
         raise file_io.InputError(
-            f"{path} has no {DESCRIPTION}: expected the --output_dir of a fine-tuning run. The run "
-            "that made it may be of an older version: the same command again adds the file"
+            f"{path} has no {pretrained.DESCRIPTION_NAME}: expected the --output_dir of a "
+            "fine-tuning run. The run that made it may be of an older version: the same command "
+            "again adds the file"
         )
     found = file_io.read_json(name, "model description")
     if not isinstance(found, dict) or found.get("version") != VERSION:

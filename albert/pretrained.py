@@ -10,6 +10,7 @@ from albert import archive, checkpoints, file_io, huggingface, modeling
 
 CONFIG_NAME = "albert_config.json"
 VOCAB_NAME = "vocab.txt"  # of WordPiece models
+DESCRIPTION_NAME = "model.json"  # of fine-tuned models
 # The variable by which tensorflow-hub is told where to keep what it fetches.
 _CACHE_VARIABLE = "TFHUB_CACHE_DIR"
 
@@ -69,9 +70,7 @@ def locate(
     elif checkpoint:
         checkpoint = checkpoints.resolve(checkpoint)
         folder = os.path.dirname(checkpoint) or "."
-        if huggingface.is_weights_file(checkpoint):
-            huggingface.read_config(folder)  # refuses other architectures
-            lower_case, complete = huggingface.read_lower_case(folder), True
+        lower_case, complete = _told_by_folder(folder, checkpoint)
     choose = functools.partial(_choose, folder, complete)
     names = (CONFIG_NAME, huggingface.CONFIG_NAME)
     config_file = choose("--albert_config_file", config_file, names)
@@ -91,6 +90,18 @@ def locate(
         )
     stated = [value for value in (do_lower_case, lower_case, True) if value is not None]
     return Source(config_file, checkpoint, spm_model_file, vocab_file, stated[0])
+
+
+def _told_by_folder(folder, checkpoint):
+    """Whether its model's texts are lower-cased (None: unknown); whether its files are a set."""
+    if huggingface.is_weights_file(checkpoint):
+        huggingface.read_config(folder)  # refuses other architectures
+        return huggingface.read_lower_case(folder), True
+    path = os.path.join(folder, DESCRIPTION_NAME)
+    if not file_io.exists(path):
+        return None, False
+    description = file_io.read_json(path, "model description")
+    return (description.get("do_lower_case") if isinstance(description, dict) else None), True
 
 
 def _check_contradictions(checkpoint, hub_handle, from_scratch):

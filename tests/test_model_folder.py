@@ -1,5 +1,6 @@
 """Folders of fine-tuned models can be used alone."""
 
+import dataclasses
 import pathlib
 import shutil
 
@@ -45,6 +46,19 @@ def test_a_folder_is_all_that_is_needed(tmp_path):
     located = pretrained.locate(checkpoint=str(tmp_path / "out"))
     assert located.spm_model_file == found.source.spm_model_file
     assert located.config_file == found.source.config_file
+
+
+def test_a_run_that_starts_from_it_reads_texts_as_it_does(tmp_path, caplog):
+    source = dataclasses.replace(source_in(tmp_path / "elsewhere"), do_lower_case=False)
+    write(tmp_path / "out", source)
+    folder = str(tmp_path / "out")
+    with caplog.at_level("WARNING", logger="absl"):
+        assert pretrained.locate(checkpoint=folder).do_lower_case is False
+        same = pretrained.locate(checkpoint=folder, spm_model_file=source.spm_model_file)
+        assert same.do_lower_case is False
+        assert not caplog.text
+        assert pretrained.locate(checkpoint=folder, do_lower_case=True).do_lower_case is True
+    assert "--do_lower_case=True is used, but the model says False" in caplog.text
 
 
 def test_wordpiece_vocabularies_are_found_too(tmp_path):

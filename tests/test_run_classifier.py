@@ -354,6 +354,15 @@ def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
         ({"do_train": True, "from_scratch": True, "task_name": "SST2"}, "(?i)sst-2"),
         ({"do_train": True, "from_scratch": True, "max_seq_length": 65}, "max_position_embeddings"),
         ({"do_train": True, "from_scratch": True, "optimizer": "sgd"}, "expected adamw or lamb"),
+        (  # before the data are looked at
+            {
+                "do_train": True,
+                "from_scratch": True,
+                "data_dir": "no",
+                "gradient_accumulation_steps": 3,
+            },
+            "train_batch_size=.* cannot be computed in --gradient_accumulation_steps=3 equal parts",
+        ),
         ({"do_train": True, "from_scratch": True, "data_dir": "no"}, "no file no/SST-2/train.tsv"),
         ({"do_train": True, "from_scratch": True, "spm_model_file": "no.model"}, "no.model"),
     ],
