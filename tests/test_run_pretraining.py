@@ -85,24 +85,28 @@ def assert_same(a, b):
         np.testing.assert_array_equal(a[name], b[name], err_msg=name)
 
 
-@pytest.mark.parametrize(("optimizer", "rate"), [("adamw", 0.004), ("lamb", 0.01)])
-def test_a_model_learns_what_can_be_learnt(inputs, tmp_path, run_script, optimizer, rate):
+# With fewer steps or a higher rate the seed, or rounding, decides how far a run gets.
+@pytest.mark.parametrize(
+    ("optimizer", "rate", "steps"), [("adamw", 0.004, 300), ("lamb", 0.005, 600)]
+)
+def test_a_model_learns_what_can_be_learnt(inputs, tmp_path, run_script, optimizer, rate, steps):
     flags = flags_for(
-        inputs, tmp_path, do_eval=True, optimizer=optimizer, num_train_steps=300,
-        save_checkpoints_steps=150, learning_rate=rate,
+        inputs, tmp_path, do_eval=True, optimizer=optimizer, num_train_steps=steps,
+        save_checkpoints_steps=steps // 2, learning_rate=rate,
     )  # fmt: skip
     run_script(run_pretraining, **flags)
     first, _, last = read_results(tmp_path)
-    assert [int(block["global_step"]) for block in (first, last)] == [0, 300]
+    assert [int(block["global_step"]) for block in (first, last)] == [0, steps]
     assert float(last["masked_lm_accuracy"]) > 0.35 > 0.2 > float(first["masked_lm_accuracy"])
     assert float(last["sentence_order_accuracy"]) > 0.9
     assert float(last["loss"]) == pytest.approx(
         float(last["masked_lm_loss"]) + float(last["sentence_order_loss"]), rel=1e-5
     )
     best = (tmp_path / "best_trial.txt").read_text()
-    assert re.fullmatch(rf"300:300:{float(np.float32(last['masked_lm_accuracy']))}", best)
+    best_value = float(np.float32(last["masked_lm_accuracy"]))
+    assert re.fullmatch(rf"{steps}:{steps}:{best_value}", best)
     assert_same(
-        weights(str(tmp_path / "model.ckpt-best")), weights(str(tmp_path / "model.ckpt-300"))
+        weights(str(tmp_path / "model.ckpt-best")), weights(str(tmp_path / f"model.ckpt-{steps}"))
     )
 
 
