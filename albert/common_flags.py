@@ -9,6 +9,8 @@ from absl import app, flags, logging
 from albert import file_io
 
 PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
+# Least positions of a batch that gain from two parts: less is soon done, and more to compile.
+_ROWS_OF_PARTS = 2048
 
 
 def definers(flag_values):
@@ -252,8 +254,15 @@ def compute(flag_values):
     """`layers.Compute` of the flags."""
     from albert import layers
 
-    dtype = PRECISIONS[flag_values.precision]
-    return layers.Compute(dtype, skip_padding=True, recompute=flag_values.recompute)
+    # Each part has gradients of shared weights of its own, so not where memory is to be saved.
+    saving = flag_values.recompute or flag_values.gradient_accumulation_steps > 1
+    rows = flag_values.train_batch_size * flag_values.max_seq_length
+    return layers.Compute(
+        PRECISIONS[flag_values.precision],
+        skip_padding=True,
+        recompute=flag_values.recompute,
+        parts=1 if saving or rows < _ROWS_OF_PARTS else 2,
+    )
 
 
 def source(flag_values, needs_vocabulary=True):

@@ -270,6 +270,13 @@ def needs_fixed_shapes(strategy):
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
+def gains_from_parts(strategy):
+    """True where a batch is computed sooner as parts side by side: on one device, the CPU."""
+    return strategy.num_replicas_in_sync == 1 and all(
+        device.device_type == "CPU" for device in tf.config.list_logical_devices()
+    )
+
+
 def per_replica_batch_size(strategy, global_batch_size, flag):
     """Examples per replica.
 

@@ -99,7 +99,8 @@ class Engine:
         with strategy.scope():
             self.model = task.build_model(model_config, run_config.seed)
         skip = run_config.compute.skip_padding and not distribution.needs_fixed_shapes(strategy)
-        self.model.compute = dataclasses.replace(run_config.compute, skip_padding=skip)
+        parts = run_config.compute.parts if distribution.gains_from_parts(strategy) else 1
+        self.model.compute = dataclasses.replace(run_config.compute, skip_padding=skip, parts=parts)
         self._infer = None
 
     # --- training -----------------------------------------------------------------------------

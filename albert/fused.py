@@ -13,6 +13,7 @@ import tensorflow as tf
 LAYER_NORM_EPSILON = 1e-12
 _SIZES_PER_OCTAVE = 16
 _NORM_LANES, _SOFTMAX_LANES = 64, 16
+_COLUMN_PARTS = 4
 _COMPILED_WIDTH = 192  # least last axis of the tensors that are worth compiling for
 _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
@@ -136,6 +137,18 @@ def _row_means(x, lanes):
     return tf.reduce_sum(sums / tf.cast(width, x.dtype), 1, keepdims=True)
 
 
+def _column_sums(x):
+    """[rows, width] -> [width].
+
+    The compiler sums long columns in tiles, which it writes to memory; sums of a few do not need
+    that and leave shorter ones.
+    """
+    rows = tf.shape(x)[0]  # a constant when it is compiled
+    padded = tf.pad(x, [[0, -rows % _COLUMN_PARTS], [0, 0]])
+    parts = tf.unstack(tf.reshape(padded, [_COLUMN_PARTS, -1, tf.shape(x)[1]]), _COLUMN_PARTS)
+    return tf.reduce_sum(functools.reduce(tf.add, parts), 0)
+
+
 @_compiled
 def _residual_norm_forward(x, residual, gamma, beta):
     total = tf.cast(x, tf.float32) + tf.cast(residual, tf.float32)
@@ -155,8 +168,8 @@ def _residual_norm_backward(normal, inverse, gamma, upstream):
     total = inverse * (scaled - _row_means(scaled, _NORM_LANES) - normal * along)
     return (
         _narrowed(total, dtype),
-        tf.reduce_sum(upstream * normal, 0),
-        tf.reduce_sum(upstream, 0),
+        _column_sums(upstream * normal),
+        _column_sums(upstream),
     )
 
 

@@ -35,11 +35,14 @@ class Compute:
         number of rows changes from batch to batch, which a TPU cannot do.
       recompute: keep only the input of each block for the backward pass and compute the rest
         again there (Training Deep Nets with Sublinear Memory Cost, Chen et al., 2016).
+      parts: a batch is computed as so many, which do not wait for each other: while one is in a
+        function that does not keep all cores busy, another takes the rest.
     """
 
     dtype: str = "float32"
     skip_padding: bool = False
     recompute: bool = False
+    parts: int = 1
 
 
 def normal_variable(name, shape, config, seed):
@@ -95,11 +98,12 @@ class Dropout:
     Args:
       training: whether anything is dropped at all.
       seed: int32 tensor [2]; None draws a fresh one.
+      part: number of the part of the batch that is computed; each has its own masks.
     """
 
-    def __init__(self, training, seed=None):
+    def __init__(self, training, seed=None, part=0):
         self.training = training
-        self._seed = seed
+        self._seed = seed if seed is None or part == 0 else tf.random.fold_in(seed, part)
 
     def __call__(self, x, rate, site):
         """x with elements set to 0 at `rate` and the others scaled up; x itself at rate 0."""
@@ -252,7 +256,7 @@ class BlockWeights(NamedTuple):
     output_beta: Any
 
     def carried(self):
-        """The same values, for the layers that follow.
+        """The same values, for the layers that follow or for a part of the batch.
 
         Gradients of shared weights are added up when those of all uses are there. What goes
         through here is one use: the gradients of the layers after it are added up before, so that
@@ -354,11 +358,15 @@ class Block(tf.Module):
             query, key, value = rows.split_heads(dense(hidden, kernel, bias), 3, heads)
         else:
             residual = tf.gather(hidden, rows.rows_at(asked))  # [B * R, H]
-            query = dense(residual, kernel[:, :size], bias[:size])
+            # The gradient of a split costs less than those of slices.
+            kernels, biases = (
+                tf.split(kernel, [size, 2 * size], 1),
+                tf.split(bias, [size, 2 * size]),
+            )
+            query = dense(residual, kernels[0], biases[0])
             query = tf.reshape(query, [rows.batch, -1, heads, size // heads])
             query = tf.transpose(query, [0, 2, 1, 3])  # [B, N, R, D]
-            both = dense(hidden, kernel[:, size:], bias[size:])
-            key, value = rows.split_heads(both, 2, heads)
+            key, value = rows.split_heads(dense(hidden, kernels[1], biases[1]), 2, heads)
         scores = products.matmul(query, key, transpose_b=True)  # [B, N, S, S]
         probabilities = fused.masked_softmax(scores, rows.attention_bias)
         rate = self._config.attention_probs_dropout_prob

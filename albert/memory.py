@@ -19,7 +19,7 @@ class Estimate:
     Attributes:
       parameters, optimizer: in float32.
       gradients: in float32, twice where they are accumulated; and those of two layers that share
-        their weights.
+        their weights, for each part of the batch.
       activations: what the encoder keeps for the backward pass, and the work of one block in it.
       head: the logits of the masked LM and their gradient.
       checkpoint: values that are being written while training goes on; in main memory.
@@ -84,7 +84,7 @@ def estimate(config, batch_size, length, compute, accumulation_steps=1, predicti
     gradients = parameters * (2 if accumulation_steps > 1 else 1)
     return Estimate(
         parameters=parameters,
-        gradients=gradients + 2 * size * _count_block_parameters(config),
+        gradients=gradients + 2 * compute.parts * size * _count_block_parameters(config),
         optimizer=2 * parameters,
         activations=activations,
         head=3 * logits,

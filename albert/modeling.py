@@ -254,12 +254,12 @@ class AlbertModel(tf.Module):
           InputError: `input_ids` is not a matrix or is longer than `max_position_embeddings`.
             (tf.errors.InvalidArgumentError when only known while the graph runs.)
         """
-        rows, embedded, outputs = self._encode(
-            input_ids, input_mask, token_type_ids, training, seed, None
-        )
-        words, embeddings = (rows.unflatten(x) for x in embedded)
-        all_layers = tuple(rows.unflatten(x) for x in outputs)  # [B, S, H] each
-        last = all_layers[-1]
+        parts = self._encode(input_ids, input_mask, token_type_ids, training, seed, None)
+        unflattened = [
+            [rows.unflatten(x) for x in (*embedded, *outputs)] for rows, embedded, outputs in parts
+        ]
+        words, embeddings, *all_layers = (_joined(x) for x in zip(*unflattened, strict=True))
+        all_layers, last = tuple(all_layers), all_layers[-1]  # [B, S, H] each
         return AlbertOutput(words, embeddings, all_layers, last, self.pool(last[:, 0]))
 
     def at_positions(
@@ -282,24 +282,31 @@ class AlbertModel(tf.Module):
         """
         if positions is None:
             positions = tf.zeros([_dimension(tf.convert_to_tensor(input_ids), 0), 1], tf.int32)
-        _, _, outputs = self._encode(
-            input_ids, input_mask, token_type_ids, training, seed, positions
-        )
+        parts = self._encode(input_ids, input_mask, token_type_ids, training, seed, positions)
         shape = [_dimension(positions, 0), _dimension(positions, 1), self.config.hidden_size]
-        return tf.reshape(outputs[-1], shape)
+        return tf.reshape(_joined([outputs[-1] for _, _, outputs in parts]), shape)
 
     def pool(self, first):
         """The pooler: first position of the last layer [B, H] -> [B, H]."""
         return tf.tanh(self._pooler(first))
 
     def _encode(self, input_ids, input_mask, token_type_ids, training, seed, asked):
+        """Computes each part of a batch: a list of what `_encode_part` returns."""
+        input_ids = tf.convert_to_tensor(input_ids)
+        self._check_length(input_ids)
+        # Made once, as all parts and layers use them.
+        weights = [[block.weights(self.compute.dtype) for block in group] for group in self._groups]
+        inputs = (input_ids, input_mask, token_type_ids, asked)
+        return [
+            self._encode_part(*part, layers.Dropout(training, seed, number), weights)
+            for number, part in enumerate(_cut(inputs, self.compute.parts))
+        ]
+
+    def _encode_part(self, input_ids, input_mask, token_type_ids, asked, dropout, weights):
         """Rows, (word, whole) embeddings [T, E], and the blocks' outputs [T, H].
 
         The last output has the rows of the positions `asked` for, if any.
         """
-        input_ids = tf.convert_to_tensor(input_ids)
-        self._check_length(input_ids)
-        dropout = layers.Dropout(training, seed)
         skip = self.compute.skip_padding and input_mask is not None
         kind = layers.TokenRows if skip else layers.PaddedRows
         rows = kind(input_mask, _dimension(input_ids, 0), _dimension(input_ids, 1))
@@ -307,7 +314,8 @@ class AlbertModel(tf.Module):
         hidden = tf.cast(embedded[1], self.compute.dtype)  # [T, E]
         if self._mapping is not None:
             hidden = self._mapping(hidden)  # [T, H]
-        weights = [[block.weights(hidden.dtype) for block in group] for group in self._groups]
+        # For sums of gradients of its own.
+        weights = [[block.carried() for block in group] for group in weights]
         outputs = []
         count, inner_count = self.config.num_hidden_layers, self.config.inner_group_num
         for layer in range(count):
@@ -317,7 +325,7 @@ class AlbertModel(tf.Module):
                 site = f"layer_{layer}/inner_{inner}"
                 last = len(outputs) == count * inner_count - 1
                 arguments = (rows, dropout, site, asked if last else None)
-                if training and self.compute.recompute:
+                if dropout.training and self.compute.recompute:
                     hidden = layers.recomputed(block, weights[group][inner], hidden, *arguments)
                 else:
                     hidden = block(hidden, weights[group][inner], *arguments)
@@ -341,3 +349,19 @@ def _dimension(x, axis):
     """Length of an axis: an int where it is known, else a scalar tensor."""
     static = x.shape[axis]
     return tf.shape(x)[axis] if static is None else static
+
+
+def _cut(inputs, count):
+    """Tensors [B, ...] (or None) as `count` tuples of slices [about B / count, ...]."""
+    if count == 1:
+        return [inputs]
+    batch = _dimension(inputs[0], 0)
+    bounds = [batch * i // count for i in range(count + 1)]
+    return [
+        tuple(x if x is None else x[start:end] for x in inputs)
+        for start, end in zip(bounds, bounds[1:], strict=False)
+    ]
+
+
+def _joined(parts):
+    return parts[0] if len(parts) == 1 else tf.concat(parts, 0)

@@ -88,7 +88,7 @@ def export_models(values, row, tokenizer, runner, specs):
     from albert import export, text_export
 
     # How low precision is computed depends on the machine; a model is to be served anywhere.
-    runner.model.compute = dataclasses.replace(runner.model.compute, dtype="float32")
+    runner.model.compute = dataclasses.replace(runner.model.compute, dtype="float32", parts=1)
     export.export_classifier(runner.model, specs, values.export_dir, values.threshold_to_export)
     if values.export_text:
         text_export.export_text_classifier(

@@ -14,11 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 
 import numpy as np
 from absl import app, flags
 
-from albert import layers, memory, modeling, pretraining_task, records
+from albert import common_flags, memory, modeling, pretraining_task, records
 
 FLAGS = flags.FLAGS
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
@@ -83,7 +84,15 @@ def main(_):
         config_file = os.path.join(_ROOT, "configs", f"albert_{size}_v2.json")
         config = modeling.AlbertConfig.from_json_file(config_file)
         precision = next((option for option in options if option != "recompute"), "float32")
-        compute = layers.Compute(precision.removeprefix("mixed_"), True, "recompute" in options)
+        compute = common_flags.compute(
+            types.SimpleNamespace(
+                precision=precision,
+                recompute="recompute" in options,
+                gradient_accumulation_steps=int(accumulation),
+                train_batch_size=int(batch_size),
+                max_seq_length=FLAGS.max_seq_length,
+            )
+        )
         arguments = (int(batch_size), FLAGS.max_seq_length, compute, int(accumulation))
         estimate = memory.estimate(config, *arguments, predictions=_PREDICTIONS).total / 2**30
         extra = [f"--gradient_accumulation_steps={accumulation}", f"--precision={precision}"]

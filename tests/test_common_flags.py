@@ -4,11 +4,12 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
 
 import pytest
 from absl import flags
 
-from albert import common_flags, file_io, modeling
+from albert import common_flags, file_io, layers, modeling
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -104,3 +105,19 @@ def test_a_defect_of_ours_still_shows_where_it_is():
     )
     assert result.returncode == 1
     assert "Traceback" in result.stderr and "ValueError: a bug" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("batch", "steps", "recompute", "parts"),
+    [(15, 1, False, 1), (16, 1, False, 2), (16, 2, False, 1), (16, 1, True, 1)],
+)
+def test_large_batches_are_computed_in_parts(batch, steps, recompute, parts):
+    values = types.SimpleNamespace(
+        precision="mixed_bfloat16",
+        recompute=recompute,
+        gradient_accumulation_steps=steps,
+        train_batch_size=batch,
+        max_seq_length=128,
+    )
+    found = common_flags.compute(values)
+    assert found == layers.Compute("bfloat16", True, recompute, parts)

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import subprocess
+import types
 
 import pytest
 import tensorflow as tf
@@ -135,3 +136,15 @@ def test_one_device_is_not_a_fixed_shape_device():
     assert not distribution.needs_fixed_shapes(strategy)
     assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
     assert os.environ.get("TF_CONFIG") is None
+
+
+@pytest.mark.parametrize(
+    ("replicas", "devices", "gains"),
+    [(1, ["CPU"], True), (1, ["CPU", "CPU"], True), (2, ["CPU", "CPU"], False),
+     (1, ["CPU", "GPU"], False)],
+)  # fmt: skip
+def test_parts_are_for_one_cpu(monkeypatch, replicas, devices, gains):
+    found = [types.SimpleNamespace(device_type=device) for device in devices]
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda: found)
+    strategy = types.SimpleNamespace(num_replicas_in_sync=replicas)
+    assert distribution.gains_from_parts(strategy) == gains

@@ -84,15 +84,53 @@ def assert_same_gradients(found, wanted, tolerance=1e-6):
         np.testing.assert_allclose(found[1][name], gradient, atol=5 * tolerance * scale, rtol=0)
 
 
-@pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("skip_padding", [False, True])
+@pytest.mark.parametrize(
+    "compute",
+    [
+        {"skip_padding": True},
+        {"recompute": True},
+        {"skip_padding": True, "recompute": True},
+        {"parts": 2},
+        {"parts": 3, "skip_padding": True, "recompute": True},
+    ],
+)
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "squad_v1"])
-def test_gradients_do_not_depend_on_how_they_are_computed(name, skip_padding, recompute):
+def test_gradients_do_not_depend_on_how_they_are_computed(name, compute):
     model = MODELS[name](modeling.AlbertConfig.from_dict(CONFIG))
     features = make_features(name)
     wanted = gradients(model, features, layers.Compute())
-    compute = layers.Compute(skip_padding=skip_padding, recompute=recompute)
-    assert_same_gradients(gradients(model, features, compute), wanted)
+    assert_same_gradients(gradients(model, features, layers.Compute(**compute)), wanted)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_a_batch_may_have_fewer_examples_than_parts(batch):
+    model = MODELS["classifier"](modeling.AlbertConfig.from_dict(CONFIG))
+    features = make_features("classifier", LENGTHS[:batch])
+
+    @tf.function(input_signature=[{key: tf.TensorSpec([None] * x.shape.rank, tf.int32)
+                                   for key, x in features.items()}])  # fmt: skip
+    def run(features):
+        with tf.GradientTape() as tape:
+            loss = model.loss(model(features, training=True, seed=tf.constant([1, 2])), features)
+        found = tape.gradient(loss, model.trained_variables)
+        return loss, [tf.convert_to_tensor(g) for g in found]
+
+    wanted_loss, wanted = gradients(model, features, layers.Compute())
+    model.compute = layers.Compute(skip_padding=True, parts=4)
+    loss, found = run(features)
+    named = zip(model.trained_variables, found, strict=True)
+    found = {variable.name: gradient.numpy() for variable, gradient in named}
+    assert_same_gradients((float(loss), found), (wanted_loss, wanted))
+
+
+def test_parts_have_dropout_of_their_own():
+    config = {**CONFIG, "hidden_dropout_prob": 0.2}
+    model = modeling.AlbertModel(modeling.AlbertConfig.from_dict(config), seed=1)
+    ids = tf.tile(tf.range(5, 17)[tf.newaxis], [4, 1])  # the same text four times
+    model.compute = layers.Compute(parts=4)
+    for seed in (None, tf.constant([1, 2])):
+        vectors = model(ids, training=True, seed=seed).pooled_output.numpy()
+        assert len(np.unique(vectors, axis=0)) == 4
 
 
 def test_padding_leaves_the_loss_of_squad_v1_where_it_is_skipped():
@@ -188,21 +226,28 @@ def optimized_nodes(concrete_function):
 
 
 def optimized_sums(function):
-    """{name: number of terms} of the sums that the graph optimizer makes of a `tf.function`'s."""
+    """{name: number of terms} of the sums that the graph optimizer makes of a `tf.function`'s.
+
+    Those over the parts of one tensor are left out.
+    """
     nodes = optimized_nodes(function.get_concrete_function())
-    sums = [node for node in nodes if node.op == "AddN"]
-    return {node.name: sum(name[0] != "^" for name in node.input) for node in sums}
+    terms = {
+        node.name: [name.split(":")[0] for name in node.input if name[0] != "^"]
+        for node in nodes
+        if node.op == "AddN"
+    }
+    return {name: len(found) for name, found in terms.items() if len(set(found)) > 1}
 
 
-@pytest.mark.parametrize("recompute", [False, True])
-def test_gradients_of_shared_weights_are_added_up_on_the_way(monkeypatch, recompute):
+@pytest.mark.parametrize("compute", [{}, {"recompute": True}, {"parts": 2}])
+def test_gradients_of_shared_weights_are_added_up_on_the_way(monkeypatch, compute):
     config = {**CONFIG, "num_hidden_layers": 9, "num_hidden_groups": 1, "inner_group_num": 1}
     model = heads.ClassifierModel(modeling.AlbertConfig.from_dict(config), 3, seed=1)
     features = make_features("classifier")
     found, longest = [], []
     for carried in (layers.BlockWeights.carried, lambda weights: weights):
         monkeypatch.setattr(layers.BlockWeights, "carried", carried)
-        found.append(gradients(model, features, layers.Compute(recompute=recompute)))
+        found.append(gradients(model, features, layers.Compute(**compute)))
 
         @tf.function
         def run():
