@@ -292,7 +292,7 @@ def per_replica_batch_size(strategy, global_batch_size, flag):
 
 
 def distribute(strategy, input_fn, global_batch_size, flag, endless=False, **params):
-    """Distributed dataset of an input function.
+    """Dataset of an input function, distributed if there are several replicas or a TPU.
 
     Args:
       strategy: the strategy.
@@ -307,6 +307,10 @@ def distribute(strategy, input_fn, global_batch_size, flag, endless=False, **par
       file_io.InputError: see `per_replica_batch_size`.
     """
     batch_size = per_replica_batch_size(strategy, global_batch_size, flag)
+    # The thread that tunes a pipeline may sleep through its end. Whoever lets go of the iterator
+    # then waits for it, about as long as the iterator was in use (up to a minute).
+    options = tf.data.Options()
+    options.autotune.enabled = False
 
     def dataset_fn(context):
         dataset = input_fn(
@@ -324,6 +328,9 @@ def distribute(strategy, input_fn, global_batch_size, flag, endless=False, **par
         if endless:
             endlessly = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
             dataset = dataset.apply(endlessly)
-        return dataset
+        return dataset.with_options(options)
 
+    if isinstance(strategy, tf.distribute.OneDeviceStrategy):
+        # What the strategy would put around it is tuned in any case.
+        return dataset_fn(tf.distribute.InputContext())
     return strategy.distribute_datasets_from_function(dataset_fn)

@@ -3,12 +3,17 @@
 As graph operations each of their steps reads and writes the whole tensor, which on a CPU costs
 more than the matrix product before them. XLA compiles them anew for each shape, in about 0.1 s,
 which narrow tensors do not repay.
+
+Biases are added here and not to the product before: TensorFlow would fuse the sum with the product,
+which in bfloat16 is then several times slower on a processor with units for matrices (AMX).
 """
 
 import functools
 import math
 
 import tensorflow as tf
+
+from albert import products
 
 LAYER_NORM_EPSILON = 1e-12
 _SIZES_PER_OCTAVE = 16
@@ -67,14 +72,30 @@ def _narrowed(x, dtype):
     return tf.bitcast(tf.cast(rounded, tf.uint16), tf.bfloat16)
 
 
-@_compiled
-def _gelu_forward(x):
-    return _narrowed(tf.nn.gelu(tf.cast(x, tf.float32), approximate=True), x.dtype)
+def _sum(x, y):
+    return tf.cast(x, tf.float32) + tf.cast(y, tf.float32)
 
 
 @_compiled
-def _gelu_backward(x, upstream):
-    dtype, x, upstream = x.dtype, tf.cast(x, tf.float32), tf.cast(upstream, tf.float32)
+def _add_bias_forward(x, bias):
+    return _narrowed(_sum(x, bias), x.dtype)
+
+
+@tf.custom_gradient
+def add_bias(x, bias):
+    """``x + bias`` for x [rows, width] and bias [width] of one type."""
+    gradient = lambda upstream: (upstream, products.column_sums(upstream))  # noqa: E731
+    return _add_bias_forward(x, bias), gradient
+
+
+@_compiled
+def _gelu_forward(x, bias):
+    return _narrowed(tf.nn.gelu(_sum(x, bias), approximate=True), x.dtype)
+
+
+@_compiled
+def _gelu_backward(x, bias, upstream):
+    dtype, x, upstream = x.dtype, _sum(x, bias), tf.cast(upstream, tf.float32)
     squared = x * x
     tanh = tf.tanh(_SCALE * x * (1.0 + _CUBIC * squared))
     inner = _SCALE * (1.0 + 3.0 * _CUBIC * squared)
@@ -83,12 +104,21 @@ def _gelu_backward(x, upstream):
 
 
 @tf.custom_gradient
-def gelu(x):
-    """Gaussian error linear unit, tanh approximation, of a tensor of any shape.
+def gelu(x, bias):
+    """Gaussian error linear unit, tanh approximation, of ``x + bias``.
 
     Source: Gaussian Error Linear Units, Hendrycks & Gimpel, 2016, section 2.
+
+    Args:
+      x: [rows, width].
+      bias: [width] of the same type.
     """
-    return _gelu_forward(x), lambda upstream: _gelu_backward(x, upstream)
+
+    def gradient(upstream):
+        by_sum = _gelu_backward(x, bias, upstream)
+        return by_sum, products.column_sums(by_sum)
+
+    return _gelu_forward(x, bias), gradient
 
 
 @_compiled
@@ -150,8 +180,8 @@ def _column_sums(x):
 
 
 @_compiled
-def _residual_norm_forward(x, residual, gamma, beta):
-    total = tf.cast(x, tf.float32) + tf.cast(residual, tf.float32)
+def _residual_norm_forward(x, bias, residual, gamma, beta):
+    total = _sum(x, bias) + tf.cast(residual, tf.float32)
     centered = total - _row_means(total, _NORM_LANES)
     variance = _row_means(tf.square(centered), _NORM_LANES)
     inverse = tf.math.rsqrt(variance + LAYER_NORM_EPSILON)  # [rows, 1]
@@ -174,23 +204,24 @@ def _residual_norm_backward(normal, inverse, gamma, upstream):
 
 
 @tf.custom_gradient
-def residual_norm(x, residual, gamma, beta):
-    """Layer normalisation of ``x + residual``, with float32 statistics.
+def residual_norm(x, bias, residual, gamma, beta):
+    """Layer normalisation of ``x + bias + residual``, with float32 statistics.
 
     Source: Layer Normalization, Ba et al., 2016, section 3.
 
     Args:
       x, residual: [rows, H] of one type.
+      bias: [H] of that type.
       gamma, beta: float32 [H].
 
     Returns:
       [rows, H] in the type of x.
     """
-    output, normal, inverse = _residual_norm_forward(x, residual, gamma, beta)
+    output, normal, inverse = _residual_norm_forward(x, bias, residual, gamma, beta)
 
     def gradient(upstream):
         total, gamma_sum, beta_sum = _residual_norm_backward(normal, inverse, gamma, upstream)
-        return total, total, gamma_sum, beta_sum
+        return total, products.column_sums(total), total, gamma_sum, beta_sum
 
     return output, gradient
 

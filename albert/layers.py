@@ -331,28 +331,35 @@ class Block(tf.Module):
         Returns:
           [T, H], or [B * R, H] for the positions asked for.
         """
-        rate = self._config.hidden_dropout_prob
-        dense = _dense(dropout.training)
-        residual, attended = self._attend(hidden, weights, rows, dropout, site, asked)
-        attended = dropout(attended, rate, f"{site}/attention_output")
-        # For inference in float32 TensorFlow fuses the sum with the matrix product itself.
-        plain = not dropout.training and hidden.dtype == tf.float32
-        norm = _residual_norm if plain else fused.residual_norm
-        hidden = norm(attended, residual, weights.attention_gamma, weights.attention_beta)
-        expanded = dense(hidden, weights.inner_kernel, weights.inner_bias)  # [T, I]
-        # And the plain gelu in any type that it multiplies in.
-        name = self._config.hidden_act
-        fuse = name == "gelu" and (dropout.training or not products.has_units(hidden.dtype))
-        expanded = fused.gelu(expanded) if fuse else ACTIVATIONS[name](expanded)
-        output = dense(expanded, weights.output_kernel, weights.output_bias)  # [T, H]
-        output = dropout(output, rate, f"{site}/output")
-        return norm(output, hidden, weights.output_gamma, weights.output_beta)
+        functions = _functions(dropout.training, hidden.dtype, asked)
+
+        def combined(place, product, residual, bias, gamma, beta):
+            rate = self._config.hidden_dropout_prob
+            if dropout.training and rate:
+                product = dropout(functions.add_bias(product, bias), rate, f"{site}/{place}")
+                bias = tf.zeros_like(bias)
+            return functions.residual_norm(product, bias, residual, gamma, beta)
+
+        residual, context = self._attend(hidden, weights, rows, dropout, site, asked)
+        attended = products.matmul(context, weights.attention_kernel)
+        rest = (weights.attention_bias, weights.attention_gamma, weights.attention_beta)
+        hidden = combined("attention_output", attended, residual, *rest)
+        expanded = products.matmul(hidden, weights.inner_kernel)  # [T, I]
+        if self._config.hidden_act == "gelu":
+            expanded = functions.gelu(expanded, weights.inner_bias)
+        else:
+            expanded = functions.add_bias(expanded, weights.inner_bias)
+            expanded = ACTIVATIONS[self._config.hidden_act](expanded)
+        output = products.matmul(expanded, weights.output_kernel)  # [T, H]
+        rest = (weights.output_bias, weights.output_gamma, weights.output_beta)
+        return combined("output", output, hidden, *rest)
 
     def _attend(self, hidden, weights, rows, dropout, site, asked):
         """The rows that attend, and what they gather: both [T, H] or [B * R, H]."""
         heads, size = self._config.num_attention_heads, self._config.hidden_size
         kernel, bias = weights.qkv_kernel, weights.qkv_bias
-        dense = _dense(dropout.training)
+        add_bias = _functions(dropout.training, hidden.dtype, asked).add_bias
+        dense = lambda x, kernel, bias: add_bias(products.matmul(x, kernel), bias)  # noqa: E731
         if asked is None:
             residual = hidden
             query, key, value = rows.split_heads(dense(hidden, kernel, bias), 3, heads)
@@ -372,18 +379,32 @@ class Block(tf.Module):
         rate = self._config.attention_probs_dropout_prob
         probabilities = dropout(probabilities, rate, f"{site}/attention/probabilities")
         context = products.matmul(probabilities, value)  # [B, N, S, D]
-        context = rows.merge_heads(context) if asked is None else _merge_heads(context)
-        return residual, dense(context, weights.attention_kernel, weights.attention_bias)
+        return residual, rows.merge_heads(context) if asked is None else _merge_heads(context)
 
 
-def _dense(training):
-    # TensorFlow fuses a plain sum with what follows, which inference gains from.
-    add_bias = products.add_bias if training else tf.nn.bias_add
-    return lambda x, kernel, bias: add_bias(products.matmul(x, kernel), bias)
+class _Plain:
+    """The functions of `fused` as graph operations, which TensorFlow fuses with the products."""
+
+    add_bias = staticmethod(tf.nn.bias_add)
+
+    @staticmethod
+    def gelu(x, bias):
+        total = tf.cast(tf.nn.bias_add(x, bias), tf.float32)
+        return tf.cast(tf.nn.gelu(total, approximate=True), x.dtype)
+
+    @staticmethod
+    def residual_norm(x, bias, residual, gamma, beta):
+        total = tf.cast(tf.nn.bias_add(x, bias), tf.float32) + tf.cast(residual, tf.float32)
+        return tf.cast(normalize(total, gamma, beta), x.dtype)
 
 
-def _residual_norm(x, residual, gamma, beta):
-    return normalize(x + residual, gamma, beta)
+def _functions(training, dtype, asked):
+    """Where `add_bias`, `gelu` and `residual_norm` come from: `fused` or `_Plain`.
+
+    Inference in float32 gains from TensorFlow's own fusions, and a few rows in any type are not
+    worth compiling for each number of them.
+    """
+    return _Plain if not training and (dtype == tf.float32 or asked is not None) else fused
 
 
 def recomputed(block, weights, hidden, *arguments):

@@ -64,16 +64,10 @@ def matmul(a, b, transpose_b=False):
     return product(a, b)
 
 
-@tf.custom_gradient
-def add_bias(x, bias):
-    """``x + bias`` for x [rows, width] and bias [width] of one type.
+def column_sums(x):
+    """[rows, width] -> [width], in the type of x.
 
-    The gradient of the bias, the sums of the columns, is taken as a product with ones: on a CPU in
-    half the time of the derived one, and summed in float32 in any type.
+    Taken as a product with ones: on a CPU in half the time of a sum, and added up in float32 in any
+    type.
     """
-
-    def gradient(upstream):
-        ones = tf.ones([1, tf.shape(upstream)[0]], upstream.dtype)
-        return upstream, matmul(ones, upstream)[0]
-
-    return tf.nn.bias_add(x, bias), gradient
+    return matmul(tf.ones([1, tf.shape(x)[0]], x.dtype), x)[0]

@@ -25,19 +25,49 @@ def test_numbers_are_rounded_as_a_cast_does(dtype, compiled):
     np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(wanted[known]))
 
 
-@pytest.mark.parametrize("shape", [(3,), (5, 7), (2, 3, 4)])
-def test_gelu_and_its_gradient_equal_the_plain_one(shape):
+def outputs_and_gradients(function, inputs, upstream):
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        y = function(*inputs)
+    return y, *tape.gradient(y, inputs, upstream)
+
+
+def plain_gelu(x, bias):
+    return tf.nn.gelu(x + bias, approximate=True)
+
+
+def plain_norm(x, bias, residual, gamma, beta):
+    return layers.normalize(x + bias + residual, gamma, beta)
+
+
+@pytest.mark.parametrize("width", [8, 256])  # narrow ones are not compiled
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("function", "plain", "shapes"),
+    [
+        (fused.add_bias, lambda x, bias: x + bias, "mv"),
+        (fused.gelu, plain_gelu, "mv"),
+        (fused.residual_norm, plain_norm, "mvmVV"),
+        (layers._Plain.add_bias, lambda x, bias: x + bias, "mv"),
+        (layers._Plain.gelu, plain_gelu, "mv"),
+        (layers._Plain.residual_norm, plain_norm, "mvmVV"),
+    ],
+)
+def test_functions_and_their_gradients_equal_the_plain_ones(function, plain, shapes, dtype, width):
     rng = np.random.default_rng(0)
-    x = tf.constant(rng.normal(scale=3, size=shape), tf.float32)
-    upstream = tf.constant(rng.normal(size=shape), tf.float32)
-    found = []
-    for function in (fused.gelu, lambda x: tf.nn.gelu(x, approximate=True)):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = function(x)
-        found.append((y, tape.gradient(y, x, upstream)))
-    for ours, plain in zip(*found, strict=True):
-        np.testing.assert_allclose(ours, plain, rtol=1e-5, atol=2e-6)
+    draw = lambda kind: rng.normal(size=(5, width) if kind == "m" else width)  # noqa: E731
+    # A capital stands for a vector that is float32 in any type.
+    inputs = [tf.constant(draw(x), tf.float32 if x.isupper() else dtype) for x in shapes]
+    upstream = tf.constant(draw("m"), dtype)
+    found = outputs_and_gradients(function, inputs, upstream)
+    wide = [tf.cast(x, tf.float32) for x in inputs]
+    wanted = outputs_and_gradients(plain, wide, tf.cast(upstream, tf.float32))
+    tolerance = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}[dtype]
+    for ours, exact, kind in zip(found, wanted, "m" + shapes, strict=True):
+        assert ours.dtype == (tf.float32 if kind.isupper() else dtype)
+        np.testing.assert_allclose(
+            tf.cast(ours, tf.float32), exact, rtol=10 * tolerance, atol=tolerance
+        )
 
 
 def test_the_gradient_of_gelu_is_its_slope():
@@ -45,12 +75,11 @@ def test_the_gradient_of_gelu_is_its_slope():
     step = 1e-3
     gelu = lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))  # noqa: E731
     slope = (gelu(x + step) - gelu(x - step)) / (2 * step)
-    with tf.GradientTape() as tape:
-        inputs = tf.constant(x, tf.float32)
-        tape.watch(inputs)
-        y = fused.gelu(inputs)
-    np.testing.assert_allclose(y, gelu(x), atol=1e-6)
-    np.testing.assert_allclose(tape.gradient(y, inputs), slope, atol=1e-5)
+    inputs = [tf.constant(x[:, np.newaxis] - 0.5, tf.float32), tf.constant([0.5])]
+    y, by_x, by_bias = outputs_and_gradients(fused.gelu, inputs, None)
+    np.testing.assert_allclose(y[:, 0], gelu(x), atol=1e-6)
+    np.testing.assert_allclose(by_x[:, 0], slope, atol=1e-5)
+    np.testing.assert_allclose(by_bias, [slope.sum()], atol=1e-4)
 
 
 @pytest.mark.parametrize("classes", [2, 1000])
@@ -75,23 +104,6 @@ def test_sizes_are_rounded_up_to_few():
     for size, found in enumerate(rounded, 1):
         assert size <= found < size + max(8, size / 16 + 1)
     assert len(set(rounded[512:])) == 16 and rounded[511] == 512 and rounded[1023] == 1024
-
-
-@pytest.mark.parametrize("width", [8, 256])  # narrow ones are not compiled
-def test_residual_norm_and_its_gradients_equal_the_plain_ones(width):
-    rng = np.random.default_rng(0)
-    x, residual, upstream = (tf.constant(rng.normal(size=(5, width)), tf.float32) for _ in range(3))
-    gamma, beta = (tf.constant(rng.normal(size=width), tf.float32) for _ in range(2))
-    inputs = (x, residual, gamma, beta)
-    plain = lambda x, residual, gamma, beta: layers.normalize(x + residual, gamma, beta)  # noqa: E731
-    found = []
-    for function in (fused.residual_norm, plain):
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            y = function(*inputs)
-        found.append((y, *tape.gradient(y, inputs, upstream)))
-    for ours, wanted in zip(*found, strict=True):
-        np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.grappler import tf_optimizer
 
-from albert import heads, layers, modeling
+from albert import heads, layers, modeling, products
 
 CONFIG = {
     "vocab_size": 50,
@@ -237,6 +237,30 @@ def optimized_sums(function):
         if node.op == "AddN"
     }
     return {name: len(found) for name, found in terms.items() if len(set(found)) > 1}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_nothing_is_fused_with_products_in_low_precision(monkeypatch, dtype, training):
+    monkeypatch.setattr(products, "has_units", lambda dtype: True)
+    wide = {"hidden_size": 240, "intermediate_size": 480, "hidden_dropout_prob": 0.1}
+    model = modeling.AlbertModel(modeling.AlbertConfig.from_dict({**CONFIG, **wide}), seed=1)
+    model.compute = layers.Compute(dtype)
+    ids = make_features("classifier")["input_ids"]
+
+    @tf.function
+    def run():
+        with tf.device("CPU:0"):  # the optimizer fuses only what it knows the device of
+            return model(ids, training=training).sequence_output
+
+    kinds = [node.op for node in optimized_nodes(run.get_concrete_function())]
+    blocks = CONFIG["num_hidden_layers"] * CONFIG["inner_group_num"]
+    found = [kinds.count("MatMul"), kinds.count("_FusedMatMul")]
+    pooler = 1
+    if dtype == "float32" and not training:
+        assert found == [0, 4 * blocks + pooler]
+    else:
+        assert found == [4 * blocks, pooler]
 
 
 @pytest.mark.parametrize("compute", [{}, {"recompute": True}, {"parts": 2}])
