@@ -138,6 +138,31 @@ def test_one_device_is_not_a_fixed_shape_device():
     assert os.environ.get("TF_CONFIG") is None
 
 
+@pytest.mark.parametrize("endless", [False, True])
+def test_nobody_waits_for_the_tuning_of_the_input_of_one_device(endless):
+    strategy = distribution.create_strategy("one_device")
+    seen = []
+
+    def input_fn(params):
+        seen.append(params)
+        return tf.data.Dataset.range(3).batch(params["batch_size"])
+
+    dataset = distribution.distribute(strategy, input_fn, 2, "a_flag", endless, first_step=7)
+    assert isinstance(dataset, tf.data.Dataset)  # none of the strategy's, which tune themselves
+    assert dataset.options().autotune.enabled is False
+    assert [batch.numpy().tolist() for batch in dataset] == [[0, 1], [2]]
+    assert seen == [
+        {
+            "batch_size": 2,
+            "fixed_shapes": False,
+            "num_input_pipelines": 1,
+            "input_pipeline_id": 0,
+            "replicas_per_pipeline": 1,
+            "first_step": 7,
+        }
+    ]
+
+
 @pytest.mark.parametrize(
     ("replicas", "devices", "gains"),
     [(1, ["CPU"], True), (1, ["CPU", "CPU"], True), (2, ["CPU", "CPU"], False),
