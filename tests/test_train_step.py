@@ -76,8 +76,9 @@ def test_gradients_of_micro_batches_are_added_up_two_by_two(monkeypatch):
 
         sums = optimized_sums(run)
         assert any("while" in name for name in sums)
-        longest.append(max(n for name, n in sums.items() if "AddOpsRewrite" in name))
-    assert longest[0] == 2 < longest[1]
+        merged = [terms for name, terms in sums.items() if "AddOpsRewrite" in name]
+        longest.append(max(merged, default=0))
+    assert longest[0] <= 2 < longest[1]
 
 
 class Watched(tf.Module):
