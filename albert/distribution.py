@@ -130,6 +130,8 @@ def _gpus():
 
 
 def _tpu_strategy(address, zone, project):
+    place = f"under {address!r}" if address else "on this machine"
+    logging.info("Connecting to the TPU %s; waiting until it answers", place)
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=address, zone=zone, project=project
@@ -137,8 +139,9 @@ def _tpu_strategy(address, zone, project):
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, tf.errors.OpError, OSError) as error:
+        reason = str(error).partition("\n")[0]  # lists of kernels may follow
         raise file_io.InputError(
-            f"no TPU found under {address!r} (--tpu_name or --master): {error}"
+            f"no TPU found {place}; --tpu_name or --master says where it is: {reason}"
         ) from error
     return tf.distribute.TPUStrategy(resolver)
 

@@ -20,6 +20,21 @@ def test_an_unknown_strategy_is_named():
         distribution.create_strategy("horovod")
 
 
+def test_a_missing_tpu_is_named(monkeypatch):
+    monkeypatch.delenv("TPU_NAME", raising=False)
+    with pytest.raises(
+        file_io.InputError, match="^no TPU found on this machine; --tpu_name or --master says .*: "
+    ):
+        distribution.create_strategy("tpu")
+
+    def resolver(tpu, zone, project):
+        raise ValueError(f"{tpu} {zone} {project}\nmore")
+
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
+    with pytest.raises(file_io.InputError, match="^no TPU found under 'a'; .*: a b c$"):
+        distribution.create_strategy("tpu", tpu_name="a", tpu_zone="b", gcp_project="c")
+
+
 def tf_config(job, index, **jobs):
     return json.dumps({"cluster": jobs, "task": {"type": job, "index": index}})
 
