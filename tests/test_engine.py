@@ -94,14 +94,14 @@ def path(tmp_path):
     return str(tmp_path / "line")
 
 
-def make_engine(output_dir, **changes):
+def make_engine(output_dir, of_task=TASK, **changes):
     config = engine.RunConfig(
         output_dir=str(output_dir), num_train_steps=30, train_batch_size=4, eval_batch_size=4,
         predict_batch_size=5, save_checkpoints_steps=10, keep_checkpoint_max=5,
         iterations_per_loop=1000, log_every_steps=7, seed=3,
     )  # fmt: skip
     config = dataclasses.replace(config, **changes)
-    return engine.Engine(TASK, None, config, distribution.create_strategy("one_device"))
+    return engine.Engine(of_task, None, config, distribution.create_strategy("one_device"))
 
 
 def train(runner, path, on_checkpoint=None, rate=0.1):
@@ -276,6 +276,37 @@ def test_predictions_come_in_input_order(tmp_path):
     x = write_line(path)
     rows = make_engine(tmp_path / "out").predict(records.eval_input_fn([path], SPECS))
     np.testing.assert_array_equal(rows["x"], x)
+
+
+def test_graphs_are_built_once_whatever_the_shapes(tmp_path):
+    """Batches differ in length and, in evaluation, in number of examples."""
+    specs = (records.FeatureSpec("input_mask", "int64", (64,), sequence=True), *SPECS[1:])
+    path = str(tmp_path / "line")
+    row = {"x": np.ones(2, np.float32), "y": 1.0}
+    masks = [(np.arange(64) < length).astype(np.int64) for length in range(1, 65)]
+    records.write(path, specs, [{**row, "input_mask": mask} for mask in masks], {})
+    input_fn = records.eval_input_fn([path], specs)
+    batches = list(input_fn({"batch_size": 4}))
+    assert len({tuple(batch["input_mask"].shape) for batch in batches}) > 5
+
+    calls = []
+
+    class Counted(Line):
+        def __call__(self, features, training=False, seed=None):
+            calls.append(training)
+            return super().__call__(features, training, seed)
+
+    counted = dataclasses.replace(TASK, build_model=lambda config, seed: Counted())
+    runner = make_engine(tmp_path / "out", of_task=counted)
+    for _ in range(3):
+        assert runner.evaluate(input_fn)["count"] == 64
+    assert calls == [False]
+    runner.train(
+        records.train_input_fn([path], specs, 3),
+        lambda: optimization.create_optimizer(0.1, 30, 0),
+        lambda model: None,
+    )
+    assert calls == [False, True]
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 36, 37, 38])
