@@ -244,8 +244,6 @@ _worker_maker = None  # the `_Maker` of a worker process
 
 def _start_worker(arguments, num_done, parent_lives):
     global _worker_maker
-    # The parent alone answers Ctrl-C, and ends the workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, args=(parent_lives,), daemon=True).start()
 
     def advance(num_bytes):
@@ -265,6 +263,29 @@ def _run_unit(unit):
     return _worker_maker.run(unit)
 
 
+@contextlib.contextmanager
+def _starting_workers():
+    """Processes started inside start whole, and Ctrl-C never reaches them.
+
+    The parent alone answers it, and ends them: a worker that ignored it by itself would be open to
+    it until its imports are done. A signal that reaches the parent waits until they are started.
+    """
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    kinds = (signal.SIGINT, signal.SIGTERM) if is_main_thread else ()
+    arrived = []
+    handlers = {kind: signal.signal(kind, lambda kind, _: arrived.append(kind)) for kind in kinds}
+    # Inherited by the workers. Here, other threads may still take the signal.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for kind, handler in handlers.items():
+            signal.signal(kind, handler)
+        for kind in arrived:
+            signal.raise_signal(kind)
+
+
 def _make_in_processes(arguments, units, num_workers, progress):
     # Spawned, not forked: the parent may have threads, and a fork would copy them half-alive.
     context = multiprocessing.get_context("spawn")
@@ -275,7 +296,8 @@ def _make_in_processes(arguments, units, num_workers, progress):
         num_workers, context, _start_worker, (arguments, num_done, parent_lives)
     )
     try:
-        waiting = {executor.submit(_run_unit, unit) for unit in units}
+        with _starting_workers():
+            waiting = {executor.submit(_run_unit, unit) for unit in units}
         while waiting:
             done, waiting = concurrent.futures.wait(
                 waiting, timeout=0.5, return_when=concurrent.futures.FIRST_EXCEPTION
