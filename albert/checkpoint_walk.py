@@ -37,11 +37,19 @@ class BestTracker:
         self._text = ""
         trial = os.path.join(folder, BEST_TRIAL)
         if resume and file_io.exists(trial):
-            last, best, value = file_io.read_text(trial, "best trial").strip().split(":")
-            self.last_step = int(last)
+            text = file_io.read_text(trial, "best trial")
+            try:
+                last, best, value = text.strip().split(":")
+                self.last_step = int(last)
+                trial_best = int(best), float(value)
+            except ValueError as error:
+                raise file_io.InputError(
+                    f"best trial: {trial} must hold last:best:value, found {text!r}; delete it to "
+                    "evaluate what is there anew"
+                ) from error
             # A run killed while it replaced the best has none: the next one evaluated is better.
             if checkpoints.prefix_exists(self._best_prefix()):
-                self.best_step, self.best_value = int(best), float(value)
+                self.best_step, self.best_value = trial_best
             results = os.path.join(folder, RESULTS)
             self._text = file_io.read_text(results, "results") if file_io.exists(results) else ""
         if is_chief:
@@ -126,12 +134,49 @@ def evaluate_all(engine, input_fn, wait_secs=0):
         raise file_io.InputError(f"there is no checkpoint to evaluate in {folder}; train first")
     is_chief = distribution.is_chief(engine.strategy)
     tracker = BestTracker(folder, engine.task.best_metric, resume=False, is_chief=is_chief)
-    while pending:
-        for step, prefix in pending:
-            checkpoints.restore(engine.model, prefix, allow_new_heads=False)
-            tracker.record(prefix, step, engine.evaluate(input_fn))
-        pending = find(tracker.last_step)
+    try:
+        while pending:
+            step, prefix = pending[0]
+            held = distribution.from_chief(engine.strategy, lambda: _hold(folder, prefix))  # noqa: B023
+            if held:
+                checkpoints.restore(engine.model, held, allow_new_heads=False)
+                tracker.record(held, step, engine.evaluate(input_fn))
+            else:
+                logging.warning("%s was deleted before it could be evaluated: left out", prefix)
+                tracker.last_step = step
+            pending = find(tracker.last_step)
+    finally:
+        if is_chief:
+            _let_go(folder)
+    if tracker.best_step is None:
+        raise file_io.InputError(
+            f"every checkpoint of {folder} was deleted before it could be evaluated; let the "
+            "trainer keep more (--keep_checkpoint_max) or save fewer"
+        )
     return tracker
+
+
+def _hold(folder, prefix):
+    """A copy of a checkpoint that no trainer beside this run deletes; None if it is gone."""
+    if prefix == os.path.join(folder, checkpoints.BEST):
+        return prefix
+    _let_go(folder)
+    held = os.path.join(folder, "eval", os.path.basename(prefix))
+    try:
+        checkpoints.copy(prefix, held)
+    except (OSError, tf.errors.NotFoundError):
+        if checkpoints.prefix_exists(prefix):
+            raise
+        return None
+    return held
+
+
+def _let_go(folder):
+    """Deletes the copy of `_hold`, also one that a killed run left."""
+    folder = os.path.join(folder, "eval")
+    for name in file_io.listdir(folder):
+        if name.startswith("model.ckpt-"):
+            file_io.remove(os.path.join(folder, name))
 
 
 def _wait_for_checkpoints(folder, last_step, wait_secs):

@@ -160,7 +160,7 @@ def reader(path):
         checkpoint = tf.train.load_checkpoint(prefix)
         return _ObjectReader(checkpoint) if checkpoint.has_tensor(_OBJECT_GRAPH) else checkpoint
     except _READ_ERRORS as error:
-        raise file_io.InputError(f"cannot read the checkpoint {prefix}: {error}") from error
+        raise _damaged(prefix, error) from error
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -237,13 +237,20 @@ def _check_shapes(prefix, found, variables):
         )
 
 
+def _damaged(prefix, error):
+    folder, step = os.path.dirname(prefix), step_of(prefix)
+    older = [other for other in numbered(folder) if step is not None and step_of(other) < step]
+    advice = f"; a run goes on from {older[-1]} if {prefix}.* is deleted" if older else ""
+    return file_io.InputError(f"the checkpoint {prefix} is damaged: {error}{advice}")
+
+
 def _assign(checkpoint, pairs, prefix):
     """Gives (variable, checkpoint name) pairs their values."""
     try:
         # All values are read before the first is assigned: a damaged file changes nothing.
         values = [checkpoint.get_tensor(name) for _, name in pairs]
     except _READ_ERRORS as error:
-        raise file_io.InputError(f"the checkpoint {prefix} is damaged: {error}") from error
+        raise _damaged(prefix, error) from error
     for (variable, _), value in zip(pairs, values, strict=True):
         variable.assign(value)
 
@@ -285,7 +292,7 @@ def read_tensors(path):
     try:
         return {name: checkpoint.get_tensor(name) for name in names}
     except _READ_ERRORS as error:
-        raise file_io.InputError(f"the checkpoint {prefix} is damaged: {error}") from error
+        raise _damaged(prefix, error) from error
 
 
 def _is_state(name):

@@ -54,7 +54,8 @@ def define_device_flags(flag_values):
     flags.DEFINE_integer(
         "iterations_per_loop",
         1000,
-        "Most steps in one call of the compiled train function.",
+        "Most steps in one call of the compiled train function; fewer where a call would take "
+        "long, as Ctrl-C waits for its end.",
         lower_bound=1,
         flag_values=flag_values,
     )
@@ -115,6 +116,7 @@ def define_run_flags(flag_values):
         12345,
         "Source of first weights, data order and dropout: same seed, same run.",
         lower_bound=0,
+        upper_bound=2**31 - 1,
         flag_values=flag_values,
     )
     flags.DEFINE_integer(
@@ -217,7 +219,18 @@ def strategy(flag_values):
         )
     if flag_values.use_xla:
         distribution.use_xla()
+    distribution.check_agreement(chosen, _settings(flag_values))
     return chosen
+
+
+def _settings(flag_values):
+    """{name: value} of the scripts' own flags."""
+    return {
+        flag.name: flag.value
+        for module, defined in flag_values.flags_by_module_dict().items()
+        for flag in defined
+        if not module.startswith("absl.")
+    }
 
 
 def run_config(
@@ -320,7 +333,7 @@ def check_seq_length(flag_values, config):
         )
 
 
-def end_with_estimate(flag_values, config, strategy, predictions=0):
+def end_with_estimate(flag_values, config, strategy, predictions=0, choices=1):
     """With --estimate_memory prints what training needs and ends the program.
 
     Args:
@@ -328,17 +341,19 @@ def end_with_estimate(flag_values, config, strategy, predictions=0):
       config: `modeling.AlbertConfig`.
       strategy: `tf.distribute.Strategy`.
       predictions: masked positions per example; 0 for fine-tuning.
+      choices: texts per example.
     """
     if not flag_values.estimate_memory:
         return
-    from albert import distribution, memory
+    from albert import distribution, engine, memory
 
+    engine.training_batch(flag_values, strategy)
     batch_size = flag_values.train_batch_size
     each = distribution.per_replica_batch_size(strategy, batch_size, "train_batch_size")
     print(
         memory.report(
             *(config, each, flag_values.max_seq_length, compute(flag_values)),
-            *(flag_values.gradient_accumulation_steps, predictions),
+            *(flag_values.gradient_accumulation_steps, predictions, choices),
         )
     )
     sys.exit(0)
@@ -375,6 +390,16 @@ def refuse_given(flag_values, purpose, *names):
     given = [f"--{name}" for name in names if flag_values[name].value]
     if given:
         raise file_io.InputError(f"{', '.join(given)}: only for {purpose}")
+
+
+def check_waiting(flag_values):
+    """Refuses --eval_wait_secs where nothing would wait.
+
+    Raises:
+      file_io.InputError: names the flag and what it is for.
+    """
+    if flag_values.do_train or not flag_values.do_eval:
+        refuse_given(flag_values, "--do_eval alone", "eval_wait_secs")
 
 
 def _lost_worker(error):

@@ -7,9 +7,15 @@ batch is dealt among all their devices, and one of them, the chief, writes the f
 
 import contextlib
 import dataclasses
+import hashlib
+import itertools
 import json
 import os
 import re
+import signal
+import socket
+import threading
+from concurrent import futures
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +24,7 @@ from absl import logging
 from albert import file_io
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
+_SECONDS_OF_WAITING = 30  # for other workers, between lines of the log
 # What operations raise that wait for a worker that is gone.
 _CONNECTION_ERRORS = (
     tf.errors.UnavailableError,
@@ -56,25 +63,54 @@ def cluster_of(tf_config):
         return None
     try:
         config = json.loads(tf_config)
-        jobs = config.get("cluster", {})
-        addresses = [*jobs.get("chief", []), *jobs.get("worker", [])]
-        if len(addresses) < 2:
-            return None
-        job, index = config["task"]["type"], int(config["task"]["index"])
-        own = jobs[job][index]
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise _tf_config_error(tf_config) from error
+    except ValueError as error:
+        raise _tf_config_error(tf_config, f"is not JSON ({error})") from error
+    try:
+        return _parse_cluster(config)
+    except file_io.InputError as error:
+        raise _tf_config_error(tf_config, str(error)) from None
+
+
+def _parse_cluster(config):
+    """`cluster_of` of parsed JSON; its errors say what is wrong without what was found."""
+    if not isinstance(config, dict):
+        raise file_io.InputError("is no JSON object")
+    jobs, task = config.get("cluster", {}), config.get("task", {})
+    if not isinstance(jobs, dict) or not isinstance(task, dict):
+        raise file_io.InputError('must have objects as "cluster" and "task"')
+    job, index = task.get("type", "worker"), str(task.get("index", ""))
     if job not in ("chief", "worker"):
         raise file_io.InputError(
-            f"TF_CONFIG makes this process a {job}; only chief and worker are known. To evaluate "
-            "beside a training run give --distribution_strategy=one_device --eval_wait_secs=3600"
+            f'makes this process a task of type "{job}"; only chief and worker are known. To '
+            "evaluate beside a training run, leave TF_CONFIG out and give --nodo_train --do_eval "
+            "--eval_wait_secs=3600"
         )
-    return Cluster(tuple(addresses), addresses.index(own))
+    for name in ("chief", "worker"):
+        given = jobs.get(name, [])
+        if not isinstance(given, list) or not all(_is_address(address) for address in given):
+            raise file_io.InputError(f'must have a list of "host:port" as "{name}"')
+    addresses = [*jobs.get("chief", []), *jobs.get("worker", [])]
+    if len(jobs.get("chief", [])) > 1:
+        raise file_io.InputError("names more than one chief")
+    if len(set(addresses)) < len(addresses):
+        raise file_io.InputError("names the same address twice")
+    if task and not addresses:
+        raise file_io.InputError('has a "task" but no workers under "cluster"')
+    if len(addresses) < 2:
+        return None
+    count = len(jobs.get(job, []))
+    if not index.isdecimal() or int(index) >= count:
+        raise file_io.InputError(f'must have the number of one of the {count} {job}s as "index"')
+    return Cluster(tuple(addresses), addresses.index(jobs[job][int(index)]))
 
 
-def _tf_config_error(found):
+def _is_address(value):
+    return isinstance(value, str) and re.fullmatch(r"\S+:\d+", value)
+
+
+def _tf_config_error(found, what):
     return file_io.InputError(
-        "multi_worker needs the environment variable TF_CONFIG, for example "
+        f"the environment variable TF_CONFIG {what}. Workers are named as in "
         '{"cluster": {"worker": ["host1:12345", "host2:12345"]}, '
         '"task": {"type": "worker", "index": 0}}; found ' + repr(found)
     )
@@ -108,7 +144,7 @@ def create_strategy(name="auto", tpu_name=None, tpu_zone=None, gcp_project=None,
     if name == "multi_worker":
         cluster = cluster_of(tf_config)
         if not cluster:
-            raise _tf_config_error(tf_config)
+            raise _tf_config_error(tf_config, "must name two workers or more")
         return _multi_worker_strategy(cluster)
     if name == "one_device":
         return tf.distribute.OneDeviceStrategy("GPU:0" if _gpus() else "CPU:0")
@@ -118,11 +154,52 @@ def create_strategy(name="auto", tpu_name=None, tpu_zone=None, gcp_project=None,
 
 
 def _multi_worker_strategy(cluster):
+    own = cluster.name(cluster.index)
     logging.info(
-        "This is %s of %d; waiting until all of them are there",
-        *(cluster.name(cluster.index), len(cluster.addresses)),
+        "This is %s of %d; waiting until all of them are there", own, len(cluster.addresses)
     )
-    return tf.distribute.MultiWorkerMirroredStrategy()
+    # TensorFlow waits without end and lets no signal through: so it does in another thread.
+    made = futures.Future()
+
+    def make():
+        try:
+            made.set_result(tf.distribute.MultiWorkerMirroredStrategy())
+        except BaseException as error:
+            made.set_exception(error)
+
+    threading.Thread(target=make, daemon=True).start()
+    for seconds in itertools.count(1):
+        finished = futures.wait([made], timeout=1).done
+        _undo_signal_handlers()
+        if finished:
+            break
+        if seconds % _SECONDS_OF_WAITING == 0:
+            others = set(range(len(cluster.addresses))) - {cluster.index}
+            silent = [cluster.name(i) for i in sorted(others) if not _answers(cluster.addresses[i])]
+            logging.info("Still waiting; no answer from %s", ", ".join(silent) or "the chief")
+    try:
+        return made.result()
+    except tf.errors.UnknownError as error:  # of the server that each worker has
+        reason = error.message.partition("\n")[0]
+        raise file_io.InputError(
+            f"{own} cannot be started: {reason}; the address must be of this host, with a port "
+            "that nobody uses"
+        ) from error
+
+
+def _undo_signal_handlers():
+    """Ends the process at SIGTERM again, which TensorFlow's workers take without a word."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+
+
+def _answers(address):
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=1):
+            return True
+    except OSError:
+        return False
 
 
 def _gpus():
@@ -236,8 +313,26 @@ def check_agreement(strategy, settings):
     ]
     if different:
         raise file_io.InputError(
-            f"all workers must be started with the same flags; {'; '.join(different)}"
+            f"all workers must be started with the same flags and files; {'; '.join(different)}"
         )
+
+
+def check_same_weights(strategy, variables):
+    """Refuses workers whose copies of a model differ, which training would never make one.
+
+    Args:
+      strategy: the strategy.
+      variables: those of the model.
+
+    Raises:
+      file_io.InputError: the weights differ from the chief's.
+    """
+    if workers(strategy) is None:
+        return
+    digest = hashlib.sha256()
+    for variable in variables:
+        digest.update(variable.numpy().tobytes())
+    check_agreement(strategy, {"the sum over the first weights": digest.hexdigest()[:12]})
 
 
 def lost_worker(error):
@@ -249,8 +344,10 @@ def lost_worker(error):
     Args:
       error: an exception.
     """
+    if not isinstance(error, tf.errors.OpError):
+        return None
     cluster = cluster_of(os.environ.get("TF_CONFIG"))
-    if not cluster or not isinstance(error, tf.errors.OpError):
+    if not cluster:
         return None
     names = re.findall(r"/job:(chief|worker)/(?:replica:\d+/)?task:(\d+)", error.message)
     jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]

@@ -6,6 +6,7 @@ neither a new task nor a new strategy needs a branch here.
 
 import contextlib
 import dataclasses
+import errno
 import os
 import re
 import time
@@ -17,6 +18,11 @@ from absl import logging
 from albert import checkpoints, distribution, file_io, layers, progress, train_step
 
 LOAD_REPORT = "load_report.json"
+
+# A call of the compiled loop is to take no longer: Ctrl-C is answered at its end.
+_SECONDS_OF_A_CALL = 5.0
+# What TensorFlow calls exhausted resources, too, beside memory.
+_FILE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +66,27 @@ class OutOfMemoryError(file_io.InputError):
     """A step needs more memory than the device has."""
 
 
+def check_batches(run_config, strategy, *names):
+    """Refuses before any work batches that do not divide by the replicas.
+
+    Args:
+      run_config: `RunConfig`.
+      strategy: `tf.distribute.Strategy`.
+      *names: which of its sizes will be needed, such as "eval_batch_size".
+
+    Raises:
+      file_io.InputError: names the flag, its value and the number of replicas.
+    """
+    for name in names:
+        distribution.per_replica_batch_size(strategy, getattr(run_config, name), name)
+
+
 def training_batch(run_config, strategy):
     """How the batch is dealt, such as "4 replicas x 8 = 32".
+
+    Args:
+      run_config: `RunConfig`, or flags of these names.
+      strategy: `tf.distribute.Strategy`.
 
     Raises:
       file_io.InputError: it does not divide by the replicas, or by the micro-batches of each.
@@ -93,7 +118,7 @@ class Engine:
         self.task = task
         self.run_config = run_config
         self.strategy = strategy
-        settings = dataclasses.asdict(run_config)
+        settings = {**model_config.to_dict(), **dataclasses.asdict(run_config)}
         settings.pop("output_dir")
         distribution.check_agreement(strategy, {"task": task.name, **settings})
         with strategy.scope():
@@ -161,12 +186,14 @@ class Engine:
                     "workers must see the same --output_dir, under the same path"
                 )
             checkpoints.restore_training_state(own[0], self.model, optimizer)
+            distribution.check_same_weights(self.strategy, self.model.trained_variables)
             step = int(optimizer.global_step.numpy())
             logging.info("Resuming from %s at step %d", own[0], step)
             if on_checkpoint:
                 on_checkpoint(own[0], step)
             return step
         report = initialize(self.model)
+        distribution.check_same_weights(self.strategy, self.model.trained_variables)
         if report is not None and distribution.is_chief(self.strategy):
             logging.info("%s", report)
             file_io.write_json(os.path.join(folder, LOAD_REPORT), report.to_dict())
@@ -178,16 +205,19 @@ class Engine:
         config = self.run_config
         logging.info("Building the training graph; the first step follows")
         run_steps = self._make_train_loop(optimizer, iterator)
-        first_step = step
+        first_step, most = step, 1
         while step < config.num_train_steps:
+            started = time.monotonic()
             count = min(
-                1 if step == first_step else config.iterations_per_loop,
+                most,
                 config.log_every_steps - step % config.log_every_steps,
                 config.save_checkpoints_steps - step % config.save_checkpoints_steps,
                 config.num_train_steps - step,
             )
             taken, totals = run_steps(iterator, tf.constant(count, tf.int32))
             self._writer.check()
+            if step == first_step + 1:  # The first one had to be compiled.
+                most = self._steps_of_a_call(time.monotonic() - started)
             step += int(taken)
             rate = float(optimizer.learning_rate())
             means = _divide({name: total.numpy() for name, total in totals.items()})
@@ -199,6 +229,13 @@ class Engine:
             if step % config.save_checkpoints_steps == 0 or step == config.num_train_steps:
                 self._save(step, optimizer, on_checkpoint)
                 log.restart_clock()
+
+    def _steps_of_a_call(self, seconds):
+        """How many steps to run at a time; all workers must do the same."""
+        fitting = distribution.from_chief(
+            self.strategy, lambda: int(_SECONDS_OF_A_CALL / max(seconds, 1e-6))
+        )
+        return max(1, min(fitting, self.run_config.iterations_per_loop))
 
     def _save(self, step, optimizer, on_checkpoint):
         folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
@@ -346,6 +383,9 @@ def _memory_reported(flag, batch_size):
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:
+        if any(os.strerror(code) in error.message for code in _FILE_ERRORS):
+            what = error.message.partition("\n")[0]
+            raise file_io.InputError(f"a file of the log cannot be written: {what}") from error
         advice = f"lower --{flag}={batch_size} (results stay the same) or --max_seq_length"
         if flag == "train_batch_size":
             advice = (

@@ -54,13 +54,18 @@ class Job:
         return self.task.feature_specs(self.max_seq_length)
 
 
-def check_start(job):
-    """Refuses before any work on the data what `train` could not do.
+def check_start(job, do_train, do_eval, do_predict):
+    """Refuses before any work on the data what the stages of a run could not do.
 
     Raises:
       file_io.InputError: no checkpoint of this run, no weights named and no --from_scratch; or the
-        batch cannot be dealt as asked, see `engine.training_batch`.
+        batches cannot be dealt as asked, see `engine.training_batch` and `engine.check_batches`.
     """
+    stages = {"eval_batch_size": do_eval, "predict_batch_size": do_predict}
+    needed = [name for name, is_needed in stages.items() if is_needed]
+    engine.check_batches(job.run_config, job.strategy, *needed)
+    if not do_train:
+        return
     engine.training_batch(job.run_config, job.strategy)
     if not (
         job.init_checkpoint or job.from_scratch or checkpoints.numbered(job.run_config.output_dir)
@@ -104,8 +109,7 @@ def run(job, do_train, do_eval, do_predict, checkpoint=None, eval_wait_secs=0):
       The `engine.Engine`.
     """
     file_io.make_dirs(job.run_config.output_dir)
-    if do_train:
-        check_start(job)
+    check_start(job, do_train, do_eval, do_predict)
     paths = {}
     if do_train:
         paths["train"] = prepare(job, "train", f"{job.task.name}_train.tf_record")

@@ -178,7 +178,7 @@ class LossScale(tf.Module):
     def __init__(self):
         super().__init__()
         self.scale = tf.Variable(self._FIRST, name="loss_scale/scale", trainable=False)
-        self._good = tf.Variable(0, name="loss_scale/good_updates", trainable=False)
+        self._good = tf.Variable(0, dtype=tf.int64, name="loss_scale/good_updates", trainable=False)
 
     def update(self, finite):
         """Takes in whether the gradient was finite; true if its update is to be left out.
@@ -190,7 +190,7 @@ class LossScale(tf.Module):
         grows = good >= self._GOOD_UPDATES
         larger = tf.where(grows, tf.minimum(scale * 2.0, self._LARGEST), scale)
         self.scale.assign(tf.where(finite, larger, tf.maximum(scale / 2.0, 1.0)))
-        self._good.assign(tf.where(grows, 0, good))
+        self._good.assign(tf.where(grows, tf.zeros_like(good), good))
         return tf.logical_and(tf.logical_not(finite), scale > 1.0)
 
 

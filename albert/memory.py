@@ -92,15 +92,16 @@ def estimate(config, batch_size, length, compute, accumulation_steps=1, predicti
     )
 
 
-def report(config, batch_size, length, compute, accumulation_steps=1, predictions=0):
+def report(config, batch_size, length, compute, accumulation_steps=1, predictions=0, choices=1):
     """Text for people: the estimate, and what other settings with the same results would need.
 
-    Args: see `estimate`.
+    Args: see `estimate`, and
+      choices: texts of which an example consists, as a question of RACE of its four answers.
     """
-    arguments = (config, batch_size, length)
+    arguments = (config, batch_size * choices, length)
     chosen = estimate(*arguments, compute, accumulation_steps, predictions)
     lines = [
-        f"Training memory of one device, estimated for {batch_size} x {length} tokens in "
+        f"Training memory of one device, estimated for {batch_size * choices} x {length} tokens in "
         f"{compute.dtype}:"
     ]
     for name, value in dataclasses.asdict(chosen).items():

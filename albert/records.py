@@ -366,9 +366,12 @@ def _sorted_by_length(specs, serialized, index):
     return tuple(tf.gather(x, order) for x in (serialized, index, lengths))
 
 
-def _batches_of_tokens(serialized, index, lengths, tokens):
-    """Dataset of batches, of records by falling length, that hold nearly so many tokens each."""
-    lengths = tf.cast(lengths, tf.int64)
+def _batches_of_tokens(serialized, index, lengths, tokens, least):
+    """Dataset of batches, of records by falling length, that hold nearly so many tokens each.
+
+    A record counts as `least` tokens at least.
+    """
+    lengths = tf.maximum(tf.cast(lengths, tf.int64), least)
     # A record belongs to the batch that it starts in; its end is not to pass the limit.
     starts = tf.maximum(tokens - lengths[0], tokens // 2)
     batch = tf.unique(tf.cumsum(lengths, exclusive=True) // starts, tf.int64).idx
@@ -396,7 +399,7 @@ def _equal_batches(dataset, sorted_blocks, batch_size, params):
     return _deal(dataset, params)
 
 
-def eval_input_fn(paths, specs, max_examples=None, trim_batches=True):
+def eval_input_fn(paths, specs, max_examples=None, trim_batches=True, least_tokens=1):
     """Every example exactly once, in batches of similar length.
 
     A single replica gets as many examples at a time as fit in the tokens of a full batch, so that
@@ -407,6 +410,8 @@ def eval_input_fn(paths, specs, max_examples=None, trim_batches=True):
       specs: feature specifications.
       max_examples: use at most this many, from the front.
       trim_batches: cut each batch to its real length and sort by it.
+      least_tokens: what an example counts as at least, so that a batch holds at most S over this
+        times its size.
 
     Returns:
       ``input_fn(params)``; see `train_input_fn`. Features also hold ``example_index`` [B]: the
@@ -426,7 +431,9 @@ def eval_input_fn(paths, specs, max_examples=None, trim_batches=True):
             dataset = dataset.map(lambda *rows: _sorted_by_length(specs, *rows))
         if trims and _replicas(params) == 1:
             tokens = batch_size * max(spec.shape[-1] for spec in specs if spec.sequence)
-            dataset = dataset.flat_map(lambda *rows: _batches_of_tokens(*rows, tokens))
+            dataset = dataset.flat_map(
+                lambda *rows: _batches_of_tokens(*rows, tokens, least_tokens)
+            )
         else:
             dataset = _equal_batches(dataset, trims, batch_size, params)
 

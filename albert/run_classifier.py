@@ -43,6 +43,7 @@ def check_flags(values, row):
         raise file_io.InputError(
             "nothing to do: none of --do_train, --do_eval, --do_predict, --export_dir is given"
         )
+    common_flags.check_waiting(values)
     if values.export_text and not values.export_dir:
         raise file_io.InputError("--export_text needs --export_dir")
     if values.optimizer not in ("adamw", "lamb"):

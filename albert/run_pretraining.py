@@ -49,6 +49,9 @@ def check_flags(values):
     if not values.do_train and not values.do_eval:
         raise file_io.InputError("nothing to do: neither --do_train nor --do_eval")
     brought = values.init_checkpoint or values.albert_hub_module_handle
+    if values.do_train:
+        common_flags.refuse_given(values, "--do_eval alone", "checkpoint")
+    common_flags.check_waiting(values)
     if values.init_from_group0 and not brought:
         raise file_io.InputError("--init_from_group0 needs --init_checkpoint")
     if values.masked_lm_budget < 0 or values.masked_lm_budget >= 1:
@@ -56,8 +59,8 @@ def check_flags(values):
             f"--masked_lm_budget={values.masked_lm_budget} must be a share, from 0 to below 1"
         )
     if values.masked_lm_budget and not (values.spm_model_file or values.vocab_file or brought):
-        need = "the vocabulary of the records: --spm_model_file or --vocab_file"
-        raise file_io.InputError(f"--masked_lm_budget needs {need}")
+        need = "--masked_lm_budget needs the vocabulary of the records"
+        raise file_io.InputError(f"{need}: --spm_model_file or --vocab_file")
     common_flags.require_positive(
         *(values, "train_batch_size", "eval_batch_size", "max_seq_length", "num_train_steps"),
         *("max_predictions_per_seq", "save_checkpoints_steps", "max_eval_steps"),
@@ -123,15 +126,13 @@ def main(values):
     hint = "Give the --max_seq_length and --max_predictions_per_seq that the records were made with"
     records.check_files(paths, train_specs, hint)
     records.check_files(eval_paths, specs, hint)
-    run_config = common_flags.run_config(
-        values,
-        num_train_steps=values.num_train_steps,
-        predict_batch_size=values.eval_batch_size,
-    )
+    run_config = common_flags.run_config(values, values.num_train_steps, values.eval_batch_size)
+    if values.do_eval:
+        engine.check_batches(run_config, strategy, "eval_batch_size")
     runner = engine.Engine(task, config, run_config, strategy)
-    eval_input = records.eval_input_fn(
-        eval_paths, specs, max_examples=values.max_eval_steps * values.eval_batch_size
-    )
+    limit = values.max_eval_steps * values.eval_batch_size
+    least = values.max_seq_length // 4  # predictions need no less memory where texts are short
+    eval_input = records.eval_input_fn(eval_paths, specs, limit, least_tokens=least)
     with records.damage_reported([*paths, *eval_paths]):
         if values.do_train:
             evaluate = checkpoint_walk.evaluate_while_training if values.do_eval else None

@@ -40,6 +40,7 @@ def check_flags(values):
     """Refuses contradictions before any work."""
     if not (values.do_train or values.do_eval or values.do_predict):
         raise file_io.InputError("nothing to do: none of --do_train, --do_eval, --do_predict")
+    common_flags.check_waiting(values)
     if values.task_name.lower() != "race":
         raise file_io.InputError(f"--task_name={values.task_name}: expected race")
     if not 0 <= values.dropout_prob < 1:
@@ -65,7 +66,7 @@ def make_job(values, source, strategy):
 
     config = modeling.AlbertConfig.from_json_file(source.config_file)
     common_flags.check_seq_length(values, config)
-    common_flags.end_with_estimate(values, config, strategy)
+    common_flags.end_with_estimate(values, config, strategy, choices=race_utils.NUM_CHOICES)
     tokenizer = model_folder.load_tokenizer(source, config)
     settings = {
         **common_flags.text_settings(values, source),

@@ -73,9 +73,9 @@ def run(job, data, checkpoint=None, eval_wait_secs=0):
     """
     file_io.make_dirs(job.run_config.output_dir)
     trains, answers = data.train_examples is not None, data.predict_examples is not None
+    fine_tuning.check_start(job, trains, answers and (trains or checkpoint == "all"), answers)
     paths = []
     if trains:
-        fine_tuning.check_start(job)
         train_path = _training_records(job, data)
         if distribution.is_chief(job.strategy):
             job.complete_folder()

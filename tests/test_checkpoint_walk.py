@@ -125,3 +125,57 @@ def test_an_empty_folder_and_a_missing_metric_are_named(tmp_path, folder):
     tracker = checkpoint_walk.BestTracker(str(folder), "f1", resume=False)
     with pytest.raises(file_io.InputError, match=r"no f1 among the results \['score'\]"):
         tracker.record(str(folder / "model.ckpt-0"), 0, {"score": 1.0})
+
+
+def test_checkpoints_that_a_trainer_deletes_are_left_out(folder):
+    """One is deleted while it is evaluated, the next before it is its turn."""
+    runner = make_engine(folder)
+    evaluate = runner.evaluate
+
+    def while_a_trainer_prunes(input_fn):
+        for step in (0, 10):
+            checkpoints.delete(str(folder / f"model.ckpt-{step}"))
+        return evaluate(input_fn)
+
+    runner.evaluate = while_a_trainer_prunes
+    (folder / "eval").mkdir()
+    (folder / "eval" / "model.ckpt-5.index").write_text("of a killed run")
+    tracker = checkpoint_walk.evaluate_all(runner, None)
+    assert (tracker.best_step, tracker.best_value, tracker.last_step) == (20, 0.5, 20)
+    assert best_step(folder) == 20
+    results = (folder / "eval_results.txt").read_text()
+    assert "global_step = 0\n" in results and "global_step = 10\n" not in results
+    assert not [name for name in os.listdir(folder / "eval") if "ckpt" in name]
+
+
+def test_a_checkpoint_deleted_at_its_turn_is_left_out(folder, monkeypatch, caplog):
+    copy = checkpoints.copy
+
+    def copy_too_late(source, target):
+        if source.endswith("-10"):
+            checkpoints.delete(source)
+        copy(source, target)
+
+    monkeypatch.setattr(checkpoints, "copy", copy_too_late)
+    with caplog.at_level("WARNING", logger="absl"):
+        tracker = checkpoint_walk.evaluate_all(make_engine(folder), None)
+    assert (tracker.best_step, tracker.last_step) == (20, 20)
+    assert "model.ckpt-10 was deleted before it could be evaluated: left out" in caplog.text
+
+
+def test_if_all_are_deleted_at_their_turn_it_is_said(folder, monkeypatch):
+    def copy_too_late(source, target):
+        checkpoints.delete(source)
+        raise FileNotFoundError(source)
+
+    monkeypatch.setattr(checkpoints, "copy", copy_too_late)
+    with pytest.raises(file_io.InputError, match="every checkpoint of .* --?keep_checkpoint_max|k"):
+        checkpoint_walk.evaluate_all(make_engine(folder), None)
+
+
+def test_a_damaged_best_trial_is_named(folder):
+    (folder / "best_trial.txt").write_text("garbage")
+    with pytest.raises(
+        file_io.InputError, match="best_trial.txt must hold .* found 'garbage'; del"
+    ):
+        checkpoint_walk.BestTracker(str(folder), "score", resume=True)

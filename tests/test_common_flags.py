@@ -9,7 +9,7 @@ import types
 import pytest
 from absl import flags
 
-from albert import common_flags, file_io, layers, modeling
+from albert import common_flags, distribution, file_io, layers, modeling
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -121,3 +121,29 @@ def test_large_batches_are_computed_in_parts(batch, steps, recompute, parts):
     )
     found = common_flags.compute(values)
     assert found == layers.Compute("bfloat16", True, recompute, parts)
+
+
+def test_workers_compare_all_flags(values, monkeypatch):
+    told = {}
+    monkeypatch.setattr(distribution, "check_agreement", lambda strategy, all: told.update(all))
+    common_flags.strategy(values("--seed=7", "--init_checkpoint=here", "--recompute"))
+    assert told["seed"] == 7 and told["recompute"] is True and told["precision"] == "float32"
+    assert told["init_checkpoint"] == "here" and "verbosity" not in told
+
+
+def test_a_seed_beyond_32_bits_is_refused(values):
+    with pytest.raises(flags.IllegalFlagValueError, match="seed=2147483648.*2147483647"):
+        values(f"--seed={2**31}")
+
+
+def test_waiting_for_checkpoints_is_for_evaluation_alone(values):
+    found = values("--eval_wait_secs=5")
+    for name, value in (("do_train", True), ("do_eval", True)):
+        flags.DEFINE_bool(name, value, "Stage.", flag_values=found)
+    with pytest.raises(file_io.InputError, match="--eval_wait_secs: only for --do_eval alone"):
+        common_flags.check_waiting(found)
+    found.do_train = False
+    common_flags.check_waiting(found)
+    found.do_eval = False
+    with pytest.raises(file_io.InputError, match="--eval_wait_secs: only for --do_eval alone"):
+        common_flags.check_waiting(found)

@@ -1,6 +1,7 @@
 """The engine on a task so small that every number can be checked."""
 
 import dataclasses
+import errno
 import os
 import re
 import threading
@@ -16,6 +17,7 @@ from albert import (
     engine,
     file_io,
     layers,
+    modeling,
     optimization,
     progress,
     records,
@@ -94,6 +96,9 @@ def path(tmp_path):
     return str(tmp_path / "line")
 
 
+CONFIG = modeling.AlbertConfig(vocab_size=8)  # the model here needs none
+
+
 def make_engine(output_dir, of_task=TASK, **changes):
     config = engine.RunConfig(
         output_dir=str(output_dir), num_train_steps=30, train_batch_size=4, eval_batch_size=4,
@@ -101,7 +106,7 @@ def make_engine(output_dir, of_task=TASK, **changes):
         iterations_per_loop=1000, log_every_steps=7, seed=3,
     )  # fmt: skip
     config = dataclasses.replace(config, **changes)
-    return engine.Engine(of_task, None, config, distribution.create_strategy("one_device"))
+    return engine.Engine(of_task, CONFIG, config, distribution.create_strategy("one_device"))
 
 
 def train(runner, path, on_checkpoint=None, rate=0.1):
@@ -362,6 +367,20 @@ def test_running_out_of_memory_says_what_to_change(path, tmp_path, monkeypatch, 
             getattr(runner, stage)(records.eval_input_fn([path], SPECS))
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_not_taken_for_a_full_memory(path, tmp_path, monkeypatch, code):
+    """TensorFlow has one kind of error for both; its summaries raise it."""
+
+    def full(*arguments, **more):
+        raise tf.errors.ResourceExhaustedError(None, None, f"/a/events; {os.strerror(code)}\nmore")
+
+    monkeypatch.setattr(tf.summary, "scalar", full)
+    message = f"a file of the log cannot be written: /a/events; {os.strerror(code)}"
+    with pytest.raises(file_io.InputError) as caught:
+        train(make_engine(tmp_path / "out"), path)
+    assert str(caught.value) == message
+
+
 def test_the_first_step_is_reported_by_itself(path, tmp_path, caplog):
     with caplog.at_level("INFO", logger="absl"):
         train(make_engine(tmp_path / "out"), path)
@@ -395,3 +414,13 @@ def test_waiting_for_input_is_measured(path, tmp_path):
         ]
         shares.append(np.mean(found))
     assert 1.0 >= shares[0] > 0.7 and shares[0] > shares[1] >= 0.0
+
+
+@pytest.mark.parametrize(("longest", "calls"), [(0.0, 30), (1e9, 5)])
+def test_calls_are_short_enough_for_ctrl_c(path, tmp_path, monkeypatch, longest, calls):
+    """One step at a time if it is slow, else as many as fit between logs and checkpoints."""
+    monkeypatch.setattr(engine, "_SECONDS_OF_A_CALL", longest)
+    updates = []
+    monkeypatch.setattr(progress.TrainingLog, "update", lambda log, step, *_: updates.append(step))
+    train(make_engine(tmp_path / "out", log_every_steps=10), path)
+    assert len(updates) == calls and updates[-1] == 30

@@ -67,3 +67,11 @@ def test_the_report_names_what_would_fit(monkeypatch):
 def test_an_estimate_adds_up():
     found = memory.estimate(BASE, 8, 128, layers.Compute())
     assert found.total > sum(dataclasses.astuple(found)) > found.activations > 0
+
+
+def test_an_example_of_several_texts_needs_the_memory_of_all():
+    questions = memory.report(BASE, 8, 512, layers.Compute(), choices=4).splitlines()
+    texts = memory.report(BASE, 32, 512, layers.Compute()).splitlines()
+    assert "32 x 512 tokens" in questions[0]
+    # Questions are not split: at most 8 parts instead of 32.
+    assert len(texts) == len(questions) + 4 and texts[: len(questions)] == questions

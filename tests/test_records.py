@@ -260,6 +260,9 @@ def test_short_examples_fill_up_a_single_replica(tmp_path):
     assert sum(len(batch["example_index"]) for batch in batches) == 300
     assert min(tokens[:-1]) > 2 * 64 and max(tokens) <= 4 * 64
     assert len(batches[-2]["example_index"]) > 20 > 6 > len(batches[0]["example_index"])
+    bounded = records.eval_input_fn([path], specs, least_tokens=16)({"batch_size": 4})
+    sizes = [len(batch["example_index"]) for batch in bounded]
+    assert sum(sizes) == 300 and 4 < max(sizes) <= 4 * 64 // 16
 
 
 @pytest.mark.parametrize("make", [records.train_input_fn, records.eval_input_fn])

@@ -15,6 +15,7 @@ import tensorflow as tf
 from albert import (
     checkpoints,
     classifier_utils,
+    common_flags,
     demo_data,
     file_io,
     fine_tuning,
@@ -470,3 +471,25 @@ def test_trimmed_and_padded_batches_give_the_same_predictions(inputs, trained):
         for trim in (True, False)
     )
     np.testing.assert_allclose(trimmed["probabilities"], padded["probabilities"], atol=1e-5)
+
+
+class ThreeReplicas:
+    num_replicas_in_sync = 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"do_train": True}, "--train_batch_size=16 must be a multiple of the 3 replicas"),
+        ({"train_batch_size": 18, "do_train": True, "do_eval": True}, "--eval_batch_size=8 must"),
+        ({"train_batch_size": 18, "do_train": True, "do_predict": True}, "--predict_batch_size=8"),
+    ],
+)
+def test_batches_are_checked_before_any_data(
+    inputs, tmp_path, run_script, monkeypatch, changes, message
+):
+    monkeypatch.setattr(common_flags, "strategy", lambda values: ThreeReplicas())
+    flags = flags_for(inputs, tmp_path, from_scratch=True, **changes)
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(run_classifier, **flags)
+    assert not list(tmp_path.iterdir())

@@ -61,6 +61,12 @@ def flags_for(inputs, output_dir, **changes):
     }  # fmt: skip
 
 
+def test_estimated_memory_counts_all_choices(inputs, tmp_path, run_script, capsys):
+    with pytest.raises(SystemExit):
+        run_script(run_race, **flags_for(inputs, tmp_path, do_train=True, estimate_memory=True))
+    assert "estimated for 32 x 40 tokens" in capsys.readouterr().out
+
+
 def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
     flags = flags_for(
         inputs, tmp_path, do_predict=True, train_step=120, save_checkpoints_steps=40,
