@@ -11,6 +11,7 @@ from albert import file_io
 PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
 # Least positions of a batch that gain from two parts: less is soon done, and more to compile.
 _ROWS_OF_PARTS = 2048
+_INTERRUPTED = "interrupted; the same command goes on from the last checkpoint"
 
 
 def definers(flag_values):
@@ -432,10 +433,12 @@ def run(main, define_flags):
             print(f"error: {error}", file=sys.stderr)
             return 1
         except KeyboardInterrupt as interrupt:
-            default = "interrupted; the same command goes on from the last checkpoint"
-            print(str(interrupt) or default, file=sys.stderr)
+            print(str(interrupt) or _INTERRUPTED, file=sys.stderr)
             return 130
         except Exception as error:
+            if "REPLACED BY KeyboardInterrupt" in str(error):  # while TensorFlow made the error
+                print(_INTERRUPTED, file=sys.stderr)
+                return 130
             lost = "tensorflow" in sys.modules and _lost_worker(error)
             if not lost:
                 raise

@@ -7,15 +7,14 @@ batch is dealt among all their devices, and one of them, the chief, writes the f
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
-import itertools
 import json
 import os
 import re
 import signal
 import socket
-import threading
-from concurrent import futures
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -24,7 +23,8 @@ from absl import logging
 from albert import file_io
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
-_SECONDS_OF_WAITING = 30  # for other workers, between lines of the log
+_CHUNK, _LENGTH_DIGITS = 4096, 10  # bytes of what the chief sends to the others
+_SECONDS_OF_WAITING = 30  # between lines of the log that say for whom
 # What operations raise that wait for a worker that is gone.
 _CONNECTION_ERRORS = (
     tf.errors.UnavailableError,
@@ -154,43 +154,54 @@ def create_strategy(name="auto", tpu_name=None, tpu_zone=None, gcp_project=None,
 
 
 def _multi_worker_strategy(cluster):
-    own = cluster.name(cluster.index)
-    logging.info(
-        "This is %s of %d; waiting until all of them are there", own, len(cluster.addresses)
-    )
-    # TensorFlow waits without end and lets no signal through: so it does in another thread.
-    made = futures.Future()
-
-    def make():
-        try:
-            made.set_result(tf.distribute.MultiWorkerMirroredStrategy())
-        except BaseException as error:
-            made.set_exception(error)
-
-    threading.Thread(target=make, daemon=True).start()
-    for seconds in itertools.count(1):
-        finished = futures.wait([made], timeout=1).done
-        _undo_signal_handlers()
-        if finished:
-            break
-        if seconds % _SECONDS_OF_WAITING == 0:
-            others = set(range(len(cluster.addresses))) - {cluster.index}
-            silent = [cluster.name(i) for i in sorted(others) if not _answers(cluster.addresses[i])]
-            logging.info("Still waiting; no answer from %s", ", ".join(silent) or "the chief")
+    _wait_for_workers(cluster)
+    handlers = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
+    # Python's handler of Ctrl-C would not be run while TensorFlow connects.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        return made.result()
-    except tf.errors.UnknownError as error:  # of the server that each worker has
-        reason = error.message.partition("\n")[0]
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    finally:
+        # For SIGTERM TensorFlow has a handler of its own by now, which only takes a note.
+        for kind, handler in handlers.items():
+            signal.signal(kind, handler)
+
+
+def _wait_for_workers(cluster):
+    """Returns once all workers are there, or connecting; says whom it waits for.
+
+    TensorFlow would wait for them, too, but without a word, and deaf to signals.
+
+    Raises:
+      file_io.InputError: the port of this worker cannot be used.
+    """
+    own = cluster.name(cluster.index)
+    logging.info("This is %s of %d; waiting for the others", own, len(cluster.addresses))
+    silent = set(range(len(cluster.addresses))) - {cluster.index}
+    asked = time.monotonic()
+    try:
+        listener = _listen(int(cluster.addresses[cluster.index].rpartition(":")[2]))
+    except OSError as error:
         raise file_io.InputError(
-            f"{own} cannot be started: {reason}; the address must be of this host, with a port "
-            "that nobody uses"
+            f"{own} cannot use its port: {error.strerror}; give one that is free, and to each "
+            "worker its own address"
         ) from error
+    with listener:
+        while silent:
+            silent = {index for index in silent if not _answers(cluster.addresses[index])}
+            if silent and time.monotonic() > asked + _SECONDS_OF_WAITING:
+                asked = time.monotonic()
+                names = ", ".join(map(cluster.name, sorted(silent)))
+                logging.info("Still waiting: no answer from %s", names)
+            time.sleep(0.2)
 
 
-def _undo_signal_handlers():
-    """Ends the process at SIGTERM again, which TensorFlow's workers take without a word."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+def _listen(port):
+    """A socket that shows the others that this worker is there, until TensorFlow takes over."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(
+            ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024
+        )
+    return socket.create_server(("", port), backlog=1024)
 
 
 def _answers(address):
@@ -264,24 +275,32 @@ def from_chief(strategy, make):
     """
     if workers(strategy) is None:
         return make()
-    data = json.dumps(make()).encode() if is_chief(strategy) else b""
-    size = int(_from_chief(strategy, np.float32([len(data)]))[0])
-    values = np.zeros(size, np.float32)
-    values[: len(data)] = list(data)
-    return json.loads(bytes(_from_chief(strategy, values).astype(np.uint8)))
+    message = b""
+    if is_chief(strategy):
+        text = json.dumps(make()).encode()
+        message = b"%*d" % (_LENGTH_DIGITS, len(text)) + text
+    received, end = b"", _LENGTH_DIGITS
+    while len(received) < end:
+        values = np.zeros(_CHUNK, np.float32)
+        part = message[len(received) :][:_CHUNK]
+        values[: len(part)] = list(part)
+        found = _of_first_replica(strategy)(values)
+        found = strategy.experimental_local_results(found)[0].numpy()
+        received += bytes(found.astype(np.uint8))
+        end = _LENGTH_DIGITS + int(received[:_LENGTH_DIGITS])
+    return json.loads(received[_LENGTH_DIGITS:end])
 
 
-def _from_chief(strategy, values):
-    """The chief's float32 array; that of the others only gives the shape."""
+@functools.cache
+def _of_first_replica(strategy):
+    """Compiled once a run: ``(values) -> those of the first replica``, which is the chief's."""
 
-    def one_of_all():
+    def replica_values(values):
         context = tf.distribute.get_replica_context()
-        mine = values if is_chief(strategy) else np.zeros_like(values)
         counts = tf.cast(tf.equal(context.replica_id_in_sync_group, 0), tf.float32)
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, counts * mine)
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, counts * values)
 
-    summed = tf.function(lambda: strategy.run(one_of_all), autograph=False)()
-    return strategy.experimental_local_results(summed)[0].numpy()
+    return tf.function(lambda values: strategy.run(replica_values, (values,)), autograph=False)
 
 
 @contextlib.contextmanager

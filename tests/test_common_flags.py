@@ -77,6 +77,12 @@ common_flags.run(main, define_flags)
         ("print(values.how)", 0, ""),
         ("raise file_io.InputError('--how must be kind')", 1, "error: --how must be kind\n"),
         ("raise KeyboardInterrupt", 130, "interrupted; the same command goes on from the last"),
+        # What is left of Ctrl-C if it comes while TensorFlow makes an error.
+        (
+            "raise RuntimeError('ORIGINAL UnavailableError REPLACED BY KeyboardInterrupt: ')",
+            130,
+            "interrupted; the same command goes on from the last",
+        ),
     ],
 )
 def test_how_a_script_ends(body, status, message):

@@ -4,7 +4,9 @@ import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
+import threading
 import types
 
 import pytest
@@ -116,6 +118,7 @@ def test_fewer_than_two_workers_are_no_cluster(monkeypatch, config):
 def test_auto_takes_what_is_there(monkeypatch, gpus, config, chosen):
     monkeypatch.setenv("TF_CONFIG", config)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU"] * gpus)
+    monkeypatch.setattr(distribution, "_wait_for_workers", lambda cluster: None)
     made = []
     for kind, name in (
         ("OneDeviceStrategy", "one_device"),
@@ -201,3 +204,26 @@ def test_parts_are_for_one_cpu(monkeypatch, replicas, devices, gains):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda: found)
     strategy = types.SimpleNamespace(num_replicas_in_sync=replicas)
     assert distribution.gains_from_parts(strategy) == gains
+
+
+def test_a_worker_says_for_whom_it_waits(monkeypatch, caplog):
+    monkeypatch.setattr(distribution, "_SECONDS_OF_WAITING", 0.3)
+    with socket.create_server(("localhost", 0)) as there, socket.socket() as absent:
+        absent.bind(("localhost", 0))
+        ports = [there.getsockname()[1], absent.getsockname()[1]]
+        cluster = distribution.Cluster(("localhost:0", *(f"localhost:{port}" for port in ports)), 0)
+        opening = threading.Timer(1.0, absent.listen)
+        opening.start()
+        with caplog.at_level("INFO", logger="absl"):
+            distribution._wait_for_workers(cluster)
+        opening.join()
+    assert f"Still waiting: no answer from worker 2 (localhost:{ports[1]})\n" in caplog.text
+
+
+def test_a_port_in_use_is_refused():
+    with distribution._listen(0) as other:
+        address = f"localhost:{other.getsockname()[1]}"
+        with pytest.raises(
+            file_io.InputError, match=rf"worker 0 \({address}\) cannot use its port: .*in use"
+        ):
+            distribution._wait_for_workers(distribution.Cluster((address, "localhost:1"), 0))

@@ -424,3 +424,16 @@ def test_calls_are_short_enough_for_ctrl_c(path, tmp_path, monkeypatch, longest,
     monkeypatch.setattr(progress.TrainingLog, "update", lambda log, step, *_: updates.append(step))
     train(make_engine(tmp_path / "out", log_every_steps=10), path)
     assert len(updates) == calls and updates[-1] == 30
+
+
+def test_workers_compare_their_weights_before_they_train(path, tmp_path, monkeypatch):
+    found = []
+    monkeypatch.setattr(
+        distribution,
+        "check_same_weights",
+        lambda strategy, variables: found.append(sum(float(tf.norm(v)) for v in variables)),
+    )
+    whole = train(make_engine(tmp_path, num_train_steps=10), path)
+    train(make_engine(tmp_path, num_train_steps=20), path)
+    trained = sum(float(np.linalg.norm(v)) for v in whole.values())
+    assert len(found) == 2 and found[1] == pytest.approx(trained) and found[0] != found[1]

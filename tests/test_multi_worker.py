@@ -229,27 +229,21 @@ def test_workers_agree(done):
         r"started with the same flags and files; train_batch_size is 8 here, 0 in the chief$",
         worker["refused"],
     )
+    assert chief["other_weights"] == ""
+    assert re.search(
+        r"; the sum over the first weights is '\w{12}' here, '\w{12}' in the chief$",
+        worker["other_weights"],
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["flags", "weights"])
-def test_workers_that_differ_are_refused(folder, tmp_path, what):
-    if what == "flags":
-        other = {"learning_rate": "0.1"}
-        message = "learning_rate is 0.1 here, 0.001 in the chief"
-    else:
-        first = {"num_train_steps": 1, "do_eval": False, "save_checkpoints_steps": 1}
-        flags = pretraining.flags_for(folder, folder / "short", **first)
-        arguments = [f"--{name}={value}" for name, value in flags.items()]
-        assert start(["albert.run_pretraining", *arguments], tmp_path / "short.log").wait(120) == 0
-        other = {"init_checkpoint": str(folder / "short" / "model.ckpt-1")}
-        message = "the sum over the first weights is '.*' here, '.*' in the chief"
+def test_workers_with_other_flags_are_refused(folder, tmp_path):
     cluster, processes = free_addresses(2), []
     logs = [tmp_path / f"worker{i}.log" for i in range(2)]
     try:
         for index in range(2):
-            run = pretraining_run(folder, f"differ_{what}", do_eval=False)["flags"]
-            run.update(other if index else {})
+            run = pretraining_run(folder, "differ", do_eval=False)["flags"]
+            run.update({"learning_rate": "0.1", "do_eval": "true"} if index else {})
             arguments = [f"--{name}={value}" for name, value in run.items()]
             processes.append(
                 start(["albert.run_pretraining", *arguments], logs[index], cluster, index)
@@ -261,7 +255,12 @@ def test_workers_that_differ_are_refused(folder, tmp_path, what):
             process.wait()
     chief, worker = (log.read_text() for log in logs)
     assert status == [1, 1], chief[-3000:] + worker[-3000:]
-    assert re.search(rf"^error: all workers must be started .*; {message}$", worker, re.M), worker
+    assert re.search(
+        "^error: all workers must be started with the same flags and files; do_eval is True here, "
+        "False in the chief; learning_rate is 0.1 here, 0.001 in the chief$",
+        worker,
+        re.M,
+    ), worker
     assert re.search(r"^error: worker 1 .* ended or cannot be reached", chief, re.M), chief
 
 
@@ -279,32 +278,20 @@ def test_workers_can_be_stopped(folder, tmp_path, kind, status, started):
         start(["albert.run_pretraining", *arguments], log, cluster, index)
         for index, log in enumerate(logs)
     ]
-    last_words = "waiting until all of them" if started == 1 else "First step after"
+    last_words = "waiting for the others" if started == 1 else "First step after"
     try:
         wait_until(lambda: last_words in logs[0].read_text(), processes, logs)
         time.sleep(3)
         for process in processes:
             process.send_signal(kind)
-        assert [process.wait(timeout=30) for process in processes] == [status] * started
+        ends = {process.wait(timeout=30) for process in processes}
     finally:
         for process in processes:
             process.kill()
             process.wait()
-    assert "Traceback" not in logs[0].read_text()
-
-
-def test_a_worker_whose_port_is_taken_says_so(folder, tmp_path):
-    run = pretraining_run(folder, "taken")["flags"]
-    arguments = [f"--{name}={value}" for name, value in run.items()]
-    with socket.socket() as other:
-        other.bind(("localhost", 0))
-        other.listen()
-        cluster = [f"localhost:{other.getsockname()[1]}", *free_addresses(1)]
-        process = start(["albert.run_pretraining", *arguments], tmp_path / "log", cluster)
-        assert process.wait(timeout=120) == 1
-    text = (tmp_path / "log").read_text()
-    assert f"error: worker 0 ({cluster[0]}) cannot be started: " in text
-    assert "with a port that nobody uses" in text and "Traceback" not in text
+    # One of two may see the end of the other first.
+    assert status in ends and ends <= {status, 1}
+    assert not any("Traceback" in log.read_text() for log in logs)
 
 
 def wait_until(condition, processes, logs, seconds=120):

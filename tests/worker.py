@@ -55,12 +55,26 @@ def agreement(strategy):
     """What each worker says, what it gets from the chief, and how it takes other settings."""
     workers = distribution.workers(strategy)
     told = distribution.from_chief(strategy, lambda: {"text": "ä", "index": workers.index})
+    with strategy.scope():
+        same, other = tf.Variable([1.0, 2.0]), tf.Variable(0.0)
+    distribution.check_same_weights(strategy, [same])
+    other.assign(workers.index)
+    settings = {"seed": 1, "train_batch_size": 8 * workers.index}
+    return {
+        "told": told,
+        "index": workers.index,
+        "refused": refusal(lambda: distribution.check_agreement(strategy, settings)),
+        "other_weights": refusal(lambda: distribution.check_same_weights(strategy, [same, other])),
+    }
+
+
+def refusal(check):
+    """The message of the error that a check raises, empty if it raises none."""
     try:
-        distribution.check_agreement(strategy, {"seed": 1, "train_batch_size": 8 * workers.index})
-        refused = ""
+        check()
     except file_io.InputError as error:
-        refused = str(error)
-    return {"told": told, "refused": refused, "index": workers.index}
+        return str(error)
+    return ""
 
 
 def main(path):
