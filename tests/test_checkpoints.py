@@ -119,11 +119,16 @@ def test_a_checkpoint_cut_in_half_is_refused(prefix, model, damaged):
     with open(path, "r+b") as file:
         file.truncate(os.path.getsize(path) // 2)
     before = weights(model)
-    with pytest.raises(
-        file_io.InputError, match="(cannot read the|the) checkpoint .*model.ckpt-30"
-    ):
+    with pytest.raises(file_io.InputError, match="checkpoint .*model.ckpt-30 is damaged: ") as one:
         checkpoints.restore(model, prefix)
     assert_same(weights(model), before)
+    assert "goes on from" not in str(one.value)
+    older = prefix.replace("-30", "-20")
+    checkpoints.save(older, model)
+    with pytest.raises(
+        file_io.InputError, match=rf"; a run goes on from {older} if {prefix}\.\* is deleted$"
+    ):
+        checkpoints.restore(model, prefix)
 
 
 def test_every_group_can_start_from_group_0(prefix, model):
