@@ -365,7 +365,10 @@ def lost_worker(error):
     """
     if not isinstance(error, tf.errors.OpError):
         return None
-    cluster = cluster_of(os.environ.get("TF_CONFIG"))
+    try:
+        cluster = cluster_of(os.environ.get("TF_CONFIG"))
+    except file_io.InputError:  # of a run that has no use for it
+        return None
     if not cluster:
         return None
     names = re.findall(r"/job:(chief|worker)/(?:replica:\d+/)?task:(\d+)", error.message)

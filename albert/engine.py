@@ -215,15 +215,16 @@ class Engine:
                 config.num_train_steps - step,
             )
             taken, totals = run_steps(iterator, tf.constant(count, tf.int32))
+            taken = int(taken)  # waits for the end
             self._writer.check()
             if step == first_step + 1:  # The first one had to be compiled.
                 most = self._steps_of_a_call(time.monotonic() - started)
-            step += int(taken)
+            step += taken
             rate = float(optimizer.learning_rate())
             means = _divide({name: total.numpy() for name, total in totals.items()})
             if not np.isfinite(means["loss"] + means["gradient_norm"]):
                 self._stop_at_non_finite(step, rate, means)
-            waited = means.pop("input_seconds") * int(taken)
+            waited = means.pop("input_seconds") * taken
             means["learning_rate"] = rate
             log.update(step, means, waited, step % config.log_every_steps == 0)
             if step % config.save_checkpoints_steps == 0 or step == config.num_train_steps:

@@ -74,7 +74,7 @@ def test_a_wrong_tf_config_is_explained(monkeypatch, config, message, strategy):
     assert str(caught.value).endswith(f"found {config!r}")
     assert distribution.create_strategy("one_device").num_replicas_in_sync == 1
     # Nor does it stand in the way of other messages.
-    assert distribution.lost_worker(ValueError("other")) is None
+    assert distribution.lost_worker(tf.errors.UnavailableError(None, None, "other")) is None
 
 
 @pytest.mark.parametrize("config", ["", "{}", tf_config("worker", 0, worker=["a:1"])])
