@@ -323,10 +323,11 @@ def check_agreement(strategy, settings):
     Raises:
       file_io.InputError: a setting differs from the chief's; names it and both values.
     """
-    chosen = from_chief(strategy, lambda: settings)
-    mine = json.loads(json.dumps(settings))
+    # As texts, since a number that is none does not equal itself.
+    mine = {key: json.dumps(value) for key, value in settings.items()}
+    chosen = from_chief(strategy, lambda: mine)
     different = [
-        f"{key} is {mine.get(key)!r} here, {chosen.get(key)!r} in the chief"
+        f"{key} is {mine.get(key)} here, {chosen.get(key)} in the chief"
         for key in sorted({*mine, *chosen})
         if mine.get(key) != chosen.get(key)
     ]
