@@ -273,7 +273,7 @@ class Engine:
                 config.gradient_accumulation_steps,
             )
 
-        @tf.function
+        @tf.function(autograph=False)
         def one_step(iterator):
             features, waited = _next_timed(self.strategy, iterator)
             results = self.strategy.run(replica_step, (features,))
@@ -283,7 +283,7 @@ class Engine:
 
         names = list(one_step.get_concrete_function(iterator).structured_outputs)
 
-        @tf.function
+        @tf.function(autograph=False)
         def run_steps(iterator, count):
             def body(taken, totals, _):
                 results = one_step(iterator)
@@ -331,7 +331,7 @@ class Engine:
             rows = {name: tf.identity(value) for name, value in rows.items()}
             return tf.distribute.get_replica_context().all_gather(rows, axis=0)
 
-        @tf.function
+        @tf.function(autograph=False)
         def infer(iterator):
             rows = self.strategy.run(replica_infer, (next(iterator),))
             local = self.strategy.experimental_local_results

@@ -85,7 +85,9 @@ class Extractor:
         shape = (max_seq_length,)
         self._specs = [records.FeatureSpec(name, "int64", shape, sequence=True) for name in _INPUTS]
         ids = tf.TensorSpec([None, None], tf.int32)
-        self._infer = tf.function(self._vectors, input_signature=[ids] * len(_INPUTS))
+        self._infer = tf.function(
+            self._vectors, input_signature=[ids] * len(_INPUTS), autograph=False
+        )
 
     def _vectors(self, *inputs):
         features = records.trim(self._specs, dict(zip(_INPUTS, inputs, strict=True)))

@@ -89,7 +89,7 @@ def _callable(call, variables, extra=((), ())):
       variables: what fine-tuning through this object may change.
       extra: per interface, the names of further inputs.
     """
-    function = tf.function(call)
+    function = tf.function(call, autograph=False)
     for names, more in zip(_INTERFACES, extra, strict=True):
         for training in (False, True):
             function.get_concrete_function(
@@ -111,7 +111,7 @@ def _signature(call, names):
         outputs = call(dict(zip(names, tensors, strict=True)))
         return {name: value for name, value in outputs.items() if name != "encoder_outputs"}
 
-    return tf.function(serve, input_signature=[_ids(name) for name in names])
+    return tf.function(serve, input_signature=[_ids(name) for name in names], autograph=False)
 
 
 def _gather_assets(folder, config, source):
@@ -184,7 +184,7 @@ def _tokenization_info(vocabulary, do_lower_case):
             "do_lower_case": tf.constant(do_lower_case),
         }
 
-    return tf.function(serve, input_signature=[])
+    return tf.function(serve, input_signature=[], autograph=False)
 
 
 def export_preprocessing(tokenizer, max_seq_length, path):
@@ -226,12 +226,12 @@ def export_preprocessing(tokenizer, max_seq_length, path):
     strings = tf.TensorSpec([None], tf.string, name="text")
     root = tf.train.Checkpoint(packer=packer)
     root.__call__ = tf.function(
-        lambda texts: pack(*(texts if isinstance(texts, list) else [texts]))
+        lambda texts: pack(*(texts if isinstance(texts, list) else [texts])), autograph=False
     )
     root.__call__.get_concrete_function(strings)
     root.__call__.get_concrete_function([strings, tf.TensorSpec([None], tf.string, name="pair")])
-    root.tokenize = tf.function(packer.tokenizer.encode, input_signature=[strings])
-    serve = tf.function(pack, input_signature=[strings])
+    root.tokenize = tf.function(packer.tokenizer.encode, input_signature=[strings], autograph=False)
+    serve = tf.function(pack, input_signature=[strings], autograph=False)
     return export.save_model(
         root, {"serving_default": serve}, os.path.dirname(target) or ".", os.path.basename(target)
     )

@@ -327,6 +327,7 @@ def train_input_fn(paths, specs, seed, trim_batches=True, transform=None):
     """
     paths = list(paths)
 
+    @tf.autograph.experimental.do_not_convert
     def input_fn(params):
         batch_size = _pipeline_batch_size(params)
         buffer_size = shuffle_buffer_size(paths)
@@ -419,6 +420,7 @@ def eval_input_fn(paths, specs, max_examples=None, trim_batches=True, least_toke
     """
     paths = list(paths)
 
+    @tf.autograph.experimental.do_not_convert
     def input_fn(params):
         batch_size = _pipeline_batch_size(params)
         dataset = tf.data.TFRecordDataset(paths)

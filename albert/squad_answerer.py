@@ -67,7 +67,7 @@ class Answerer:
             self._threshold = squad_run.read_threshold(folder.source.checkpoint)
         names = [spec.name for spec in squad_task.feature_specs(None, is_training=False)]
         signature = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
-        self._infer = tf.function(self._score, input_signature=[signature])
+        self._infer = tf.function(self._score, input_signature=[signature], autograph=False)
 
     def ask(self, question, context):
         """Answers a question about a text of any length.

@@ -49,7 +49,7 @@ def _function(server, batch_size, seq_length):
     """`tf.function` of the server with named int32 inputs [batch_size, seq_length]."""
     shape = [batch_size, seq_length]
     specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in export.MODEL_INPUTS]
-    return tf.function(server.__call__, input_signature=specs)
+    return tf.function(server.__call__, input_signature=specs, autograph=False)
 
 
 def export_checkpoint(runner, checkpoint, max_seq_length, export_dir):

@@ -187,7 +187,7 @@ class TextServer(TextPacker):
         self._labels = tuple(labels)
         names = ("text", "text_pair") if is_pair else ("text",)
         signature = [tf.TensorSpec([None], tf.string, name=name) for name in names]
-        self.serve = tf.function(self._answer, input_signature=signature)
+        self.serve = tf.function(self._answer, input_signature=signature, autograph=False)
 
     def _answer(self, text, text_pair=None):
         outputs = self._model(self.features(text, text_pair), training=False)

@@ -78,7 +78,7 @@ class TextPredictor:
         specs = task.feature_specs(self.max_seq_length)
         self._specs = tuple(spec for spec in specs if spec.name in _INPUTS)
         signature = {name: tf.TensorSpec([None, None], tf.int32) for name in _INPUTS}
-        self._infer = tf.function(self._outputs, input_signature=[signature])
+        self._infer = tf.function(self._outputs, input_signature=[signature], autograph=False)
 
     def _outputs(self, features):
         outputs = self.model(records.trim(self._specs, features), training=False)
