@@ -127,6 +127,7 @@ class Engine:
         parts = run_config.compute.parts if distribution.gains_from_parts(strategy) else 1
         self.model.compute = dataclasses.replace(run_config.compute, skip_padding=skip, parts=parts)
         self._infer = None
+        self._datasets = {}  # (input function, batch size) -> distributed dataset
 
     # --- training -----------------------------------------------------------------------------
 
@@ -204,7 +205,9 @@ class Engine:
     def _train_steps(self, step, iterator, optimizer, log, on_checkpoint):
         config = self.run_config
         logging.info("Building the training graph; the first step follows")
+        started = time.monotonic()
         run_steps = self._make_train_loop(optimizer, iterator)
+        logging.info("Traced the training graph in %.1f s", time.monotonic() - started)
         first_step, most = step, 1
         while step < config.num_train_steps:
             started = time.monotonic()
@@ -305,10 +308,13 @@ class Engine:
 
     def _batches(self, input_fn, batch_size, flag):
         """Yields (example_index, rows) of numpy arrays, without the rows that only fill batches."""
-        dataset = distribution.distribute(self.strategy, input_fn, batch_size, flag)
+        # Every checkpoint is evaluated on the same data: its pipeline is built once.
+        key = (input_fn, batch_size)
+        if key not in self._datasets:
+            self._datasets[key] = distribution.distribute(self.strategy, input_fn, batch_size, flag)
         if self._infer is None:
             self._infer = self._make_infer()
-        iterator = iter(dataset)
+        iterator = iter(self._datasets[key])
         while True:
             try:
                 rows = self._infer(iterator)

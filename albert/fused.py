@@ -20,6 +20,7 @@ _SIZES_PER_OCTAVE = 16
 _NORM_LANES, _SOFTMAX_LANES = 64, 16
 _COLUMN_PARTS = 4
 _COMPILED_WIDTH = 192  # least last axis of the tensors that are worth compiling for
+_COMPILED_SIZE = 2**18  # least elements of a variable whose update is
 _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
 
@@ -257,7 +258,6 @@ def masked_softmax(scores, bias):
     return softmax(scores)
 
 
-@_compiled
 def adam_update(variable, gradient, mean, square, factor, beta_1, beta_2, epsilon, decay):
     """Adam without bias correction, with decoupled weight decay.
 
@@ -270,8 +270,21 @@ def adam_update(variable, gradient, mean, square, factor, beta_1, beta_2, epsilo
     Returns:
       The new mean and square, and what times the rate is taken off the variable.
     """
+    shape, constants = variable.shape, (beta_1, beta_2, epsilon, decay)
+    tensors = (variable, gradient, mean, square)
+    if shape.num_elements() < _COMPILED_SIZE:
+        return _adam_update(*tensors, factor, *constants)
+    # As vectors, so that all variables of one size share what is compiled.
+    vectors = [tf.reshape(x, [-1]) for x in tensors]
+    return [tf.reshape(x, shape) for x in _adam_update_compiled(*vectors, factor, *constants)]
+
+
+def _adam_update(variable, gradient, mean, square, factor, beta_1, beta_2, epsilon, decay):
     gradient *= factor
     mean = beta_1 * mean + (1.0 - beta_1) * gradient
     square = beta_2 * square + (1.0 - beta_2) * tf.square(gradient)
     update = mean / (tf.sqrt(square) + epsilon)
     return mean, square, update + decay * variable if decay else update
+
+
+_adam_update_compiled = tf.function(_adam_update, jit_compile=True, autograph=False)

@@ -404,7 +404,8 @@ def _functions(training, dtype, asked):
     Inference in float32 gains from TensorFlow's own fusions, and a few rows in any type are not
     worth compiling for each number of them.
     """
-    return _Plain if not training and (dtype == tf.float32 or asked is not None) else fused
+    few = asked is not None and (not training or asked.shape[1] == 1)
+    return _Plain if few or (not training and dtype == tf.float32) else fused
 
 
 def recomputed(block, weights, hidden, *arguments):

@@ -6,6 +6,7 @@ import os
 import re
 import threading
 import time
+import traceback
 
 import numpy as np
 import pytest
@@ -135,6 +136,51 @@ def test_training_learns_and_saves(path, tmp_path):
     stored = {name for name, _ in tf.train.list_variables(str(tmp_path / "out/model.ckpt-200"))}
     slots = {f"{v}/{slot}" for v in ("kernel", "bias") for slot in ("adam_m", "adam_v")}
     assert stored == {"kernel", "bias", "global_step"} | slots
+
+
+def test_graphs_are_traced_as_they_are_written(path, tmp_path):
+    """Rewriting by autograph takes most of the time until the first step."""
+    files = set()
+
+    def note(outputs, features):
+        files.update(frame.filename for frame in traceback.extract_stack())
+        return {}
+
+    def transform(number, features):
+        return note(None, features) or features
+
+    runner = make_engine(
+        tmp_path / "out",
+        dataclasses.replace(
+            TASK,
+            train_metrics=note,
+            eval_outputs=lambda *args: note(*args[-2:]) or TASK.eval_outputs(*args),
+        ),
+        num_train_steps=1,
+    )
+    runner.train(
+        records.train_input_fn([path], SPECS, 1, transform=transform),
+        lambda: optimization.create_optimizer(0.1, 30, 0),
+        lambda model: None,
+    )
+    runner.evaluate(records.eval_input_fn([path], SPECS))
+    assert any(name.endswith("train_step.py") for name in files)
+    assert not [name for name in files if "autograph_generated" in name]
+
+
+def test_evaluating_again_builds_no_pipeline_again(path, tmp_path):
+    runner = make_engine(tmp_path / "out")
+    built = []
+    whole = records.eval_input_fn([path], SPECS)
+
+    def input_fn(params):
+        built.append(params)
+        return whole(params)
+
+    results = [runner.evaluate(input_fn) for _ in range(3)]
+    assert len(built) == 1 and results[0] == results[1] == results[2]
+    runner.predict(input_fn)
+    assert [params["batch_size"] for params in built] == [4, 5]
 
 
 @pytest.mark.parametrize("loop", [1, 4, 1000])

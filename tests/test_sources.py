@@ -189,6 +189,19 @@ def test_plain_modules_and_scripts_start_without_tensorflow():
 # --- files, chance, flags -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", MODULES)
+def test_no_function_is_rewritten_by_autograph(name):
+    """That takes longer than tracing, and no code here needs it."""
+    tree = tree_of(name)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    compiled = [call for call in calls if dotted(call.func) == "tf.function"]
+    named = [node for node in ast.walk(tree) if dotted(node) == "tf.function"]
+    assert len(compiled) == len(named), f"{name}: tf.function without autograph=False"
+    for call in compiled:
+        given = {argument.arg: ast.unparse(argument.value) for argument in call.keywords}
+        assert given.get("autograph") == "False", f"{name} line {call.lineno}"
+
+
 @pytest.mark.parametrize("name", [name for name in MODULES if name != "file_io"])
 def test_files_are_touched_only_in_file_io(name):
     modules = {module.split(".")[0] for module, _ in imports_of(tree_of(name))}

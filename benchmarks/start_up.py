@@ -1,0 +1,123 @@
+"""Time from the start of `run_classifier` to its first step, phase by phase.
+
+    python benchmarks/start_up.py --data_dir=glue --spm_model_file=30k-clean.model \\
+        [--trees=.,../before]
+
+Runs the whole command (train, evaluate, predict, export) in a process of its own, for each
+configuration and for each source tree in turns, and prints the median seconds of each phase: import
+of TensorFlow, data (records made anew), trace, compile and first step, evaluation of the first
+checkpoint (which comes before the trace), the whole run, and its processor time. Phases are read
+from the times of the log.
+"""
+
+import os
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from absl import app, flags
+
+FLAGS = flags.FLAGS
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_TREE = os.path.dirname(_HERE)
+# Marks in the log, in the order in which they come.
+_MARKS = {
+    "data": "Wrote .* predict.tf_record",
+    "first evaluation": "Evaluated ",
+    "set-up": "Building the training graph",
+    "trace": "Traced the training graph",
+    "compile and first step": "First step after",
+    "rest": "Exported to",
+}
+
+
+def define_flags():
+    flags.DEFINE_string("data_dir", None, "Folder of the GLUE tasks.", required=True)
+    flags.DEFINE_string("spm_model_file", None, "SentencePiece model.", required=True)
+    flags.DEFINE_string("task_name", "RTE", "GLUE task.")
+    flags.DEFINE_list("configs", ["tiny", "base_v2"], "Names in configs/.")
+    flags.DEFINE_list("trees", [_TREE], "Source trees to compare.")
+    flags.DEFINE_integer("max_seq_length", 128, "Longest input.")
+    flags.DEFINE_integer("train_batch_size", 8, "Batch of training.")
+    flags.DEFINE_integer("train_step", 40, "Steps of the tiny model; others take two.")
+    flags.DEFINE_integer("rounds", 3, "Times that each tree is run, in turns.")
+    flags.DEFINE_bool("do_eval", True, "Evaluate, predict and export too.")
+
+
+def command(config, folder):
+    steps = FLAGS.train_step if config == "tiny" else 2
+    stages = ["--do_train"]
+    if FLAGS.do_eval:
+        stages += ["--do_eval", "--do_predict", f"--export_dir={folder}/export"]
+    return [
+        *(sys.executable, "-m", "albert.run_classifier", *stages, "--from_scratch"),
+        f"--albert_config_file={_TREE}/configs/albert_{config}.json",
+        f"--spm_model_file={os.path.abspath(FLAGS.spm_model_file)}",
+        f"--data_dir={os.path.abspath(FLAGS.data_dir)}",
+        f"--task_name={FLAGS.task_name}",
+        f"--output_dir={folder}",
+        f"--max_seq_length={FLAGS.max_seq_length}",
+        f"--train_batch_size={FLAGS.train_batch_size}",
+        f"--train_step={steps}",
+        f"--save_checkpoints_steps={steps}",
+    ]
+
+
+def imported(tree):
+    """Seconds that a process takes to import TensorFlow and end."""
+    started = time.time()
+    subprocess.run([sys.executable, "-c", "import tensorflow"], cwd=tree, stderr=subprocess.DEVNULL)
+    return time.time() - started
+
+
+def run(tree, config):
+    """{phase: seconds} of one run."""
+    phases = {"import": imported(tree)}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "PYTHONPATH": tree, "PYTHONUNBUFFERED": "1"}
+        started = last = time.time()
+        process = subprocess.Popen(
+            command(config, folder), cwd=tree, env=environment, stderr=subprocess.PIPE, text=True
+        )
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            for phase, mark in _MARKS.items():
+                if phase not in phases and re.search(mark, line):
+                    phases[phase], last = time.time() - last, time.time()
+                    if phase == "compile and first step":
+                        phases["first step after the start"] = time.time() - started
+        if process.wait():
+            sys.exit("".join(lines[-20:]))
+    phases["data"] = phases.get("data", 0.0) - phases["import"]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    phases["whole run"] = time.time() - started
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    phases["processor time"] = used
+    return phases
+
+
+def main(_):
+    for config in FLAGS.configs:
+        found = {tree: [] for tree in FLAGS.trees}
+        for _ in range(FLAGS.rounds):
+            for tree in FLAGS.trees:
+                found[tree].append(run(os.path.abspath(tree), config))
+        print(f"{config}: {FLAGS.max_seq_length} tokens, batch {FLAGS.train_batch_size}")
+        for phase in found[FLAGS.trees[0]][0]:
+            medians = [
+                statistics.median(phases.get(phase, float("nan")) for phases in found[tree])
+                for tree in FLAGS.trees
+            ]
+            ratio = f"   {medians[1] / medians[0]:.2f}" if len(medians) > 1 else ""
+            print(f"  {phase:28s}" + "".join(f"{value:8.2f} s" for value in medians) + ratio)
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
