@@ -14,6 +14,7 @@ REQUIREMENTS = [
     "sentencepiece>=0.2.0",
     # tensorflow-hub imports pkg_resources, which later versions no longer bring.
     "setuptools<82",
+    "six>=1.14",
     # tensorflow.summary needs it since TensorFlow no longer installs it by itself.
     "tensorboard>=2.18",
     "tensorflow>=2.18",

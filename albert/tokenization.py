@@ -9,15 +9,18 @@ import unicodedata
 
 from absl import logging
 
-from albert import file_io
+from albert import file_io, wordpiece
 
-WORD_START = "▁"  # SentencePiece's stand-in for a space
-MAX_WORD_CHARACTERS = 200  # longer words are [UNK] for WordPiece
-_WORD_CACHE_SIZE = 1 << 17
-
-
-def _to_text(text):
-    return text.decode("utf-8", "ignore") if isinstance(text, bytes) else text
+WORD_START = wordpiece.WORD_START
+# Names of the reference's module, which users import from here.
+convert_to_unicode = wordpiece.convert_to_unicode
+printable_text = wordpiece.printable_text
+load_vocab = wordpiece.load_vocab
+whitespace_tokenize = wordpiece.whitespace_tokenize
+BasicTokenizer = wordpiece.BasicTokenizer
+WordpieceTokenizer = wordpiece.WordpieceTokenizer
+# How SentencePiece draws a segmentation: from so many of the best, with this smoothing.
+_SAMPLING = {"enable_sampling": True, "nbest_size": 64, "alpha": 0.1}
 
 
 def character_class(belongs):
@@ -43,7 +46,8 @@ def preprocess_text(text, remove_space=True, lower=False):
       remove_space: whether to touch white space; the alignment of single characters must not.
       lower: whether to lower-case.
     """
-    text = _to_text(text)
+    if not isinstance(text, str):
+        text = convert_to_unicode(text)
     if remove_space:
         text = " ".join(text.split())
     # ASCII is its own decomposition; leaving the rest out makes most lines ten times faster.
@@ -80,7 +84,7 @@ def resplit(sp_model, piece):
     return [*number, ","]
 
 
-def encode_pieces(sp_model, text):
+def encode_pieces(sp_model, text, return_unicode=True, sample=False):
     """Pieces of preprocessed text; a piece that ends in a digit and a comma is split again.
 
     The split keeps "2000," from being a piece of its own (the rule that the published vocabularies
@@ -88,17 +92,21 @@ def encode_pieces(sp_model, text):
 
     Args:
       sp_model: `sentencepiece.SentencePieceProcessor`.
-      text: output of `preprocess_text`.
+      text: output of `preprocess_text`, or its UTF-8 bytes.
+      return_unicode: without effect: pieces are `str` either way, as they are under Python 3.
+      sample: draw a segmentation by chance instead of taking the most probable one.
     """
+    if not isinstance(text, str):
+        text = convert_to_unicode(text)
     pieces = []
-    for piece in sp_model.encode(_to_text(text), out_type=str):
+    for piece in sp_model.encode(text, out_type=str, **(_SAMPLING if sample else {})):
         pieces.extend(resplit(sp_model, piece))
     return pieces
 
 
-def encode_ids(sp_model, text):
-    """Ids of `encode_pieces(sp_model, text)`."""
-    return sp_model.piece_to_id(encode_pieces(sp_model, text))
+def encode_ids(sp_model, text, sample=False):
+    """Ids of `encode_pieces(sp_model, text, sample=sample)`."""
+    return sp_model.piece_to_id(encode_pieces(sp_model, text, sample=sample))
 
 
 def _load_sentencepiece(path):
@@ -115,155 +123,31 @@ def _load_sentencepiece(path):
         found = "it is empty"
     except RuntimeError:
         found = "a text file: give a WordPiece vocabulary as --vocab_file"
-        if not _is_text(content):
+        if not wordpiece.is_text(content):
             found = "expected a file such as 30k-clean.model"
     raise file_io.InputError(f"--spm_model_file: {path} is not a SentencePiece model; {found}")
 
 
-# --- WordPiece --------------------------------------------------------------------------------
+# --- both -------------------------------------------------------------------------------------
 
 
-def _is_text(content):
-    try:
-        return "\0" not in content.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-
-
-def load_vocab(path):
-    """Reads a WordPiece vocabulary: one piece a line, its first white-space-separated field.
-
-    Ids count distinct pieces from 0. A line of white space alone holds the piece " "; a repeated
-    piece keeps its first id.
-
-    Returns:
-      dict piece -> id.
+def convert_by_vocab(vocab, items):
+    """List of what a dict says of each item: ids of pieces, or pieces of ids.
 
     Raises:
-      file_io.InputError: no such file, an empty one, or a SentencePiece model or its list.
+      KeyError: an item that is not in the dict.
     """
-    with file_io.open_input(path, "--vocab_file", "rb") as file:
-        content = file.read()
-    if not _is_text(content):
-        raise file_io.InputError(
-            f"--vocab_file: {path} is not a text file with one piece a line; if it is a "
-            "SentencePiece model, give it as --spm_model_file"
-        )
-    lines = content.decode("utf-8-sig").rstrip().split("\n")
-    vocab = {}
-    for line in lines:
-        vocab.setdefault((line.split() or [" "])[0], len(vocab))
-    if len(vocab) == 1:
-        raise file_io.InputError(f"--vocab_file: {path} holds no list of pieces, one a line")
-    if any(piece.startswith(WORD_START) for piece in vocab) and not any(
-        piece.startswith("##") for piece in vocab
-    ):
-        raise file_io.InputError(
-            f"--vocab_file: {path} lists the pieces of a SentencePiece model; such a model is read "
-            "from its .model file, give that as --spm_model_file"
-        )
-    return vocab
+    return [vocab[item] for item in items]
 
 
-def _is_cjk(code):
-    """Whether the code point is a Chinese ideograph, by Unicode block."""
-    return (
-        0x4E00 <= code <= 0x9FFF
-        or 0x3400 <= code <= 0x4DBF
-        or 0xF900 <= code <= 0xFAFF
-        or 0x20000 <= code <= 0x2A6DF
-        or 0x2A700 <= code <= 0x2CEAF
-        or 0x2F800 <= code <= 0x2FA1F
-    )
+def convert_tokens_to_ids(vocab, tokens):
+    """Ids of pieces by a dict piece -> id; see `convert_by_vocab`."""
+    return convert_by_vocab(vocab, tokens)
 
 
-class _CharacterTable(dict):
-    """Table for `str.translate` that works out a character's replacement when it first occurs."""
-
-    def __init__(self, replacement):
-        super().__init__()
-        self._replacement = replacement
-
-    def __missing__(self, code):
-        value = self[code] = self._replacement(chr(code))
-        return value
-
-
-def _clean(character):
-    category = unicodedata.category(character)
-    if category == "Zs" or character in "\t\n\r":
-        return " "
-    if character == "\ufffd" or category.startswith("C"):
-        return "" if category in ("Cc", "Cf") or character == "\ufffd" else character
-    return f" {character} " if _is_cjk(ord(character)) else character
-
-
-def _space_punctuation(character):
-    # All ASCII symbols count, also those that Unicode does not call punctuation ("$", "^").
-    symbol = character.isascii() and character.isprintable() and not character.isalnum()
-    if (symbol and character != " ") or unicodedata.category(character).startswith("P"):
-        return f" {character} "
-    return character
-
-
-def _strip_accent_and_space_punctuation(character):
-    return "" if unicodedata.category(character) == "Mn" else _space_punctuation(character)
-
-
-_CLEAN = _CharacterTable(_clean)
-_CASED = _CharacterTable(_space_punctuation)
-_UNCASED = _CharacterTable(_strip_accent_and_space_punctuation)
-
-
-def basic_tokenize(text, do_lower_case):
-    """Words of a text: controls removed, ideographs and punctuation marks standing alone."""
-    text = _to_text(text).translate(_CLEAN)
-    if do_lower_case:
-        text = unicodedata.normalize("NFD", text.lower()).translate(_UNCASED)
-    else:
-        text = text.translate(_CASED)
-    return text.split()
-
-
-class WordpieceTokenizer:
-    """Greedy longest-match-first WordPiece on the words of `basic_tokenize`.
-
-    Args:
-      vocab: dict piece -> id; pieces inside a word begin with "##".
-      unk_token: what a word becomes that the vocabulary cannot spell.
-    """
-
-    def __init__(self, vocab, unk_token="[UNK]"):
-        self._vocab = vocab
-        self._unk_token = unk_token
-        self._longest = max(map(len, vocab))
-        self._cache = {}
-
-    def tokenize_word(self, word):
-        """Tuple of pieces of one word."""
-        pieces = self._cache.get(word)
-        if pieces is None:
-            if len(self._cache) >= _WORD_CACHE_SIZE:
-                self._cache.clear()
-            pieces = self._cache[word] = self._split(word)
-        return pieces
-
-    def _split(self, word):
-        if len(word) > MAX_WORD_CHARACTERS:
-            return (self._unk_token,)
-        pieces, start, prefix = [], 0, ""
-        while start < len(word):
-            for end in range(min(len(word), start + self._longest), start, -1):
-                if prefix + word[start:end] in self._vocab:
-                    break
-            else:
-                return (self._unk_token,)
-            pieces.append(prefix + word[start:end])
-            start, prefix = end, "##"
-        return tuple(pieces)
-
-
-# --- both -------------------------------------------------------------------------------------
+def convert_ids_to_tokens(inv_vocab, ids):
+    """Pieces of ids by a dict id -> piece; see `convert_by_vocab`."""
+    return convert_by_vocab(inv_vocab, ids)
 
 
 class FullTokenizer:
@@ -280,6 +164,8 @@ class FullTokenizer:
       vocab_size: number of pieces, V.
       cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special pieces.
       sp_model: `sentencepiece.SentencePieceProcessor`, None for WordPiece.
+      basic_tokenizer, wordpiece_tokenizer: `BasicTokenizer` and `WordpieceTokenizer`; only for
+        WordPiece.
       do_lower_case, vocab_file, spm_model_file: as given.
 
     Raises:
@@ -308,7 +194,8 @@ class FullTokenizer:
         if self.sp_model:
             self._resplit_ids = self._find_resplit_ids()
         else:
-            self._wordpiece = WordpieceTokenizer(self.vocab, self.inv_vocab[self.unk_id])
+            self.basic_tokenizer = BasicTokenizer(do_lower_case)
+            self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab, self.inv_vocab[self.unk_id])
 
     @classmethod
     def from_scratch(cls, vocab_file, do_lower_case, spm_model_file):
@@ -370,13 +257,15 @@ class FullTokenizer:
 
     def preprocess(self, text):
         """`preprocess_text` for SentencePiece; WordPiece takes text as it is."""
-        return preprocess_text(text, lower=self.do_lower_case) if self.sp_model else _to_text(text)
+        if self.sp_model:
+            return preprocess_text(text, lower=self.do_lower_case)
+        return convert_to_unicode(text)
 
     def tokenize(self, text):
         """Pieces of a text (which may, but need not, have gone through `preprocess`)."""
         if self.sp_model is None:
-            split = self._wordpiece.tokenize_word
-            return [p for word in basic_tokenize(text, self.do_lower_case) for p in split(word)]
+            split = self.wordpiece_tokenizer.tokenize_word
+            return [p for word in self.basic_tokenizer.tokenize(text) for p in split(word)]
         text = self.preprocess(text)
         ids = self.sp_model.encode(text)
         if self.unk_id in ids or not self._resplit_ids.isdisjoint(ids):

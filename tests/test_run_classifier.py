@@ -189,7 +189,7 @@ def test_saved_model_cli_gives_the_predictions(trained, tmp_path):
     ("task", "metrics", "best"),
     [
         ("rte", {"eval_accuracy", "eval_loss", "loss"}, "eval_accuracy"),
-        ("STS-B", {"pearson", "spearman", "eval_loss", "loss"}, "pearson"),
+        ("STS-B", {"pearson", "spearman", "MSE", "eval_loss", "loss"}, "pearson"),
     ],
 )
 def test_pair_and_regression_tasks(inputs, tmp_path, run_script, task, metrics, best):
@@ -200,7 +200,8 @@ def test_pair_and_regression_tasks(inputs, tmp_path, run_script, task, metrics, 
     )  # fmt: skip
     run_script(run_classifier, **flags)
     last = read_results(tmp_path)[-1]
-    assert metrics <= set(last)
+    assert set(last) == metrics | {"global_step", "best"}
+    assert all(np.isfinite(float(value)) for value in last.values())
     values = [float(block[best]) for block in read_results(tmp_path)]
     stored = float((tmp_path / "best_trial.txt").read_text().split(":")[2])
     assert stored == pytest.approx(max(values), rel=1e-6)

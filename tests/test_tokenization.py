@@ -308,39 +308,50 @@ def test_wordpiece_exact(wordpiece):
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "lower", "expected"),
-    [
-        ("HÉllo wOrld", True, ["hello", "world"]),
-        ("HÉllo wOrld", False, ["HÉllo", "wOrld"]),
-        ("a.b--$5^`|~", True, ["a", ".", "b", "-", "-", "$", "5", "^", "`", "|", "~"]),
-        ("x¿y…z", True, ["x", "¿", "y", "…", "z"]),
-        ("ab中文cd", True, ["ab", "中", "文", "cd"]),
-        ("ひらがな한국", False, ["ひらがな한국"]),
-        ("a\x00b\ufffdc\u200dd\x07", True, ["abcd"]),
-        ("a\u00a0b\u3000c\td\re", True, ["a", "b", "c", "d", "e"]),
-        ("\u0301", True, []),
-        ("", True, []),
-    ],
-)
-def test_basic_tokenize(text, lower, expected):
-    assert tokenization.basic_tokenize(text, lower) == expected
+# --- names of the reference's module ------------------------------------------------------------
 
 
-def test_wordpiece_greedy_and_limits():
-    vocab = {"[UNK]": 0, "un": 1, "una": 2, "##aff": 3, "##ff": 4, "##able": 5, "a": 6, "##a": 7}
-    tokenizer = tokenization.WordpieceTokenizer(vocab)
-    assert tokenizer.tokenize_word("unaffable") == ("una", "##ff", "##able")
-    assert tokenizer.tokenize_word("unaffablex") == ("[UNK]",)
-    assert tokenizer.tokenize_word("a" * 200) == ("a",) + ("##a",) * 199
-    assert tokenizer.tokenize_word("a" * 201) == ("[UNK]",)
+def test_every_public_name_of_the_reference_is_there():
+    names = """
+        preprocess_text encode_pieces encode_ids convert_to_unicode printable_text load_vocab
+        convert_by_vocab convert_tokens_to_ids convert_ids_to_tokens whitespace_tokenize
+        FullTokenizer BasicTokenizer WordpieceTokenizer
+    """
+    for name in names.split():
+        assert callable(getattr(tokenization, name)), name
 
 
-def test_load_vocab(tmp_path):
-    path = tmp_path / "vocab.txt"
-    path.write_bytes("\ufeff[PAD]\r\n a b\t\n[UNK]\n[PAD]\n\u2028\nx\n\n".encode())
-    vocab = tokenization.load_vocab(str(path))
-    assert vocab == {"[PAD]": 0, "a": 1, "[UNK]": 2, " ": 3, "x": 4}
+def test_words_pieces_and_ids_step_by_step(wordpiece):
+    """The way of BERT's scripts gives what `FullTokenizer` gives."""
+    text = "The boats, zz 中国x\u0000 wörd £2 qä"
+    vocab = tokenization.load_vocab(wordpiece.vocab_file)
+    assert list(vocab.values()) == list(range(len(vocab))) and vocab == wordpiece.vocab
+    words = tokenization.BasicTokenizer(do_lower_case=True).tokenize(text)
+    split = tokenization.WordpieceTokenizer(vocab=vocab)
+    pieces = [piece for word in words for piece in split.tokenize(word)]
+    assert pieces == wordpiece.tokenize(text) == split.tokenize(" ".join(words))
+    assert pieces == wordpiece.wordpiece_tokenizer.tokenize(
+        " ".join(wordpiece.basic_tokenizer.tokenize(text.encode()))
+    )
+    ids = tokenization.convert_tokens_to_ids(vocab, pieces)
+    assert ids == tokenization.convert_by_vocab(vocab, pieces) == wordpiece.encode(text)
+    assert tokenization.convert_ids_to_tokens(wordpiece.inv_vocab, ids) == pieces
+    with pytest.raises(KeyError, match="nothing"):
+        tokenization.convert_by_vocab(vocab, ["nothing"])
+
+
+def test_pieces_of_bytes_and_drawn_pieces(tiny):
+    text = "the boats went over the water, 2000,"
+    best = tokenization.encode_pieces(tiny.sp_model, text)
+    assert tokenization.encode_pieces(tiny.sp_model, text.encode(), return_unicode=False) == best
+    assert tokenization.encode_ids(tiny.sp_model, text.encode()) == tiny.encode(text)
+    drawn = [tokenization.encode_pieces(tiny.sp_model, text, sample=True) for _ in range(50)]
+    assert any(pieces != best for pieces in drawn)
+    # Only the digit-comma rule may cut, so every drawn segmentation spells the text.
+    for pieces in drawn:
+        assert "".join(pieces).replace("▁", " ").strip() == text
+    sizes = {len(tokenization.encode_ids(tiny.sp_model, text, sample=True)) for _ in range(50)}
+    assert len(sizes) > 1
 
 
 # --- choosing and checking ----------------------------------------------------------------------
