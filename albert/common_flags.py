@@ -176,13 +176,14 @@ def define_model_flags(flag_values):
     flags.DEFINE_string(
         "vocab_file",
         None,
-        "WordPiece vocabulary, for models without SentencePiece.",
+        "WordPiece vocabulary, for models without SentencePiece; from_tf_hub: the hub module's.",
         flag_values=flag_values,
     )
     flags.DEFINE_string(
         "spm_model_file",
         None,
-        "SentencePiece model; by default the one beside the checkpoint.",
+        "SentencePiece model; by default the one beside the checkpoint; from_tf_hub: that of the "
+        "hub module.",
         flag_values=flag_values,
     )
     flags.DEFINE_bool(
@@ -304,11 +305,12 @@ def source_of_run(flag_values, kind):
       flag_values: flags of a fine-tuning script.
       kind: what its models do, see `model_folder`.
     """
-    from albert import model_folder
+    from albert import model_folder, pretrained
 
     names = ("albert_config_file", "init_checkpoint", "albert_hub_module_handle")
     if flag_values.do_train or any(flag_values[name].value for name in names):
         return source(flag_values)
+    pretrained.refuse_hub_word(None, flag_values.spm_model_file, flag_values.vocab_file)
     return model_folder.read(flag_values.output_dir, kind).source
 
 

@@ -6,11 +6,12 @@ import os
 
 from absl import logging
 
-from albert import archive, checkpoints, file_io, huggingface, modeling
+from albert import archive, checkpoints, file_io, huggingface, modeling, wordpiece
 
 CONFIG_NAME = "albert_config.json"
 VOCAB_NAME = "vocab.txt"  # of WordPiece models
 DESCRIPTION_NAME = "model.json"  # of fine-tuned models
+CONFIG_FLAG, SPM_FLAG, VOCAB_FLAG = "--albert_config_file", "--spm_model_file", "--vocab_file"
 # The variable by which tensorflow-hub is told where to keep what it fetches.
 _CACHE_VARIABLE = "TFHUB_CACHE_DIR"
 
@@ -48,7 +49,8 @@ def locate(
 
     Args:
       config_file, spm_model_file, vocab_file: explicit paths; they win, with a warning where a hub
-        module or Hugging Face folder brings another file.
+        module or Hugging Face folder brings another file. With a hub module "from_tf_hub" means
+        the module's own, and so does a vocabulary that is not there; a warning says so.
       checkpoint: weights in any form that `checkpoints.resolve` takes.
       hub_handle: hub module: local folder, ``.tar.gz`` file or URL.
       do_lower_case: True or False if the user said so; None takes what the module says, else True.
@@ -62,6 +64,8 @@ def locate(
       file_io.InputError: contradictory or missing sources; names the flags.
     """
     _check_contradictions(checkpoint, hub_handle, from_scratch)
+    if not hub_handle:
+        refuse_hub_word(config_file, spm_model_file, vocab_file)
     folder, lower_case, complete = None, None, False
     if hub_handle:
         module = resolve_hub(hub_handle)
@@ -73,15 +77,18 @@ def locate(
         lower_case, complete = _told_by_folder(folder, checkpoint)
     choose = functools.partial(_choose, folder, complete)
     names = (CONFIG_NAME, huggingface.CONFIG_NAME)
-    config_file = choose("--albert_config_file", config_file, names)
+    config_file = choose(CONFIG_FLAG, _existing(CONFIG_FLAG, config_file, hub_handle), names)
     if needs_vocabulary:
-        if spm_model_file or not vocab_file:
-            spm_model_file = choose("--spm_model_file", spm_model_file, (), ".model")
+        existing = functools.partial(_existing, hub_handle=hub_handle)
         if not spm_model_file:
-            vocab_file = choose("--vocab_file", vocab_file, (VOCAB_NAME,))
-    missing = [] if config_file else ["--albert_config_file"]
+            vocab_file = existing(VOCAB_FLAG, vocab_file)
+        if spm_model_file or not vocab_file:
+            spm_model_file = choose(SPM_FLAG, existing(SPM_FLAG, spm_model_file), (), ".model")
+        if not spm_model_file:
+            vocab_file = choose(VOCAB_FLAG, existing(VOCAB_FLAG, vocab_file), (VOCAB_NAME,))
+    missing = [] if config_file else [CONFIG_FLAG]
     if needs_vocabulary and not (spm_model_file or vocab_file):
-        missing.append("--spm_model_file or --vocab_file")
+        missing.append(f"{SPM_FLAG} or {VOCAB_FLAG}")
     if missing:
         raise file_io.InputError(_missing_message(missing, folder, hub_handle))
     if None not in (do_lower_case, lower_case) and do_lower_case != lower_case:
@@ -113,6 +120,33 @@ def _check_contradictions(checkpoint, hub_handle, from_scratch):
         raise file_io.InputError(
             "--from_scratch contradicts --init_checkpoint and --albert_hub_module_handle"
         )
+
+
+def refuse_hub_word(config_file, spm_model_file, vocab_file):
+    """Refuses "from_tf_hub" as the name of a file, where there is no hub module.
+
+    Raises:
+      file_io.InputError: names the flag.
+    """
+    wordpiece.refuse_hub_word(CONFIG_FLAG, config_file)
+    wordpiece.refuse_hub_word(SPM_FLAG, spm_model_file)
+    wordpiece.refuse_hub_word(VOCAB_FLAG, vocab_file)
+
+
+def _existing(flag, given, hub_handle):
+    """The file that a flag gives; None where it stands for that of the hub module.
+
+    Commands for hub modules were written for a program that opens no vocabulary beside them.
+
+    Raises:
+      file_io.InputError: the file is not there; names the flag.
+    """
+    if not given or (given != wordpiece.HUB_WORD and file_io.exists(given)):
+        return given
+    if given != wordpiece.HUB_WORD and (not hub_handle or flag == CONFIG_FLAG):
+        raise file_io.InputError(f"{flag}: there is no file {given}")
+    logging.warning("%s=%s is no file: that of the hub module is used", flag, given)
+    return None
 
 
 def _choose(folder, complete, flag, given, names, ending=None):

@@ -113,6 +113,7 @@ def _load_sentencepiece(path):
     # Imported here: a Chinese model's workers have no use for it.
     import sentencepiece
 
+    wordpiece.refuse_hub_word("--spm_model_file", path)
     with file_io.open_input(path, "--spm_model_file", "rb") as file:
         content = file.read()
     sp_model = sentencepiece.SentencePieceProcessor()

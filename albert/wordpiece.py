@@ -12,6 +12,8 @@ from albert import file_io
 WORD_START = "▁"  # SentencePiece's stand-in for a space
 MAX_WORD_CHARACTERS = 200  # longer words are [UNK]
 _WORD_CACHE_SIZE = 1 << 17
+# What commands for a hub module give in the place of a file: that of the module is meant.
+HUB_WORD = "from_tf_hub"
 
 
 def convert_to_unicode(text):
@@ -29,6 +31,19 @@ def convert_to_unicode(text):
 def printable_text(text):
     """The `str` to print of a text, which is str or UTF-8 bytes; see `convert_to_unicode`."""
     return six.ensure_str(text, "utf-8", "ignore")
+
+
+def refuse_hub_word(flag, path):
+    """Refuses `HUB_WORD` as the value of a flag where there is no hub module.
+
+    Raises:
+      file_io.InputError: says what the word means.
+    """
+    if path == HUB_WORD:
+        raise file_io.InputError(
+            f"{flag}={HUB_WORD} stands for the file of a hub module, but no hub module is given: "
+            "name a file, or, where the script takes it, --albert_hub_module_handle"
+        )
 
 
 def is_text(content):
@@ -49,8 +64,10 @@ def load_vocab(path):
       dict piece -> id, in the order of the ids.
 
     Raises:
-      file_io.InputError: no such file, an empty one, or a SentencePiece model or its list.
+      file_io.InputError: no such file, an empty one, a SentencePiece model or its list, or
+        `HUB_WORD`.
     """
+    refuse_hub_word("--vocab_file", path)
     with file_io.open_input(path, "--vocab_file", "rb") as file:
         content = file.read()
     if not is_text(content):

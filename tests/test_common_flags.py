@@ -57,6 +57,13 @@ def test_flags_name_the_files_of_a_model(values, golden):
         common_flags.source(values("--albert_hub_module_handle=", "--from_scratch"))
 
 
+def test_runs_without_a_hub_module_refuse_the_word_for_its_file(values, tmp_path):
+    found = values("--spm_model_file=from_tf_hub")
+    flags.DEFINE_bool("do_train", False, "Train.", flag_values=found)
+    with pytest.raises(file_io.InputError, match="--spm_model_file=from_tf_hub stands for"):
+        common_flags.source_of_run(found, "classifier")
+
+
 SCRIPT = """
 from absl import flags
 from albert import common_flags, file_io

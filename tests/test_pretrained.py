@@ -59,6 +59,47 @@ def test_explicit_files_win_and_differences_are_told(golden, tmp_path, caplog):
     assert re.search("--spm_model_file=.*tiny.model is used; the model brings another", caplog.text)
 
 
+@pytest.mark.parametrize("flag", ["spm_model_file", "vocab_file"])
+@pytest.mark.parametrize("given", ["from_tf_hub", "gone/30k-clean.model"])
+def test_a_vocabulary_that_is_no_file_is_that_of_the_hub_module(golden, caplog, flag, given):
+    module = str(golden / "hub_tf1")
+    wanted = pretrained.locate(hub_handle=module).spm_model_file
+    with caplog.at_level("WARNING", logger="absl"):
+        # Beside --spm_model_file --vocab_file is not used, so it needs no word.
+        both = {"spm_model_file": given, "vocab_file": given} if flag == "spm_model_file" else {}
+        source = pretrained.locate(hub_handle=module, **{flag: given, **both})
+    assert source.spm_model_file == wanted
+    assert caplog.text.count(f"--{flag}={given} is no file: that of the hub module is used") == 1
+    with pytest.raises(file_io.InputError) as caught:
+        pretrained.locate(config_file=str(TINY), **{flag: given})
+    message = f"--{flag}: there is no file {given}"
+    if given == "from_tf_hub":
+        message = f"--{flag}=from_tf_hub stands for the file of a hub module, but no hub module"
+    assert str(caught.value).startswith(message)
+
+
+def test_a_chinese_module_brings_its_vocabulary(golden, tmp_path, caplog):
+    module = tmp_path / "module"
+    shutil.copytree(golden / "hub_tf1", module)
+    (module / "assets" / "30k-clean.model").unlink()
+    (module / "assets" / "vocab.txt").write_text("[PAD]\n[UNK]\n")
+    files = {"spm_model_file": "from_tf_hub", "vocab_file": "gone/vocab.txt"}
+    for given in ({"vocab_file": "from_tf_hub"}, files):
+        source = pretrained.locate(hub_handle=str(module), **given)
+        assert source.spm_model_file is None
+        assert source.vocab_file == str(module / "assets" / "vocab.txt")
+
+
+def test_a_configuration_that_is_not_there_is_never_passed_over(golden):
+    module = str(golden / "hub_tf1")
+    own = pretrained.locate(hub_handle=module, config_file="from_tf_hub").config_file
+    assert own == f"{module}/assets/albert_config.json"
+    with pytest.raises(file_io.InputError, match="--albert_config_file: there is no file gone"):
+        pretrained.locate(hub_handle=module, config_file="gone.json")
+    with pytest.raises(file_io.InputError, match="--albert_config_file=from_tf_hub stands for"):
+        pretrained.locate(from_scratch=True, config_file="from_tf_hub")
+
+
 @pytest.mark.parametrize("vocabulary", ["30k-clean.model", "vocab.txt"])
 def test_files_beside_a_checkpoint_are_found(golden, tmp_path, vocabulary):
     for ending in (".index", ".data-00000-of-00001"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert import wordpiece
+from albert import file_io, tokenization, wordpiece
 
 
 @pytest.mark.parametrize("convert", [wordpiece.convert_to_unicode, wordpiece.printable_text])
@@ -54,3 +54,9 @@ def test_load_vocab(tmp_path):
     path.write_bytes("\ufeff[PAD]\r\n a b\t\n[UNK]\n[PAD]\n\u2028\nx\n\n".encode())
     vocab = wordpiece.load_vocab(str(path))
     assert vocab == {"[PAD]": 0, "a": 1, "[UNK]": 2, " ": 3, "x": 4}
+
+
+@pytest.mark.parametrize("flag", ["spm_model_file", "vocab_file"])
+def test_the_word_for_a_hub_modules_file_is_no_file(flag):
+    with pytest.raises(file_io.InputError, match=f"--{flag}=from_tf_hub stands for the file of"):
+        tokenization.FullTokenizer(**{flag: "from_tf_hub"})
