@@ -5,9 +5,18 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
 from absl import logging
 
-from albert import checkpoint_walk, checkpoints, distribution, engine, file_io, records
+from albert import (
+    checkpoint_walk,
+    checkpoints,
+    distribution,
+    engine,
+    file_io,
+    model_folder,
+    records,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,8 +31,8 @@ class Job:
       init_checkpoint: prefix of the weights to start from, or None.
       from_scratch: start from random weights.
       make_optimizer: function without arguments.
-      complete_folder: function without arguments, called before training, that makes the output
-        folder usable by itself; see `model_folder.write`.
+      complete_folder: function that makes the output folder usable by itself with the function it
+        is given: `model_folder.write` before training, else `model_folder.write_if_absent`.
 
     The rest says where `run` finds its data; not needed where only `train` is called:
       data_dir: folder that `task.examples` reads.
@@ -41,7 +50,7 @@ class Job:
     init_checkpoint: str | None
     from_scratch: bool
     make_optimizer: Callable[[], Any]
-    complete_folder: Callable[[], None] = lambda: None
+    complete_folder: Callable[[Callable], Any] = lambda write: None
     data_dir: str | None = None
     max_seq_length: int | None = None
     settings: dict | None = None
@@ -114,7 +123,7 @@ def run(job, do_train, do_eval, do_predict, checkpoint=None, eval_wait_secs=0):
     if do_train:
         paths["train"] = prepare(job, "train", f"{job.task.name}_train.tf_record")
         if distribution.is_chief(job.strategy):
-            job.complete_folder()
+            job.complete_folder(model_folder.write)
     if do_eval:
         paths["dev"] = prepare(job, "dev", f"{job.task.name}_eval.tf_record")
     if do_predict:
@@ -152,6 +161,29 @@ def load(runner, checkpoint=None):
     checkpoints.restore(runner.model, prefix, allow_new_heads=False)
     logging.info("Using %s", prefix)
     return prefix
+
+
+def complete_folder(job, do_train, checkpoint):
+    """Adds what the output folder lacks, such as one that another program has trained.
+
+    Called at the end of a run that succeeded; training completes its folder before the first
+    checkpoint. What cannot be written is a warning: the run has done what it was asked for.
+
+    Args:
+      job: `Job`.
+      do_train: whether the run trained; nothing is done then.
+      checkpoint: the one that was used, as the flag names it; one of another folder says nothing
+        about this.
+    """
+    folder = job.run_config.output_dir
+    if do_train or not distribution.is_chief(job.strategy):
+        return
+    try:
+        used = checkpoint_walk.choose(folder, None if checkpoint == "all" else checkpoint)
+        if os.path.abspath(os.path.dirname(used)) == os.path.abspath(folder):
+            job.complete_folder(model_folder.write_if_absent)
+    except (OSError, tf.errors.OpError, file_io.InputError) as error:
+        logging.warning("%s could not be completed for use by itself: %s", folder, error)
 
 
 def _predict(job, runner, path, checkpoint):

@@ -2,15 +2,25 @@
 
 Training writes ``albert_config.json``, a copy of the vocabulary and ``model.json``: the kind of
 model and the settings that inputs for it depend on. Programs that use the model need only the
-folder's name.
+folder's name. A run that evaluates or predicts completes a folder that another program has trained.
 """
 
 import dataclasses
+import json
 import os
+
+from absl import logging
 
 from albert import checkpoints, file_io, modeling, pretrained, tokenization
 
 VERSION = 1
+# What predicts with a model of each kind, and so completes its folder.
+COMMANDS = {
+    "classifier": "run_classifier --task_name=… --data_dir=…",
+    "multiple_choice": "run_race --nodo_train --nodo_eval --data_dir=…",
+    "squad_v1": "run_squad_v1 --predict_file=…",
+    "squad_v2": "run_squad_v2 --predict_file=…",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,26 +68,113 @@ def write(path, kind, config, source, settings):
       source: `pretrained.Source` with the vocabulary to copy.
       settings: JSON-ready dict of what the use of the model depends on, such as the longest input
         and the names of the labels.
+
+    Returns:
+      True: it was written.
     """
     file_io.make_dirs(path)
+    _write_config(path, config)
+    _write_rest(path, kind, source, settings)
+    return True
+
+
+def write_if_absent(path, kind, config, source, settings):
+    """Makes a folder complete after a run that did not train; replaces nothing that is there.
+
+    Where the folder says something else than the run, it stays as it is, with a warning.
+
+    Args:
+      path, kind, config, source, settings: as of `write`; the folder holds a checkpoint.
+
+    Returns:
+      Whether anything was written.
+
+    Raises:
+      file_io.InputError: a file that is there is damaged.
+    """
+    name = os.path.join(path, pretrained.DESCRIPTION_NAME)
+    ours = _description(kind, source, settings)
+    found = _read_description(name) if file_io.exists(name) else ours
+    differing = _differing_entries(_without_names(found), _without_names(ours))
+    differing += _differing_files(path, found, config, source)
+    if differing:
+        logging.warning(
+            "%s stays as it is, though this run used other values: %s",
+            *(path if found is ours else name, "; ".join(differing)),
+        )
+    if differing or found is not ours:
+        return False
+    if not file_io.exists(os.path.join(path, pretrained.CONFIG_NAME)):
+        _write_config(path, config)
+    _write_rest(path, kind, source, settings)
+    logging.info("Added what makes %s usable by itself (%s)", path, pretrained.DESCRIPTION_NAME)
+    return True
+
+
+def _write_config(path, config):
     file_io.write_text(os.path.join(path, pretrained.CONFIG_NAME), config.to_json_string())
-    spm_model_file = vocab_file = None
-    if source.spm_model_file:
-        spm_model_file = os.path.basename(source.spm_model_file)
-        _copy(source.spm_model_file, os.path.join(path, spm_model_file))
-    else:
-        vocab_file = pretrained.VOCAB_NAME
-        _copy(source.vocab_file, os.path.join(path, vocab_file))
-    description = {
-        "version": VERSION,
-        "kind": kind,
-        "spm_model_file": spm_model_file,
-        "vocab_file": vocab_file,
-        "do_lower_case": source.do_lower_case,
-        "settings": settings,
-    }
+
+
+def _write_rest(path, kind, source, settings):
+    description = _description(kind, source, settings)
+    _copy(_vocabulary_of(source), _vocabulary_in(path, description))
     # Written last: a folder with a description is whole.
     file_io.write_json(os.path.join(path, pretrained.DESCRIPTION_NAME), description)
+
+
+def _description(kind, source, settings):
+    """Content of ``model.json``."""
+    is_spm = bool(source.spm_model_file)
+    return {
+        "version": VERSION,
+        "kind": kind,
+        "spm_model_file": os.path.basename(source.spm_model_file) if is_spm else None,
+        "vocab_file": None if is_spm else pretrained.VOCAB_NAME,
+        "do_lower_case": source.do_lower_case,
+        "settings": json.loads(json.dumps(settings)),  # tuples become lists, as in the file
+    }
+
+
+def _read_description(name):
+    found = file_io.read_json(name, "model description")
+    if not isinstance(found, dict) or found.get("version") != VERSION:
+        raise file_io.InputError(f"{name} is not a model description of version {VERSION}")
+    return found
+
+
+def _vocabulary_of(source):
+    return source.spm_model_file or source.vocab_file
+
+
+def _vocabulary_in(path, description):
+    return os.path.join(path, description["spm_model_file"] or description["vocab_file"])
+
+
+def _without_names(description):
+    """A description without the names of the vocabulary, whose content is compared."""
+    return {k: v for k, v in description.items() if k not in ("spm_model_file", "vocab_file")}
+
+
+def _differing_entries(there, ours, name=""):
+    """What differs between two values of JSON, in words."""
+    if isinstance(there, dict) and isinstance(ours, dict):
+        keys = sorted(there.keys() | ours.keys())
+        found = [_differing_entries(there.get(key), ours.get(key), key) for key in keys]
+        return [words for part in found for words in part]
+    return [] if there == ours else [f"{name} {json.dumps(there)} (here {json.dumps(ours)})"]
+
+
+def _differing_files(path, description, config, source):
+    """What differs between a folder's files and a run's, in words; a missing file does not."""
+    differing = []
+    name = os.path.join(path, pretrained.CONFIG_NAME)
+    if file_io.exists(name):
+        there = modeling.AlbertConfig.from_json_file(name).to_dict()
+        differing = _differing_entries(there, config.to_dict())
+    ours, there = _vocabulary_of(source), _vocabulary_in(path, description)
+    if file_io.exists(there) and file_io.sha256(ours) != file_io.sha256(there):
+        differing.append(f"the vocabulary {there} (here {ours})")
+    return differing
 
 
 def _copy(source, target):
@@ -103,14 +200,8 @@ def read(path, *kinds):
         raise file_io.InputError(f"there is no model folder {path}")
     name = os.path.join(path, pretrained.DESCRIPTION_NAME)
     if not file_io.exists(name):
-        raise file_io.InputError(
-            f"{path} has no {pretrained.DESCRIPTION_NAME}: expected the --output_dir of a "
-            "fine-tuning run. The run that made it may be of an older version: the same command "
-            "again adds the file"
-        )
-    found = file_io.read_json(name, "model description")
-    if not isinstance(found, dict) or found.get("version") != VERSION:
-        raise file_io.InputError(f"{name} is not a model description of version {VERSION}")
+        raise file_io.InputError(_missing_message(path, kinds))
+    found = _read_description(name)
     if kinds and found["kind"] not in kinds:
         raise file_io.InputError(
             f"{path} holds a model of kind {found['kind']}; expected {' or '.join(kinds)}"
@@ -126,3 +217,38 @@ def read(path, *kinds):
     )
     config = modeling.AlbertConfig.from_json_file(config_file)
     return ModelFolder(path, found["kind"], config, source, found["settings"])
+
+
+def _missing_message(path, kinds):
+    """What to say, and to run, where a folder has no description."""
+    message = f"{path} has no {pretrained.DESCRIPTION_NAME}: "
+    best, numbered = os.path.join(path, checkpoints.BEST), checkpoints.numbered(path)
+    if not (numbered or checkpoints.prefix_exists(best)):
+        return f"{message}expected the --output_dir of a fine-tuning run"
+    found = _kinds_by_weights(best if checkpoints.prefix_exists(best) else numbered[-1])
+    wanted = [kind for kind in found if kind in (kinds or found)]
+    if not wanted:
+        return (
+            f"{message}by its weights it is a model of kind {' or '.join(found) or 'pre-trained'}; "
+            f"expected {' or '.join(kinds or COMMANDS)}"
+        )
+    commands = " or ".join(
+        f"python -m albert.{COMMANDS[kind]} --do_predict --output_dir={path}" for kind in wanted
+    )
+    return (
+        f"{message}another program or an older version has trained it. A prediction with the flags "
+        f"of the training adds the file: {commands} --max_seq_length=… --albert_config_file=… "
+        "--spm_model_file=… (or --vocab_file=…; or --albert_hub_module_handle=… for all files)"
+    )
+
+
+def _kinds_by_weights(prefix):
+    """Keys of `COMMANDS` that a checkpoint may be of, by its variables."""
+    shapes = checkpoints.reader(prefix).get_variable_to_shape_map()
+    for start, kind in (("start_logits/", "squad_v2"), ("cls/squad/", "squad_v1")):
+        if any(name.startswith(start) for name in shapes):
+            return [kind]
+    if "output_bias" not in shapes:
+        return []
+    # One output: a score of one of several choices, or a number.
+    return ["classifier"] + ["multiple_choice"] * (shapes["output_bias"][0] == 1)

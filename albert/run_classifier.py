@@ -78,8 +78,8 @@ def make_job(values, row, source, config, tokenizer, strategy):
             values.warmup_step,
             optimizer=values.optimizer,
         ),
-        complete_folder=lambda: text_predictor.save_description(
-            values.output_dir, row, config, source, values.max_seq_length
+        complete_folder=lambda write: text_predictor.save_description(
+            write, values.output_dir, row, config, source, values.max_seq_length
         ),
     )
 
@@ -120,6 +120,7 @@ def main(values):
         fine_tuning.load(runner, values.checkpoint)
         if distribution.is_chief(strategy):
             export_models(values, row, tokenizer, runner, job.specs)
+    fine_tuning.complete_folder(job, values.do_train, values.checkpoint)
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def make_job(values, source, strategy):
             values.learning_rate, values.train_step, values.warmup_step
         ),
         record_files={split: path for split, path in files.items() if path},
-        complete_folder=lambda: model_folder.write(
+        complete_folder=lambda write: write(
             values.output_dir, race_utils.KIND, config, source, settings
         ),
     )
@@ -112,6 +112,7 @@ def main(values):
     job = make_job(values, common_flags.source_of_run(values, race_utils.KIND), strategy)
     stages = (values.do_train, values.do_eval, values.do_predict)
     fine_tuning.run(job, *stages, values.checkpoint, values.eval_wait_secs)
+    fine_tuning.complete_folder(job, values.do_train, values.checkpoint)
 
 
 if __name__ == "__main__":

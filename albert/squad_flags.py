@@ -117,7 +117,7 @@ def _data(values, model, config, beams):
 
 def _job(values, kind, model, config, data, strategy):
     """`fine_tuning.Job` of the flags."""
-    from albert import fine_tuning, model_folder, optimization, squad_task
+    from albert import fine_tuning, optimization, squad_task
 
     steps = num_train_steps(values, len(data.train_examples)) if values.do_train else 0
     return fine_tuning.Job(
@@ -135,7 +135,7 @@ def _job(values, kind, model, config, data, strategy):
         make_optimizer=lambda: optimization.create_optimizer(
             values.learning_rate, steps, int(steps * values.warmup_proportion)
         ),
-        complete_folder=lambda: model_folder.write(
+        complete_folder=lambda write: write(
             values.output_dir, kind, config, model, dataclasses.asdict(data.settings)
         ),
     )
@@ -150,7 +150,7 @@ def run_squad(values, kind, **beams):
       beams: the settings that only SQuAD 2.0 has.
     """
     check_flags(values)
-    from albert import distribution, modeling, squad_export, squad_run
+    from albert import distribution, fine_tuning, modeling, squad_export, squad_run
 
     strategy = common_flags.strategy(values)
     model = common_flags.source_of_run(values, kind)
@@ -163,3 +163,4 @@ def run_squad(values, kind, **beams):
     if values.export_dir and distribution.is_chief(strategy):
         which = None if values.checkpoint == "all" else values.checkpoint
         squad_export.export_checkpoint(runner, which, values.max_seq_length, values.export_dir)
+    fine_tuning.complete_folder(job, values.do_train, values.checkpoint)

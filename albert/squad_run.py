@@ -15,6 +15,7 @@ from albert import (
     file_io,
     fine_tuning,
     fused,
+    model_folder,
     records,
     squad_metrics,
     squad_task,
@@ -78,7 +79,7 @@ def run(job, data, checkpoint=None, eval_wait_secs=0):
     if trains:
         train_path = _training_records(job, data)
         if distribution.is_chief(job.strategy):
-            job.complete_folder()
+            job.complete_folder(model_folder.write)
         paths.append(train_path)
     scored_input = None
     if answers:

@@ -25,10 +25,11 @@ KIND = "classifier"
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
-def save_description(output_dir, row, config, source, max_seq_length):
-    """Makes the output folder of a training run usable by itself.
+def save_description(write, output_dir, row, config, source, max_seq_length):
+    """Makes the output folder of a run usable by itself.
 
     Args:
+      write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
       output_dir: the folder.
       row: `classifier_utils.GlueTask` or `custom_data.CustomTask`.
       config: `modeling.AlbertConfig`.
@@ -41,8 +42,8 @@ def save_description(output_dir, row, config, source, max_seq_length):
         "max_seq_length": max_seq_length,
         "columns": dataclasses.asdict(row.columns),
     }
-    model_folder.write(output_dir, KIND, config, source, settings)
-    custom_data.save_labels(output_dir, row.labels)
+    if write(output_dir, KIND, config, source, settings):
+        custom_data.save_labels(output_dir, row.labels)
 
 
 class TextPredictor:

@@ -1,12 +1,26 @@
 """Folders of fine-tuned models can be used alone."""
 
 import dataclasses
+import importlib
+import json
 import pathlib
+import re
 import shutil
 
 import pytest
+from absl import flags
 
-from albert import checkpoints, file_io, heads, model_folder, modeling, pretrained
+from albert import (
+    checkpoints,
+    file_io,
+    heads,
+    model_folder,
+    modeling,
+    pretrained,
+    race_utils,
+    squad_task,
+    text_predictor,
+)
 
 TESTDATA = pathlib.Path(__file__).parent / "testdata"
 CONFIG = modeling.AlbertConfig(
@@ -84,6 +98,135 @@ def test_a_vocabulary_that_is_there_already_is_left_alone(tmp_path):
     write(tmp_path / "out", source)
     after = (tmp_path / "out" / "30k.model").stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+# --- folders that another program has trained ----------------------------------------------------
+
+
+def foreign(folder, source, model=None):
+    """A folder with a checkpoint alone."""
+    prefix = write(folder, source)
+    for path in folder.iterdir():
+        if not path.name.startswith("model.ckpt"):
+            path.unlink()
+    if model is not None:
+        checkpoints.save(prefix, model)
+    return str(folder)
+
+
+def test_a_run_without_training_adds_what_is_missing(tmp_path):
+    source = source_in(tmp_path / "elsewhere")
+    folder = foreign(tmp_path / "out", source)
+    given = (folder, "squad_v1", CONFIG, source, SETTINGS)
+    assert model_folder.write_if_absent(*given)
+    found = model_folder.read(folder)
+    assert (found.kind, found.config, found.settings) == ("squad_v1", CONFIG, SETTINGS)
+    assert model_folder.load_tokenizer(found.source, found.config).sp_model is not None
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    assert not model_folder.write_if_absent(*given)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
+
+
+def test_what_is_there_is_kept_with_a_warning(tmp_path, caplog):
+    source = source_in(tmp_path / "elsewhere")
+    out = tmp_path / "out"
+    folder = foreign(out, source)
+    wide = dataclasses.replace(CONFIG, intermediate_size=32)
+    cases = [
+        (
+            CONFIG,
+            source,
+            {**SETTINGS, "labels": ["bad", "good"]},
+            r'labels \["good", "bad"\] \(here',
+        ),
+        (CONFIG, dataclasses.replace(source, do_lower_case=False), SETTINGS, "do_lower_case true"),
+        (wide, source, SETTINGS, r"intermediate_size 16 \(here 32\)"),
+    ]
+    model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+    (out / "30k.model").rename(out / "renamed.model")
+    text = (out / "model.json").read_text().replace("30k.model", "renamed.model")
+    (out / "model.json").write_text(text)
+    with caplog.at_level("WARNING", logger="absl"):
+        model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+        assert not caplog.text  # the vocabulary's name is no difference
+        for config, files, settings, message in cases:
+            caplog.clear()
+            assert not model_folder.write_if_absent(folder, "squad_v1", config, files, settings)
+            assert re.search(rf"model.json stays as it is, .*{message}", caplog.text)
+        (out / "renamed.model").write_bytes(b"another")
+        model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+        assert "the vocabulary" in caplog.text
+    assert (out / "model.json").read_text() == text
+    assert not (out / "30k.model").exists()
+
+
+@pytest.mark.parametrize("name", ["albert_config.json", "30k.model"])
+def test_other_files_are_not_replaced_either(tmp_path, caplog, name):
+    source = source_in(tmp_path / "elsewhere")
+    out = tmp_path / "out"
+    folder = foreign(out, source)
+    other = dataclasses.replace(CONFIG, intermediate_size=32).to_json_string()
+    (out / name).write_text(other)
+    with caplog.at_level("WARNING", logger="absl"):
+        assert not model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+    assert "out stays as it is, though this run used other values" in caplog.text
+    assert (out / name).read_text() == other and not (out / "model.json").exists()
+    # Another form of the same configuration stays too, but is no obstacle.
+    (out / name).unlink()
+    legacy = {**CONFIG.to_dict(), "net_structure_type": 0}
+    (out / "albert_config.json").write_text(json.dumps(legacy))
+    assert model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+    assert json.loads((out / "albert_config.json").read_text()) == legacy
+
+
+@pytest.mark.parametrize(
+    ("make", "kinds", "message"),
+    [
+        (
+            lambda: heads.ClassifierModel(CONFIG, 3, seed=1),
+            ("classifier",),
+            r": python -m albert.run_classifier --task_name=… --data_dir=… --do_predict --output_",
+        ),
+        (
+            lambda: heads.RegressionModel(CONFIG, seed=1),
+            ("multiple_choice",),
+            r": python -m albert.run_race --nodo_train --nodo_eval --data_dir=… --do_predict --ou",
+        ),
+        (
+            lambda: heads.SquadV1Model(CONFIG, seed=1),
+            ("squad_v1", "squad_v2"),
+            r": python -m albert.run_squad_v1 --predict_file=… --do_predict --output_dir=\S+out ",
+        ),
+        (
+            lambda: heads.SquadV2Model(CONFIG, 2, 2, 0.1, seed=1),
+            ("squad_v1", "squad_v2"),
+            r": python -m albert.run_squad_v2 --predict_file=… --do_predict --output_dir=\S+out ",
+        ),
+        (lambda: heads.RegressionModel(CONFIG, seed=1), (), "run_classifier .* or .*run_race"),
+        (
+            lambda: heads.ClassifierModel(CONFIG, 3, seed=1),
+            ("squad_v1", "squad_v2"),
+            "by its weights it is a model of kind classifier; expected squad_v1 or squad_v2",
+        ),
+        (lambda: heads.PretrainingModel(CONFIG), (), "of kind pre-trained; expected classifier or"),
+    ],
+)
+def test_a_folder_without_description_names_the_command_that_adds_it(
+    tmp_path, make, kinds, message
+):
+    folder = foreign(tmp_path / "out", source_in(tmp_path / "elsewhere"), make())
+    with pytest.raises(file_io.InputError, match=message):
+        model_folder.read(folder, *kinds)
+
+
+def test_every_kind_has_a_command():
+    kinds = {text_predictor.KIND, race_utils.KIND, *squad_task.KINDS}
+    assert set(model_folder.COMMANDS) == kinds
+    for command in model_folder.COMMANDS.values():
+        script, *arguments = command.split()
+        values = flags.FlagValues()
+        importlib.import_module(f"albert.{script}").define_flags(values)
+        values([script, *arguments, "--output_dir=x"])
 
 
 def test_mistakes_are_named(tmp_path):
