@@ -8,7 +8,9 @@
 #   ALBERT_DIR   folder of the model: albert_config.json, model.ckpt-best.*, 30k-clean.model
 #                (or vocab.txt); either this or ALBERT_HUB                              required
 #   ALBERT_HUB   hub module of the model: a local folder or a URL
-#   OUTPUT_DIR   results: one folder a task, logs/, results.md, results.json      ./glue_output
+#   OUTPUT_DIR   results: one folder a task with its submit_results.tsv, logs/, results.md,
+#                results.json                                                      ./glue_output
+#   PREDICT      0: leave the test data out; no submit_results.tsv then                        1
 #   TASKS        tasks, separated by spaces     "SST-2 MNLI CoLA QNLI QQP RTE STS-B MRPC"
 #   MAX_STEPS    most training steps for a task; a longer schedule is cut to that many, its
 #                warm-up in proportion
@@ -16,8 +18,15 @@
 #   PYTHON       interpreter that has the project installed; by default the active virtual
 #                environment, else .venv, which is made
 #
-# A task that fails does not stop the others: its row says "failed" and where its log is. Ctrl-C
-# stops the sweep and shows the table so far. The same command again goes on where it stopped.
+# The names of google-research/albert are taken too; two names for one thing must agree:
+#   ALBERT_ROOT               like ALBERT_DIR; its folder glue/ is the default of GLUE_DIR, and all
+#                             that is used of it beside a hub module
+#   INIT_CHECKPOINT           checkpoint, for which ALBERT_ROOT, or its own folder, has the rest
+#   ALBERT_HUB_MODULE_HANDLE  like ALBERT_HUB
+#
+# A task without test data is trained and evaluated, and named at the end. A task that fails does
+# not stop the others: its row says "failed" and where its log is. Ctrl-C stops the sweep and shows
+# the table so far. The same command again goes on where it stopped.
 # Exit status: 0, 1 if a task failed, 130 after Ctrl-C.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -47,9 +56,51 @@ fail() {
   exit 1
 }
 
+# agree OURS THEIRS: refuses two variables that say different things.
+agree() {
+  local ours=${!1:-} theirs=${!2:-}
+  [[ -z $ours || -z $theirs || ${ours%/} == "${theirs%/}" ]] ||
+    fail "$1=$ours and $2=$theirs are two names for one thing and differ; set one"
+}
+
+# Sets `model`, the flags that name the model.
+find_model() {
+  local file folder hub=${ALBERT_HUB:-${ALBERT_HUB_MODULE_HANDLE:-}}
+  agree ALBERT_DIR ALBERT_ROOT
+  agree ALBERT_HUB ALBERT_HUB_MODULE_HANDLE
+  if [[ -n $hub ]]; then
+    [[ -z ${ALBERT_DIR:-} ]] || fail "ALBERT_DIR and ALBERT_HUB both name a model; set one"
+    [[ -z ${INIT_CHECKPOINT:-} ]] ||
+      fail "INIT_CHECKPOINT and the hub module $hub both name a model; set one"
+    model=(--albert_hub_module_handle="$hub")
+    return
+  fi
+  folder=${ALBERT_DIR:-${ALBERT_ROOT:-}}
+  [[ -n $folder || -n ${INIT_CHECKPOINT:-} ]] ||
+    fail "ALBERT_DIR or ALBERT_HUB must name the model (see --help)"
+  [[ -z $folder || -d $folder ]] || fail "ALBERT_DIR: there is no folder $folder"
+  model=(--init_checkpoint="${INIT_CHECKPOINT:-$folder}")
+  [[ -n $folder && -n ${INIT_CHECKPOINT:-} ]] || return 0
+  [[ -f $folder/albert_config.json ]] && model+=(--albert_config_file="$folder/albert_config.json")
+  for file in "$folder"/30k-clean.model "$folder"/*.model "$folder"/vocab.txt; do
+    [[ -f $file ]] || continue
+    if [[ $file == *.model ]]; then
+      model+=(--spm_model_file="$file")
+    else
+      model+=(--vocab_file="$file")
+    fi
+    return
+  done
+}
+
+# test_file TASK: the test data, whose predictions go to submit_results.tsv.
+test_file() {
+  [[ $1 == MNLI ]] && echo "$GLUE_DIR/MNLI/test_matched.tsv" || echo "$GLUE_DIR/$1/test.tsv"
+}
+
 # Runs one task; its state goes to logs/<task>.status, where the table finds it.
 run_task() {
-  local task=$1 values warmup rate steps save batch
+  local task=$1 values warmup rate steps save batch predict=()
   local log=$OUTPUT_DIR/logs/$task.log status=$OUTPUT_DIR/logs/$task.status started=$SECONDS
   read -r warmup rate steps save batch < <(values_of "$task")
   if [[ -n ${MAX_STEPS:-} ]] && ((MAX_STEPS < steps)); then
@@ -57,10 +108,16 @@ run_task() {
   fi
   echo "running (interrupted from outside)" >"$status"
   echo "$task: $steps steps; log: $log"
+  if [[ $PREDICT == 1 && -f $(test_file "$task") ]]; then
+    predict=(--do_predict)
+  elif [[ $PREDICT == 1 ]]; then
+    echo "$task: there is no $(test_file "$task"): no submit_results.tsv"
+    without_test_data+=("$task")
+  fi
   # shellcheck disable=SC2086  # EXTRA_FLAGS holds several
   if run_logged "$log" "$PYTHON" -m albert.run_classifier \
     --data_dir="$GLUE_DIR" --task_name="$task" --output_dir="$OUTPUT_DIR/$task" "${model[@]}" \
-    --do_train --do_eval --max_seq_length=512 --optimizer=adamw --train_step="$steps" \
+    --do_train --do_eval ${predict[@]+"${predict[@]}"} --max_seq_length=512 --optimizer=adamw --train_step="$steps" \
     --warmup_step="$warmup" --learning_rate="$rate" --save_checkpoints_steps="$save" \
     --train_batch_size="$batch" ${EXTRA_FLAGS:-}; then
     echo "done" >"$status"
@@ -80,18 +137,12 @@ if [[ $# -gt 0 ]]; then
   [[ $1 == --help || $1 == -h ]] && exit 0
   fail "arguments are not taken; set the environment as shown above"
 fi
-[[ -n ${GLUE_DIR:-} ]] || fail "GLUE_DIR must name the folder of the GLUE tasks (see --help)"
+GLUE_DIR=${GLUE_DIR:-${ALBERT_ROOT:+$ALBERT_ROOT/glue}}
+[[ -n $GLUE_DIR ]] || fail "GLUE_DIR must name the folder of the GLUE tasks (see --help)"
 [[ -d $GLUE_DIR ]] || fail "GLUE_DIR: there is no folder $GLUE_DIR"
-if [[ -n ${ALBERT_DIR:-} && -n ${ALBERT_HUB:-} ]]; then
-  fail "ALBERT_DIR and ALBERT_HUB both name a model; set one"
-elif [[ -n ${ALBERT_DIR:-} ]]; then
-  [[ -d $ALBERT_DIR ]] || fail "ALBERT_DIR: there is no folder $ALBERT_DIR"
-  model=(--init_checkpoint="$ALBERT_DIR")
-elif [[ -n ${ALBERT_HUB:-} ]]; then
-  model=(--albert_hub_module_handle="$ALBERT_HUB")
-else
-  fail "ALBERT_DIR or ALBERT_HUB must name the model (see --help)"
-fi
+find_model
+PREDICT=${PREDICT:-1}
+[[ $PREDICT == [01] ]] || fail "PREDICT=$PREDICT is neither 0 nor 1"
 [[ ${MAX_STEPS:-1} =~ ^[1-9][0-9]*$ ]] || fail "MAX_STEPS=$MAX_STEPS is not a number above 0"
 # shellcheck disable=SC2086,SC2116  # to single spaces
 TASKS=$(echo ${TASKS:-SST-2 MNLI CoLA QNLI QQP RTE STS-B MRPC})
@@ -106,6 +157,7 @@ export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 rm -f "$OUTPUT_DIR"/logs/*.status
 stop_on_signals
 failed=0
+without_test_data=()
 for task in $TASKS; do
   [[ -z $INTERRUPTED ]] && run_task "$task"
 done
@@ -113,5 +165,8 @@ done
 trap '' INT
 "$PYTHON" -m albert.glue_report --output_dir="$OUTPUT_DIR" --tasks="${TASKS// /,}" || exit
 echo "Written to $OUTPUT_DIR/results.md and $OUTPUT_DIR/results.json"
+if [[ ${#without_test_data[@]} -gt 0 ]]; then
+  echo "Without test data, so without submit_results.tsv: ${without_test_data[*]}"
+fi
 [[ -n $INTERRUPTED ]] && exit 130
 exit "$failed"

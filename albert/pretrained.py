@@ -80,12 +80,7 @@ def locate(
     config_file = choose(CONFIG_FLAG, _existing(CONFIG_FLAG, config_file, hub_handle), names)
     if needs_vocabulary:
         existing = functools.partial(_existing, hub_handle=hub_handle)
-        if not spm_model_file:
-            vocab_file = existing(VOCAB_FLAG, vocab_file)
-        if spm_model_file or not vocab_file:
-            spm_model_file = choose(SPM_FLAG, existing(SPM_FLAG, spm_model_file), (), ".model")
-        if not spm_model_file:
-            vocab_file = choose(VOCAB_FLAG, existing(VOCAB_FLAG, vocab_file), (VOCAB_NAME,))
+        spm_model_file, vocab_file = _vocabulary(choose, existing, spm_model_file, vocab_file)
     missing = [] if config_file else [CONFIG_FLAG]
     if needs_vocabulary and not (spm_model_file or vocab_file):
         missing.append(f"{SPM_FLAG} or {VOCAB_FLAG}")
@@ -97,6 +92,17 @@ def locate(
         )
     stated = [value for value in (do_lower_case, lower_case, True) if value is not None]
     return Source(config_file, checkpoint, spm_model_file, vocab_file, stated[0])
+
+
+def _vocabulary(choose, existing, spm_model_file, vocab_file):
+    """Both files; a SentencePiece model comes first, unless only the other one is given."""
+    if not spm_model_file:
+        vocab_file = existing(VOCAB_FLAG, vocab_file)
+    if spm_model_file or not vocab_file:
+        spm_model_file = choose(SPM_FLAG, existing(SPM_FLAG, spm_model_file), (), ".model")
+    if not spm_model_file:
+        vocab_file = choose(VOCAB_FLAG, existing(VOCAB_FLAG, vocab_file), (VOCAB_NAME,))
+    return spm_model_file, vocab_file
 
 
 def _told_by_folder(folder, checkpoint):

@@ -124,6 +124,61 @@ def test_environment_overrides(fake, tmp_path):
     assert "init_checkpoint" not in commands["RTE"]
 
 
+def test_the_names_of_the_reference(fake, tmp_path):
+    """A folder with configuration, vocabulary and glue/, and a checkpoint or a hub module."""
+    root, own = tmp_path / "model", {**fake, "TASKS": "RTE"}
+    for name in ("GLUE_DIR", "ALBERT_DIR"):
+        del own[name]
+    (root / "glue").mkdir()
+    for name in ("albert_config.json", "30k-clean.model", "vocab.txt"):
+        (root / name).touch()
+    own["ALBERT_ROOT"] = str(root)
+    files = {
+        "albert_config_file": f"{root}/albert_config.json",
+        "spm_model_file": f"{root}/30k-clean.model",
+    }
+    cases = [
+        ({}, {"init_checkpoint": str(root)}),
+        ({"INIT_CHECKPOINT": "w/model.ckpt-5"}, {"init_checkpoint": "w/model.ckpt-5", **files}),
+        ({"ALBERT_HUB_MODULE_HANDLE": "hub"}, {"albert_hub_module_handle": "hub"}),
+        ({"ALBERT_HUB_MODULE_HANDLE": "hub", "ALBERT_HUB": "hub/"}, {}),
+        ({"ALBERT_DIR": f"{root}/"}, {}),
+    ]
+    names = ("init_checkpoint", "albert_hub_module_handle", "vocab_file", *files)
+    for change, expected in cases:
+        result = _sweep({**own, **change})
+        assert result.returncode == 0, result.stderr
+        command = _commands(tmp_path)["RTE"]
+        assert command["data_dir"] == str(root / "glue")
+        if expected:
+            assert {name: command[name] for name in names if name in command} == expected
+    (root / "30k-clean.model").unlink()
+    _sweep({**own, "INIT_CHECKPOINT": "w/model.ckpt-5", "GLUE_DIR": fake["GLUE_DIR"]})
+    command = _commands(tmp_path)["RTE"]
+    assert command["vocab_file"] == f"{root}/vocab.txt" and command["data_dir"] == fake["GLUE_DIR"]
+    _sweep({**fake, "ALBERT_DIR": "", "INIT_CHECKPOINT": "w/model.ckpt-5", "TASKS": "MRPC"})
+    command = _commands(tmp_path)["MRPC"]
+    assert {name: command[name] for name in names if name in command} == {
+        "init_checkpoint": "w/model.ckpt-5"
+    }
+
+
+def test_test_data_is_predicted_where_it_is(fake, tmp_path):
+    for path in ("MNLI/test_matched.tsv", "RTE/test.tsv"):
+        (tmp_path / "glue" / path).parent.mkdir()
+        (tmp_path / "glue" / path).touch()
+    result = _sweep({**fake, "TASKS": "MNLI RTE MRPC"})
+    assert result.returncode == 0
+    predicted = {name: "do_predict" in command for name, command in _commands(tmp_path).items()}
+    assert predicted == {"MNLI": True, "RTE": True, "MRPC": False}
+    missing = tmp_path / "glue" / "MRPC" / "test.tsv"
+    assert f"MRPC: there is no {missing}: no submit_results.tsv\n" in result.stdout
+    assert result.stdout.endswith("Without test data, so without submit_results.tsv: MRPC\n")
+    result = _sweep({**fake, "TASKS": "RTE MRPC", "PREDICT": "0"})
+    assert "do_predict" not in _commands(tmp_path)["RTE"]
+    assert "submit_results" not in result.stdout
+
+
 def test_a_failing_task_does_not_stop_the_others(fake, tmp_path):
     result = _sweep({**fake, "TASKS": "CoLA MRPC"})
     assert result.returncode == 1
@@ -174,6 +229,16 @@ def test_ctrl_c_stops_the_sweep_and_shows_the_table(fake, tmp_path):
         ({"GLUE_DIR": "/no/such"}, "there is no folder /no/such"),
         ({"ALBERT_DIR": ""}, "ALBERT_DIR or ALBERT_HUB must name the model"),
         ({"ALBERT_DIR": "/no/such"}, "there is no folder /no/such"),
+        ({"ALBERT_ROOT": "/other"}, "ALBERT_DIR=.* and ALBERT_ROOT=/other are two names for one"),
+        (
+            {"ALBERT_DIR": "", "ALBERT_HUB": "a", "ALBERT_HUB_MODULE_HANDLE": "b"},
+            "ALBERT_HUB=a and ALBERT_HUB_MODULE_HANDLE=b are two names",
+        ),
+        (
+            {"ALBERT_DIR": "", "ALBERT_HUB_MODULE_HANDLE": "a", "INIT_CHECKPOINT": "b"},
+            "INIT_CHECKPOINT and the hub module a both name a model",
+        ),
+        ({"PREDICT": "yes"}, "PREDICT=yes is neither 0 nor 1"),
         ({"MAX_STEPS": "none"}, "MAX_STEPS=none is not a number"),
         ({"TASKS": "RTE WNLI"}, "TASKS: WNLI is none of SST-2"),
     ],
@@ -188,7 +253,11 @@ def test_mistakes_are_refused_before_any_work(fake, tmp_path, change, message):
 def test_help_names_every_variable(fake, tmp_path):
     result = _sweep({**fake, "GLUE_DIR": ""}, "--help")
     assert result.returncode == 0
-    for name in "GLUE_DIR ALBERT_DIR ALBERT_HUB OUTPUT_DIR TASKS MAX_STEPS EXTRA_FLAGS".split():
+    names = """
+        GLUE_DIR ALBERT_DIR ALBERT_HUB OUTPUT_DIR PREDICT TASKS MAX_STEPS EXTRA_FLAGS PYTHON
+        ALBERT_ROOT INIT_CHECKPOINT ALBERT_HUB_MODULE_HANDLE
+    """
+    for name in names.split():
         assert re.search(rf"^ +{name} ", result.stdout, re.M), name
 
 
@@ -270,3 +339,5 @@ def test_sweep_with_a_model(tmp_path, golden, monkeypatch):
         assert row["metric"] == key
         assert row["metrics"][key] == pytest.approx(row["score"], abs=1e-6)
         assert row["best_step"] in (0, 3, 6)
+        lines = (tmp_path / "out" / row["task"] / "submit_results.tsv").read_text().splitlines()
+        assert lines[0] == "index\tprediction" and len(lines) == 5
