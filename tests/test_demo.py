@@ -109,7 +109,7 @@ def test_ctrl_c_stops_at_once(tmp_path):
 
 @pytest.mark.slow
 def test_demo(tmp_path):
-    """From nothing to scores clearly above chance; the README's Python then uses the model."""
+    """From nothing to scores clearly above chance; the program of python.md then uses the model."""
     folder = tmp_path / "demo_output"
     result = subprocess.run(
         [str(ROOT / "run_demo.sh")],
@@ -127,9 +127,8 @@ def test_demo(tmp_path):
     assert (exported / "saved_model.pb").exists()
     for task in ("SST-2", "RTE", "STS-B"):
         assert len((folder / task / "submit_results.tsv").read_text().splitlines()) == 101
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.split("### From Python\n")[1]
-    program = re.search(r"^```python\n(.*?)^```$", section, re.S | re.M)[1]
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M)
     result = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

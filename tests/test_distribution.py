@@ -130,9 +130,10 @@ def test_auto_takes_what_is_there(monkeypatch, gpus, config, chosen):
     assert made == [chosen]
 
 
-def test_the_slurm_script_of_the_readme(tmp_path):
+def test_the_slurm_script_of_the_documents(tmp_path):
     """With stand-ins for SLURM's programs; the second of three tasks."""
-    text = (pathlib.Path(__file__).parent.parent / "README.md").read_text("utf-8")
+    root = pathlib.Path(__file__).parent.parent
+    text = (root / "docs" / "devices.md").read_text("utf-8")
     (script,) = re.findall(r"^```sh\n(#!/bin/bash\n.*?)^```$", text, re.S | re.M)
     programs = {
         "srun": 'exec "$@"',
