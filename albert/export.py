@@ -22,7 +22,7 @@ class _ExampleServer(tf.Module):
         self._threshold = threshold
 
     @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False
+        input_signature=[tf.TensorSpec([None], tf.string, name="input")], autograph=False
     )
     def serve(self, examples):
         features = records.trim(self._specs, records.parse(self._specs, examples))
@@ -32,15 +32,21 @@ class _ExampleServer(tf.Module):
             answer["threshold"] = tf.constant(self._threshold, tf.float32)
         return answer
 
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def serve_examples(self, examples):
+        return self.serve(examples)
+
 
 def export_classifier(model, specs, export_dir, threshold=None):
-    """Writes a SavedModel whose signature takes serialized tf.Examples.
+    """Writes a SavedModel whose signatures take serialized tf.Examples.
+
+    The signature ``serving_default`` calls them ``input``, as the original does, the signature
+    ``examples`` calls them ``examples``.
 
     Args:
       model: classifier or regression model of `heads`.
       specs: feature specifications of its task.
-      export_dir: the model goes to a new folder here, named by the time in seconds, as model
-        servers expect.
+      export_dir: the model goes to a new folder here, see `save_version`.
       threshold: constant output ``threshold``; None or NaN leaves it out.
 
     Returns:
@@ -52,7 +58,19 @@ def export_classifier(model, specs, export_dir, threshold=None):
     if threshold is not None and math.isnan(threshold):
         threshold = None
     server = _ExampleServer(model, specs, threshold)
-    return save_model(server, {"serving_default": server.serve}, export_dir, str(int(time.time())))
+    signatures = {"serving_default": server.serve, "examples": server.serve_examples}
+    return save_version(server, signatures, export_dir)
+
+
+def save_version(module, signatures, parent):
+    """Writes a SavedModel to a new folder of `parent`; returns that folder.
+
+    Its name is the time in seconds, so that model servers take the newest.
+    """
+    version = int(time.time())
+    while file_io.exists(os.path.join(parent, str(version))):
+        version += 1
+    return save_model(module, signatures, parent, str(version))
 
 
 def save_model(module, signatures, parent, name):

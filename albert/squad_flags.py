@@ -23,7 +23,7 @@ def define_flags(flag_values):
         None,
         "What finding the answers needs of the features, as JSON; by default in --output_dir.",
     )
-    text("export_dir", None, "Write the best checkpoint in here as a SavedModel (saved_model/).")
+    text("export_dir", None, "Write the best checkpoint in here as a SavedModel (saved_model/…/).")
     switch("do_train", False, "Train; with --do_predict each checkpoint is scored as it is saved.")
     switch("do_predict", False, "Answer --predict_file with the best checkpoint, and score it.")
     integer("max_seq_length", 384, "Longest input in tokens; longer texts are read in windows.")

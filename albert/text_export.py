@@ -10,7 +10,6 @@ Letters in shapes: B batch, K labels, S sequence.
 
 import os
 import sys
-import time
 import unicodedata
 
 import tensorflow as tf
@@ -204,8 +203,8 @@ class TextServer(TextPacker):
 def export_text_classifier(model, tokenizer, max_seq_length, labels, is_pair, export_dir):
     """Writes a SavedModel with the signature of `TextServer.serve`.
 
-    Args: as `TextServer`; the model goes to a new folder of ``<export_dir>/text``, named by the
-      time in seconds, as model servers expect.
+    Args: as `TextServer`; the model goes to a new folder of ``<export_dir>/text``, see
+      `export.save_version`.
 
     Returns:
       The new folder.
@@ -215,5 +214,4 @@ def export_text_classifier(model, tokenizer, max_seq_length, labels, is_pair, ex
     """
     server = TextServer(model, tokenizer, max_seq_length, labels, is_pair)
     parent = os.path.join(export_dir, "text")
-    signatures = {"serving_default": server.serve}
-    return export.save_model(server, signatures, parent, str(int(time.time())))
+    return export.save_version(server, {"serving_default": server.serve}, parent)

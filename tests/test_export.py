@@ -55,17 +55,43 @@ def test_batches_of_any_size_and_length(specs, tmp_path):
     model = heads.ClassifierModel(CONFIG, 2, seed=1)
     serve = _serve(export.export_classifier(model, specs, str(tmp_path)))
     rows = list(_rows(specs, (3, 16, 7)))
-    together = serve(examples=_examples(specs, rows))
+    together = serve(input=_examples(specs, rows))
     batch = {key: tf.stack([row[key] for row in rows]) for key in rows[0]}
     expected = model(batch)
     assert set(together) == {"probabilities", "predictions"}
     for name, value in together.items():
         np.testing.assert_allclose(value, expected[name], atol=1e-6)
     for i, row in enumerate(rows):
-        alone = serve(examples=_examples(specs, [row]))
+        alone = serve(input=_examples(specs, [row]))
         np.testing.assert_allclose(
             alone["probabilities"], together["probabilities"][i : i + 1], atol=1e-6
         )
+
+
+def test_both_names_of_the_input_have_a_signature(specs, tmp_path):
+    model = heads.ClassifierModel(CONFIG, 2, seed=1)
+    folder = export.export_classifier(model, specs, str(tmp_path), threshold=0.5)
+    signatures = tf.saved_model.load(folder).signatures
+    examples = _examples(specs, _rows(specs, (3, 16)))
+    expected = signatures["serving_default"](input=examples)
+    for key, name in (("serving_default", "input"), ("examples", "examples")):
+        place = signatures[key].structured_input_signature[1][name]
+        assert (place.dtype, place.shape.as_list()) == (tf.string, [None])
+        answer = signatures[key](**{name: examples})
+        assert set(answer) == {"probabilities", "predictions", "threshold"}
+        for output, value in answer.items():
+            np.testing.assert_array_equal(value, expected[output])
+
+
+def test_every_export_is_a_new_version(tmp_path, monkeypatch):
+    monkeypatch.setattr(export.time, "time", lambda: 1700000000.5)
+    module = tf.Module()
+    module.serve = tf.function(lambda: {"x": tf.constant(1)}, input_signature=[])
+    folders = [export.save_version(module, {}, str(tmp_path)) for _ in range(3)]
+    assert [pathlib.Path(folder).name for folder in folders] == [
+        "1700000000", "1700000001", "1700000002"
+    ]  # fmt: skip
+    assert all(tf.saved_model.contains_saved_model(folder) for folder in folders)
 
 
 def test_models_of_low_precision_runs_are_exported_in_float32(specs, tmp_path):
@@ -81,14 +107,14 @@ def test_models_of_low_precision_runs_are_exported_in_float32(specs, tmp_path):
     runner = types.SimpleNamespace(model=model)
     run_classifier.export_models(values, None, None, runner, specs)
     (folder,) = tmp_path.iterdir()
-    found = _serve(str(folder))(examples=_examples(specs, rows))["probabilities"]
+    found = _serve(str(folder))(input=_examples(specs, rows))["probabilities"]
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_a_regression_returns_its_values(specs, tmp_path):
     model = heads.RegressionModel(CONFIG, seed=1)
     serve = _serve(export.export_classifier(model, specs, str(tmp_path)))
-    answer = serve(examples=_examples(specs, _rows(specs, (5, 9))))
+    answer = serve(input=_examples(specs, _rows(specs, (5, 9))))
     np.testing.assert_allclose(answer["probabilities"][:, 0], answer["predictions"])
 
 
@@ -96,7 +122,7 @@ def test_a_regression_returns_its_values(specs, tmp_path):
 def test_the_threshold_is_a_constant_output(specs, tmp_path, threshold, there):
     model = heads.ClassifierModel(CONFIG, 2, seed=1)
     serve = _serve(export.export_classifier(model, specs, str(tmp_path), threshold))
-    answer = serve(examples=_examples(specs, _rows(specs, (4,))))
+    answer = serve(input=_examples(specs, _rows(specs, (4,))))
     assert ("threshold" in answer) == there
     assert not there or float(answer["threshold"]) == 0.25
 

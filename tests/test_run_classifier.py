@@ -150,7 +150,7 @@ def test_the_exported_model_answers_examples_with_the_predictions(trained, input
     assert exported.name.isdigit()
     serve = tf.saved_model.load(str(exported)).signatures["serving_default"]
     serialized = list(tf.data.TFRecordDataset(str(trained / "predict.tf_record")))
-    answer = serve(examples=tf.stack(serialized))
+    answer = serve(input=tf.stack(serialized))
     rows = [line.split("\t") for line in (trained / "test_results.tsv").read_text().splitlines()]
     np.testing.assert_allclose(answer["probabilities"], np.float32(rows), atol=1e-6)
     np.testing.assert_array_equal(answer["predictions"], np.float32(rows).argmax(axis=1))
@@ -173,7 +173,7 @@ def test_saved_model_cli_gives_the_predictions(trained, tmp_path):
         [
             *(sys.executable, "-m", "tensorflow.python.tools.saved_model_cli", "run"),
             *("--dir", str(exported), "--tag_set", "serve", "--signature_def", "serving_default"),
-            *("--input_examples", f"examples={examples}", "--outdir", str(tmp_path)),
+            *("--input_examples", f"input={examples}", "--outdir", str(tmp_path)),
         ],
         capture_output=True,
         text=True,

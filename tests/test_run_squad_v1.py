@@ -187,21 +187,37 @@ def first_windows(trained, count):
 
 def test_the_saved_model_computes_the_logits(trained):
     inputs, outputs = first_windows(trained, 5)
-    folder = str(trained / "export" / "saved_model")
-    serve = tf.saved_model.load(folder).signatures["serving_default"]
+    (folder,) = (trained / "export" / "saved_model").iterdir()
+    assert folder.name.isdigit()
+    serve = tf.saved_model.load(str(folder)).signatures["serving_default"]
     assert {
         name: spec.dtype for name, spec in serve.structured_input_signature[1].items()
     } == dict.fromkeys(inputs, tf.int32)
+    names = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
+    names |= {name: name for name in names.values()}
     for size, length in ((5, 64), (2, 48)):
         found = serve(**{name: value[:size, :length] for name, value in inputs.items()})
-        assert set(found) == {"start_logits", "end_logits"}
+        assert set(found) == set(names)
         for name, value in found.items():
-            np.testing.assert_allclose(value, outputs[name][:size, :length], atol=1e-4)
+            np.testing.assert_allclose(value, outputs[names[name]][:size, :length], atol=1e-4)
 
 
 def test_the_tflite_model_computes_the_logits(trained):
     inputs, outputs = first_windows(trained, 3)
     interpreter = tf.lite.Interpreter(str(trained / "export" / "albert_model.tflite"))
+    places = [*interpreter.get_input_details(), *interpreter.get_output_details()]
+    assert [(place["name"], place["dtype"], place["shape"].tolist()) for place in places] == [
+        *((name, np.int32, [1, 64]) for name in ("input_ids", "input_mask", "segment_ids")),
+        *((name, np.float32, [1, 64]) for name in ("start_logits", "end_logits")),
+    ]
+    # Programs that know no signatures go by the order.
+    interpreter.allocate_tensors()
+    for place, value in zip(places[:3], inputs.values(), strict=True):
+        interpreter.set_tensor(place["index"], value[:1])
+    interpreter.invoke()
+    for place in places[3:]:
+        found = interpreter.get_tensor(place["index"])
+        np.testing.assert_allclose(found, outputs[place["name"]][:1], atol=1e-4)
     runner = interpreter.get_signature_runner()
     for row in range(3):
         found = runner(**{name: value[row : row + 1] for name, value in inputs.items()})
@@ -225,13 +241,14 @@ def test_the_mask_of_answers_follows_from_the_inputs():
         assert found.numpy()[0].tolist() == window.p_mask
 
 
-def test_a_second_export_replaces_the_first(trained, inputs, tmp_path, run_script):
+def test_a_second_export_is_a_second_version(trained, inputs, tmp_path, run_script):
     flags = flags_for(
         inputs, trained, train_file=None, predict_file=None, export_dir=tmp_path / "export"
     )
-    for _ in range(2):
+    for count in (1, 2):
         run_script(run_squad_v1, **flags)
         assert sorted(os.listdir(tmp_path / "export")) == ["albert_model.tflite", "saved_model"]
+        assert len(os.listdir(tmp_path / "export" / "saved_model")) == count
 
 
 # --- mistakes -----------------------------------------------------------------------------------

@@ -113,8 +113,8 @@ def test_the_saved_model_computes_the_beams(trained):
     features = records.parse(specs, tf.stack(list(tf.data.TFRecordDataset(path).take(5))))
     squad_run.write_threshold(str(trained), 0.0, str(trained / "model.ckpt-best"), "d.json")
     outputs = squad_answerer.Answerer(str(trained))._model(features, training=False)
-    serve = tf.saved_model.load(str(trained / "export" / "saved_model"))
-    serve = serve.signatures["serving_default"]
+    (folder,) = (trained / "export" / "saved_model").iterdir()
+    serve = tf.saved_model.load(str(folder)).signatures["serving_default"]
     found = serve(**{name: features[name] for name in ("input_ids", "input_mask", "segment_ids")})
     assert set(found) == {*BEAMS, "cls_logits"}
     for name, value in found.items():
