@@ -1,11 +1,13 @@
 """Pre-training (masked words and sentence order) as a task of the engine."""
 
+import contextlib
 import functools
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
-from albert import heads, masking, records, task
+from albert import file_io, heads, masking, records, task
 
 # Sums that each row carries; a metric is the ratio of two totals.
 _RATIOS = {
@@ -34,6 +36,95 @@ def feature_specs(seq_length, max_predictions_per_seq, with_boundaries=False):
         records.FeatureSpec("masked_lm_weights", "float32", (max_predictions_per_seq,)),
         records.FeatureSpec("next_sentence_labels", "int64", (1,)),
     )
+
+
+# --- records of other programs -------------------------------------------------------------------
+
+_MISPLACED = "a masked position is not the place of a real token"
+_SCANNED_AT_ONCE = 1024  # records
+
+
+def _misplaced(features):
+    """[B, P] True for a position that has weight, but no real token; for tensors and arrays."""
+    positions = features["masked_lm_positions"]
+    real = tf.reduce_sum(features["input_mask"], axis=-1, keepdims=True)
+    outside = (positions < 0) | (positions >= real)
+    return (features["masked_lm_weights"] != 0) & outside
+
+
+def prepare(features):
+    """Checks a batch as it was read: no result exists where there is no real token.
+
+    Returns:
+      The features, with position and label 0 wherever the weight is 0: they have no effect, but
+      may be anything.
+
+    Raises:
+      tf.errors.InvalidArgumentError: a position that has weight is not that of a real token;
+        `damage_reported` finds its record.
+    """
+    used = features["masked_lm_weights"] != 0
+    placed = tf.debugging.Assert(~tf.reduce_any(_misplaced(features)), [_MISPLACED])
+    with tf.control_dependencies([placed]):
+        names = ("masked_lm_positions", "masked_lm_ids")
+        return {**features, **{name: tf.where(used, features[name], 0) for name in names}}
+
+
+def train_input_fn(paths, specs, seed, transform=None):
+    """`records.train_input_fn` of batches that `prepare` has checked."""
+    return records.train_input_fn(paths, specs, seed, prepare=prepare, transform=transform)
+
+
+def eval_input_fn(paths, specs, max_examples=None):
+    """`records.eval_input_fn` of batches that `prepare` has checked."""
+    length = next(spec.shape[-1] for spec in specs if spec.sequence)
+    # Predictions need no less memory where texts are short.
+    least = length // 4
+    return records.eval_input_fn(paths, specs, max_examples, prepare=prepare, least_tokens=least)
+
+
+@contextlib.contextmanager
+def damage_reported(paths, specs):
+    """As `records.damage_reported`, also for what `prepare` refuses.
+
+    Args:
+      paths: record files that are read inside the block.
+      specs: their feature specifications.
+
+    Raises:
+      file_io.InputError: names the file and the record.
+    """
+    with records.damage_reported(paths):
+        try:
+            yield
+        except tf.errors.InvalidArgumentError as error:
+            if _MISPLACED not in error.message:
+                raise
+            logging.info("A record has a wrong masked position; looking for it")
+            raise file_io.InputError(_first_misplaced(paths, specs)) from error
+
+
+def _first_misplaced(paths, specs):
+    """What to tell the user of the first record that `prepare` refuses."""
+    for path in paths:
+        dataset = tf.data.TFRecordDataset(path).batch(_SCANNED_AT_ONCE)
+        for batch, serialized in enumerate(dataset):
+            features = records.parse(specs, serialized)
+            rows, slots = np.nonzero(_misplaced(features))
+            if rows.size:
+                row, slot = rows[0], slots[0]
+                return (
+                    f"{path}, record {batch * _SCANNED_AT_ONCE + row + 1}: masked_lm_positions"
+                    f"[{slot}] = {features['masked_lm_positions'][row, slot]} is the place of none "
+                    f"of the {tf.reduce_sum(features['input_mask'][row])} real tokens (input_mask),"
+                    f" but masked_lm_weights[{slot}] is "
+                    f"{features['masked_lm_weights'][row, slot]}: give entries that do not count "
+                    "the weight 0, which makes any position harmless, and make the records again"
+                )
+    return f"{_MISPLACED}, in {', '.join(paths)}"
+
+
+# --- masks ---------------------------------------------------------------------------------------
 
 
 def unmask(input_ids, positions, labels, weights):
@@ -92,6 +183,9 @@ def mask_anew(config, vocab_size, mask_id, special_ids, seed):
         }
 
     return transform
+
+
+# --- metrics -------------------------------------------------------------------------------------
 
 
 def _correct(labels, logits):

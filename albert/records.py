@@ -309,7 +309,7 @@ def _pipeline_batch_size(params):
     return params["batch_size"] * params.get("replicas_per_pipeline", 1)
 
 
-def train_input_fn(paths, specs, seed, trim_batches=True, transform=None):
+def train_input_fn(paths, specs, seed, trim_batches=True, prepare=None, transform=None):
     """Endless shuffled batches; the order is a function of (seed, epoch, step).
 
     Args:
@@ -317,6 +317,7 @@ def train_input_fn(paths, specs, seed, trim_batches=True, transform=None):
       specs: feature specifications.
       seed: integer; the same seed gives the same batches.
       trim_batches: cut each batch to its real length.
+      prepare: ``(features) -> features`` on each batch as it was read.
       transform: ``(number, features) -> features`` on each batch; no two batches of a run have
         the same number, and it does not change when a run is resumed.
 
@@ -343,6 +344,8 @@ def train_input_fn(paths, specs, seed, trim_batches=True, transform=None):
 
         def to_features(batch, serialized):
             features = parse(specs, serialized)
+            if prepare:
+                features = prepare(features)
             if transform:
                 features = transform(
                     batch * pipelines + params.get("input_pipeline_id", 0), features
@@ -400,7 +403,7 @@ def _equal_batches(dataset, sorted_blocks, batch_size, params):
     return _deal(dataset, params)
 
 
-def eval_input_fn(paths, specs, max_examples=None, trim_batches=True, least_tokens=1):
+def eval_input_fn(paths, specs, max_examples=None, trim_batches=True, prepare=None, least_tokens=1):
     """Every example exactly once, in batches of similar length.
 
     A single replica gets as many examples at a time as fit in the tokens of a full batch, so that
@@ -411,6 +414,7 @@ def eval_input_fn(paths, specs, max_examples=None, trim_batches=True, least_toke
       specs: feature specifications.
       max_examples: use at most this many, from the front.
       trim_batches: cut each batch to its real length and sort by it.
+      prepare: ``(features) -> features`` on each batch as it was read.
       least_tokens: what an example counts as at least, so that a batch holds at most S over this
         times its size.
 
@@ -440,7 +444,10 @@ def eval_input_fn(paths, specs, max_examples=None, trim_batches=True, least_toke
             dataset = _equal_batches(dataset, trims, batch_size, params)
 
         def to_features(serialized, index):
-            features = {**parse(specs, serialized), "example_index": index}
+            features = parse(specs, serialized)
+            if prepare:
+                features = prepare(features)
+            features = {**features, "example_index": index}
             return trim(specs, features) if trims else features
 
         return dataset.map(to_features, tf.data.AUTOTUNE, deterministic=True).prefetch(4)

@@ -131,13 +131,12 @@ def main(values):
         engine.check_batches(run_config, strategy, "eval_batch_size")
     runner = engine.Engine(task, config, run_config, strategy)
     limit = values.max_eval_steps * values.eval_batch_size
-    least = values.max_seq_length // 4  # predictions need no less memory where texts are short
-    eval_input = records.eval_input_fn(eval_paths, specs, limit, least_tokens=least)
-    with records.damage_reported([*paths, *eval_paths]):
+    eval_input = pretraining_task.eval_input_fn(eval_paths, specs, limit)
+    with pretraining_task.damage_reported([*paths, *eval_paths], specs):
         if values.do_train:
             evaluate = checkpoint_walk.evaluate_while_training if values.do_eval else None
             runner.train(
-                records.train_input_fn(paths, train_specs, values.seed, transform=transform),
+                pretraining_task.train_input_fn(paths, train_specs, values.seed, transform),
                 lambda: make_optimizer(values),
                 initializer(values, source.checkpoint),
                 evaluate and evaluate(runner, eval_input),

@@ -273,6 +273,46 @@ def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
         run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", **changes))
 
 
+# Far behind the sequence, before it, and behind the real tokens of every row.
+@pytest.mark.parametrize("position", [400, -3, LENGTH - 1])
+def test_positions_without_weight_may_be_anything(inputs, tmp_path, run_script, position):
+    def changed(row):
+        row["masked_lm_positions"][-1] = position
+        row["masked_lm_ids"][-1] = -100
+        return row
+
+    for i in range(2):
+        rows = map(changed, make_rows(90, seed=i))
+        records.write(str(tmp_path / f"part{i}.tfrecord"), SPECS, rows, {})
+    files = {"plain": inputs / "part*.tfrecord", "changed": tmp_path / "part*.tfrecord"}
+    for name, pattern in files.items():
+        flags = flags_for(
+            inputs, tmp_path / name, input_file=pattern, num_train_steps=3, do_eval=True
+        )
+        run_script(run_pretraining, **flags)
+    assert read_results(tmp_path / "changed") == read_results(tmp_path / "plain")
+    last = [weights(str(tmp_path / name / "model.ckpt-3")) for name in files]
+    assert_same(*last)
+
+
+@pytest.mark.parametrize("position", [LENGTH - 1, LENGTH, -1])
+@pytest.mark.parametrize("flags", [{}, {"do_train": False, "do_eval": True}])
+def test_a_position_behind_the_real_tokens_is_named(inputs, tmp_path, run_script, position, flags):
+    rows = list(make_rows(40))
+    rows[37]["masked_lm_positions"][1] = position
+    path = tmp_path / "other.tfrecord"
+    records.write(str(path), SPECS, rows, {})
+    if flags:
+        run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", num_train_steps=1))
+    tokens = rows[37]["input_mask"].sum()
+    message = (
+        rf"^{path}, record 38: masked_lm_positions\[1\] = {position} is the place of none of the "
+        rf"{tokens} real tokens \(input_mask\), but masked_lm_weights\[1\] is 1.0: "
+    )
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", input_file=path, **flags))
+
+
 def test_a_record_file_cut_in_half_is_named(inputs, tmp_path, run_script):
     cut = tmp_path / "cut.tfrecord"
     whole = (inputs / "part0.tfrecord").read_bytes()
