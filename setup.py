@@ -8,6 +8,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 REQUIREMENTS = [
     "absl-py>=2.0",
+    "grpcio>=1.24.3",  # as TensorFlow has it
     "numpy>=1.26",
     "protobuf>=4.21",
     "safetensors>=0.4.3",

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import file_io
+from albert import file_io, tpu
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
 _CHUNK, _LENGTH_DIGITS = 4096, 10  # bytes of what the chief sends to the others
@@ -128,7 +128,7 @@ def create_strategy(name="auto", tpu_name=None, tpu_zone=None, gcp_project=None,
       master: ``grpc://…`` address of the TPU.
 
     Raises:
-      file_io.InputError: unknown name, or the devices are not there.
+      file_io.InputError: unknown name, or the devices are not there or do not answer.
     """
     if name not in STRATEGIES:
         raise file_io.InputError(
@@ -155,11 +155,17 @@ def create_strategy(name="auto", tpu_name=None, tpu_zone=None, gcp_project=None,
 
 def _multi_worker_strategy(cluster):
     _wait_for_workers(cluster)
+    with _ended_by_signals():
+        return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+@contextlib.contextmanager
+def _ended_by_signals():
+    """Lets Ctrl-C end the process while TensorFlow connects: Python's handler would not be run."""
     handlers = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
-    # Python's handler of Ctrl-C would not be run while TensorFlow connects.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        yield
     finally:
         # For SIGTERM TensorFlow has a handler of its own by now, which only takes a note.
         for kind, handler in handlers.items():
@@ -218,19 +224,9 @@ def _gpus():
 
 
 def _tpu_strategy(address, zone, project):
-    place = f"under {address!r}" if address else "on this machine"
-    logging.info("Connecting to the TPU %s; waiting until it answers", place)
-    try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu=address, zone=zone, project=project
-        )
-        tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-    except (ValueError, tf.errors.OpError, OSError) as error:
-        reason = str(error).partition("\n")[0]  # lists of kernels may follow
-        raise file_io.InputError(
-            f"no TPU found {place}; --tpu_name or --master says where it is: {reason}"
-        ) from error
+    resolver = tpu.find(address, zone, project)
+    with _ended_by_signals():
+        tpu.connect(resolver, address)
     return tf.distribute.TPUStrategy(resolver)
 
 

@@ -24,7 +24,7 @@ LAYERS = {
     "plain": PLAIN,
     "TF parts": [
         *"products fused layers modeling memory optimization lamb_optimizer records".split(),
-        *"distribution progress".split(),
+        *"distribution tpu progress".split(),
     ],
     "assembly": "model_base heads checkpoints pretrained model_folder task".split(),
     "tasks": [
@@ -330,6 +330,7 @@ def test_every_module_is_tested(name):
 DISTRIBUTIONS = {
     "absl": "absl-py",
     "google": "protobuf",
+    "grpc": "grpcio",
     "sklearn": "scikit-learn",
     "tensorflow_hub": "tensorflow-hub",
     "tensorflow_text": "tensorflow-text",
