@@ -21,9 +21,7 @@ class _ExampleServer(tf.Module):
         self._specs = tuple(spec for spec in specs if spec.name in MODEL_INPUTS)
         self._threshold = threshold
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="input")], autograph=False
-    )
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="input")], autograph=False)
     def serve(self, examples):
         features = records.trim(self._specs, records.parse(self._specs, examples))
         outputs = self._model(features, training=False)
@@ -32,7 +30,9 @@ class _ExampleServer(tf.Module):
             answer["threshold"] = tf.constant(self._threshold, tf.float32)
         return answer
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False
+    )
     def serve_examples(self, examples):
         return self.serve(examples)
 
