@@ -12,7 +12,16 @@ import os
 import numpy as np
 from absl import logging
 
-from albert import file_io, metrics, packing, prediction_files, tables, task, tokenization
+from albert import (
+    example_proto,
+    file_io,
+    metrics,
+    packing,
+    prediction_files,
+    tables,
+    task,
+    tokenization,
+)
 
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
@@ -164,8 +173,9 @@ class GlueTask:
         """
         return list(self.iter_examples(data_dir, split, use_spm, do_lower_case))
 
-    def write_predictions(self, output_dir, rows):
-        write_predictions(output_dir, rows, self.labels)
+    def write_predictions(self, output_dir, rows, ids, prefix=None):
+        """Writes the files of predictions; see `task.Data`."""
+        prediction_files.write_classifier_files(output_dir, rows, ids, self.labels)
 
 
 class _Reader:
@@ -380,62 +390,26 @@ def _label_id(example, task):
     return np.int64(task.labels.index(example.label))
 
 
-def _featurize(example, glue_task, max_seq_length, tokenizer):
-    return [convert_example(example, glue_task, max_seq_length, tokenizer)]
-
-
 def feature_specs(seq_length, is_regression=False):
-    """`records.FeatureSpec` of the features of `convert_example`."""
-    from albert import records
-
+    """`example_proto.FeatureSpec` of the features of `convert_example`."""
+    spec = example_proto.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids")
     return (
-        *(records.FeatureSpec(name, "int64", (seq_length,), sequence=True) for name in sequences),
-        records.FeatureSpec("label_ids", "float32" if is_regression else "int64"),
-        records.FeatureSpec("is_real_example", "int64"),
+        *(spec(name, "int64", (seq_length,), sequence=True) for name in sequences),
+        spec("label_ids", "float32" if is_regression else "int64"),
+        spec("is_real_example", "int64"),
     )
 
 
 # --- evaluation and prediction ----------------------------------------------------------------
 
 
-def write_predictions(output_dir, rows, labels):
-    """Writes ``test_results.tsv``, ``submit_results.tsv`` and ``predictions.tsv``.
-
-    The first holds the tab-separated probabilities (for regression the score) of each example, the
-    second a header, then id and predicted label name (for regression the score), the third all of
-    these under a header, see `prediction_files`.
-
-    Args:
-      output_dir: folder to write to.
-      rows: dict of arrays in input order: probabilities [B, K], predictions [B] and, if known, guid
-        [B], the examples' ids; without it they are numbered from 0, as GLUE's test files are.
-      labels: label names by id; empty for regression.
-    """
-    probabilities = np.asarray(rows["probabilities"], np.float32)
-    predictions = rows["predictions"]
-    guids = list(map(str, rows.get("guid", range(len(predictions)))))
-    if len(guids) != len(predictions):
-        raise ValueError(f"{len(guids)} ids for {len(predictions)} predictions")
-    # str() of a float32 is the shortest text that reads back as the same number.
-    with file_io.atomic_writer(os.path.join(output_dir, "test_results.tsv")) as file:
-        file.writelines("\t".join(map(str, row)) + "\n" for row in probabilities)
-    named = lambda: prediction_files.predictions(  # noqa: E731
-        labels, guids, predictions, probabilities
-    )
-    with file_io.atomic_writer(os.path.join(output_dir, "submit_results.tsv")) as file:
-        file.write("index\tprediction\n")
-        file.writelines(f"{row.guid}\t{row.chosen}\n" for row in named())
-    prediction_files.write_table(output_dir, labels, named())
-
-
-def eval_outputs(model, outputs, features):
+def eval_outputs(outputs, features):
     """What `metrics.Evaluator` and `write_predictions` need: tensors [B], probabilities [B, K]."""
-    (per_example_loss,) = model.example_losses(outputs, features).values()
     return {
         "probabilities": outputs["probabilities"],
         "predictions": outputs["predictions"],
-        "per_example_loss": per_example_loss,
+        "per_example_loss": outputs["per_example_loss"],
         "label_ids": features["label_ids"],
         "is_real_example": features["is_real_example"],
     }
@@ -450,10 +424,6 @@ def batch_accuracy(outputs, features):
     return {"accuracy": (tf.reduce_sum(correct * real), tf.reduce_sum(real))}
 
 
-def _no_train_metrics(outputs, features):
-    return {}
-
-
 def _build_model(config, seed, num_labels):
     from albert import heads
 
@@ -462,39 +432,67 @@ def _build_model(config, seed, num_labels):
     return heads.RegressionModel(config, seed=seed)
 
 
-def make_task(glue_task, tokenizer, max_seq_length):
-    """The `task.Task` of a GLUE task. All its functions can be pickled.
+def make_task(glue_task):
+    """The `task.Task` of a GLUE task.
+
+    Args:
+      glue_task: `GlueTask`, or an object with the same public attributes.
+    """
+    partial = functools.partial
+    return task.Task(
+        name=glue_task.name,
+        build_model=partial(_build_model, num_labels=len(glue_task.labels)),
+        eval_outputs=eval_outputs,
+        evaluator=partial(metrics.Evaluator, glue_task.scores),
+        train_metrics=task.no_metrics if glue_task.is_regression else batch_accuracy,
+        best_metric=glue_task.best_metric,
+    )
+
+
+def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, strategy):
+    """The `task.Data` of a GLUE task.
 
     Args:
       glue_task: `GlueTask`, or an object with the same public attributes.
       tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S.
+      data_dir: folder of the tasks' folders.
+      settings, paths, strategy: see `task.data_of_examples`.
 
     Raises:
       file_io.InputError: `max_seq_length` leaves no room for a token of each text.
     """
-    shortest = 5 if glue_task.is_pair else 3
-    if max_seq_length < shortest:
-        raise file_io.InputError(
-            f"--max_seq_length={max_seq_length}: task {glue_task.name} needs at least {shortest} "
-            "for its texts, [CLS] and [SEP]"
-        )
+    check_length(glue_task, max_seq_length)
     partial = functools.partial
-    return task.Task(
+    return task.data_of_examples(
         name=glue_task.name,
-        feature_specs=partial(feature_specs, is_regression=glue_task.is_regression),
+        specs=feature_specs(max_seq_length, glue_task.is_regression),
         examples=partial(
             glue_task.iter_examples,
+            data_dir,
             use_spm=tokenizer.sp_model is not None,
             do_lower_case=tokenizer.do_lower_case,
         ),
         featurize=partial(
-            _featurize, glue_task=glue_task, max_seq_length=max_seq_length, tokenizer=tokenizer
+            convert_example, task=glue_task, max_seq_length=max_seq_length, tokenizer=tokenizer
         ),
-        build_model=partial(_build_model, num_labels=len(glue_task.labels)),
-        eval_outputs=eval_outputs,
-        evaluator=partial(metrics.Evaluator, glue_task.scores),
-        best_metric=glue_task.best_metric,
+        settings=settings,
+        fingerprint=partial(glue_task.fingerprint, data_dir),
+        paths=paths,
+        strategy=strategy,
         write_predictions=glue_task.write_predictions,
-        train_metrics=_no_train_metrics if glue_task.is_regression else batch_accuracy,
     )
+
+
+def check_length(glue_task, max_seq_length):
+    """Refuses inputs without room for a token of each text.
+
+    Raises:
+      file_io.InputError: names the length and the least one.
+    """
+    shortest = 5 if glue_task.is_pair else 3
+    if max_seq_length < shortest:
+        raise file_io.InputError(
+            f"max_seq_length={max_seq_length}: task {glue_task.name} needs at least {shortest} "
+            "for its texts, [CLS] and [SEP]"
+        )

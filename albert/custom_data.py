@@ -190,9 +190,9 @@ class CustomTask:
     def no_label(self):
         return self.labels[0] if self.labels else 0.0
 
-    def write_predictions(self, output_dir, rows):
-        """Writes prediction files, and scores if the test data has labels."""
-        classifier_utils.write_predictions(output_dir, rows, self.labels)
+    def write_predictions(self, output_dir, rows, ids, prefix=None):
+        """Writes prediction files, and scores if the test data has labels; see `task.Data`."""
+        prediction_files.write_classifier_files(output_dir, rows, ids, self.labels)
         if self.is_labelled("test"):
             prediction_files.write_scores(output_dir, metrics.Evaluator(self.scores), rows)
 

@@ -330,7 +330,7 @@ class Engine:
             index = features["example_index"]
             features = {name: v for name, v in features.items() if name != "example_index"}
             outputs = self.model(features, training=False)
-            rows = self.task.eval_outputs(self.model, outputs, features)
+            rows = self.task.eval_outputs(outputs, features)
             rows["example_index"] = index
             # Outside of the compiled function gathering would be compiled anew for each batch.
             # Copies, as what comes from the input has no device, on which gathering relies.

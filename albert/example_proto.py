@@ -5,7 +5,9 @@ message types that an Example consists of, for integer and float lists.
 Source: protobuf encoding guide; tensorflow/core/example/{example,feature}.proto field numbers.
 """
 
+import dataclasses
 import functools
+import math
 import struct
 
 import numpy as np
@@ -23,6 +25,41 @@ def varint(value):
     """Bytes of one integer that is not negative."""
     low, high = value & 0x7F, value >> 7
     return bytes([low | 0x80]) + varint(high) if high else bytes([low])
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureSpec:
+    """One feature of a task's records; declared once, it writes and parses it.
+
+    Attributes:
+      name: key in the Example and in the feature dict.
+      dtype: "int64" or "float32"; int64 reaches the model as int32.
+      shape: shape per example, () for a scalar.
+      sequence: the last axis is the padded sequence and may be cut to the batch's real length.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple = ()
+    sequence: bool = False
+
+    @property
+    def size(self):
+        return math.prod(self.shape)
+
+
+def check_names(specs, names):
+    """Refuses features that are not those of the specifications.
+
+    Raises:
+      ValueError: a feature is missing or unknown; names it.
+    """
+    declared = {spec.name for spec in specs}
+    unknown, missing = sorted(set(names) - declared), sorted(declared - set(names))
+    if unknown:
+        raise ValueError(f"features {unknown} are not declared; declared: {sorted(declared)}")
+    if missing:
+        raise ValueError(f"features {missing} are missing")
 
 
 def packed_varints(values):

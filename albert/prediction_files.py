@@ -90,6 +90,35 @@ def write_table(output_dir, labels, rows):
         write(file, "tsv", labels, rows)
 
 
+def write_classifier_files(output_dir, rows, ids, labels):
+    """Writes ``test_results.tsv``, ``submit_results.tsv`` and ``predictions.tsv``.
+
+    The first holds the tab-separated probabilities (for regression the score) of each example, the
+    second a header, then id and predicted label name (for regression the score), the third all of
+    these under a header, see `write`.
+
+    Args:
+      output_dir: folder to write to.
+      rows: dict of arrays in input order: probabilities [B, K], predictions [B].
+      ids: ids of the examples [B].
+      labels: label names by id; empty for regression.
+    """
+    probabilities = np.asarray(rows["probabilities"], np.float32)
+    indices = rows["predictions"]
+    if len(ids) != len(indices):
+        raise ValueError(f"{len(ids)} ids for {len(indices)} predictions")
+    # str() of a float32 is the shortest text that reads back as the same number.
+    with file_io.atomic_writer(os.path.join(output_dir, "test_results.tsv")) as file:
+        file.writelines("\t".join(map(str, row)) + "\n" for row in probabilities)
+    named = lambda: predictions(  # noqa: E731
+        labels, ids, indices, probabilities
+    )
+    with file_io.atomic_writer(os.path.join(output_dir, "submit_results.tsv")) as file:
+        file.write("index\tprediction\n")
+        file.writelines(f"{row.guid}\t{row.chosen}\n" for row in named())
+    write_table(output_dir, labels, named())
+
+
 def write_scores(output_dir, evaluator, rows):
     """Writes the scores of labelled test data to ``predict_results.txt``.
 

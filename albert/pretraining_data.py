@@ -14,6 +14,7 @@ import collections
 import dataclasses
 import functools
 import itertools
+import operator
 import random
 
 import numpy as np
@@ -289,6 +290,29 @@ def _ones_entry(name, num_ones, size, dtype):
     return example_proto.feature_entry(name, (np.arange(size) < num_ones).astype(dtype))
 
 
+def feature_specs(seq_length, max_predictions_per_seq, with_boundaries=True):
+    """`example_proto.FeatureSpec` of the records.
+
+    Args:
+      seq_length: S.
+      max_predictions_per_seq: P.
+      with_boundaries: also ``token_boundary`` [S], 1 where a word begins; only masking needs it.
+    """
+    spec = example_proto.FeatureSpec
+    sequences = ("input_ids", "input_mask", "segment_ids")
+    sequences += ("token_boundary",) * with_boundaries
+    predicted = {
+        "masked_lm_positions": "int64",
+        "masked_lm_ids": "int64",
+        "masked_lm_weights": "float32",
+    }
+    return (
+        *(spec(name, "int64", (seq_length,), sequence=True) for name in sequences),
+        *(spec(name, dtype, (max_predictions_per_seq,)) for name, dtype in predicted.items()),
+        spec("next_sentence_labels", "int64", (1,)),
+    )
+
+
 def serialize(masked, lengths, segment_ids, token_boundary, labels):
     """Serialized `tf.train.Example`s.
 
@@ -321,8 +345,13 @@ def serialize(masked, lengths, segment_ids, token_boundary, labels):
         _ones_entry("masked_lm_weights", count, num_slots, np.float32)
         for count in masked.num_predictions.tolist()
     ]
+    specs = feature_specs(seq_length, num_slots)
+    example_proto.check_names(specs, entries)
     # Keys in alphabetical order, as protobuf's deterministic serialization has them.
-    rows = zip(*(entries[key] for key in sorted(entries)), strict=True)
+    rows = zip(
+        *(entries[spec.name] for spec in sorted(specs, key=operator.attrgetter("name"))),
+        strict=True,
+    )
     return [example_proto.example(row) for row in rows]
 
 

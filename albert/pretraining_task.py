@@ -1,14 +1,14 @@
 """Pre-training (masked words and sentence order) as a task of the engine."""
 
 import contextlib
-import functools
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import file_io, heads, masking, records, task
+from albert import file_io, heads, masking, pretraining_data, records, task
 
+_HINT = "Give the --max_seq_length and --max_predictions_per_seq that the records were made with"
 # Sums that each row carries; a metric is the ratio of two totals.
 _RATIOS = {
     "masked_lm_accuracy": ("masked_lm_correct", "masked_lm_weight"),
@@ -16,26 +16,6 @@ _RATIOS = {
     "sentence_order_accuracy": ("sentence_order_correct", "sentence_order_weight"),
     "sentence_order_loss": ("sentence_order_loss", "sentence_order_weight"),
 }
-
-
-def feature_specs(seq_length, max_predictions_per_seq, with_boundaries=False):
-    """Specifications of the records of `create_pretraining_data`.
-
-    Args:
-      seq_length: S.
-      max_predictions_per_seq: P.
-      with_boundaries: also ``token_boundary`` [S], 1 where a word begins; only masking needs it.
-    """
-    boundaries = records.FeatureSpec("token_boundary", "int64", (seq_length,), sequence=True)
-    return (boundaries,) * with_boundaries + (
-        records.FeatureSpec("input_ids", "int64", (seq_length,), sequence=True),
-        records.FeatureSpec("input_mask", "int64", (seq_length,), sequence=True),
-        records.FeatureSpec("segment_ids", "int64", (seq_length,), sequence=True),
-        records.FeatureSpec("masked_lm_positions", "int64", (max_predictions_per_seq,)),
-        records.FeatureSpec("masked_lm_ids", "int64", (max_predictions_per_seq,)),
-        records.FeatureSpec("masked_lm_weights", "float32", (max_predictions_per_seq,)),
-        records.FeatureSpec("next_sentence_labels", "int64", (1,)),
-    )
 
 
 # --- records of other programs -------------------------------------------------------------------
@@ -68,19 +48,6 @@ def prepare(features):
     with tf.control_dependencies([placed]):
         names = ("masked_lm_positions", "masked_lm_ids")
         return {**features, **{name: tf.where(used, features[name], 0) for name in names}}
-
-
-def train_input_fn(paths, specs, seed, transform=None):
-    """`records.train_input_fn` of batches that `prepare` has checked."""
-    return records.train_input_fn(paths, specs, seed, prepare=prepare, transform=transform)
-
-
-def eval_input_fn(paths, specs, max_examples=None):
-    """`records.eval_input_fn` of batches that `prepare` has checked."""
-    length = next(spec.shape[-1] for spec in specs if spec.sequence)
-    # Predictions need no less memory where texts are short.
-    least = length // 4
-    return records.eval_input_fn(paths, specs, max_examples, prepare=prepare, least_tokens=least)
 
 
 @contextlib.contextmanager
@@ -197,9 +164,8 @@ def _correct(labels, logits):
     return tf.cast(of_label >= tf.reduce_max(logits, axis=-1), tf.float32)
 
 
-def _row_sums(model, outputs, features):
+def _row_sums(outputs, features):
     """Sums over the masked positions of each example, {name: [B]}."""
-    del model
     weights = features["masked_lm_weights"]  # [B, P]
     ids = tf.reshape(features["masked_lm_ids"], [-1])
     losses = tf.reshape(outputs["masked_lm_example_loss"], tf.shape(weights))
@@ -217,7 +183,7 @@ def _row_sums(model, outputs, features):
 
 
 def _train_metrics(outputs, features):
-    sums = _row_sums(None, outputs, features)
+    sums = _row_sums(outputs, features)
     return {
         name: (tf.reduce_sum(sums[top]), tf.reduce_sum(sums[bottom]))
         for name, (top, bottom) in _RATIOS.items()
@@ -245,20 +211,51 @@ class Evaluator:
         return result
 
 
-def make_task(max_predictions_per_seq):
-    """The pre-training task; its records are made by `create_pretraining_data`.
+TASK = task.Task(
+    name="pretraining",
+    build_model=lambda config, seed: heads.PretrainingModel(config, seed=seed),
+    eval_outputs=_row_sums,
+    evaluator=Evaluator,
+    train_metrics=_train_metrics,
+    best_metric="masked_lm_accuracy",
+)
+
+
+def make_data(train_paths, eval_paths, lengths, max_eval_examples, transform=None):
+    """The `task.Data` of records that `create_pretraining_data` has made.
 
     Args:
-      max_predictions_per_seq: P, masked positions per example.
+      train_paths, eval_paths: record files.
+      lengths: (S, P) that they were made with.
+      max_eval_examples: most examples to evaluate, from the front.
+      transform: what `mask_anew` returns, for training; None keeps the masks of the records.
+
+    Raises:
+      file_io.InputError: there are no records, a file is cut off, or the lengths differ.
     """
-    return task.Task(
-        name="pretraining",
-        feature_specs=functools.partial(
-            feature_specs, max_predictions_per_seq=max_predictions_per_seq
-        ),
-        build_model=lambda config, seed: heads.PretrainingModel(config, seed=seed),
-        eval_outputs=_row_sums,
-        evaluator=Evaluator,
-        best_metric="masked_lm_accuracy",
-        train_metrics=_train_metrics,
+    paths = {"train": list(train_paths), "dev": list(eval_paths)}
+    specs = {
+        "train": pretraining_data.feature_specs(*lengths, with_boundaries=bool(transform)),
+        "dev": pretraining_data.feature_specs(*lengths, with_boundaries=False),
+    }
+    for split, found in paths.items():
+        records.check_files(found, specs[split], _HINT)
+    # Predictions of short texts need no less memory.
+    least = lengths[0] // 4
+    return task.Data(
+        specs=specs.get,
+        records=paths.get,
+        ids=_no_predictions,
+        write_predictions=_no_predictions,
+        reading=lambda read: damage_reported(read, specs["dev"]),
+        train_input={"prepare": prepare, "transform": transform},
+        eval_input={
+            "prepare": prepare,
+            "max_examples": max_eval_examples,
+            "least_tokens": least,
+        },
     )
+
+
+def _no_predictions(*_):
+    raise ValueError("pre-training predicts nothing")

@@ -14,7 +14,16 @@ import re
 import numpy as np
 from absl import logging
 
-from albert import classifier_utils, file_io, metrics, packing, prediction_files, task, tokenization
+from albert import (
+    classifier_utils,
+    example_proto,
+    file_io,
+    metrics,
+    packing,
+    prediction_files,
+    task,
+    tokenization,
+)
 
 NUM_CHOICES = 4
 KIND = "multiple_choice"  # of folders of models
@@ -260,20 +269,19 @@ def convert_example(example, max_seq_length, max_qa_length, tokenizer):
 
 def _featurize(example, max_seq_length, max_qa_length, tokenizer):
     features = convert_example(example, max_seq_length, max_qa_length, tokenizer)
-    return [{**features, "level": np.int64(LEVELS.index(example.level))}]
+    return {**features, "level": np.int64(LEVELS.index(example.level))}
 
 
 def feature_specs(seq_length):
-    """`records.FeatureSpec` of the features: sequences [C, S], and the code of the level."""
-    from albert import records
-
+    """`example_proto.FeatureSpec` of the features: sequences [C, S], and the code of the level."""
+    spec = example_proto.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids")
     shape = (NUM_CHOICES, seq_length)
     return (
-        *(records.FeatureSpec(name, "int64", shape, sequence=True) for name in sequences),
-        records.FeatureSpec("label_ids", "int64"),
-        records.FeatureSpec("is_real_example", "int64"),
-        records.FeatureSpec("level", "int64"),
+        *(spec(name, "int64", shape, sequence=True) for name in sequences),
+        spec("label_ids", "int64"),
+        spec("is_real_example", "int64"),
+        spec("level", "int64"),
     )
 
 
@@ -305,22 +313,24 @@ class Evaluator:
         return {**self._all.result(), **by_level}
 
 
-def _eval_outputs(model, outputs, features):
+def _eval_outputs(outputs, features):
     return {
-        **classifier_utils.eval_outputs(model, outputs, features),
+        **classifier_utils.eval_outputs(outputs, features),
         "level": features["level"],
     }
 
 
-def write_predictions(output_dir, rows):
+def write_predictions(output_dir, rows, ids, prefix=None):
     """Writes ``predict_results.txt`` (scores) and ``predictions.tsv`` (an answer a question).
 
     Args:
       output_dir: folder to write to.
-      rows: what `task.Task.eval_outputs` gives, as arrays in input order, and guid [B].
+      rows: what `task.Task.eval_outputs` gives, as arrays in input order.
+      ids: ids of the questions [B].
+      prefix: the checkpoint, not used.
     """
     prediction_files.write_scores(output_dir, Evaluator(), rows)
-    columns = (rows["guid"], rows["predictions"], rows["probabilities"])
+    columns = (ids, rows["predictions"], rows["probabilities"])
     found = prediction_files.predictions(_LETTERS, *columns)
     prediction_files.write_table(output_dir, _LETTERS, found)
 
@@ -331,38 +341,64 @@ def _build_model(config, seed, dropout_prob):
     return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, seed=seed)
 
 
-def make_task(
-    tokenizer, max_seq_length, max_qa_length, dropout_prob=0.1, high_only=False, middle_only=False
+def make_task(dropout_prob=0.1):
+    """The `task.Task` of RACE.
+
+    Args:
+      dropout_prob: dropout of the pooled output in training.
+    """
+    return task.Task(
+        name="race",
+        build_model=functools.partial(_build_model, dropout_prob=dropout_prob),
+        eval_outputs=_eval_outputs,
+        evaluator=Evaluator,
+        train_metrics=classifier_utils.batch_accuracy,
+        best_metric="eval_accuracy",
+    )
+
+
+def make_data(
+    tokenizer,
+    max_seq_length,
+    max_qa_length,
+    data_dir,
+    settings,
+    paths,
+    strategy,
+    high_only=False,
+    middle_only=False,
 ):
-    """The `task.Task` of RACE. All its functions can be pickled.
+    """The `task.Data` of RACE.
 
     Args:
       tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S.
       max_qa_length: most tokens of question and option.
-      dropout_prob: dropout of the pooled output in training.
+      data_dir: folder that holds the folder RACE.
+      settings, paths, strategy: see `task.data_of_examples`; `max_qa_length` is among the settings.
       high_only, middle_only: leave out the other level.
 
     Raises:
       file_io.InputError: both levels are left out, or `max_qa_length` leaves no room for a token of
         the article.
     """
-    _levels(high_only, middle_only)
+    levels = {"high_only": high_only, "middle_only": middle_only}
+    _levels(**levels)
     if not 1 <= max_qa_length <= max_seq_length - 4:
         raise file_io.InputError(
-            f"--max_qa_length={max_qa_length} must be at least 1 and at most 4 below "
-            f"--max_seq_length={max_seq_length}: the article, [CLS] and two [SEP] need room too"
+            f"max_qa_length={max_qa_length} must be at least 1 and at most 4 below max_seq_length="
+            f"{max_seq_length}: the article, [CLS] and two [SEP] need room too"
         )
     partial = functools.partial
-    return task.Task(
+    return task.data_of_examples(
         name="race",
-        feature_specs=feature_specs,
+        specs=feature_specs(max_seq_length),
         examples=partial(
             iter_race_examples,
+            data_dir,
             do_lower_case=tokenizer.do_lower_case,
-            high_only=high_only,
-            middle_only=middle_only,
             use_spm=tokenizer.sp_model is not None,
+            **levels,
         ),
         featurize=partial(
             _featurize,
@@ -370,10 +406,9 @@ def make_task(
             max_qa_length=max_qa_length,
             tokenizer=tokenizer,
         ),
-        build_model=partial(_build_model, dropout_prob=dropout_prob),
-        eval_outputs=_eval_outputs,
-        evaluator=Evaluator,
-        best_metric="eval_accuracy",
+        settings=settings,
+        fingerprint=partial(fingerprint, data_dir, **levels),
+        paths=paths,
+        strategy=strategy,
         write_predictions=write_predictions,
-        train_metrics=classifier_utils.batch_accuracy,
     )

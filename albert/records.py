@@ -7,7 +7,6 @@ size in ``params["batch_size"]``.
 
 import contextlib
 import dataclasses
-import math
 
 import numpy as np
 import tensorflow as tf
@@ -15,32 +14,12 @@ from absl import logging
 
 from albert import example_proto, file_io, fused
 
+FeatureSpec = example_proto.FeatureSpec
 MANIFEST_VERSION = 1
 # Memory that a shuffle buffer of serialized records may take; data that fits is shuffled whole.
 SHUFFLE_BYTES = 512 << 20
 # Examples sorted by length at a time: enough that batches hold equal lengths, bounded memory.
 SORT_WINDOW = 8192
-
-
-@dataclasses.dataclass(frozen=True)
-class FeatureSpec:
-    """One feature of a task's records.
-
-    Attributes:
-      name: key in the Example and in the feature dict.
-      dtype: "int64" or "float32"; int64 reaches the model as int32.
-      shape: shape per example, () for a scalar.
-      sequence: the last axis is the padded sequence and may be cut to the batch's real length.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple = ()
-    sequence: bool = False
-
-    @property
-    def size(self):
-        return math.prod(self.shape)
 
 
 def encode(specs, features):
@@ -49,15 +28,9 @@ def encode(specs, features):
     Raises:
       ValueError: a feature is missing, undeclared, or has another number of values than declared.
     """
-    unknown = sorted(set(features) - {spec.name for spec in specs})
-    if unknown:
-        raise ValueError(
-            f"features {unknown} are not declared; declared: {[s.name for s in specs]}"
-        )
+    example_proto.check_names(specs, features)
     entries = []
     for spec in specs:
-        if spec.name not in features:
-            raise ValueError(f"feature {spec.name} is missing")
         values = np.asarray(features[spec.name], dtype=spec.dtype)
         if values.size != spec.size:
             raise ValueError(f"feature {spec.name} has {values.size} values, expected {spec.size}")
@@ -103,7 +76,7 @@ def manifest_path(path):
     return f"{path}.manifest.json"
 
 
-def write(path, specs, rows, settings):
+def write(path, specs, rows, settings, ids=None):
     """Writes feature dicts to a TFRecord file and then, last, its manifest.
 
     Args:
@@ -111,6 +84,7 @@ def write(path, specs, rows, settings):
       specs: feature specifications.
       rows: iterable of feature dicts.
       settings: JSON-ready dict of everything that the content depends on.
+      ids: list that holds the examples' ids once all rows are taken; kept in the manifest.
 
     Returns:
       Number of examples written.
@@ -118,10 +92,10 @@ def write(path, specs, rows, settings):
     Raises:
       file_io.InputError: the file cannot be written.
     """
-    return write_serialized(path, specs, (encode(specs, row) for row in rows), settings)
+    return write_serialized(path, specs, (encode(specs, row) for row in rows), settings, ids)
 
 
-def write_serialized(path, specs, serialized, settings):
+def write_serialized(path, specs, serialized, settings, ids=None):
     """As `write`, from an iterable of serialized `tf.train.Example` that fit the specifications."""
     temporary = file_io.temporary_name(path)
     count = 0
@@ -147,6 +121,8 @@ def write_serialized(path, specs, serialized, settings):
         "specs": [dataclasses.asdict(spec) for spec in specs],
         "settings": settings,
     }
+    if ids is not None:
+        manifest["ids"] = ids
     file_io.write_json(manifest_path(path), manifest)
     return count
 
@@ -190,14 +166,45 @@ def cached(path, specs, settings, make_rows, writer=write):
     """
     reason = _stale_reason(path, specs, settings)
     if reason is None:
-        count = file_io.read_json(manifest_path(path), "manifest")["num_examples"]
-        logging.info("Using %s: %d examples made earlier", path, count)
-        return count
-    if file_io.exists(path):
-        logging.warning("Making %s again: it %s", path, reason)
+        return _use(path)
+    _warn_of_remaking(path, reason)
     count = writer(path, specs, make_rows(), settings)
     logging.info("Wrote %d examples to %s", count, path)
     return count
+
+
+def cached_with_ids(path, specs, settings, make_rows):
+    """As `cached`, of ``(id, feature dict)`` pairs; `read_ids` gives the ids."""
+    reason = _stale_reason(path, specs, settings)
+    if reason is None and read_ids(path) is not None:
+        return _use(path)
+    _warn_of_remaking(path, reason or "has no ids of its examples")
+    ids = []
+
+    def rows():
+        for guid, features in make_rows():
+            ids.append(guid)
+            yield features
+
+    count = write(path, specs, rows(), settings, ids)
+    logging.info("Wrote %d examples to %s", count, path)
+    return count
+
+
+def read_ids(path):
+    """Ids of the examples of a record file, in order; None if its manifest has none."""
+    return file_io.read_json(manifest_path(path), "manifest").get("ids")
+
+
+def _use(path):
+    count = file_io.read_json(manifest_path(path), "manifest")["num_examples"]
+    logging.info("Using %s: %d examples made earlier", path, count)
+    return count
+
+
+def _warn_of_remaking(path, reason):
+    if file_io.exists(path):
+        logging.warning("Making %s again: it %s", path, reason)
 
 
 def count_records(paths):

@@ -1,6 +1,7 @@
 """Fine-tunes ALBERT on a GLUE task, evaluates it, predicts and exports."""
 
 import dataclasses
+import os
 
 from absl import flags
 
@@ -56,31 +57,46 @@ def check_flags(values, row):
     row.check_splits([split for split, wanted in stages.items() if wanted])
 
 
-def make_job(values, row, source, config, tokenizer, strategy):
-    """`fine_tuning.Job` of the flags."""
-    from albert import classifier_utils, fine_tuning, optimization, text_predictor
+def make_data(values, row, source, tokenizer, strategy):
+    """`task.Data` of the flags."""
+    from albert import classifier_utils
 
-    return fine_tuning.Job(
-        task=classifier_utils.make_task(row, tokenizer, values.max_seq_length),
+    cached_dir = values.cached_dir or values.output_dir
+    paths = {
+        "train": os.path.join(cached_dir, f"{row.name}_train.tf_record"),
+        "dev": os.path.join(cached_dir, f"{row.name}_eval.tf_record"),
+        "test": os.path.join(values.output_dir, "predict.tf_record"),
+    }
+    settings = common_flags.text_settings(values, source)
+    return classifier_utils.make_data(
+        row, tokenizer, values.max_seq_length, values.data_dir, settings, paths, strategy
+    )
+
+
+def make_run(values, row, source, config, strategy):
+    """`stages.Run` of the flags."""
+    from albert import optimization, stages, text_predictor
+
+    return stages.Run(
         model_config=config,
         run_config=common_flags.run_config(values, values.train_step, values.predict_batch_size),
         strategy=strategy,
-        data_dir=values.data_dir,
-        max_seq_length=values.max_seq_length,
-        settings=common_flags.text_settings(values, source),
-        fingerprint=lambda split: row.fingerprint(values.data_dir, split),
-        cached_dir=values.cached_dir or values.output_dir,
-        init_checkpoint=source.checkpoint,
-        from_scratch=values.from_scratch,
         make_optimizer=lambda: optimization.create_optimizer(
             values.learning_rate,
             values.train_step,
             values.warmup_step,
             optimizer=values.optimizer,
         ),
+        init_checkpoint=source.checkpoint,
+        from_scratch=values.from_scratch,
         complete_folder=lambda write: text_predictor.save_description(
             write, values.output_dir, row, config, source, values.max_seq_length
         ),
+        do_train=values.do_train,
+        do_eval=values.do_eval,
+        do_predict=values.do_predict,
+        checkpoint=values.checkpoint,
+        eval_wait_secs=values.eval_wait_secs,
     )
 
 
@@ -101,7 +117,14 @@ def export_models(values, row, tokenizer, runner, specs):
 def main(values):
     row = classifier_flags.find_row(values)
     check_flags(values, row)
-    from albert import distribution, fine_tuning, model_folder, modeling, text_predictor
+    from albert import (
+        classifier_utils,
+        distribution,
+        model_folder,
+        modeling,
+        stages,
+        text_predictor,
+    )
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
     source = common_flags.source_of_run(values, text_predictor.KIND)
@@ -113,14 +136,14 @@ def main(values):
         from albert import text_export
 
         text_export.check(tokenizer)
-    job = make_job(values, row, source, config, tokenizer, strategy)
-    stages = (values.do_train, values.do_eval, values.do_predict)
-    runner = fine_tuning.run(job, *stages, values.checkpoint, values.eval_wait_secs)
+    data = make_data(values, row, source, tokenizer, strategy)
+    run = make_run(values, row, source, config, strategy)
+    runner = stages.run(classifier_utils.make_task(row), data, run)
     if values.export_dir:
-        fine_tuning.load(runner, values.checkpoint)
+        stages.load(runner, values.checkpoint)
         if distribution.is_chief(strategy):
-            export_models(values, row, tokenizer, runner, job.specs)
-    fine_tuning.complete_folder(job, values.do_train, values.checkpoint)
+            export_models(values, row, tokenizer, runner, data.specs("test"))
+    stages.complete_folder(run)
 
 
 if __name__ == "__main__":

@@ -81,14 +81,6 @@ def make_optimizer(values):
     )
 
 
-def initializer(values, checkpoint):
-    """``(model) -> LoadReport or None``: the given weights, else random ones stay."""
-    from albert import checkpoints
-
-    rename = checkpoints.group_zero_name if values.init_from_group0 else None
-    return lambda model: checkpoint and checkpoints.restore(model, checkpoint, rename=rename)
-
-
 def masking_transform(values, source, config):
     """Masks every batch anew if --masked_lm_budget asks for it; else None."""
     if not values.masked_lm_budget:
@@ -106,43 +98,50 @@ def masking_transform(values, source, config):
     )
 
 
+def make_data(values, transform):
+    """`task.Data` of the flags."""
+    from albert import pretraining_task
+
+    eval_file = values.eval_input_file or values.input_file
+    return pretraining_task.make_data(
+        file_io.expand_globs(values.input_file, "--input_file"),
+        file_io.expand_globs(eval_file, "--input_file"),
+        (values.max_seq_length, values.max_predictions_per_seq),
+        values.max_eval_steps * values.eval_batch_size,
+        transform,
+    )
+
+
+def make_run(values, source, config, strategy):
+    """`stages.Run` of the flags."""
+    from albert import checkpoints, stages
+
+    return stages.Run(
+        model_config=config,
+        run_config=common_flags.run_config(values, values.num_train_steps, values.eval_batch_size),
+        strategy=strategy,
+        make_optimizer=lambda: make_optimizer(values),
+        init_checkpoint=source.checkpoint,
+        from_scratch=True,
+        rename=checkpoints.group_zero_name if values.init_from_group0 else None,
+        do_train=values.do_train,
+        do_eval=values.do_eval,
+        checkpoint=values.checkpoint,
+        eval_wait_secs=values.eval_wait_secs,
+    )
+
+
 def main(values):
     check_flags(values)
-    from albert import checkpoint_walk, engine, modeling, pretraining_task, records
+    from albert import modeling, pretraining_task, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
     source = common_flags.source(values, needs_vocabulary=bool(values.masked_lm_budget))
     config = modeling.AlbertConfig.from_json_file(source.config_file)
     common_flags.check_seq_length(values, config)
     common_flags.end_with_estimate(values, config, strategy, values.max_predictions_per_seq)
-    paths = file_io.expand_globs(values.input_file, "--input_file")
-    eval_paths = file_io.expand_globs(values.eval_input_file or values.input_file, "--input_file")
-    task = pretraining_task.make_task(values.max_predictions_per_seq)
-    specs = task.feature_specs(values.max_seq_length)
-    transform = masking_transform(values, source, config)
-    train_specs = pretraining_task.feature_specs(
-        values.max_seq_length, values.max_predictions_per_seq, with_boundaries=bool(transform)
-    )
-    hint = "Give the --max_seq_length and --max_predictions_per_seq that the records were made with"
-    records.check_files(paths, train_specs, hint)
-    records.check_files(eval_paths, specs, hint)
-    run_config = common_flags.run_config(values, values.num_train_steps, values.eval_batch_size)
-    if values.do_eval:
-        engine.check_batches(run_config, strategy, "eval_batch_size")
-    runner = engine.Engine(task, config, run_config, strategy)
-    limit = values.max_eval_steps * values.eval_batch_size
-    eval_input = pretraining_task.eval_input_fn(eval_paths, specs, limit)
-    with pretraining_task.damage_reported([*paths, *eval_paths], specs):
-        if values.do_train:
-            evaluate = checkpoint_walk.evaluate_while_training if values.do_eval else None
-            runner.train(
-                pretraining_task.train_input_fn(paths, train_specs, values.seed, transform),
-                lambda: make_optimizer(values),
-                initializer(values, source.checkpoint),
-                evaluate and evaluate(runner, eval_input),
-            )
-        else:
-            checkpoint_walk.evaluate(runner, eval_input, values.checkpoint, values.eval_wait_secs)
+    data = make_data(values, masking_transform(values, source, config))
+    stages.run(pretraining_task.TASK, data, make_run(values, source, config, strategy))
 
 
 if __name__ == "__main__":

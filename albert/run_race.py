@@ -1,5 +1,7 @@
 """Fine-tunes ALBERT on RACE (multiple choice), evaluates it and predicts."""
 
+import os
+
 from absl import flags
 
 from albert import common_flags, file_io
@@ -60,25 +62,33 @@ def check_flags(values):
     )
 
 
-def make_job(values, source, strategy):
-    """`fine_tuning.Job` of the flags; checks everything that needs no data."""
-    from albert import fine_tuning, model_folder, modeling, optimization, race_utils
+def make_data(values, settings, tokenizer, strategy):
+    """`task.Data` of the flags."""
+    from albert import race_utils
 
-    config = modeling.AlbertConfig.from_json_file(source.config_file)
-    common_flags.check_seq_length(values, config)
-    common_flags.end_with_estimate(values, config, strategy, choices=race_utils.NUM_CHOICES)
-    tokenizer = model_folder.load_tokenizer(source, config)
-    settings = {
-        **common_flags.text_settings(values, source),
-        "max_qa_length": values.max_qa_length,
+    files = {
+        "train": (values.train_file, "race_train.tf_record"),
+        "dev": (values.eval_file, "race_eval.tf_record"),
+        "test": (values.predict_file, "predict.tf_record"),
     }
-    levels = {"high_only": values.high_only, "middle_only": values.middle_only}
-    files = {"train": values.train_file, "dev": values.eval_file, "test": values.predict_file}
-    return fine_tuning.Job(
-        task=race_utils.make_task(
-            *(tokenizer, values.max_seq_length, values.max_qa_length, values.dropout_prob),
-            **levels,
-        ),
+    return race_utils.make_data(
+        tokenizer,
+        values.max_seq_length,
+        values.max_qa_length,
+        values.data_dir,
+        settings,
+        {s: path or os.path.join(values.output_dir, name) for s, (path, name) in files.items()},
+        strategy,
+        high_only=values.high_only,
+        middle_only=values.middle_only,
+    )
+
+
+def make_run(values, settings, source, config, strategy):
+    """`stages.Run` of the flags."""
+    from albert import optimization, race_utils, stages
+
+    return stages.Run(
         model_config=config,
         run_config=common_flags.run_config(
             values,
@@ -87,32 +97,40 @@ def make_job(values, source, strategy):
             keep_checkpoint_max=values.num_keep_checkpoint,
         ),
         strategy=strategy,
-        data_dir=values.data_dir,
-        max_seq_length=values.max_seq_length,
-        settings=settings,
-        fingerprint=lambda split: race_utils.fingerprint(values.data_dir, split, **levels),
-        cached_dir=values.output_dir,
-        init_checkpoint=source.checkpoint,
-        from_scratch=values.from_scratch,
         make_optimizer=lambda: optimization.create_optimizer(
             values.learning_rate, values.train_step, values.warmup_step
         ),
-        record_files={split: path for split, path in files.items() if path},
+        init_checkpoint=source.checkpoint,
+        from_scratch=values.from_scratch,
         complete_folder=lambda write: write(
             values.output_dir, race_utils.KIND, config, source, settings
         ),
+        do_train=values.do_train,
+        do_eval=values.do_eval,
+        do_predict=values.do_predict,
+        checkpoint=values.checkpoint,
+        eval_wait_secs=values.eval_wait_secs,
     )
 
 
 def main(values):
     check_flags(values)
-    from albert import fine_tuning, race_utils
+    from albert import model_folder, modeling, race_utils, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
-    job = make_job(values, common_flags.source_of_run(values, race_utils.KIND), strategy)
-    stages = (values.do_train, values.do_eval, values.do_predict)
-    fine_tuning.run(job, *stages, values.checkpoint, values.eval_wait_secs)
-    fine_tuning.complete_folder(job, values.do_train, values.checkpoint)
+    source = common_flags.source_of_run(values, race_utils.KIND)
+    config = modeling.AlbertConfig.from_json_file(source.config_file)
+    common_flags.check_seq_length(values, config)
+    common_flags.end_with_estimate(values, config, strategy, choices=race_utils.NUM_CHOICES)
+    tokenizer = model_folder.load_tokenizer(source, config)
+    settings = {
+        **common_flags.text_settings(values, source),
+        "max_qa_length": values.max_qa_length,
+    }
+    data = make_data(values, settings, tokenizer, strategy)
+    run = make_run(values, settings, source, config, strategy)
+    stages.run(race_utils.make_task(values.dropout_prob), data, run)
+    stages.complete_folder(run)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from albert import (
     checkpoints,
     file_io,
     model_folder,
+    squad_data,
     squad_features,
-    squad_run,
+    squad_records,
     squad_task,
     squad_utils,
 )
@@ -64,8 +65,8 @@ class Answerer:
         checkpoints.restore(self._model, folder.source.checkpoint, allow_new_heads=False)
         self._threshold = None
         if folder.kind == squad_task.V2:
-            self._threshold = squad_run.read_threshold(folder.source.checkpoint)
-        names = [spec.name for spec in squad_task.feature_specs(None, is_training=False)]
+            self._threshold = squad_data.read_threshold(folder.source.checkpoint)
+        names = [spec.name for spec in squad_records.feature_specs(None, is_training=False)]
         signature = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
         self._infer = tf.function(self._score, input_signature=[signature], autograph=False)
 
@@ -116,7 +117,7 @@ class Answerer:
 
     def _score(self, features):
         outputs = self._model(features, training=False)
-        return self._task.eval_outputs(self._model, outputs, features)
+        return self._task.eval_outputs(outputs, features)
 
     def _reply(self, example, windows, results):
         settings = self._settings

@@ -83,9 +83,9 @@ def num_train_steps(values, num_questions):
     return steps
 
 
-def _data(values, model, config, beams):
-    """`squad_run.Data` of the flags; reads the questions."""
-    from albert import model_folder, pretraining_files, squad_run, squad_task, squad_utils
+def _questions(values, kind, source, config, beams, strategy):
+    """`squad_data.Questions` of the flags, and the `squad_task.Settings`."""
+    from albert import model_folder, pretraining_files, squad_data, squad_task
 
     settings = squad_task.Settings(
         values.max_seq_length,
@@ -95,33 +95,37 @@ def _data(values, model, config, beams):
         values.max_answer_length,
         **beams,
     )
-    tokenizer = model_folder.load_tokenizer(model, config)
-    train = predict = None
-    if values.do_train:
-        train = squad_utils.read_squad_examples(values.train_file, is_training=True)
-    if values.do_predict:
-        predict = squad_utils.read_squad_examples(values.predict_file, is_training=False)
-    return squad_run.Data(
-        tokenizer,
+    names = ("train_file", "predict_file", "train_feature_file", "predict_feature_file")
+    names += ("predict_feature_left_file",)
+    questions = squad_data.Questions(
+        kind,
         settings,
-        values.train_file,
-        train,
-        values.predict_file,
-        predict,
-        values.train_feature_file,
-        values.predict_feature_file,
-        values.predict_feature_left_file,
-        pretraining_files.num_cores(),
+        model_folder.load_tokenizer(source, config),
+        values.output_dir,
+        strategy,
+        num_processes=pretraining_files.num_cores(),
+        **{name: values[name].value for name in names},
     )
+    return questions, settings
 
 
-def _job(values, kind, model, config, data, strategy):
-    """`fine_tuning.Job` of the flags."""
-    from albert import fine_tuning, optimization, squad_task
+def _run(values, kind, source, config, questions, settings, strategy):
+    """`stages.Run` of the flags; reads the questions.
 
-    steps = num_train_steps(values, len(data.train_examples)) if values.do_train else 0
-    return fine_tuning.Job(
-        task=squad_task.make_task(kind, data.settings),
+    Raises:
+      file_io.InputError: all checkpoints are to be scored, but the answers are not known.
+    """
+    from albert import optimization, stages
+
+    steps = num_train_steps(values, len(questions.train_examples)) if values.do_train else 0
+    scores_all = values.do_predict and values.checkpoint == "all"
+    known = values.do_predict and questions.answers_known
+    if scores_all and not known:
+        raise file_io.InputError(
+            "--checkpoint=all evaluates every checkpoint, but the answers of "
+            f"{values.predict_file} are not known"
+        )
+    return stages.Run(
         model_config=config,
         run_config=common_flags.run_config(
             values,
@@ -130,14 +134,19 @@ def _job(values, kind, model, config, data, strategy):
             eval_batch_size=values.predict_batch_size,
         ),
         strategy=strategy,
-        init_checkpoint=model.checkpoint,
-        from_scratch=values.from_scratch,
         make_optimizer=lambda: optimization.create_optimizer(
             values.learning_rate, steps, int(steps * values.warmup_proportion)
         ),
+        init_checkpoint=source.checkpoint,
+        from_scratch=values.from_scratch,
         complete_folder=lambda write: write(
-            values.output_dir, kind, config, model, dataclasses.asdict(data.settings)
+            values.output_dir, kind, config, source, dataclasses.asdict(settings)
         ),
+        do_train=values.do_train,
+        do_eval=known and (values.do_train or scores_all),
+        do_predict=values.do_predict,
+        checkpoint=values.checkpoint,
+        eval_wait_secs=values.eval_wait_secs,
     )
 
 
@@ -150,17 +159,18 @@ def run_squad(values, kind, **beams):
       beams: the settings that only SQuAD 2.0 has.
     """
     check_flags(values)
-    from albert import distribution, fine_tuning, modeling, squad_export, squad_run
+    from albert import distribution, modeling, squad_export, squad_task, stages
 
     strategy = common_flags.strategy(values)
-    model = common_flags.source_of_run(values, kind)
-    config = modeling.AlbertConfig.from_json_file(model.config_file)
+    source = common_flags.source_of_run(values, kind)
+    config = modeling.AlbertConfig.from_json_file(source.config_file)
     common_flags.check_seq_length(values, config)
     common_flags.end_with_estimate(values, config, strategy)
-    data = _data(values, model, config, beams)
-    job = _job(values, kind, model, config, data, strategy)
-    runner = squad_run.run(job, data, values.checkpoint, values.eval_wait_secs)
+    questions, settings = _questions(values, kind, source, config, beams, strategy)
+    run = _run(values, kind, source, config, questions, settings, strategy)
+    task = squad_task.make_task(kind, settings, lambda: questions.to_answer)
+    runner = stages.run(task, questions.data(task.evaluator), run)
     if values.export_dir and distribution.is_chief(strategy):
-        which = None if values.checkpoint == "all" else values.checkpoint
+        which = run.checkpoint_to_use
         squad_export.export_checkpoint(runner, which, values.max_seq_length, values.export_dir)
-    fine_tuning.complete_folder(job, values.do_train, values.checkpoint)
+    stages.complete_folder(run)

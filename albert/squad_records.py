@@ -30,6 +30,19 @@ class StaleFeaturesError(InputError):
 # --- records -----------------------------------------------------------------------------------
 
 
+@functools.cache
+def feature_specs(seq_length, is_training):
+    """`example_proto.FeatureSpec` of the records."""
+    spec = example_proto.FeatureSpec
+    sequences = ("input_ids", "input_mask", "segment_ids", "p_mask")
+    scalars = ("start_positions", "end_positions", "is_impossible") if is_training else ()
+    return (
+        spec("unique_ids", "int64"),
+        *(spec(name, "int64", (seq_length,), sequence=True) for name in sequences),
+        *(spec(name, "int64") for name in scalars),
+    )
+
+
 def feature_entries(features, is_training):
     """Feature-map bytes of one window's `tf.train.Example`, all but ``unique_ids``."""
     padding = b"\0" * (features.max_seq_length - features.paragraph_len)
@@ -44,10 +57,17 @@ def feature_entries(features, is_training):
         columns["start_positions"] = example_proto.varint(features.start_position)
         columns["end_positions"] = example_proto.varint(features.end_position)
         columns["is_impossible"] = b"\1" if features.is_impossible else b"\0"
+    example_proto.check_names(_specs_of_window(is_training), columns)
     return b"".join(
         example_proto.int64_header(name, len(payload)) + payload
         for name, payload in columns.items()
     )
+
+
+@functools.cache
+def _specs_of_window(is_training):
+    """Specifications of all but ``unique_ids``, which is known last."""
+    return feature_specs(0, is_training)[1:]
 
 
 def _to_record(item):

@@ -1,12 +1,10 @@
-"""SQuAD 1.1 and 2.0 as tasks of the engine: records, models, answers and their scores."""
+"""SQuAD 1.1 and 2.0 as tasks of the engine: models, answers and their scores."""
 
 import dataclasses
 import functools
 import math
 
-from absl import logging
-
-from albert import file_io, records, squad_metrics, squad_records, squad_utils, task
+from albert import squad_metrics, squad_utils, task
 
 V1, V2 = "squad_v1", "squad_v2"
 # Logit of padding: never among the best, so that answers do not depend on how long a batch is.
@@ -85,113 +83,6 @@ class Answers:
     null_odds: dict | None
 
 
-# --- records ------------------------------------------------------------------------------------
-
-
-def feature_specs(seq_length, is_training):
-    """`records.FeatureSpec` of the records of `squad_records`."""
-    sequences = ("input_ids", "input_mask", "segment_ids", "p_mask")
-    scalars = ("start_positions", "end_positions", "is_impossible") if is_training else ()
-    return (
-        records.FeatureSpec("unique_ids", "int64"),
-        *(records.FeatureSpec(name, "int64", (seq_length,), sequence=True) for name in sequences),
-        *(records.FeatureSpec(name, "int64") for name in scalars),
-    )
-
-
-def _fingerprint(data_file, tokenizer, settings, split):
-    return {
-        **settings.window,
-        "do_lower_case": tokenizer.do_lower_case,
-        "vocabulary_sha256": file_io.sha256(tokenizer.spm_model_file or tokenizer.vocab_file),
-        "data_sha256": file_io.sha256(data_file),
-        "split": split,
-    }
-
-
-def _convert(examples, tokenizer, settings, is_training, num_processes):
-    return squad_records.convert_examples_to_records(
-        examples,
-        tokenizer,
-        **settings.window,
-        is_training=is_training,
-        do_lower_case=tokenizer.do_lower_case,
-        num_processes=num_processes,
-    )
-
-
-def make_training_records(path, data_file, examples, tokenizer, settings, num_processes=1):
-    """Makes the training records, unless they are there already.
-
-    Args:
-      path: record file.
-      data_file: SQuAD file that the examples are from.
-      examples: list of `squad_utils.SquadExample` read for training.
-      tokenizer: `tokenization.FullTokenizer`.
-      settings: `Settings`.
-      num_processes: see `squad_records.convert_examples_to_records`.
-
-    Raises:
-      file_io.InputError: too many questions cannot be used, or the file cannot be written.
-    """
-
-    def make_rows():
-        shuffled = squad_utils.shuffle_examples(examples)
-        made = _convert(shuffled, tokenizer, settings, True, num_processes)
-        return (record for record, _ in made)
-
-    specs = feature_specs(settings.max_seq_length, is_training=True)
-    fingerprint = _fingerprint(data_file, tokenizer, settings, "train")
-    records.cached(path, specs, fingerprint, make_rows, records.write_serialized)
-
-
-def make_questions(path, left_path, data_file, examples, tokenizer, settings, num_processes=1):
-    """Makes the records for prediction and what decoding needs, unless they are there already.
-
-    Args:
-      path: record file.
-      left_path: file of the features left, see `squad_records.write_features_left`.
-      For the rest see `make_training_records`.
-
-    Returns:
-      `Questions`.
-
-    Raises:
-      file_io.InputError: no question has any text to look in; `left_path` is another kind of file.
-    """
-    specs = feature_specs(settings.max_seq_length, is_training=False)
-    fingerprint = _fingerprint(data_file, tokenizer, settings, "predict")
-    features = _read_features_left(left_path, fingerprint)
-    made = []
-
-    def make_rows():
-        for record, window in _convert(examples, tokenizer, settings, False, num_processes):
-            made.append(window)
-            yield record
-
-    if features is None:
-        # Both files are of one making; without a manifest the records are made again.
-        file_io.remove(records.manifest_path(path))
-    count = records.cached(path, specs, fingerprint, make_rows, records.write_serialized)
-    if made or features is None:
-        squad_records.write_features_left(left_path, made, fingerprint)
-        features = made
-    if not count:
-        raise file_io.InputError(f"{data_file}: none of the {len(examples)} contexts has any text")
-    return Questions(examples, features)
-
-
-def _read_features_left(path, fingerprint):
-    """The features of the file, None where they have to be made."""
-    if not file_io.exists(path):
-        return None
-    try:
-        return squad_records.read_features_left(path, fingerprint)
-    except squad_records.StaleFeaturesError as error:
-        logging.warning("Making the features again: %s", error)
-        return None
-
-
 # --- evaluation ---------------------------------------------------------------------------------
 
 
@@ -199,7 +90,7 @@ class Evaluator:
     """Collects the scores of windows, and makes answers of them.
 
     Args:
-      questions: `Questions`.
+      questions: function without arguments that returns `Questions`; called by the first answer.
       decode: ``(questions, results) -> Answers``; results as for `squad_utils.best_answers_v1`.
       score: ``(dataset, Answers) -> dict[str, float]``.
 
@@ -208,10 +99,14 @@ class Evaluator:
     """
 
     def __init__(self, questions, decode, score):
-        self._questions = questions
+        self._get_questions = questions
         self._decode = decode
         self._score = score
         self.results = {}
+
+    @functools.cached_property
+    def questions(self):
+        return self._get_questions()
 
     def update(self, rows):
         """Adds windows: dict of arrays [B, …], with ``unique_ids`` [B]."""
@@ -226,11 +121,11 @@ class Evaluator:
         Raises:
           file_io.InputError: windows are missing.
         """
-        return self._decode(self._questions, self.results)
+        return self._decode(self.questions, self.results)
 
     def score(self, answers):
         """Scores of `Answers` of these questions: dict of numbers."""
-        return self._score(self._questions.dataset, answers)
+        return self._score(self.questions.dataset, answers)
 
     def result(self):
         """The scores of `answers`."""
@@ -246,11 +141,10 @@ def _build_v1(config, seed):
     return heads.SquadV1Model(config, seed=seed)
 
 
-def _eval_outputs_v1(model, outputs, features, max_seq_length):
+def _eval_outputs_v1(outputs, features, max_seq_length):
     """Logits [B, S] of the whole length, so that batches of all lengths fit together."""
     import tensorflow as tf
 
-    del model
     is_real = features["input_mask"] > 0
     missing = max_seq_length - tf.shape(is_real)[1]
 
@@ -285,10 +179,10 @@ def _make_v1(settings, questions):
     decode = functools.partial(_decode_v1, settings=settings)
     return task.Task(
         name=V1,
-        feature_specs=functools.partial(feature_specs, is_training=True),
         build_model=_build_v1,
         eval_outputs=functools.partial(_eval_outputs_v1, max_seq_length=settings.max_seq_length),
         evaluator=functools.partial(Evaluator, questions, decode, _score_v1),
+        train_metrics=task.no_metrics,
         best_metric="f1",
     )
 
@@ -304,10 +198,9 @@ def _build_v2(config, seed, settings):
     )
 
 
-def _eval_outputs_v2(model, outputs, features):
+def _eval_outputs_v2(outputs, features):
     import tensorflow as tf
 
-    del model
     return {"unique_ids": tf.reshape(features["unique_ids"], [-1]), **outputs}
 
 
@@ -333,10 +226,10 @@ def _make_v2(settings, questions):
     decode = functools.partial(_decode_v2, settings=settings)
     return task.Task(
         name=V2,
-        feature_specs=functools.partial(feature_specs, is_training=True),
         build_model=functools.partial(_build_v2, settings=settings),
         eval_outputs=_eval_outputs_v2,
         evaluator=functools.partial(Evaluator, questions, decode, _score_v2),
+        train_metrics=task.no_metrics,
         best_metric="f1",
     )
 
@@ -351,6 +244,7 @@ def make_task(kind, settings, questions=None):
     Args:
       kind: `V1` or `V2`.
       settings: `Settings`.
-      questions: `Questions` that its evaluators work on; None where nothing is evaluated.
+      questions: function without arguments that returns the `Questions` that its evaluators work
+        on; None where nothing is evaluated.
     """
     return _BUILDERS[kind](settings, questions)

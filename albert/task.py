@@ -1,11 +1,16 @@
-"""The contract between a task and the engine: a frozen record of plain functions.
+"""The two contracts of a task: `Task` is what the engine needs, `Data` is what the stages need.
 
-The engine trains, evaluates and predicts any `Task` without knowing which one it is.
+Both are frozen records of plain functions. The engine trains, evaluates and predicts any `Task`
+without knowing which one it is; `stages.run` does the same with any `Task` and its `Data`. Readers
+of data import this module, so it imports TensorFlow only where records are made.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable
 from typing import Any
+
+from albert import file_io
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,30 +19,112 @@ class Task:
 
     Attributes:
       name: short lower-case name; part of the names of cached files.
-      feature_specs: ``(seq_length) -> tuple of records.FeatureSpec``, used for writing and parsing.
-      examples: ``(data_dir, split) -> iterable`` of the task's own examples, each with a `guid`;
-        split is "train", "dev" or "test".
-      featurize: ``(example) -> iterable`` of feature dicts of numpy arrays, one per model input.
       build_model: ``(AlbertConfig, seed) -> model`` of `heads`: callable on a feature dict, with
         `loss_weights`, `losses` and `loss`.
-      eval_outputs: ``(model, outputs, features) -> dict`` of tensors whose first axis is B: what
+      eval_outputs: ``(outputs, features) -> dict`` of tensors whose first axis is B: what
         evaluators and prediction writers see, made inside the compiled step and kept small.
       evaluator: ``() -> object`` with ``update(rows)`` (dict of numpy arrays, first axis the
         examples) and ``result() -> dict[str, float]``.
-      best_metric: key of the evaluator's result by which the best checkpoint is picked.
-      write_predictions: ``(output_dir, rows)``; rows is a dict of numpy arrays in input order, and
-        ``guid``, the examples' ids.
       train_metrics: ``(outputs, features) -> dict of (sum, weight)`` scalar pairs for the training
         log, computed inside the compiled step.
+      best_metric: key of the evaluator's result by which the best checkpoint is picked.
     """
 
     name: str
-    feature_specs: Callable[[int], tuple]
     build_model: Callable[[Any, int], Any]
-    eval_outputs: Callable[[Any, dict, dict], dict]
+    eval_outputs: Callable[[dict, dict], dict]
     evaluator: Callable[[], Any]
+    train_metrics: Callable[[dict, dict], dict]
     best_metric: str
-    examples: Callable[[str, str], Iterable] | None = None
-    featurize: Callable[[Any], Iterable[dict]] | None = None
-    write_predictions: Callable[[str, dict], None] | None = None
-    train_metrics: Callable[[dict, dict], dict] = lambda outputs, features: {}
+
+
+def no_metrics(outputs, features):
+    """`Task.train_metrics` of a task whose losses say enough."""
+    return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Where the examples of a task come from and where its predictions go.
+
+    Splits are "train", "dev" (evaluation) and "test" (prediction).
+
+    Attributes:
+      specs: ``(split) -> tuple of records.FeatureSpec``, which write and parse its records.
+      records: ``(split) -> list of paths`` of TFRecord files, made unless they are there.
+      ids: ``(split) -> list`` of the ids of examples to predict, in the order of the records.
+      write_predictions: ``(output_dir, rows, ids, prefix)``: writes the files of predictions. rows
+        is a dict of numpy arrays in the order of the records, prefix the checkpoint that made them.
+        Returns metrics to report as an evaluation of that checkpoint, or None.
+      reading: ``(paths) -> context manager`` inside of which the records are read; names the file of
+        a record that cannot be used.
+      train_input, eval_input: further arguments of `records.train_input_fn` and
+        `records.eval_input_fn`.
+    """
+
+    specs: Callable[[str], tuple]
+    records: Callable[[str], list]
+    ids: Callable[[str], list]
+    write_predictions: Callable[[str, dict, list, str], dict | None]
+    reading: Callable[[list], Any]
+    train_input: dict = dataclasses.field(default_factory=dict)
+    eval_input: dict = dataclasses.field(default_factory=dict)
+
+
+def data_of_examples(
+    name, specs, examples, featurize, settings, fingerprint, paths, strategy, write_predictions
+):
+    """`Data` of examples that are read from files, featurized and cached.
+
+    Args:
+      name: name of the task.
+      specs: tuple of `records.FeatureSpec`, the same for all splits.
+      examples: ``(split) -> iterable`` of the task's own examples, each with a `guid`.
+      featurize: ``(example) -> feature dict`` of numpy arrays.
+      settings: JSON-ready dict of what the features depend on, beside the data.
+      fingerprint: ``(split) -> JSON-ready dict`` that identifies the data of a split.
+      paths: {split: record file}.
+      strategy: `tf.distribute.Strategy`.
+      write_predictions: see `Data`.
+    """
+
+    def records_of(split):
+        from albert import distribution, records
+
+        path = paths[split]
+        file_io.make_dirs(os.path.dirname(path) or ".")
+        made_with = {**settings, "task": name, "split": split, **fingerprint(split)}
+        # Workers on the chief's file system use its file; others make their own, which is the same.
+        with distribution.chief_first(strategy):
+            if split == "test":
+                count = records.cached_with_ids(
+                    path,
+                    specs,
+                    made_with,
+                    lambda: ((example.guid, featurize(example)) for example in examples(split)),
+                )
+            else:
+                count = records.cached(
+                    path, specs, made_with, lambda: map(featurize, examples(split))
+                )
+        if not count:
+            raise file_io.InputError(f"the {split} data of {name} holds no example")
+        return [path]
+
+    def reading(found):
+        from albert import records
+
+        return records.damage_reported(found)
+
+    def ids_of(split):
+        from albert import records
+
+        return records.read_ids(paths[split])
+
+    return Data(
+        specs=lambda split: specs,
+        records=records_of,
+        ids=ids_of,
+        write_predictions=write_predictions,
+        reading=reading,
+    )

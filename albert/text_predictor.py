@@ -72,11 +72,10 @@ class TextPredictor:
         self.labels = self._row.labels
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self.max_seq_length = folder.settings["max_seq_length"]
-        task = classifier_utils.make_task(self._row, self.tokenizer, self.max_seq_length)
-        self._featurize = task.featurize
+        task = classifier_utils.make_task(self._row)
         self.model = task.build_model(folder.config, 0)
         checkpoints.restore(self.model, folder.source.checkpoint, allow_new_heads=False)
-        specs = task.feature_specs(self.max_seq_length)
+        specs = classifier_utils.feature_specs(self.max_seq_length)
         self._specs = tuple(spec for spec in specs if spec.name in _INPUTS)
         signature = {name: tf.TensorSpec([None, None], tf.int32) for name in _INPUTS}
         self._infer = tf.function(self._outputs, input_signature=[signature], autograph=False)
@@ -141,7 +140,12 @@ class TextPredictor:
             yield from self._predict_window(examples, batch_size)
 
     def _predict_window(self, examples, batch_size):
-        features = [features for example in examples for features in self._featurize(example)]
+        features = [
+            classifier_utils.convert_example(
+                example, self._row, self.max_seq_length, self.tokenizer
+            )
+            for example in examples
+        ]
         columns = {name: np.stack([f[name] for f in features]).astype(np.int32) for name in _INPUTS}
         order = np.argsort(-columns["input_mask"].sum(axis=1), kind="stable")
         found = []

@@ -19,7 +19,7 @@ import types
 import numpy as np
 from absl import app, flags
 
-from albert import common_flags, memory, modeling, pretraining_task, records
+from albert import common_flags, memory, modeling, pretraining_data, records
 
 FLAGS = flags.FLAGS
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
@@ -41,7 +41,7 @@ def define_flags():
 def write_records(path, count):
     rng = np.random.default_rng(1)
     length = FLAGS.max_seq_length
-    specs = pretraining_task.feature_specs(length, _PREDICTIONS)
+    specs = pretraining_data.feature_specs(length, _PREDICTIONS, with_boundaries=False)
     rows = (
         {
             "input_ids": rng.integers(5, 30000, length),

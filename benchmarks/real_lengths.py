@@ -112,17 +112,20 @@ def compare(what, fast, slow):
 
 def measure(name, tokenizer, config, folder):
     length = FLAGS.max_seq_length
-    task = classifier_utils.make_task(classifier_utils.get_task(name), tokenizer, length)
+    row = classifier_utils.get_task(name)
     task = dataclasses.replace(
-        task, eval_outputs=lambda model, outputs, features: {"logits": outputs["logits"]}
+        classifier_utils.make_task(row),
+        eval_outputs=lambda outputs, features: {"logits": outputs["logits"]},
     )
-    specs = task.feature_specs(length)
+    specs = classifier_utils.feature_specs(length)
     paths = {}
     for split in ("train", "dev"):
         paths[split] = os.path.join(folder, f"{split}.tf_record")
-        examples = list(task.examples(FLAGS.data_dir, split))
+        examples = row.examples(FLAGS.data_dir, split)
         order = np.random.default_rng(1).permutation(len(examples))[:2000]
-        rows = (row for i in order for row in task.featurize(examples[i]))
+        rows = (
+            classifier_utils.convert_example(examples[i], row, length, tokenizer) for i in order
+        )
         records.write(paths[split], specs, rows, {})
     real, padded = layers.Compute(skip_padding=True), layers.Compute()
     shared = (task, config)

@@ -58,10 +58,9 @@ def full_batches():
 def task_batches():
     tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
     glue = classifier_utils.get_task(FLAGS.task_name)
-    task = classifier_utils.make_task(glue, tokenizer, 512)
-    examples = list(task.examples(FLAGS.data_dir, "train"))
+    examples = glue.examples(FLAGS.data_dir, "train")
     chosen = np.random.default_rng(1).permutation(len(examples))[: 32 * FLAGS.batches]
-    rows = [task.featurize(examples[i])[0] for i in chosen]
+    rows = [classifier_utils.convert_example(examples[i], glue, 512, tokenizer) for i in chosen]
     for start in range(0, len(rows), 32):
         batch = {
             name: np.stack([row[name] for row in rows[start : start + 32]]) for name in _FEATURES

@@ -16,7 +16,7 @@ from albert import (
     modeling,
     pretrained,
     squad_answerer,
-    squad_run,
+    squad_data,
     squad_task,
     squad_utils,
     tokenization,
@@ -44,7 +44,7 @@ def make_folder(folder, kind, settings):
     prefix = str(folder / "model.ckpt-7")
     checkpoints.save(prefix, task.build_model(CONFIG, seed=4))
     if kind == squad_task.V2:
-        squad_run.write_threshold(str(folder), 0.5, prefix, "dev.json")
+        squad_data.write_threshold(str(folder), 0.5, prefix, "dev.json")
     return str(folder)
 
 

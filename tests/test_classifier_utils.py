@@ -6,7 +6,6 @@ Reading files is tested in test_classifier_utils_reading.py.
 import collections
 import gzip
 import json
-import pickle
 import re
 
 import numpy as np
@@ -215,10 +214,10 @@ def test_features_survive_writing_and_parsing(tokenizer, name):
 
     label = {"sts-b": 4.25}.get(name, LABELS[name][-1] if LABELS[name] else None)
     glue_task = classifier_utils.get_task(name)
-    made = classifier_utils.make_task(glue_task, tokenizer, 16)
     text_b = None if name == "sst-2" else "a boat"
-    (features,) = made.featurize(_example("the boat", text_b, label))
-    specs = made.feature_specs(16)
+    example = _example("the boat", text_b, label)
+    features = classifier_utils.convert_example(example, glue_task, 16, tokenizer)
+    specs = classifier_utils.feature_specs(16, glue_task.is_regression)
     parsed = records.parse(specs, [records.encode(specs, features)])
     assert parsed.keys() == features.keys()
     for key, value in features.items():
@@ -232,32 +231,19 @@ def test_features_survive_writing_and_parsing(tokenizer, name):
 # --- the task of the engine ---------------------------------------------------------------------
 
 
-def test_task_can_be_sent_to_another_process(tokenizer):
-    for row in classifier_utils.TASKS:
-        made = classifier_utils.make_task(row, tokenizer, 16)
-        again = pickle.loads(pickle.dumps(made))
-        assert again.name == row.name
-        label = 1.0 if row.is_regression else row.labels[0]
-        for got, want in zip(
-            again.featurize(_example("the boat", None, label)),
-            made.featurize(_example("the boat", None, label)),
-            strict=True,
-        ):
-            np.testing.assert_array_equal(got["input_ids"], want["input_ids"])
-
-
 @pytest.mark.parametrize(("name", "shortest"), [("sst-2", 3), ("rte", 5), ("ax", 5)])
 def test_task_refuses_lengths_without_room(tokenizer, name, shortest):
     row = classifier_utils.get_task(name)
     label = row.labels[0]
-    made = classifier_utils.make_task(row, tokenizer, shortest)
     texts = ("the boat", None if name == "sst-2" else "the boat")
-    (features,) = made.featurize(_example(*texts, label))
+    example = _example(*texts, label)
+    features = classifier_utils.convert_example(example, row, shortest, tokenizer)
     assert features["input_mask"].all()
+    classifier_utils.check_length(row, shortest)
     with pytest.raises(
-        file_io.InputError, match=rf"--max_seq_length={shortest - 1}: .* at least {shortest} for"
+        file_io.InputError, match=rf"max_seq_length={shortest - 1}: .* at least {shortest} for"
     ):
-        classifier_utils.make_task(row, tokenizer, shortest - 1)
+        classifier_utils.check_length(row, shortest - 1)
 
 
 def _model_rows(name, tokenizer, labels):
@@ -266,20 +252,24 @@ def _model_rows(name, tokenizer, labels):
 
     from albert import modeling
 
-    made = classifier_utils.make_task(classifier_utils.get_task(name), tokenizer, 8)
+    row = classifier_utils.get_task(name)
+    made = classifier_utils.make_task(row)
     config = modeling.AlbertConfig(
         **{"vocab_size": 400, "embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 1},
         **{"num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 8},
         initializer_range=0.5,
     )
     model = made.build_model(config, 1)
-    batch = [f for label in labels for f in made.featurize(_example("the boat", "is", label))]
+    batch = [
+        classifier_utils.convert_example(_example("the boat", "is", label), row, 8, tokenizer)
+        for label in labels
+    ]
     features = {key: tf.constant(np.stack([f[key] for f in batch])) for key in batch[0]}
     real = [1] * (len(labels) - 1) + [0]
     features["is_real_example"] = tf.constant(real, tf.int64)
     features = {k: tf.cast(v, tf.int32) if v.dtype == tf.int64 else v for k, v in features.items()}
     outputs = model(features, training=False)
-    rows = made.eval_outputs(model, outputs, features)
+    rows = made.eval_outputs(outputs, features)
     return made, {key: value.numpy() for key, value in rows.items()}, outputs, features
 
 
@@ -325,10 +315,10 @@ def _evaluate(made, rows, sizes=(1, 10**9)):
 
 
 @pytest.mark.parametrize("name", list(LABELS))
-def test_evaluator_scores_uneven_batches_as_one(tokenizer, name):
+def test_evaluator_scores_uneven_batches_as_one(name):
     rng = np.random.default_rng(5)
     row = classifier_utils.get_task(name)
-    made = classifier_utils.make_task(row, tokenizer, 16)
+    made = classifier_utils.make_task(row)
     count = 37
     rows = {
         "label_ids": rng.integers(0, 2, count),
@@ -362,7 +352,7 @@ def test_evaluator_scores_uneven_batches_as_one(tokenizer, name):
 # --- prediction files ---------------------------------------------------------------------------
 
 
-def test_prediction_files_equal_the_recorded_ones(golden, tmp_path, tokenizer):
+def test_prediction_files_equal_the_recorded_ones(golden, tmp_path):
     recorded = golden / "runs" / "classifier"
     text = (recorded / "test_results.tsv").read_text()
     probabilities = np.array([line.split("\t") for line in text.splitlines()], np.float32)
@@ -370,41 +360,36 @@ def test_prediction_files_equal_the_recorded_ones(golden, tmp_path, tokenizer):
     rows = {
         "probabilities": probabilities,
         "predictions": probabilities.argmax(1).astype(np.int32),
-        "guid": np.array([guid for guid, _ in submitted]),
     }
-    made = classifier_utils.make_task(classifier_utils.get_task("wnli"), tokenizer, 128)
-    for given in (rows, {key: rows[key] for key in ("probabilities", "predictions")}):
-        made.write_predictions(str(tmp_path), given)
-        for name in ("test_results.tsv", "submit_results.tsv"):
-            assert (tmp_path / name).read_bytes() == (recorded / name).read_bytes()
+    ids = [guid for guid, _ in submitted]
+    classifier_utils.get_task("wnli").write_predictions(str(tmp_path), rows, ids)
+    for name in ("test_results.tsv", "submit_results.tsv"):
+        assert (tmp_path / name).read_bytes() == (recorded / name).read_bytes()
 
 
-def test_prediction_files_hold_ids_and_label_names(tmp_path, tokenizer):
-    made = classifier_utils.make_task(classifier_utils.get_task("mnli"), tokenizer, 128)
+def test_prediction_files_hold_ids_and_label_names(tmp_path):
     rows = {
         "probabilities": np.array([[0.25, 1e-6, 0.75], [0.1, 0.7, 0.2]], np.float32),
         "predictions": np.array([2, 1], np.int32),
-        "guid": ["31", "x-7"],
     }
-    made.write_predictions(str(tmp_path), rows)
+    classifier_utils.get_task("mnli").write_predictions(str(tmp_path), rows, ["31", "x-7"])
     assert (tmp_path / "test_results.tsv").read_text() == "0.25\t1e-06\t0.75\n0.1\t0.7\t0.2\n"
     assert (tmp_path / "submit_results.tsv").read_text() == (
         "index\tprediction\n31\tneutral\nx-7\tentailment\n"
     )
 
 
-def test_prediction_files_of_a_regression(tmp_path, tokenizer):
-    made = classifier_utils.make_task(classifier_utils.get_task("sts-b"), tokenizer, 128)
+def test_prediction_files_of_a_regression(tmp_path):
     scores = np.array([2.7182817, -0.1], np.float32)
-    made.write_predictions(str(tmp_path), {"probabilities": scores[:, None], "predictions": scores})
+    rows = {"probabilities": scores[:, None], "predictions": scores}
+    classifier_utils.get_task("sts-b").write_predictions(str(tmp_path), rows, ["0", "1"])
     assert (tmp_path / "test_results.tsv").read_text() == "2.7182817\n-0.1\n"
     assert (tmp_path / "submit_results.tsv").read_text() == (
         "index\tprediction\n0\t2.7182817\n1\t-0.1\n"
     )
 
 
-def test_prediction_files_need_an_id_each(tmp_path, tokenizer):
-    made = classifier_utils.make_task(classifier_utils.get_task("rte"), tokenizer, 128)
-    rows = {"probabilities": np.ones((2, 2)), "predictions": np.array([0, 1]), "guid": ["a"]}
+def test_prediction_files_need_an_id_each(tmp_path):
+    rows = {"probabilities": np.ones((2, 2)), "predictions": np.array([0, 1])}
     with pytest.raises(ValueError, match="1 ids for 2 predictions"):
-        made.write_predictions(str(tmp_path), rows)
+        classifier_utils.get_task("rte").write_predictions(str(tmp_path), rows, ["a"])

@@ -1,12 +1,14 @@
 """GLUE files: layouts, text preparation, lines that are left out, and every message."""
 
+import os
 import re
 import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
-from albert import classifier_utils, file_io, tokenization
+from albert import classifier_utils, distribution, file_io, records, tokenization
 
 SPLITS = ("train", "dev", "test")
 # Task: (text columns, label column, test columns, files, label of the examples made below)
@@ -279,17 +281,54 @@ def test_no_report_without_short_lines(tmp_path, caplog):
 # --- from the engine's task ---------------------------------------------------------------------
 
 
+def _data(folder, tokenizer, settings=None):
+    """`task.Data` of RTE, which keeps its records in the folder."""
+    return classifier_utils.make_data(
+        classifier_utils.get_task("rte"),
+        tokenizer,
+        16,
+        str(folder),
+        settings or {},
+        dict.fromkeys(SPLITS, str(folder / "records")),
+        distribution.create_strategy("one_device"),
+    )
+
+
 def test_task_reads_for_its_tokenizer(tmp_path, tokenizer, testdata):
     _write(tmp_path, "rte", "dev", [_line("rte", "dev", 0, ["ÉA  b", "C"])])
     cased = tokenization.FullTokenizer(
         spm_model_file=str(testdata / "tiny.model"), do_lower_case=False
     )
     wordpiece = tokenization.FullTokenizer(vocab_file=str(testdata / "tiny_vocab.txt"))
-    row = classifier_utils.get_task("rte")
     for chosen, text in ((tokenizer, "ea b"), (cased, "EA b"), (wordpiece, "ÉA  b")):
-        made = classifier_utils.make_task(row, chosen, 16)
-        (example,) = made.examples(str(tmp_path), "dev")
-        assert example.text_a == text
+        data = _data(tmp_path, chosen, {"text": text})
+        (path,) = data.records("dev")
+        (serialized,) = tf.data.TFRecordDataset(path)
+        features = records.parse(data.specs("dev"), [serialized])
+        wanted = chosen.cls_id, *chosen.encode(text), chosen.sep_id
+        assert features["input_ids"][0, : len(wanted)].numpy().tolist() == list(wanted)
+
+
+def test_ids_of_test_data_come_from_the_cache(tmp_path, tokenizer):
+    lines = [_line("rte", "test", guid, ["a", "b"]) for guid in ("31", "x-7")]
+    _write(tmp_path, "rte", "test", lines)
+    data = _data(tmp_path, tokenizer)
+    data.records("test")
+    os.remove(_file(tmp_path, "rte", "test"))
+    assert data.ids("test") == ["31", "x-7"]
+
+
+def test_records_without_ids_are_made_again(tmp_path, tokenizer, caplog):
+    _write(tmp_path, "rte", "test", [_line("rte", "test", 31, ["a", "b"])])
+    path, data = str(tmp_path / "records"), _data(tmp_path, tokenizer)
+    data.records("test")
+    manifest = file_io.read_json(records.manifest_path(path), "manifest")
+    del manifest["ids"]
+    file_io.write_json(records.manifest_path(path), manifest)
+    with caplog.at_level("WARNING", logger="absl"):
+        data.records("test")
+    assert "again: it has no ids of its examples" in caplog.text
+    assert data.ids("test") == ["31"]
 
 
 # --- cost ---------------------------------------------------------------------------------------
@@ -299,8 +338,9 @@ def test_readers_need_no_tensorflow(tmp_path, testdata):
     _write(tmp_path, "rte", "dev", [_line("rte", "dev", 0, ["a", "b"])])
     code = (
         "import sys\nfrom albert import classifier_utils as c, tokenization as t\n"
-        "task = c.make_task(c.get_task('rte'), t.FullTokenizer(spm_model_file=sys.argv[1]), 16)\n"
-        "rows = [f for e in task.examples(sys.argv[2], 'dev') for f in task.featurize(e)]\n"
+        "row, tokenizer = c.get_task('rte'), t.FullTokenizer(spm_model_file=sys.argv[1])\n"
+        "examples = row.iter_examples(sys.argv[2], 'dev')\n"
+        "rows = [c.convert_example(e, row, 16, tokenizer) for e in examples]\n"
         "print(len(rows), {'tensorflow', 'scipy', 'sklearn'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", code, str(testdata / "tiny.model"), str(tmp_path)]

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import pickle
 import shutil
 
 import numpy as np
@@ -15,9 +14,8 @@ from albert import (
     file_io,
     run_classifier,
     tables,
-    tokenization,
 )
-from tests.test_run_classifier import SPM, flags_for, read_results, reviews, write_inputs
+from tests.test_run_classifier import flags_for, read_results, reviews, write_inputs
 
 TEXT = tables.Columns()
 
@@ -190,14 +188,6 @@ def test_mixed_endings_and_repeated_columns_are_refused(tmp_path):
         task_of(tmp_path, columns=tables.Columns(text_pair="text"))
     with pytest.raises(file_io.InputError, match="--test_file must be given"):
         task_of(tmp_path).check_splits(["test"])
-
-
-def test_the_task_can_be_pickled(tmp_path):
-    tokenizer = tokenization.FullTokenizer(spm_model_file=str(SPM))
-    task = classifier_utils.make_task(task_of(tmp_path), tokenizer, 16)
-    task = pickle.loads(pickle.dumps(task))
-    (features,) = task.featurize(list(task.examples(None, "train"))[1])
-    assert features["label_ids"] == 1
 
 
 # --- end to end -------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from albert import (
     modeling,
     records,
     run_classifier,
-    tokenization,
 )
 
 CONFIG = modeling.AlbertConfig(
@@ -29,9 +28,7 @@ TESTDATA = pathlib.Path(__file__).parent / "testdata"
 
 @pytest.fixture(scope="module")
 def specs():
-    row = classifier_utils.get_task("sst-2")
-    tokenizer = tokenization.FullTokenizer(vocab_file=str(TESTDATA / "tiny_vocab.txt"))
-    return classifier_utils.make_task(row, tokenizer, LENGTH).feature_specs(LENGTH)
+    return classifier_utils.feature_specs(LENGTH)
 
 
 def _rows(specs, lengths):

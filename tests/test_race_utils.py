@@ -2,12 +2,12 @@
 
 import gzip
 import json
-import pickle
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from albert import file_io, race_utils, tokenization
+from albert import distribution, file_io, race_utils, records, tokenization
 
 PASSAGE = {
     "id": "middle7.txt",
@@ -190,20 +190,24 @@ def test_the_article_is_cut_at_its_end_and_the_ending_at_its_start(tokenizer, tm
 
 def test_a_task_writes_what_it_declares(tokenizer, tmp_path):
     write_passages(tmp_path, level="high")
-    task = pickle.loads(pickle.dumps(race_utils.make_task(tokenizer, 32, 8, high_only=True)))
-    (features,) = task.featurize(next(iter(task.examples(str(tmp_path), "dev"))))
-    assert {spec.name: spec.size for spec in task.feature_specs(32)} == {
-        name: np.size(value) for name, value in features.items()
-    }
+    paths = {split: str(tmp_path / f"{split}.tf_record") for split in ("dev", "test")}
+    strategy = distribution.create_strategy("one_device")
+    data = race_utils.make_data(
+        tokenizer, 32, 8, str(tmp_path), {}, paths, strategy, high_only=True
+    )
+    assert data.records("dev") == [paths["dev"]]
+    (serialized,) = tf.data.TFRecordDataset(paths["dev"]).batch(1).take(1)
+    features = records.parse(data.specs("dev"), serialized)
+    assert features["input_ids"].shape == [1, 4, 32]
     assert features["level"] == race_utils.LEVELS.index("high")
 
 
 @pytest.mark.parametrize("max_qa_length", [0, 29])
 def test_a_length_without_room_for_the_article_is_refused(tokenizer, max_qa_length):
-    message = f"--max_qa_length={max_qa_length} must be .* 4 below --max_seq_length=32"
+    message = f"max_qa_length={max_qa_length} must be .* 4 below max_seq_length=32"
     with pytest.raises(file_io.InputError, match=message):
-        race_utils.make_task(tokenizer, 32, max_qa_length)
-    race_utils.make_task(tokenizer, 32, 28)
+        race_utils.make_data(tokenizer, 32, max_qa_length, "", {}, {}, None)
+    race_utils.make_data(tokenizer, 32, 28, "", {}, {}, None)
 
 
 # --- scores -----------------------------------------------------------------------------------
@@ -238,8 +242,7 @@ def test_a_level_without_questions_is_left_out():
 def test_prediction_files(tmp_path):
     rows = rows_of([0, 1], [0, 3], [0, 1])
     rows["probabilities"] = np.float32([[0.7, 0.1, 0.1, 0.1], [0.25, 0.25, 0, 0.5]])
-    rows["guid"] = ["middle7.txt#1", "high1.txt#1"]
-    race_utils.write_predictions(str(tmp_path), rows)
+    race_utils.write_predictions(str(tmp_path), rows, ["middle7.txt#1", "high1.txt#1"])
     assert (tmp_path / "predict_results.txt").read_text() == (
         "eval_accuracy = 0.5\neval_accuracy_high = 0.0\neval_accuracy_middle = 1.0\n"
         "eval_loss = 0.5\nloss = 0.5\n"

@@ -67,7 +67,7 @@ def test_rows_that_do_not_fit_are_refused(change, message):
 def test_a_missing_feature_is_refused():
     row = next(make_rows(1))
     del row["weight"]
-    with pytest.raises(ValueError, match="feature weight is missing"):
+    with pytest.raises(ValueError, match=r"features \['weight'\] are missing"):
         records.encode(SPECS, row)
 
 

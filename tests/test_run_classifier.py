@@ -18,10 +18,10 @@ from albert import (
     common_flags,
     demo_data,
     file_io,
-    fine_tuning,
     modeling,
     records,
     run_classifier,
+    stages,
 )
 
 SPM = pathlib.Path(__file__).parent / "testdata" / "tiny.model"
@@ -453,10 +453,9 @@ def test_a_run_killed_while_it_evaluates_goes_on(inputs, tmp_path, run_script):
 
 def test_trimmed_and_padded_batches_give_the_same_predictions(inputs, trained):
     glue = classifier_utils.get_task("sst-2")
-    from albert import distribution, engine, tokenization
+    from albert import distribution, engine
 
-    tokenizer = tokenization.FullTokenizer(spm_model_file=str(SPM))
-    task = classifier_utils.make_task(glue, tokenizer, 64)
+    task = classifier_utils.make_task(glue)
     config = modeling.AlbertConfig.from_json_file(str(inputs / "albert_config.json"))
     run_config = engine.RunConfig(
         output_dir=str(trained), num_train_steps=1, train_batch_size=1, eval_batch_size=8,
@@ -465,8 +464,8 @@ def test_trimmed_and_padded_batches_give_the_same_predictions(inputs, trained):
     )  # fmt: skip
     strategy = distribution.create_strategy("one_device")
     runner = engine.Engine(task, config, run_config, strategy)
-    fine_tuning.load(runner)
-    path, specs = str(trained / "predict.tf_record"), task.feature_specs(64)
+    stages.load(runner)
+    path, specs = str(trained / "predict.tf_record"), classifier_utils.feature_specs(64)
     trimmed, padded = (
         runner.predict(records.eval_input_fn([path], specs, trim_batches=trim))
         for trim in (True, False)

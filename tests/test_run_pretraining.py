@@ -12,14 +12,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import checkpoints, file_io, modeling, pretraining_task, records, run_pretraining
+from albert import (
+    checkpoints,
+    file_io,
+    modeling,
+    pretraining_data,
+    pretraining_task,
+    records,
+    run_pretraining,
+)
 
 CONFIG = modeling.AlbertConfig(
     vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
     intermediate_size=32, max_position_embeddings=32, initializer_range=0.2,
 )  # fmt: skip
 LENGTH, PREDICTIONS = 24, 4
-SPECS = pretraining_task.feature_specs(LENGTH, PREDICTIONS, with_boundaries=True)
+SPECS = pretraining_data.feature_specs(LENGTH, PREDICTIONS)
 
 
 def make_rows(count, seed=0):

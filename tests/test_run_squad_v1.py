@@ -17,7 +17,7 @@ from albert import (
     squad_answerer,
     squad_export,
     squad_features,
-    squad_task,
+    squad_records,
 )
 from tests import squad_samples
 from tests.squad_samples import flags_for, read_json, read_results
@@ -175,7 +175,7 @@ def test_all_checkpoints_can_be_scored_later(inputs, tmp_path, run_script):
 
 def first_windows(trained, count):
     """Inputs [count, 64] of the first windows and what the Python model makes of them."""
-    specs = squad_task.feature_specs(64, is_training=False)
+    specs = squad_records.feature_specs(64, is_training=False)
     path = str(trained / "squad_v1_predict.tf_record")
     serialized = list(tf.data.TFRecordDataset(path).take(count))
     features = records.parse(specs, tf.stack(serialized))

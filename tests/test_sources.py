@@ -24,17 +24,17 @@ LAYERS = {
     "plain": PLAIN,
     "TF parts": [
         *"products fused layers modeling memory optimization lamb_optimizer records".split(),
-        *"distribution tpu progress".split(),
+        *"distribution tpu progress checkpoints".split(),
     ],
-    "assembly": "model_base heads checkpoints pretrained model_folder task".split(),
+    "engine": "train_step engine checkpoint_walk".split(),
+    "assembly": "model_base heads pretrained model_folder task".split(),
     "tasks": [
         *"pretraining_task classifier_utils custom_data race_utils".split(),
-        *"squad_utils squad_task".split(),
+        *"squad_utils squad_task squad_data".split(),
     ],
-    "engine": [
-        *"train_step engine checkpoint_walk export fine_tuning".split(),
-        *"squad_export squad_run squad_answerer text_predictor text_export".split(),
-        *"hub_export huggingface_export feature_vectors".split(),
+    "uses": [
+        *"stages squad_answerer text_predictor feature_vectors".split(),
+        *"export squad_export text_export hub_export huggingface_export".split(),
     ],
     "scripts": [
         *"common_flags run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),

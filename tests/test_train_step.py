@@ -10,7 +10,7 @@ from albert import fused, layers, modeling, optimization, pretraining_task, trai
 from tests.test_layers import CONFIG, MODELS, make_features, optimized_sums
 
 TRAIN_METRICS = {
-    "pretraining": pretraining_task.make_task(4).train_metrics,
+    "pretraining": pretraining_task.TASK.train_metrics,
     "classifier": lambda outputs, features: {
         "accuracy": (
             tf.reduce_sum(tf.cast(outputs["predictions"] == features["label_ids"], tf.int32)),

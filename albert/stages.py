@@ -1,0 +1,176 @@
+"""The one road of every run: train, evaluate and predict any task."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from albert import (
+    checkpoint_walk,
+    checkpoints,
+    distribution,
+    engine,
+    file_io,
+    model_folder,
+    records,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """How a run proceeds, whatever its task.
+
+    Attributes:
+      model_config: `modeling.AlbertConfig`.
+      run_config: `engine.RunConfig`.
+      strategy: `tf.distribute.Strategy`.
+      make_optimizer: function without arguments.
+      init_checkpoint: prefix of the weights to start from, or None.
+      from_scratch: start from random weights if there is no `init_checkpoint`.
+      rename: see `checkpoints.restore`.
+      complete_folder: function that makes the output folder usable by itself with the function it
+        is given: `model_folder.write` before training, else `model_folder.write_if_absent`.
+      do_train, do_eval, do_predict: the stages; with training each checkpoint is evaluated as it is
+        saved.
+      checkpoint: which one to evaluate or predict with; see `checkpoint_walk.choose`. "all"
+        evaluates all and predicts with the best.
+      eval_wait_secs: see `checkpoint_walk.evaluate_all`.
+    """
+
+    model_config: Any
+    run_config: engine.RunConfig
+    strategy: tf.distribute.Strategy
+    make_optimizer: Callable[[], Any]
+    init_checkpoint: str | None = None
+    from_scratch: bool = False
+    rename: Callable[[str], str] | None = None
+    complete_folder: Callable[[Callable], Any] = lambda write: None
+    do_train: bool = False
+    do_eval: bool = False
+    do_predict: bool = False
+    checkpoint: str | None = None
+    eval_wait_secs: int = 0
+
+    @property
+    def checkpoint_to_use(self):
+        """The one to predict with, as `checkpoint_walk.choose` takes it."""
+        return None if self.checkpoint == "all" else self.checkpoint
+
+
+def run(task, data, run):
+    """Runs the stages that were asked for.
+
+    Args:
+      task: `task.Task`.
+      data: `task.Data`.
+      run: `Run`.
+
+    Returns:
+      The `engine.Engine`.
+
+    Raises:
+      file_io.InputError: there is nothing to start from, to evaluate or to predict with, or a file
+        cannot be used.
+    """
+    file_io.make_dirs(run.run_config.output_dir)
+    check_start(run)
+    stages = {"train": run.do_train, "dev": run.do_eval, "test": run.do_predict}
+    paths = {split: data.records(split) for split, wanted in stages.items() if wanted}
+    if run.do_train and distribution.is_chief(run.strategy):
+        run.complete_folder(model_folder.write)
+    runner = engine.Engine(task, run.model_config, run.run_config, run.strategy)
+    with data.reading([path for found in paths.values() for path in found]):
+        eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
+        if run.do_train:
+            _train(run, data, paths["train"], runner, eval_input)
+        elif run.do_eval:
+            checkpoint_walk.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
+        if run.do_predict:
+            _predict(run, data, runner, _eval_input(data, paths, "test"))
+    return runner
+
+
+def check_start(run):
+    """Refuses before any work on the data what the stages could not do.
+
+    Raises:
+      file_io.InputError: no checkpoint of this run and no weights to start from; or the batches
+        cannot be dealt as asked, see `engine.training_batch` and `engine.check_batches`.
+    """
+    stages = {"eval_batch_size": run.do_eval, "predict_batch_size": run.do_predict}
+    needed = [name for name, is_needed in stages.items() if is_needed]
+    engine.check_batches(run.run_config, run.strategy, *needed)
+    if not run.do_train:
+        return
+    engine.training_batch(run.run_config, run.strategy)
+    if not (
+        run.init_checkpoint or run.from_scratch or checkpoints.numbered(run.run_config.output_dir)
+    ):
+        raise file_io.InputError(
+            "no weights to start from: give --init_checkpoint or --albert_hub_module_handle, or "
+            "--from_scratch to start from random weights"
+        )
+
+
+def _eval_input(data, paths, split):
+    return records.eval_input_fn(paths[split], data.specs(split), **data.eval_input)
+
+
+def _train(run, data, paths, runner, eval_input):
+    seed = run.run_config.seed
+    train_input = records.train_input_fn(paths, data.specs("train"), seed, **data.train_input)
+    evaluate = eval_input and checkpoint_walk.evaluate_while_training(runner, eval_input)
+
+    def initialize(model):
+        if run.init_checkpoint:
+            return checkpoints.restore(model, run.init_checkpoint, rename=run.rename)
+        return None
+
+    runner.train(train_input, run.make_optimizer, initialize, evaluate)
+
+
+def load(runner, checkpoint=None):
+    """Loads the checkpoint that a flag names (default: the best, else the last); its prefix."""
+    folder = runner.run_config.output_dir
+    prefix = distribution.from_chief(
+        runner.strategy, lambda: checkpoint_walk.choose(folder, checkpoint)
+    )
+    checkpoints.restore(runner.model, prefix, allow_new_heads=False)
+    logging.info("Using %s", prefix)
+    return prefix
+
+
+def _predict(run, data, runner, predict_input):
+    prefix = load(runner, run.checkpoint_to_use)
+    rows = runner.predict(predict_input)
+    if not distribution.is_chief(run.strategy):
+        return
+    metrics = data.write_predictions(run.run_config.output_dir, rows, data.ids("test"), prefix)
+    if metrics is None:
+        return
+    if run.do_eval:  # The results of the checkpoints stay in their file.
+        best = runner.task.best_metric
+        logging.info("%s: %s %.3f", os.path.basename(prefix), best, metrics[best])
+    else:
+        checkpoint_walk.report(runner, prefix, metrics)
+
+
+def complete_folder(run):
+    """Adds what the output folder lacks, such as one that another program has trained.
+
+    Called at the end of a run that succeeded; training completes its folder before the first
+    checkpoint. What cannot be written is a warning: the run has done what it was asked for.
+    """
+    folder = run.run_config.output_dir
+    if run.do_train or not distribution.is_chief(run.strategy):
+        return
+    try:
+        used = checkpoint_walk.choose(folder, run.checkpoint_to_use)
+        # A checkpoint of another folder says nothing about this one.
+        if os.path.abspath(os.path.dirname(used)) == os.path.abspath(folder):
+            run.complete_folder(model_folder.write_if_absent)
+    except (OSError, tf.errors.OpError, file_io.InputError) as error:
+        logging.warning("%s could not be completed for use by itself: %s", folder, error)
