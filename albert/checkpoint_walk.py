@@ -151,7 +151,7 @@ def evaluate_all(engine, input_fn, wait_secs=0):
     if tracker.best_step is None:
         raise file_io.InputError(
             f"every checkpoint of {folder} was deleted before it could be evaluated; let the "
-            "trainer keep more (--keep_checkpoint_max) or save fewer"
+            "trainer keep more (keep_checkpoint_max) or save fewer"
         )
     return tracker
 
@@ -199,7 +199,7 @@ def _with_steps(folder):
 
 
 def choose(folder, which):
-    """Prefix of the checkpoint that ``--checkpoint`` names.
+    """Prefix of the checkpoint that ``checkpoint`` names.
 
     Args:
       folder: output folder.
@@ -219,7 +219,7 @@ def choose(folder, which):
 
 
 def evaluate(engine, input_fn, which=None, wait_secs=0):
-    """Evaluates without training: all checkpoints, or the one that ``--checkpoint`` names.
+    """Evaluates without training: all checkpoints, or the one that ``checkpoint`` names.
 
     One alone is reported in the log and in the results file; the best checkpoint stays as it is.
     """

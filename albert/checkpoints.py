@@ -213,7 +213,7 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
         hint = (
             "is the configuration file the one of this checkpoint?"
             if any(name.startswith(ENCODER_PREFIX) for name in missing)
-            else "this checkpoint has no head for the task: fine-tune first (--do_train)"
+            else "this checkpoint has no head for the task: fine-tune first (do_train)"
         )
         raise file_io.InputError(f"{prefix} lacks {missing}; it has unused {unused}; {hint}")
     _assign(checkpoint, [(variables[name], source[name]) for name in loaded], prefix)
@@ -274,7 +274,7 @@ def restore_training_state(prefix, model, optimizer):
     if missing:
         raise file_io.InputError(
             f"cannot resume from {prefix}: it lacks {missing[:5]} ({len(missing)} in all). To "
-            "start anew from its weights, name it as --init_checkpoint and use another --output_dir"
+            "start anew from its weights, name it as init_checkpoint and use another output_dir"
         )
     _check_shapes(prefix, {name: shapes[name] for name in variables}, variables)
     _assign(checkpoint, [(variable, name) for name, variable in variables.items()], prefix)

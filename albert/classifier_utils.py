@@ -136,7 +136,7 @@ class GlueTask:
                 hint = f" ({name} is in {data_dir} itself: give the folder above)"
             layout = ", ".join(file for file in self._files.values() if file)
             raise file_io.InputError(
-                f"task {self.name}: there is no file {path}; expected --data_dir to hold a folder "
+                f"task {self.name}: there is no file {path}; expected data_dir to hold a folder "
                 f"{self.folder} with {layout}{hint}"
             )
         return path
@@ -338,7 +338,7 @@ def get_task(name):
     if row is None:
         near = difflib.get_close_matches(name.lower(), by_name, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise file_io.InputError(f"--task_name={name}: expected one of {', '.join(by_name)}{hint}")
+        raise file_io.InputError(f"task_name={name}: expected one of {', '.join(by_name)}{hint}")
     return row
 
 

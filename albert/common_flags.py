@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import sys
 
 from absl import app, flags, logging
@@ -353,12 +354,11 @@ def end_with_estimate(flag_values, config, strategy, predictions=0, choices=1):
     engine.training_batch(flag_values, strategy)
     batch_size = flag_values.train_batch_size
     each = distribution.per_replica_batch_size(strategy, batch_size, "train_batch_size")
-    print(
-        memory.report(
-            *(config, each, flag_values.max_seq_length, compute(flag_values)),
-            *(flag_values.gradient_accumulation_steps, predictions, choices),
-        )
+    report = memory.report(
+        *(config, each, flag_values.max_seq_length, compute(flag_values)),
+        *(flag_values.gradient_accumulation_steps, predictions, choices),
     )
+    print(with_flag_names(report, flag_values))
     sys.exit(0)
 
 
@@ -405,6 +405,27 @@ def check_waiting(flag_values):
         refuse_given(flag_values, "--do_eval alone", "eval_wait_secs")
 
 
+def with_flag_names(message, flag_values):
+    """A message of a library, which speaks of parameters, with the names of the script's flags.
+
+    A word that is the name of a flag gets its dashes where it cannot be an ordinary word: it has an
+    underscore or is followed by "=".
+    """
+    names = {
+        text
+        for name, flag in ((name, flag_values[name]) for name in flag_values)
+        for text in ((name, f"no{name}") if flag.boolean else (name,))
+    }
+
+    def name(match):
+        word = match.group()
+        is_flag = word.rstrip("=") in names and ("_" in word or word.endswith("="))
+        return f"--{word}" if is_flag else word
+
+    # Not inside of paths, names in quotes and words that have their dashes.
+    return re.sub(r"(?<![\w/.'\"-])[a-z]\w*(?:=|(?![\w/'\"-]|\.\w))", name, message)
+
+
 def _lost_worker(error):
     from albert import distribution
 
@@ -432,7 +453,7 @@ def run(main, define_flags):
         try:
             main(flags.FLAGS)
         except (file_io.InputError, OSError) as error:  # OSError: full disk, lost network folder
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {with_flag_names(str(error), flags.FLAGS)}", file=sys.stderr)
             return 1
         except KeyboardInterrupt as interrupt:
             print(str(interrupt) or _INTERRUPTED, file=sys.stderr)

@@ -13,7 +13,7 @@ NAME = "custom"
 
 LABELS_NAME = "labels.json"
 KINDS = ("classification", "regression")
-_SPLIT_FLAGS = {"train": "--train_file", "dev": "--validation_file", "test": "--test_file"}
+_SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
 # A number that is written as a measurement, not as the name of a class.
 _WITH_POINT = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?")
 
@@ -32,7 +32,7 @@ def _told_labels(counts, kind, path):
     if kind is None:
         numbers = all(map(classifier_utils.is_number, counts))
         kind = KINDS[numbers and any(map(_WITH_POINT.fullmatch, counts))]
-        logging.info("The labels of %s call for %s; --label_type says otherwise", path, kind)
+        logging.info("The labels of %s call for %s; label_type says otherwise", path, kind)
     if kind == "regression":
         return ()
     if len(counts) < 2:
@@ -70,16 +70,16 @@ def find_labels(output_dir, files, columns, kind=None):
             raise file_io.InputError(f"{saved} must hold a list of label names, found {labels!r}")
         found = KINDS[not labels]
         if kind not in (None, found):
-            raise file_io.InputError(f"--label_type={kind}, but {saved} is that of a {found}")
+            raise file_io.InputError(f"label_type={kind}, but {saved} is that of a {found}")
         return tuple(labels)
     if "train" not in files:
         raise file_io.InputError(
-            f"there is no {saved} with the names of the labels: expected --output_dir to be that "
-            "of a training run, or --train_file"
+            f"there is no {saved} with the names of the labels: expected output_dir to be that "
+            "of a training run, or train_file"
         )
     counts = {}
     for place, row in tables.read_file(files["train"], _SPLIT_FLAGS["train"]):
-        name = tables.name_of(row, columns.label, "--label_column", place)
+        name = tables.name_of(row, columns.label, "label_column", place)
         counts[name] = counts.get(name, 0) + 1
     if not counts:
         raise file_io.InputError(f"{files['train']}: there is no row")
@@ -177,13 +177,13 @@ class CustomTask:
     def example(self, row, place, number, label, use_spm, do_lower_case):
         """The `classifier_utils.InputExample` of a row, whose id is `number` unless it has one."""
         columns = (
-            (self.columns.text, "--text_column"),
-            (self.columns.text_pair, "--text_pair_column"),
+            (self.columns.text, "text_column"),
+            (self.columns.text_pair, "text_pair_column"),
         )
         texts = [tables.text_of(row, name, flag, place) for name, flag in columns if name]
         guid = number
         if self.columns.guid is not None:
-            guid = tables.name_of(row, self.columns.guid, "--id_column", place)
+            guid = tables.name_of(row, self.columns.guid, "id_column", place)
         return classifier_utils.make_example(guid, texts, label, use_spm, do_lower_case)
 
     @property
@@ -197,7 +197,7 @@ class CustomTask:
             prediction_files.write_scores(output_dir, metrics.Evaluator(self.scores), rows)
 
     def _label(self, row, place):
-        label = tables.name_of(row, self.columns.label, "--label_column", place)
+        label = tables.name_of(row, self.columns.label, "label_column", place)
         if self.is_regression:
             if not classifier_utils.is_number(label):
                 raise file_io.InputError(f"{place}: label {label!r}, expected a number")
@@ -217,7 +217,7 @@ def _check_files(files, columns):
     names = [name for name in dataclasses.astuple(columns) if name]
     if len(set(names)) < len(names):
         raise file_io.InputError(
-            "--text_column, --text_pair_column, --label_column and --id_column must be different; "
+            "text_column, text_pair_column, label_column and id_column must be different; "
             f"found {', '.join(names)}"
         )
 

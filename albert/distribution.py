@@ -82,8 +82,8 @@ def _parse_cluster(config):
     if job not in ("chief", "worker"):
         raise file_io.InputError(
             f'makes this process a task of type "{job}"; only chief and worker are known. To '
-            "evaluate beside a training run, leave TF_CONFIG out and give --nodo_train --do_eval "
-            "--eval_wait_secs=3600"
+            "evaluate beside a training run, leave TF_CONFIG out and give nodo_train do_eval "
+            "eval_wait_secs=3600"
         )
     for name in ("chief", "worker"):
         given = jobs.get(name, [])
@@ -132,7 +132,7 @@ def create_strategy(name="auto", tpu_name=None, tpu_zone=None, gcp_project=None,
     """
     if name not in STRATEGIES:
         raise file_io.InputError(
-            f"--distribution_strategy={name} is not known; known: {', '.join(STRATEGIES)}"
+            f"distribution_strategy={name} is not known; known: {', '.join(STRATEGIES)}"
         )
     if name == "tpu":
         return _tpu_strategy(tpu_name or master, tpu_zone, gcp_project)
@@ -248,7 +248,7 @@ def use_xla():
     """
     if not _gpus():
         raise file_io.InputError(
-            "--use_xla is for GPUs and none is here: on a CPU whole graphs under XLA are slower, "
+            "use_xla is for GPUs and none is here: on a CPU whole graphs under XLA are slower, "
             "and the functions that gain from it are always compiled; leave it out"
         )
     tf.config.optimizer.set_jit("autoclustering")
@@ -405,7 +405,7 @@ def per_replica_batch_size(strategy, global_batch_size, flag):
     replicas = strategy.num_replicas_in_sync
     if global_batch_size % replicas:
         raise file_io.InputError(
-            f"--{flag}={global_batch_size} must be a multiple of the {replicas} replicas"
+            f"{flag}={global_batch_size} must be a multiple of the {replicas} replicas"
         )
     return global_batch_size // replicas
 

@@ -96,8 +96,8 @@ def training_batch(run_config, strategy):
     each = distribution.per_replica_batch_size(strategy, batch_size, "train_batch_size")
     if each % count:
         raise file_io.InputError(
-            f"--train_batch_size={batch_size} on {replicas} replicas cannot be computed in "
-            f"--gradient_accumulation_steps={count} equal parts"
+            f"train_batch_size={batch_size} on {replicas} replicas cannot be computed in "
+            f"gradient_accumulation_steps={count} equal parts"
         )
     parts = f", in {count} parts of {each // count} a replica" if count > 1 else ""
     return f"{replicas} replicas x {each} = {batch_size}{parts}"
@@ -184,7 +184,7 @@ class Engine:
             if not checkpoints.prefix_exists(own[0]):
                 raise file_io.InputError(
                     f"the chief goes on from {own[0]}, which is not there in this worker: all "
-                    "workers must see the same --output_dir, under the same path"
+                    "workers must see the same output_dir, under the same path"
                 )
             checkpoints.restore_training_state(own[0], self.model, optimizer)
             distribution.check_same_weights(self.strategy, self.model.trained_variables)
@@ -260,7 +260,7 @@ class Engine:
         raise NonFiniteLossError(
             f"the loss is not finite at step {step} (loss {means['loss']}, gradient norm "
             f"{means['gradient_norm']}, learning rate {rate:g}); stopped. The last good checkpoint "
-            f"is {saved[-1] if saved else 'none'}. Try a lower --learning_rate or a longer warm-up"
+            f"is {saved[-1] if saved else 'none'}. Try a lower learning_rate or a longer warm-up"
         )
 
     def _make_train_loop(self, optimizer, iterator):
@@ -393,12 +393,12 @@ def _memory_reported(flag, batch_size):
         if any(os.strerror(code) in error.message for code in _FILE_ERRORS):
             what = error.message.partition("\n")[0]
             raise file_io.InputError(f"a file of the log cannot be written: {what}") from error
-        advice = f"lower --{flag}={batch_size} (results stay the same) or --max_seq_length"
+        advice = f"lower {flag}={batch_size} (results stay the same) or max_seq_length"
         if flag == "train_batch_size":
             advice = (
-                f"keep --{flag}={batch_size} and work through it in parts with "
-                "--gradient_accumulation_steps (twice as many, half the memory), give --recompute, "
-                f"lower --max_seq_length, or lower --{flag}"
+                f"keep {flag}={batch_size} and work through it in parts with "
+                "gradient_accumulation_steps (twice as many, half the memory), give recompute, "
+                f"lower max_seq_length, or lower {flag}"
             )
         # Of TensorFlow's message, pages long, the line that has the size.
         size = re.search("OOM [^\n]*|$", error.message).group()

@@ -49,8 +49,7 @@ def check_layers(layers, config):
     wrong = [layer for layer in layers if not -count <= layer < count]
     if wrong:
         raise file_io.InputError(
-            f"--layers: the model has {count} layers, 0 to {count - 1} or -{count} to -1; got "
-            f"{wrong}"
+            f"layers: the model has {count} layers, 0 to {count - 1} or -{count} to -1; got {wrong}"
         )
 
 
@@ -74,7 +73,7 @@ class Extractor:
         check_layers(layers, config)
         if not 3 < max_seq_length <= config.max_position_embeddings:
             raise file_io.InputError(
-                f"--max_seq_length={max_seq_length} must be from 4 to the model's "
+                f"max_seq_length={max_seq_length} must be from 4 to the model's "
                 f"max_position_embeddings of {config.max_position_embeddings}"
             )
         self._tokenizer = model_folder.load_tokenizer(source, config)

@@ -209,7 +209,7 @@ def export_preprocessing(tokenizer, max_seq_length, path):
     target = path.rstrip("/")
     if file_io.exists(target):
         raise file_io.InputError(f"{target} exists already; delete it or name another folder")
-    text_export.check(tokenizer, "--preprocessing_path")
+    text_export.check(tokenizer, "preprocessing_path")
     packer = text_export.TextPacker(tokenizer, max_seq_length)
 
     def pack(*texts):

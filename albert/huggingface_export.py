@@ -56,7 +56,7 @@ def export(model_dir=None, checkpoint=None, output_dir=None, head=None, labels=(
         labels = labels or [f"LABEL_{i}" for i in range(outputs)]
         if len(labels) != outputs:
             raise file_io.InputError(
-                f"--labels: the model has {outputs} labels, got {len(labels)}: {labels}"
+                f"labels: the model has {outputs} labels, got {len(labels)}: {labels}"
             )
     weights = huggingface.convert_weights(tensors, config, head)
     file_io.make_dirs(output_dir)
@@ -98,13 +98,13 @@ def _check_head(head, outputs):
     """The head; what one output alone is has to be said."""
     if head is None and outputs == 1:
         raise file_io.InputError(
-            "the model has one output: say what it is, --head=regression or --head=multiple_choice"
+            "the model has one output: say what it is, head=regression or head=multiple_choice"
         )
     head = head or "classification"
     wants_one = head in ("regression", "multiple_choice")
     if (head == "classification" or wants_one) and (outputs is None or wants_one != (outputs == 1)):
         raise file_io.InputError(
-            f"--head={head} needs {'one output' if wants_one else 'at least two outputs'}; the "
+            f"head={head} needs {'one output' if wants_one else 'at least two outputs'}; the "
             f"checkpoint has {outputs or 'no such head'}"
         )
     return head

@@ -109,7 +109,7 @@ def report(config, batch_size, length, compute, accumulation_steps=1, prediction
     lines.append(f"  {'together':12s} {_gib(chosen.total)}, with {_gib(_PROGRAM)} for the program")
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     lines.append(f"This machine has {_gib(available)} of main memory. With the same results:")
-    lines.append("  --gradient_accumulation_steps  --recompute   needs")
+    lines.append("  gradient_accumulation_steps  recompute   needs")
     steps = 1
     while steps <= batch_size:
         if batch_size % steps == 0:

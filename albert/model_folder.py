@@ -224,7 +224,7 @@ def _missing_message(path, kinds):
     message = f"{path} has no {pretrained.DESCRIPTION_NAME}: "
     best, numbered = os.path.join(path, checkpoints.BEST), checkpoints.numbered(path)
     if not (numbered or checkpoints.prefix_exists(best)):
-        return f"{message}expected the --output_dir of a fine-tuning run"
+        return f"{message}expected the output_dir of a fine-tuning run"
     found = _kinds_by_weights(best if checkpoints.prefix_exists(best) else numbered[-1])
     wanted = [kind for kind in found if kind in (kinds or found)]
     if not wanted:

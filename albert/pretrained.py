@@ -11,7 +11,7 @@ from albert import archive, checkpoints, file_io, huggingface, modeling, wordpie
 CONFIG_NAME = "albert_config.json"
 VOCAB_NAME = "vocab.txt"  # of WordPiece models
 DESCRIPTION_NAME = "model.json"  # of fine-tuned models
-CONFIG_FLAG, SPM_FLAG, VOCAB_FLAG = "--albert_config_file", "--spm_model_file", "--vocab_file"
+CONFIG_FLAG, SPM_FLAG, VOCAB_FLAG = "albert_config_file", "spm_model_file", "vocab_file"
 # The variable by which tensorflow-hub is told where to keep what it fetches.
 _CACHE_VARIABLE = "TFHUB_CACHE_DIR"
 
@@ -88,7 +88,7 @@ def locate(
         raise file_io.InputError(_missing_message(missing, folder, hub_handle))
     if None not in (do_lower_case, lower_case) and do_lower_case != lower_case:
         logging.warning(
-            "--do_lower_case=%s is used, but the model says %s", do_lower_case, lower_case
+            "do_lower_case=%s is used, but the model says %s", do_lower_case, lower_case
         )
     stated = [value for value in (do_lower_case, lower_case, True) if value is not None]
     return Source(config_file, checkpoint, spm_model_file, vocab_file, stated[0])
@@ -120,11 +120,11 @@ def _told_by_folder(folder, checkpoint):
 def _check_contradictions(checkpoint, hub_handle, from_scratch):
     if checkpoint and hub_handle:
         raise file_io.InputError(
-            "--init_checkpoint and --albert_hub_module_handle both name weights; give one"
+            "init_checkpoint and albert_hub_module_handle both name weights; give one"
         )
     if from_scratch and (checkpoint or hub_handle):
         raise file_io.InputError(
-            "--from_scratch contradicts --init_checkpoint and --albert_hub_module_handle"
+            "from_scratch contradicts init_checkpoint and albert_hub_module_handle"
         )
 
 
@@ -246,7 +246,7 @@ def resolve_hub(handle):
         folder = archive.unpack(handle, cache_dir())
     else:
         raise file_io.InputError(
-            f"--albert_hub_module_handle: there is no folder or .tar.gz file {handle}"
+            f"albert_hub_module_handle: there is no folder or .tar.gz file {handle}"
         )
     if not checkpoints.prefix_exists(os.path.join(folder, "variables", "variables")):
         raise file_io.InputError(
@@ -261,7 +261,7 @@ def _fetch(handle):
         import tensorflow_hub
     except ImportError as error:
         raise file_io.InputError(
-            f"--albert_hub_module_handle={handle} needs the package tensorflow-hub: {error}"
+            f"albert_hub_module_handle={handle} needs the package tensorflow-hub: {error}"
         ) from error
     try:
         return tensorflow_hub.resolve(handle)

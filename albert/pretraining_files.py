@@ -121,16 +121,16 @@ def create(input_paths, output_paths, job, num_workers=1):
 
 def _check_outputs(input_paths, output_paths):
     if not output_paths:
-        raise file_io.InputError("--output_file names no file")
+        raise file_io.InputError("output_file names no file")
     inputs = set(map(_absolute, input_paths))
     for path, count in collections.Counter(map(_absolute, output_paths)).items():
         if count > 1:
-            raise file_io.InputError(f"--output_file names {path} more than once")
+            raise file_io.InputError(f"output_file names {path} more than once")
         if path in inputs:
-            raise file_io.InputError(f"--output_file names {path}, which is an input file")
+            raise file_io.InputError(f"output_file names {path}, which is an input file")
     for path in output_paths:
         if file_io.is_dir(path):
-            raise file_io.InputError(f"--output_file: {path} is a folder, a file was expected")
+            raise file_io.InputError(f"output_file: {path} is a folder, a file was expected")
         file_io.make_dirs(os.path.dirname(path) or ".")
 
 
@@ -309,7 +309,7 @@ def _make_in_processes(arguments, units, num_workers, progress):
     except BrokenProcessPool as error:
         raise file_io.InputError(
             "a worker process was killed, most likely because memory ran out; try again with a "
-            f"smaller --num_workers than {num_workers}"
+            f"smaller num_workers than {num_workers}"
         ) from error
     finally:
         keep_open.close()
@@ -419,10 +419,10 @@ def masked_share_warning(settings):
     if mask.max_predictions_per_seq >= 0.9 * wanted:
         return None
     return (
-        f"--max_predictions_per_seq={mask.max_predictions_per_seq} allows only "
+        f"max_predictions_per_seq={mask.max_predictions_per_seq} allows only "
         f"{mask.max_predictions_per_seq / length:.1%} of {length} tokens to be masked, but "
-        f"--masked_lm_prob={mask.masked_lm_prob:g} asks for {wanted}; "
-        f"--max_predictions_per_seq={wanted} would allow that"
+        f"masked_lm_prob={mask.masked_lm_prob:g} asks for {wanted}; "
+        f"max_predictions_per_seq={wanted} would allow that"
     )
 
 

@@ -8,7 +8,7 @@ from absl import logging
 
 from albert import file_io, heads, masking, pretraining_data, records, task
 
-_HINT = "Give the --max_seq_length and --max_predictions_per_seq that the records were made with"
+_HINT = "Give the max_seq_length and max_predictions_per_seq that the records were made with"
 # Sums that each row carries; a metric is the ratio of two totals.
 _RATIOS = {
     "masked_lm_accuracy": ("masked_lm_correct", "masked_lm_weight"),

@@ -61,7 +61,7 @@ class RaceExample:
 
 def _levels(high_only, middle_only):
     if high_only and middle_only:
-        raise file_io.InputError("--high_only and --middle_only contradict each other; give one")
+        raise file_io.InputError("high_only and middle_only contradict each other; give one")
     return tuple(
         level
         for level in LEVELS
@@ -95,7 +95,7 @@ def data_files(data_dir, split, level):
         if file_io.is_dir(os.path.join(data_dir, split)):
             hint = f" ({split} is in {data_dir} itself: give the folder above {_FOLDER})"
         raise file_io.InputError(
-            f"RACE: there is no folder {folder}; expected --data_dir to hold "
+            f"RACE: there is no folder {folder}; expected data_dir to hold "
             f"{_FOLDER}/{split}/{level} with {_MERGED} or one .txt file a passage{hint}"
         )
     names = [name for name in file_io.listdir(folder) if name.endswith(".txt")]

@@ -248,11 +248,11 @@ def read_features_left(path, settings):
         that is cut off.
       InputError: no such file, a pickle of the original toolkit, or another kind of file.
     """
-    with file_io.open_input(path, "--predict_feature_left_file", "rb") as file:
+    with file_io.open_input(path, "predict_feature_left_file", "rb") as file:
         lines = file.read().split(b"\n")
     if lines[0][:1] == b"\x80":
         raise InputError(
-            f"--predict_feature_left_file: {path} is a pickle, as the original toolkit wrote it. "
+            f"predict_feature_left_file: {path} is a pickle, as the original toolkit wrote it. "
             "Pickles are not read, they can run any code; delete it or name another file, and it "
             "is made anew"
         )
@@ -273,7 +273,7 @@ def _check_header(path, line, settings):
         header = None
     if not isinstance(header, dict) or header.get("format") != _LEFT_FILE_FORMAT:
         raise InputError(
-            f"--predict_feature_left_file: {path} is not a file of SQuAD features; name another"
+            f"predict_feature_left_file: {path} is not a file of SQuAD features; name another"
         )
     if header["version"] != _LEFT_FILE_VERSION:
         raise StaleFeaturesError(

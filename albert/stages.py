@@ -110,8 +110,8 @@ def check_start(run):
         run.init_checkpoint or run.from_scratch or checkpoints.numbered(run.run_config.output_dir)
     ):
         raise file_io.InputError(
-            "no weights to start from: give --init_checkpoint or --albert_hub_module_handle, or "
-            "--from_scratch to start from random weights"
+            "no weights to start from: give init_checkpoint or albert_hub_module_handle, or "
+            "from_scratch to start from random weights"
         )
 
 

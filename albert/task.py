@@ -56,8 +56,8 @@ class Data:
       write_predictions: ``(output_dir, rows, ids, prefix)``: writes the files of predictions. rows
         is a dict of numpy arrays in the order of the records, prefix the checkpoint that made them.
         Returns metrics to report as an evaluation of that checkpoint, or None.
-      reading: ``(paths) -> context manager`` inside of which the records are read; names the file of
-        a record that cannot be used.
+      reading: ``(paths) -> context manager`` in which the records are read; it names the file of a
+        record that cannot be used.
       train_input, eval_input: further arguments of `records.train_input_fn` and
         `records.eval_input_fn`.
     """

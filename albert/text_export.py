@@ -20,7 +20,7 @@ _EVERY_CHARACTER = range(1, sys.maxunicode + 1)
 _NO_TEXT = ("Cs", "Cn", "Co")  # Unicode categories: surrogates, unassigned, private
 
 
-def check(tokenizer, flag="--export_text"):
+def check(tokenizer, flag="export_text"):
     """Refuses what `GraphTokenizer` cannot do; `flag` is what the user asked for it with.
 
     Raises:
@@ -90,7 +90,7 @@ class GraphTokenizer(tf.Module):
         shared = sorted((different & spelled) - set("ab"))
         if shared:
             raise file_io.InputError(
-                f"--export_text: the vocabulary has characters {' '.join(shared)} that TensorFlow "
+                f"export_text: the vocabulary has characters {' '.join(shared)} that TensorFlow "
                 f"{tf.__version__} does not treat as Python does"
             )
 

@@ -124,7 +124,7 @@ class TextPredictor:
         """
         if (columns.text_pair is None) != (self.columns.text_pair is None):
             wanted = "one text, not two" if self.columns.text_pair is None else "two texts, not one"
-            raise file_io.InputError(f"this model takes {wanted}: see --text_pair_column")
+            raise file_io.InputError(f"this model takes {wanted}: see text_pair_column")
         row_task = dataclasses.replace(self._row, columns=columns)
         use_spm = self.tokenizer.sp_model is not None
         numbered = enumerate(rows)

@@ -113,8 +113,8 @@ def _load_sentencepiece(path):
     # Imported here: a Chinese model's workers have no use for it.
     import sentencepiece
 
-    wordpiece.refuse_hub_word("--spm_model_file", path)
-    with file_io.open_input(path, "--spm_model_file", "rb") as file:
+    wordpiece.refuse_hub_word("spm_model_file", path)
+    with file_io.open_input(path, "spm_model_file", "rb") as file:
         content = file.read()
     sp_model = sentencepiece.SentencePieceProcessor()
     try:
@@ -123,10 +123,10 @@ def _load_sentencepiece(path):
             return sp_model
         found = "it is empty"
     except RuntimeError:
-        found = "a text file: give a WordPiece vocabulary as --vocab_file"
+        found = "a text file: give a WordPiece vocabulary as vocab_file"
         if not wordpiece.is_text(content):
             found = "expected a file such as 30k-clean.model"
-    raise file_io.InputError(f"--spm_model_file: {path} is not a SentencePiece model; {found}")
+    raise file_io.InputError(f"spm_model_file: {path} is not a SentencePiece model; {found}")
 
 
 # --- both -------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class FullTokenizer:
             self.vocab = load_vocab(vocab_file)
         else:
             raise file_io.InputError(
-                "a tokenizer needs --spm_model_file (SentencePiece) or --vocab_file (WordPiece); "
+                "a tokenizer needs spm_model_file (SentencePiece) or vocab_file (WordPiece); "
                 "neither was given"
             )
         self.inv_vocab = {i: piece for piece, i in self.vocab.items()}
@@ -225,7 +225,7 @@ class FullTokenizer:
             return cls(vocab_file=path, do_lower_case=do_lower_case)
         raise file_io.InputError(
             f"hub module {hub_module}: expected a *.model file or vocab.txt in {assets}; give "
-            "--spm_model_file or --vocab_file"
+            "spm_model_file or vocab_file"
         )
 
     def _special_ids(self):
@@ -241,9 +241,7 @@ class FullTokenizer:
         if missing:
             remedy = "is it a WordPiece vocabulary, one piece a line?"
             if self.sp_model:
-                remedy = (
-                    "train it with --pad_id=0 --unk_id=1 --control_symbols='[CLS],[SEP],[MASK]'"
-                )
+                remedy = "train it with pad_id 0, unk_id 1 and control symbols [CLS], [SEP], [MASK]"
             raise file_io.InputError(
                 f"{self.spm_model_file or self.vocab_file} lacks special pieces: expected "
                 f"{', '.join(missing)} among its {len(self.vocab)} pieces; {remedy}"

@@ -121,14 +121,14 @@ def _explain(message, recipe, counts):
         return "no sentence found in the input; expected one sentence a line"
     if largest := re.search(r"too high.*<= (\d+)", message):
         return (
-            f"--vocab_size={recipe.vocab_size} is too high for {amount}: they yield at most "
-            f"{largest[1]} pieces; give more text, or --vocab_size={largest[1]}"
+            f"vocab_size={recipe.vocab_size} is too high for {amount}: they yield at most "
+            f"{largest[1]} pieces; give more text, or vocab_size={largest[1]}"
         )
     if smaller := re.search(r"smaller than required_chars\. (\d+) vs (\d+)", message):
         return (
-            f"--vocab_size={recipe.vocab_size} is too low for {amount}: the special pieces and "
-            f"the characters alone are {smaller[2]}; give a larger --vocab_size or a lower "
-            f"--character_coverage than {recipe.character_coverage:g}"
+            f"vocab_size={recipe.vocab_size} is too low for {amount}: the special pieces and "
+            f"the characters alone are {smaller[2]}; give a larger vocab_size or a lower "
+            f"character_coverage than {recipe.character_coverage:g}"
         )
     return f"SentencePiece cannot train on {amount}: {message}"
 

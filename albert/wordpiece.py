@@ -42,7 +42,7 @@ def refuse_hub_word(flag, path):
     if path == HUB_WORD:
         raise file_io.InputError(
             f"{flag}={HUB_WORD} stands for the file of a hub module, but no hub module is given: "
-            "name a file, or, where the script takes it, --albert_hub_module_handle"
+            "name a file, or, where the script takes it, albert_hub_module_handle"
         )
 
 
@@ -67,26 +67,26 @@ def load_vocab(path):
       file_io.InputError: no such file, an empty one, a SentencePiece model or its list, or
         `HUB_WORD`.
     """
-    refuse_hub_word("--vocab_file", path)
-    with file_io.open_input(path, "--vocab_file", "rb") as file:
+    refuse_hub_word("vocab_file", path)
+    with file_io.open_input(path, "vocab_file", "rb") as file:
         content = file.read()
     if not is_text(content):
         raise file_io.InputError(
-            f"--vocab_file: {path} is not a text file with one piece a line; if it is a "
-            "SentencePiece model, give it as --spm_model_file"
+            f"vocab_file: {path} is not a text file with one piece a line; if it is a "
+            "SentencePiece model, give it as spm_model_file"
         )
     lines = content.decode("utf-8-sig").rstrip().split("\n")
     vocab = {}
     for line in lines:
         vocab.setdefault((line.split() or [" "])[0], len(vocab))
     if len(vocab) == 1:
-        raise file_io.InputError(f"--vocab_file: {path} holds no list of pieces, one a line")
+        raise file_io.InputError(f"vocab_file: {path} holds no list of pieces, one a line")
     if any(piece.startswith(WORD_START) for piece in vocab) and not any(
         piece.startswith("##") for piece in vocab
     ):
         raise file_io.InputError(
-            f"--vocab_file: {path} lists the pieces of a SentencePiece model; such a model is read "
-            "from its .model file, give that as --spm_model_file"
+            f"vocab_file: {path} lists the pieces of a SentencePiece model; such a model is read "
+            "from its .model file, give that as spm_model_file"
         )
     return vocab
 

@@ -192,11 +192,11 @@ def test_mistakes_on_the_command_line(folders, tmp_path, run_script, context_fil
     empty = tmp_path / "empty.txt"
     empty.write_text("\n")
     flags = {"model_dir": folders[squad_task.V1], "question": "Who?"}
-    with pytest.raises(file_io.InputError, match=r"--context_file: .*empty\.txt holds no text"):
+    with pytest.raises(file_io.InputError, match=r"context_file: .*empty\.txt holds no text"):
         run_script(ask, **flags, context_file=empty)
-    with pytest.raises(file_io.InputError, match="--context_file: there is no file"):
+    with pytest.raises(file_io.InputError, match="context_file: there is no file"):
         run_script(ask, **flags, context_file=tmp_path / "nowhere.txt")
-    with pytest.raises(file_io.InputError, match="--num_answers=0 must be at least 1"):
+    with pytest.raises(file_io.InputError, match="num_answers=0 must be at least 1"):
         run_script(ask, **flags, context_file=context_file, num_answers=0)
     description = tmp_path / "other" / "model.json"
     description.parent.mkdir()

@@ -153,7 +153,7 @@ def test_unknown_task_with_a_near_name(name, near):
 
 
 def test_unknown_task_without_a_near_name():
-    with pytest.raises(file_io.InputError, match=r"--task_name=imagenet: expected .* ax$"):
+    with pytest.raises(file_io.InputError, match=r"task_name=imagenet: expected .* ax$"):
         classifier_utils.get_task("imagenet")
 
 

@@ -53,14 +53,14 @@ def test_counts_and_presence_are_checked(values):
 def test_flags_name_the_files_of_a_model(values, golden):
     found = common_flags.source(values(f"--albert_hub_module_handle={golden / 'hub_tf1'}"))
     assert found.spm_model_file == str(golden / "hub_tf1" / "assets" / "30k-clean.model")
-    with pytest.raises(file_io.InputError, match="--albert_config_file .*must be given"):
+    with pytest.raises(file_io.InputError, match="albert_config_file .*must be given"):
         common_flags.source(values("--albert_hub_module_handle=", "--from_scratch"))
 
 
 def test_runs_without_a_hub_module_refuse_the_word_for_its_file(values, tmp_path):
     found = values("--spm_model_file=from_tf_hub")
     flags.DEFINE_bool("do_train", False, "Train.", flag_values=found)
-    with pytest.raises(file_io.InputError, match="--spm_model_file=from_tf_hub stands for"):
+    with pytest.raises(file_io.InputError, match="spm_model_file=from_tf_hub stands for"):
         common_flags.source_of_run(found, "classifier")
 
 
@@ -160,3 +160,27 @@ def test_waiting_for_checkpoints_is_for_evaluation_alone(values):
     found.do_eval = False
     with pytest.raises(file_io.InputError, match="--eval_wait_secs: only for --do_eval alone"):
         common_flags.check_waiting(found)
+
+
+@pytest.mark.parametrize(
+    ("message", "wanted"),
+    [
+        (
+            "train_batch_size=7 must be a multiple of 2",
+            "--train_batch_size=7 must be a multiple of 2",
+        ),
+        ("give train_batch_size, or nodo_train.", "give --train_batch_size, or --nodo_train."),
+        ("seed=3 is odd; the seed is 3", "--seed=3 is odd; the seed is 3"),
+        ("/tmp/output_dir/x and 'output_dir'", "/tmp/output_dir/x and 'output_dir'"),
+        ("--output_dir=x has output_dir.txt", "--output_dir=x has output_dir.txt"),
+        ("other_flag=1", "other_flag=1"),
+    ],
+)
+def test_messages_name_the_flags_of_the_script(message, wanted):
+    values = flags.FlagValues()
+    flags.DEFINE_integer("train_batch_size", 1, "", flag_values=values)
+    flags.DEFINE_integer("seed", 1, "", flag_values=values)
+    flags.DEFINE_string("output_dir", None, "", flag_values=values)
+    flags.DEFINE_bool("do_train", True, "", flag_values=values)
+    values(["script"])
+    assert common_flags.with_flag_names(message, values) == wanted

@@ -103,7 +103,7 @@ def test_mistakes_in_flags_are_refused_before_any_file_is_looked_at(arguments, m
 
 
 def test_missing_input_names_the_glob(tmp_path, golden):
-    with pytest.raises(file_io.InputError, match=r"--input_file: no file matches '.*/none\*'"):
+    with pytest.raises(file_io.InputError, match=r"input_file: no file matches '.*/none\*'"):
         create_pretraining_data.main(
             parse(
                 f"--input_file={tmp_path}/none*",

@@ -83,9 +83,7 @@ def test_saved_labels_are_used_afterwards(tmp_path):
         message = r"new\.csv line 3: label 'z', expected one of x, y \(labels\.json\)"
         with pytest.raises(file_io.InputError, match=message):
             list(later.iter_examples(None, split))
-    with pytest.raises(
-        file_io.InputError, match="--label_type=regression, but .* a classification"
-    ):
+    with pytest.raises(file_io.InputError, match="label_type=regression, but .* a classification"):
         custom_data.find_labels(str(tmp_path / "out"), {}, TEXT, "regression")
     (tmp_path / "out" / "labels.json").write_text('{"x": 1}')
     with pytest.raises(file_io.InputError, match=r"labels\.json must hold a list of label names"):
@@ -152,11 +150,11 @@ def test_test_data_may_lack_labels(tmp_path):
         ("text,label\na,x\n ,y\n", r"data\.csv line 3: column 'text' holds no text"),
         (
             "sentence,label\na,x\nb,y\n",
-            r"line 2: there is no column 'text' \(--text_column\); there",
+            r"line 2: there is no column 'text' \(text_column\); there",
         ),
         (
             "text,target\na,x\nb,y\n",
-            r"line 2: there is no column 'label' \(--label_column\); there",
+            r"line 2: there is no column 'label' \(label_column\); there",
         ),
         ("text,label\na,x\nb,\n", "line 3: column 'label' must be a name"),
         ("text,label\na,x\nb\n", r"line 3: expected 2 columns \(text, label\), found 1"),
@@ -180,13 +178,11 @@ def test_a_label_of_a_regression_must_be_a_number(tmp_path):
 
 def test_mixed_endings_and_repeated_columns_are_refused(tmp_path):
     (tmp_path / "dev.jsonl").write_text("")
-    with pytest.raises(
-        file_io.InputError, match=r"one ending; found --train_file=.*--validation_fi"
-    ):
+    with pytest.raises(file_io.InputError, match=r"one ending; found train_file=.*, validation_fi"):
         task_of(tmp_path, dev=str(tmp_path / "dev.jsonl"))
     with pytest.raises(file_io.InputError, match="must be different; found text, text, label"):
         task_of(tmp_path, columns=tables.Columns(text_pair="text"))
-    with pytest.raises(file_io.InputError, match="--test_file must be given"):
+    with pytest.raises(file_io.InputError, match="test_file must be given"):
         task_of(tmp_path).check_splits(["test"])
 
 

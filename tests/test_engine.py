@@ -386,7 +386,7 @@ def test_a_batch_that_does_not_divide_among_replicas_is_refused(path, tmp_path):
     class Three:
         num_replicas_in_sync = 3
 
-    with pytest.raises(file_io.InputError, match="--train_batch_size=7 must be a multiple of .* 3"):
+    with pytest.raises(file_io.InputError, match="train_batch_size=7 must be a multiple of .* 3"):
         distribution.per_replica_batch_size(Three(), 7, "train_batch_size")
 
 

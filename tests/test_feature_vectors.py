@@ -196,5 +196,5 @@ def test_weights_must_be_named(folder, run_script):
         "albert_config_file": folder / "albert_config.json",
         "spm_model_file": folder / "30k-clean.model",
     }
-    with pytest.raises(file_io.InputError, match="no weights: give --init_checkpoint"):
+    with pytest.raises(file_io.InputError, match="no weights: give init_checkpoint"):
         run(run_script, **flags)

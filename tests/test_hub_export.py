@@ -253,7 +253,7 @@ def test_mistakes_are_named(tmp_path, trained, module, run_script):
     model = heads.ClassifierModel(CONFIG, 2, seed=1)
     checkpoints.save(str(tmp_path / "model.ckpt-best"), model)
     flags = {"albert_directory": tmp_path, "export_path": tmp_path / "x"}
-    with pytest.raises(file_io.InputError, match="--albert_config_file and .* must be given"):
+    with pytest.raises(file_io.InputError, match="albert_config_file and .* must be given"):
         run_script(export_to_tfhub, **flags)
     for name in ("albert_config.json", "30k-clean.model"):
         (tmp_path / name).write_bytes((trained[0] / name).read_bytes())
@@ -272,7 +272,7 @@ def test_an_option_without_effect_is_said_to_be_one(
             export_to_tfhub, albert_directory=trained[0], export_path=tmp_path / "x",
             use_einsum=False,
         )  # fmt: skip
-    assert "--nouse_einsum has no effect" in caplog.text
+    assert "nouse_einsum has no effect" in caplog.text
     assert len(made) == 1
 
 

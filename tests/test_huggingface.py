@@ -343,7 +343,7 @@ def test_damaged_and_older_files_are_named(tmp_path):
 def test_a_folder_without_its_sentencepiece_model_is_named(tmp_path):
     _, folder = exported(tmp_path, "encoder")
     (folder / "spiece.model").unlink()
-    message = "--spm_model_file or --vocab_file must be given: .* tokenizer.json, but no spiece.mo"
+    message = "spm_model_file or vocab_file must be given: .* tokenizer.json, but no spiece.mo"
     with pytest.raises(file_io.InputError, match=message):
         pretrained.locate(checkpoint=str(folder))
 
@@ -365,14 +365,12 @@ def test_heads_that_do_not_exist_there_are_refused(tmp_path):
     )
     with pytest.raises(file_io.InputError, match="one output: say .* --head=regression or --head"):
         export()
-    with pytest.raises(
-        file_io.InputError, match="--head=classification needs at least two .*has 1"
-    ):
+    with pytest.raises(file_io.InputError, match="head=classification needs at least two .*has 1"):
         export(head="classification")
     with pytest.raises(file_io.InputError, match="cannot write the head pretraining: .* lacks"):
         export(head="pretraining")
     write_model(folder, "classification")
-    with pytest.raises(file_io.InputError, match="--labels: the model has 3 labels, got 2"):
+    with pytest.raises(file_io.InputError, match="labels: the model has 3 labels, got 2"):
         export(labels=["a", "b"])
     model = heads.SquadV2Model(CONFIG, 2, 2, seed=1)
     checkpoints.save(str(folder / "model.ckpt-best"), model)

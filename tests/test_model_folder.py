@@ -72,7 +72,7 @@ def test_a_run_that_starts_from_it_reads_texts_as_it_does(tmp_path, caplog):
         assert same.do_lower_case is False
         assert not caplog.text
         assert pretrained.locate(checkpoint=folder, do_lower_case=True).do_lower_case is True
-    assert "--do_lower_case=True is used, but the model says False" in caplog.text
+    assert "do_lower_case=True is used, but the model says False" in caplog.text
 
 
 def test_wordpiece_vocabularies_are_found_too(tmp_path):
@@ -233,7 +233,7 @@ def test_mistakes_are_named(tmp_path):
     with pytest.raises(file_io.InputError, match="there is no model folder .*nowhere"):
         model_folder.read(str(tmp_path / "nowhere"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(file_io.InputError, match=r"empty has no model.json: expected the --output"):
+    with pytest.raises(file_io.InputError, match=r"empty has no model.json: expected the output"):
         model_folder.read(str(tmp_path / "empty"))
     write(tmp_path / "out", source_in(tmp_path / "elsewhere"))
     with pytest.raises(file_io.InputError, match="of kind squad_v1; expected classifier"):

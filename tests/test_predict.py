@@ -197,7 +197,7 @@ def test_mistakes_are_named(models, tmp_path, run_script, changes, message):
 
 
 def test_a_folder_without_description_is_named(tmp_path, run_script):
-    with pytest.raises(file_io.InputError, match="has no model.json: expected the --output_dir"):
+    with pytest.raises(file_io.InputError, match="has no model.json: expected the output_dir"):
         run_script(predict, model_dir=tmp_path)
 
 

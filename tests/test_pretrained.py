@@ -32,7 +32,7 @@ def test_the_module_says_whether_text_is_lower_cased_unless_the_user_does(golden
         assert pretrained.locate(hub_handle=module, do_lower_case=True).do_lower_case is True
         assert not caplog.text
         assert pretrained.locate(hub_handle=module, do_lower_case=False).do_lower_case is False
-    assert "--do_lower_case=False is used, but the model says True" in caplog.text
+    assert "do_lower_case=False is used, but the model says True" in caplog.text
 
 
 def test_explicit_files_win_and_differences_are_told(golden, tmp_path, caplog):
@@ -53,10 +53,10 @@ def test_explicit_files_win_and_differences_are_told(golden, tmp_path, caplog):
     assert (source.config_file, source.spm_model_file) == tuple(mine.values())
     assert source.checkpoint == str(module / "variables" / "variables")
     assert re.search(
-        r"--albert_config_file=.*mine.json is used; .*: hidden_dropout_prob 0.25 \(there 0.0\)",
+        r"albert_config_file=.*mine.json is used; .*: hidden_dropout_prob 0.25 \(there 0.0\)",
         caplog.text,
     )
-    assert re.search("--spm_model_file=.*tiny.model is used; the model brings another", caplog.text)
+    assert re.search("spm_model_file=.*tiny.model is used; the model brings another", caplog.text)
 
 
 @pytest.mark.parametrize("flag", ["spm_model_file", "vocab_file"])
@@ -69,12 +69,12 @@ def test_a_vocabulary_that_is_no_file_is_that_of_the_hub_module(golden, caplog, 
         both = {"spm_model_file": given, "vocab_file": given} if flag == "spm_model_file" else {}
         source = pretrained.locate(hub_handle=module, **{flag: given, **both})
     assert source.spm_model_file == wanted
-    assert caplog.text.count(f"--{flag}={given} is no file: that of the hub module is used") == 1
+    assert caplog.text.count(f"{flag}={given} is no file: that of the hub module is used") == 1
     with pytest.raises(file_io.InputError) as caught:
         pretrained.locate(config_file=str(TINY), **{flag: given})
-    message = f"--{flag}: there is no file {given}"
+    message = f"{flag}: there is no file {given}"
     if given == "from_tf_hub":
-        message = f"--{flag}=from_tf_hub stands for the file of a hub module, but no hub module"
+        message = f"{flag}=from_tf_hub stands for the file of a hub module, but no hub module"
     assert str(caught.value).startswith(message)
 
 
@@ -94,9 +94,9 @@ def test_a_configuration_that_is_not_there_is_never_passed_over(golden):
     module = str(golden / "hub_tf1")
     own = pretrained.locate(hub_handle=module, config_file="from_tf_hub").config_file
     assert own == f"{module}/assets/albert_config.json"
-    with pytest.raises(file_io.InputError, match="--albert_config_file: there is no file gone"):
+    with pytest.raises(file_io.InputError, match="albert_config_file: there is no file gone"):
         pretrained.locate(hub_handle=module, config_file="gone.json")
-    with pytest.raises(file_io.InputError, match="--albert_config_file=from_tf_hub stands for"):
+    with pytest.raises(file_io.InputError, match="albert_config_file=from_tf_hub stands for"):
         pretrained.locate(from_scratch=True, config_file="from_tf_hub")
 
 
@@ -121,7 +121,7 @@ def test_files_beside_a_checkpoint_are_found(golden, tmp_path, vocabulary):
 
 
 def test_mistakes_are_named(golden, tmp_path):
-    with pytest.raises(file_io.InputError, match="--albert_config_file and --spm.* be given$"):
+    with pytest.raises(file_io.InputError, match="albert_config_file and spm.* be given$"):
         pretrained.locate(from_scratch=True)
     with pytest.raises(file_io.InputError, match="is not a hub module: .*variables.index"):
         pretrained.resolve_hub(str(tmp_path))
@@ -133,12 +133,12 @@ def test_a_module_without_assets_is_named(golden, tmp_path):
     module = tmp_path / "module"
     shutil.copytree(golden / "hub_tf1", module)
     (module / "assets" / "30k-clean.model").unlink()
-    message = "--spm_model_file or --vocab_file must be given: the hub module .*none in its assets"
+    message = "spm_model_file or vocab_file must be given: the hub module .*none in its assets"
     with pytest.raises(file_io.InputError, match=message):
         pretrained.locate(hub_handle=str(module))
     assert pretrained.locate(hub_handle=str(module), needs_vocabulary=False).config_file
     shutil.rmtree(module / "assets")
-    message = "--albert_config_file and .*: the hub module .* has none in its assets"
+    message = "albert_config_file and .*: the hub module .* has none in its assets"
     with pytest.raises(file_io.InputError, match=message):
         pretrained.locate(hub_handle=str(module))
     (module / "saved_model.pb").write_bytes(b"not a model")

@@ -133,9 +133,7 @@ def test_what_does_not_fit_is_named_with_its_line(tmp_path, change, message):
 
 def test_bad_files_are_named(tmp_path):
     read = lambda: race_utils.read_race_examples(str(tmp_path), "dev", middle_only=True)  # noqa: E731
-    with pytest.raises(
-        file_io.InputError, match=r"no folder .*RACE/dev/middle; expected --data_dir"
-    ):
+    with pytest.raises(file_io.InputError, match=r"no folder .*RACE/dev/middle; expected data_dir"):
         read()
     folder = write_passages(tmp_path)
     path = folder / "all.txt"
@@ -162,7 +160,7 @@ def test_bad_files_are_named(tmp_path):
     (folder / "1.txt").write_text(json.dumps({**PASSAGE, "answers": ["A", "b"]}))
     with pytest.raises(file_io.InputError, match=r"dev/middle/1\.txt: question 2: answer 'b'"):
         read()
-    with pytest.raises(file_io.InputError, match="--high_only and --middle_only contradict"):
+    with pytest.raises(file_io.InputError, match="high_only and middle_only contradict"):
         race_utils.read_race_examples(str(tmp_path), "dev", high_only=True, middle_only=True)
 
 

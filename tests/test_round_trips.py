@@ -114,5 +114,5 @@ def test_pre_training_goes_on_from_a_module_as_from_its_checkpoint(tmp_path, run
 def test_pre_training_needs_a_configuration_from_somewhere(tmp_path, run_script):
     flags = test_run_pretraining.flags_for(tmp_path, tmp_path / "out")
     del flags["albert_config_file"]
-    with pytest.raises(file_io.InputError, match="--albert_config_file must be given"):
+    with pytest.raises(file_io.InputError, match="albert_config_file must be given"):
         run_script(run_pretraining, **flags)

@@ -189,6 +189,15 @@ def test_plain_modules_and_scripts_start_without_tensorflow():
 # --- files, chance, flags -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", [n for n in MODULES if n not in SCRIPTS and n not in FLAG_MODULES])
+def test_libraries_speak_of_parameters_not_of_flags(name):
+    if name == "model_folder":
+        return  # names whole commands, which may be those of another script
+    texts = [n.value for n in ast.walk(tree_of(name)) if isinstance(n, ast.Constant)]
+    found = [text for text in texts if isinstance(text, str) and re.search(r"(?<!-)--[a-z]", text)]
+    assert not found, f"{name}: a script adds the dashes, see common_flags.with_flag_names"
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_no_function_is_rewritten_by_autograph(name):
     """That takes longer than tracing, and no code here needs it."""

@@ -23,7 +23,7 @@ def test_steps_are_counted_in_questions(questions, batch, epochs, steps):
 
 
 def test_no_step_at_all_is_an_error():
-    with pytest.raises(file_io.InputError, match="31 questions, --train_batch_size=32 and .* no"):
+    with pytest.raises(file_io.InputError, match="31 questions, train_batch_size=32 and .* no"):
         squad_flags.num_train_steps(values_of(num_train_epochs=1), 31)
 
 
@@ -31,5 +31,5 @@ def test_what_is_needed_for_what():
     squad_flags.check_flags(values_of(do_train=True, train_file="a"))
     squad_flags.check_flags(values_of(do_predict=True, predict_file="a", checkpoint="all"))
     squad_flags.check_flags(values_of(export_dir="a"))
-    with pytest.raises(file_io.InputError, match="--do_predict needs --predict_file"):
+    with pytest.raises(file_io.InputError, match="do_predict needs predict_file"):
         squad_flags.check_flags(values_of(do_train=True, train_file="a", do_predict=True))

@@ -88,7 +88,7 @@ def test_rows_are_read_one_at_a_time(tmp_path):
     assert next(rows) == (f"{path} line 2", {"a": "1"})
     with pytest.raises(file_io.InputError, match="line 3"):
         next(rows)
-    with pytest.raises(file_io.InputError, match="--train_file: there is no file .*no.csv"):
+    with pytest.raises(file_io.InputError, match="train_file: there is no file .*no.csv"):
         next(tables.read_file(str(tmp_path / "no.csv"), "--train_file"))
 
 
@@ -112,6 +112,6 @@ def test_texts():
         with pytest.raises(file_io.InputError, match=f"here: column 'text' {message}"):
             tables.text_of({"text": value}, "text", "--text_column", "here")
     with pytest.raises(
-        file_io.InputError, match=r"here: .* no column 'x' \(--text_column\); there are a, b"
+        file_io.InputError, match=r"here: .* no column 'x' \(text_column\); there are a, b"
     ):
         tables.text_of({"a": 1, "b": 2}, "x", "--text_column", "here")

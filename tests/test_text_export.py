@@ -218,7 +218,7 @@ def test_the_package_is_asked_for_before_any_work(inputs, tmp_path, run_script, 
         inputs, tmp_path / "out", do_train=True, from_scratch=True, export_text=True,
         export_dir=tmp_path / "export",
     )  # fmt: skip
-    with pytest.raises(file_io.InputError, match=r"--export_text needs tensorflow-text.*pip insta"):
+    with pytest.raises(file_io.InputError, match=r"export_text needs tensorflow-text.*pip insta"):
         run_script(run_classifier, **flags)
     assert not (tmp_path / "out").exists()
 
