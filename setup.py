@@ -9,7 +9,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 REQUIREMENTS = [
     "absl-py>=2.0",
     "numpy>=1.26",
-    "protobuf>=4.21",
+    "protobuf>=4.22",
     "safetensors>=0.4.3",
     "sentencepiece>=0.2.0",
     # tensorflow-hub imports pkg_resources, which later versions no longer bring.
