@@ -364,7 +364,7 @@ def test_the_oldest_tensorflow_is_the_same_everywhere():
         *lists["REQUIREMENTS"],
         *(name for extra in lists["EXTRAS"].values() for name in extra),
     ]
-    floors = {r.split(">=")[1] for r in every if re.match(r"tensorflow(-text|\[.*\])?>=", r)}
+    floors = {r.split(">=")[1] for r in every if re.match(r"tensorflow(\[.*\])?>=", r)}
     (floor,) = floors
     assert floor == ".".join(map(str, common_flags._MIN_TENSORFLOW))
     assert f"TensorFlow {floor} and later" in (ROOT / "README.md").read_text(encoding="utf-8")
