@@ -10,7 +10,7 @@ REQUIREMENTS = [
     "absl-py>=2.0",
     "grpcio>=1.24.3",  # as TensorFlow has it
     "numpy>=1.26",
-    "protobuf>=4.21",
+    "protobuf>=4.22",
     "safetensors>=0.4.3",
     "sentencepiece>=0.2.0",
     # tensorflow-hub imports pkg_resources, which later versions no longer bring.
@@ -25,7 +25,8 @@ REQUIREMENTS = [
 
 EXTRAS = {
     "gpu": ["tensorflow[and-cuda]>=2.18"],
-    "text": ["tensorflow-text>=2.18"],
+    # Before 2.20 its Unicode tables are older than Python's: digits and letters come out otherwise.
+    "text": ["tensorflow-text>=2.20"],
     "plots": ["matplotlib>=3.7"],
     "beam": ["apache-beam>=2.60"],
     "dev": [

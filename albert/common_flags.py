@@ -1,5 +1,6 @@
 """Flags that several scripts share, and what is built from them."""
 
+import contextlib
 import functools
 import os
 import re
@@ -12,6 +13,13 @@ from albert import file_io
 PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
 # Least positions of a batch that gain from two parts: less is soon done, and more to compile.
 _ROWS_OF_PARTS = 2048
+# As in setup.py; the oldest that is tested.
+_MIN_TENSORFLOW = [2, 18]
+# Distributions that bring the module `tensorflow`.
+_TENSORFLOWS = """
+    tensorflow tensorflow-cpu tensorflow-gpu tensorflow-intel tensorflow-macos tensorflow-rocm
+    tensorflow-aarch64 tensorflow-cpu-aws intel-tensorflow tf-nightly tf-nightly-cpu tf-nightly-gpu
+""".split()
 _INTERRUPTED = "interrupted; the same command goes on from the last checkpoint"
 
 
@@ -426,6 +434,28 @@ def with_flag_names(message, flag_values):
     return re.sub(r"(?<![\w/.'\"-])[a-z]\w*(?:=|(?![\w/'\"-]|\.\w))", name, message)
 
 
+def check_tensorflow():
+    """Refuses a TensorFlow that is too old, without importing it.
+
+    Raises:
+      file_io.InputError: names its version and how to get a newer one.
+    """
+    from importlib import metadata  # takes a while, and only scripts need it
+
+    found = []
+    for name in _TENSORFLOWS:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            version = metadata.version(name)
+            found.append(([int(number) for number in re.findall(r"\d+", version)[:2]], version))
+    # Of several the newest counts: what is left of an older one does no harm.
+    if found and max(found)[0] < _MIN_TENSORFLOW:
+        wanted = ".".join(map(str, _MIN_TENSORFLOW))
+        raise file_io.InputError(
+            f"TensorFlow {max(found)[1]} is installed; this toolkit needs {wanted} or newer: "
+            f"pip install 'tensorflow>={wanted}'"
+        )
+
+
 def _lost_worker(error):
     from albert import distribution
 
@@ -451,6 +481,7 @@ def run(main, define_flags):
             return 1
         logging.set_verbosity(logging.INFO)
         try:
+            check_tensorflow()
             main(flags.FLAGS)
         except (file_io.InputError, OSError) as error:  # OSError: full disk, lost network folder
             print(f"error: {with_flag_names(str(error), flags.FLAGS)}", file=sys.stderr)

@@ -86,7 +86,8 @@ def save_model(module, signatures, parent, name):
         file_io.remove(target)
         file_io.rename(temporary, target)
     except (tf.errors.OpError, OSError) as error:
-        file_io.remove(temporary)
         raise file_io.InputError(f"cannot write the model to {target}: {error}") from error
+    finally:
+        file_io.remove(temporary)
     logging.info("Exported to %s", target)
     return target

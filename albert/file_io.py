@@ -183,6 +183,41 @@ def atomic_writer(path, mode="w"):
         raise
 
 
+@contextlib.contextmanager
+def atomic_folder(path, last):
+    """Makes a temporary folder, whose files get to the folder `path` only if the block ends well.
+
+    Other files there stay.
+
+    Args:
+      path: folder, made where it does not exist.
+      last: name of the file without which the others count for nothing: while older files are
+        replaced, there is none.
+
+    Raises:
+      InputError: the folder cannot be made or written to.
+    """
+    path = str(path).rstrip("/")
+    new = not exists(path)
+    if not new:
+        make_dirs(path)  # can it be written to?
+    # Inside a folder that exists: that may be a file system of its own.
+    temporary = temporary_name(path if new else os.path.join(path, "new"))
+    make_dirs(temporary)
+    try:
+        yield temporary
+        if new and not is_remote(path):
+            rename(temporary, path)
+            return
+        make_dirs(path)
+        remove(os.path.join(path, last))
+        for name in sorted(listdir(temporary), key=lambda name: name == last):
+            rename(os.path.join(temporary, name), os.path.join(path, name))
+    finally:
+        with contextlib.suppress(OSError):
+            remove(temporary)
+
+
 def write_text(path, text):
     """Writes a whole text file atomically."""
     with atomic_writer(path) as file:

@@ -22,7 +22,7 @@ _HEAD_OF_KIND = {
 
 
 def export(model_dir=None, checkpoint=None, output_dir=None, head=None, labels=(), **files):
-    """Writes ``model.safetensors``, the tokenizer's files and ``config.json``, in this order.
+    """Writes ``model.safetensors``, the tokenizer's files and ``config.json``: all or nothing.
 
     Args:
       model_dir: folder of a training run or of a released model.
@@ -59,14 +59,11 @@ def export(model_dir=None, checkpoint=None, output_dir=None, head=None, labels=(
                 f"labels: the model has {outputs} labels, got {len(labels)}: {labels}"
             )
     weights = huggingface.convert_weights(tensors, config, head)
-    file_io.make_dirs(output_dir)
-    # Without a configuration there is no model in a folder: while it is replaced, there is none.
-    file_io.remove(os.path.join(output_dir, huggingface.CONFIG_NAME))
-    huggingface.write_weights(output_dir, weights)
-    huggingface_tokenizer.write(output_dir, tokenizer, config.max_position_embeddings)
-    huggingface.write_config(
-        output_dir, huggingface.convert_config(config, head, labels, tokenizer)
-    )
+    described = huggingface.convert_config(config, head, labels, tokenizer)
+    with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as folder:
+        huggingface.write_weights(folder, weights)
+        huggingface_tokenizer.write(folder, tokenizer, config.max_position_embeddings)
+        huggingface.write_config(folder, described)
     return head
 
 

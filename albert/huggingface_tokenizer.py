@@ -8,6 +8,7 @@ The class AlbertTokenizer also takes two backticks or apostrophes for a quotatio
 """
 
 import base64
+import functools
 import json
 import os
 import unicodedata
@@ -18,6 +19,31 @@ SPM_NAME = "spiece.model"
 VOCAB_NAME = "vocab.txt"
 _USER_DEFINED = 4  # type of a piece that is always kept whole
 _NORMAL = 1
+# The fields read here of a SentencePiece model, as in sentencepiece_model.proto. The module that
+# sentencepiece has for them loads only with the newest protobuf, which TensorFlow or apache-beam
+# may rule out.
+_SCHEMA = """
+    name: "albert/sentencepiece_model.proto" package: "albert" syntax: "proto2"
+    message_type {
+      name: "Piece"
+      field { name: "piece" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
+      field { name: "score" number: 2 label: LABEL_OPTIONAL type: TYPE_FLOAT }
+      field { name: "type" number: 3 label: LABEL_OPTIONAL type: TYPE_INT32 default_value: "1" }
+    }
+    message_type {
+      name: "Normalizer"
+      field { name: "precompiled_charsmap" number: 2 label: LABEL_OPTIONAL type: TYPE_BYTES }
+      field { name: "remove_extra_whitespaces" number: 4 label: LABEL_OPTIONAL type: TYPE_BOOL
+              default_value: "true" }
+    }
+    message_type {
+      name: "Model"
+      field { name: "pieces" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE
+              type_name: ".albert.Piece" }
+      field { name: "normalizer_spec" number: 3 label: LABEL_OPTIONAL type: TYPE_MESSAGE
+              type_name: ".albert.Normalizer" }
+    }
+"""
 # Pieces such as "9," are always split in two (see `tokenization.encode_pieces`): this keeps the
 # unigram model from ever choosing one.
 _NEVER = -1e4
@@ -54,13 +80,19 @@ def write(folder, tokenizer, max_length):
     file_io.write_json(os.path.join(folder, "tokenizer_config.json"), config)
 
 
+@functools.cache
+def _model_class():
+    """Message class of SentencePiece models."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto()))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("albert.Model"))
+
+
 def _describe(tokenizer):
     """Content of ``tokenizer.json`` for a SentencePiece model."""
-    from sentencepiece import sentencepiece_model_pb2
-
-    model = sentencepiece_model_pb2.ModelProto.FromString(
-        tokenizer.sp_model.serialized_model_proto()
-    )
+    model = _model_class().FromString(tokenizer.sp_model.serialized_model_proto())
     special = (
         tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id,
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """What the scripts share: checks of flags, and how a script ends."""
 
+import importlib.metadata  # noqa: F401  loaded before a test changes sys.path
 import os
 import pathlib
 import subprocess
@@ -105,6 +106,60 @@ def test_how_a_script_ends(body, status, message):
     assert result.stderr.startswith(message)
     assert "Traceback" not in result.stderr
     assert result.stdout == ("well\n" if status == 0 else "")
+
+
+def write_metadata(folder, name, version):
+    """Makes a folder look as if a distribution were installed in it."""
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+@pytest.mark.parametrize(
+    ("installed", "refused"),
+    [
+        ({}, None),
+        ({"tensorflow": "2.17.1"}, "2.17.1"),
+        ({"tensorflow": "1.15.5"}, "1.15.5"),
+        ({"tensorflow-cpu": "2.9.0rc1"}, "2.9.0rc1"),
+        ({"tf-nightly": "2.17.0.dev20240801"}, "2.17.0.dev20240801"),
+        ({"tensorflow": "2.18.0"}, None),
+        ({"tensorflow-cpu": "2.100"}, None),
+        ({"tf-nightly": "3.0.0.dev20300101"}, None),
+        ({"tensorflow-cpu": "2.17.0", "tensorflow": "2.21.0"}, None),
+    ],
+)
+def test_a_tensorflow_that_is_too_old_is_refused(tmp_path, monkeypatch, installed, refused):
+    for name, version in installed.items():
+        write_metadata(tmp_path, name, version)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    if refused is None:
+        return common_flags.check_tensorflow()
+    with pytest.raises(file_io.InputError) as error:
+        common_flags.check_tensorflow()
+    assert str(error.value) == (
+        f"TensorFlow {refused} is installed; this toolkit needs 2.18 or newer: "
+        "pip install 'tensorflow>=2.18'"
+    )
+
+
+@pytest.mark.parametrize("script", ["run_squad_v1", "make_demo_data"])
+def test_every_script_names_an_old_tensorflow_first(tmp_path, script):
+    """Before anything else, and without a look at TensorFlow itself."""
+    write_metadata(tmp_path, "tensorflow", "2.17.1")
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text("raise SystemExit('imported')")
+    result = subprocess.run(
+        [sys.executable, "-m", f"albert.{script}", f"--output_dir={tmp_path / 'out'}"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: TensorFlow 2.17.1 is installed; this toolkit needs ")
+    assert result.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
 
 
 def test_a_defect_of_ours_still_shows_where_it_is():

@@ -124,14 +124,25 @@ def test_the_threshold_is_a_constant_output(specs, tmp_path, threshold, there):
     assert not there or float(answer["threshold"]) == 0.25
 
 
-def test_a_failed_export_leaves_nothing(specs, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (
+            OSError(28, "No space left on device"),
+            file_io.InputError,
+            "cannot write .* {}.*space",
+        ),
+        (KeyboardInterrupt("stop"), KeyboardInterrupt, "stop"),
+    ],
+)
+def test_a_failed_export_leaves_nothing(specs, tmp_path, monkeypatch, error, raised, message):
     def fail(module, folder, signatures):
         del module, signatures
         tf.io.gfile.makedirs(folder)
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr(export.tf.saved_model, "save", fail)
     model = heads.ClassifierModel(CONFIG, 2, seed=1)
-    with pytest.raises(file_io.InputError, match=f"cannot write the model to {tmp_path}.*space"):
+    with pytest.raises(raised, match=message.format(tmp_path)):
         export.export_classifier(model, specs, str(tmp_path))
     assert not list(tmp_path.iterdir())

@@ -144,6 +144,59 @@ def test_killed_writer_leaves_the_old_file(tmp_path):
     assert (tmp_path / "file").read_text() == "old"
 
 
+def test_a_new_folder_appears_only_when_whole(folder):
+    with file_io.atomic_folder(f"{folder}/new/", last="b") as temporary:
+        file_io.write_text(f"{temporary}/a", "1")
+        file_io.write_text(f"{temporary}/b", "2")
+        assert "new" not in file_io.listdir(folder)
+    assert file_io.listdir(folder) == ["new"]
+    assert file_io.listdir(f"{folder}/new") == ["a", "b"]
+
+
+def test_files_get_into_a_folder_only_when_all_are_written(folder, monkeypatch):
+    """While they do, the file that makes others count is not there."""
+    for name in ("a", "b", "mine"):
+        file_io.write_text(f"{folder}/{name}", "old")
+    moves = []
+
+    def rename(source, target, real=file_io.rename):
+        if ".tmp-" not in target:
+            moves.append((os.path.basename(target), file_io.exists(f"{folder}/a")))
+        real(source, target)
+
+    monkeypatch.setattr(file_io, "rename", rename)
+    with file_io.atomic_folder(folder, last="a") as temporary:
+        for name in ("a", "b", "c"):
+            file_io.write_text(f"{temporary}/{name}", "new")
+        assert file_io.read_text(f"{folder}/a", "--x") == "old"
+    assert moves == [("b", False), ("c", False), ("a", False)]
+    texts = {name: file_io.read_text(f"{folder}/{name}", "--x") for name in "a b c mine".split()}
+    assert texts == {"a": "new", "b": "new", "c": "new", "mine": "old"}
+    assert file_io.listdir(folder) == sorted(texts)
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_an_interrupted_folder_changes_nothing(folder, error):
+    file_io.make_dirs(f"{folder}/old")
+    file_io.write_text(f"{folder}/old/a", "old")
+    for name in ("old", "new"):
+        with (
+            pytest.raises(type(error)),
+            file_io.atomic_folder(f"{folder}/{name}", last="a") as temporary,
+        ):
+            file_io.write_text(f"{temporary}/a", "new")
+            raise error
+    assert file_io.listdir(folder) == ["old"]
+    assert file_io.listdir(f"{folder}/old") == ["a"]
+    assert file_io.read_text(f"{folder}/old/a", "--x") == "old"
+
+
+def test_an_atomic_folder_over_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    message = _error(lambda: file_io.atomic_folder(tmp_path / "file", last="a").__enter__())
+    assert message == f"cannot make the folder {tmp_path / 'file'}: File exists"
+
+
 # --- messages -----------------------------------------------------------------------------------
 
 

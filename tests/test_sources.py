@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from albert import common_flags
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "albert"
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
@@ -376,6 +378,20 @@ def _third_party(folder):
 def test_requirements_agree_with_setup():
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").split("\n")
     assert [line for line in lines if line] == _setup_lists()["REQUIREMENTS"]
+
+
+def test_the_oldest_tensorflow_is_the_same_everywhere():
+    """In what is installed, in what scripts refuse, in what is said and in what is tested."""
+    lists = _setup_lists()
+    every = [
+        *lists["REQUIREMENTS"],
+        *(name for extra in lists["EXTRAS"].values() for name in extra),
+    ]
+    floors = {r.split(">=")[1] for r in every if re.match(r"tensorflow(\[.*\])?>=", r)}
+    (floor,) = floors
+    assert floor == ".".join(map(str, common_flags._MIN_TENSORFLOW))
+    assert f"TensorFlow {floor} and later" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f'print("{floor}"' in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 def test_requirements_are_what_the_code_imports():
