@@ -9,7 +9,7 @@ import time
 
 from absl import flags, logging
 
-from albert import common_flags, file_io, masking, pretraining_data, pretraining_files
+from albert import command_line, common_flags, file_io, masking, pretraining_data, pretraining_files
 
 
 def define_flags(flag_values=flags.FLAGS):
@@ -140,4 +140,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    common_flags.run(main, define_flags)
+    command_line.run(main, define_flags)

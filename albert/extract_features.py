@@ -5,7 +5,7 @@ import sys
 
 from absl import flags, logging
 
-from albert import common_flags, file_io
+from albert import command_line, common_flags, file_io
 
 
 def define_flags(flag_values):
@@ -81,4 +81,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    common_flags.run(main, define_flags)
+    command_line.run(main, define_flags)

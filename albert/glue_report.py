@@ -4,7 +4,7 @@ import os
 
 from absl import flags
 
-from albert import classifier_utils, common_flags, file_io
+from albert import classifier_utils, command_line, file_io
 
 DONE, NOT_RUN = "done", "not run"
 _COLUMNS = ("task", "metric", "best step", "score", "state")
@@ -123,4 +123,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    common_flags.run(main, define_flags)
+    command_line.run(main, define_flags)

@@ -4,7 +4,7 @@ import os
 
 from absl import flags, logging
 
-from albert import common_flags, demo_data, file_io
+from albert import command_line, demo_data, file_io
 
 
 def define_flags(flag_values):
@@ -42,4 +42,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    common_flags.run(main, define_flags)
+    command_line.run(main, define_flags)

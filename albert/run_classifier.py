@@ -5,7 +5,7 @@ import os
 
 from absl import flags
 
-from albert import classifier_flags, common_flags, file_io
+from albert import classifier_flags, command_line, common_flags, file_io
 
 
 def define_flags(flag_values):
@@ -147,4 +147,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    common_flags.run(main, define_flags)
+    command_line.run(main, define_flags)

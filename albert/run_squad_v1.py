@@ -2,7 +2,7 @@
 
 from absl import flags, logging
 
-from albert import common_flags, squad_flags
+from albert import command_line, squad_flags
 
 
 def define_flags(flag_values):
@@ -24,4 +24,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    common_flags.run(main, define_flags)
+    command_line.run(main, define_flags)

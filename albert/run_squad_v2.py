@@ -1,6 +1,6 @@
 """Fine-tunes ALBERT on SQuAD 2.0 (with unanswerable questions), answers, scores and exports."""
 
-from albert import common_flags, file_io, squad_flags
+from albert import command_line, common_flags, file_io, squad_flags
 
 
 def define_flags(flag_values):
@@ -40,4 +40,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    common_flags.run(main, define_flags)
+    command_line.run(main, define_flags)

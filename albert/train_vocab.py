@@ -6,7 +6,7 @@ import time
 
 from absl import flags, logging
 
-from albert import common_flags, file_io, vocab_training
+from albert import command_line, common_flags, file_io, vocab_training
 
 
 def define_flags(flag_values=flags.FLAGS):
@@ -82,4 +82,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    common_flags.run(main, define_flags)
+    command_line.run(main, define_flags)

@@ -35,7 +35,7 @@ def run_script():
     """``run_script(module, name=value, …)``: runs a script's main in this process."""
     from absl import flags
 
-    from albert import common_flags, file_io
+    from albert import command_line, file_io
 
     def run(module, **values):
         flag_values = flags.FlagValues()
@@ -43,8 +43,8 @@ def run_script():
         flag_values(["script", *(f"--{name}={value}" for name, value in values.items())])
         try:
             return module.main(flag_values)
-        except file_io.InputError as error:  # as `common_flags.run` prints it
-            error.args = (common_flags.with_flag_names(str(error), flag_values),)
+        except file_io.InputError as error:  # as `command_line.run` prints it
+            error.args = (command_line.with_flag_names(str(error), flag_values),)
             raise
 
     return run

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from albert import common_flags
+from albert import command_line
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "albert"
@@ -39,13 +39,19 @@ LAYERS = {
         *"export squad_export text_export hub_export huggingface_export".split(),
     ],
     "scripts": [
-        *"common_flags run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
-        *"squad_flags ask classifier_flags predict".split(),
+        *"command_line common_flags squad_flags classifier_flags".split(),
+        *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
+        *"ask predict".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),
     ],
 }
-FLAG_MODULES = {"classifier_flags", "common_flags", "squad_flags"}  # what scripts share
+FLAG_MODULES = {
+    "classifier_flags",
+    "command_line",
+    "common_flags",
+    "squad_flags",
+}  # what scripts share
 SCRIPTS = [n for n in LAYERS["scripts"] if n in MODULES and n not in FLAG_MODULES]
 # Names of the reference, which users import.
 ALLOWED_UTILS = {"classifier_utils", "squad_utils", "race_utils"}
@@ -197,7 +203,7 @@ def test_libraries_speak_of_parameters_not_of_flags(name):
         return  # names whole commands, which may be those of another script
     texts = [n.value for n in ast.walk(tree_of(name)) if isinstance(n, ast.Constant)]
     found = [text for text in texts if isinstance(text, str) and re.search(r"(?<!-)--[a-z]", text)]
-    assert not found, f"{name}: a script adds the dashes, see common_flags.with_flag_names"
+    assert not found, f"{name}: a script adds the dashes, see command_line.with_flag_names"
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -301,7 +307,7 @@ def test_scripts_define_no_class_and_share_one_form(name):
     assert not [node for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef)]
     names = {function.name for function in functions_of(name)}
     assert {"define_flags", "main"} <= names
-    assert "common_flags.run(main, define_flags)" in ast.unparse(tree_of(name).body[-1])
+    assert "command_line.run(main, define_flags)" in ast.unparse(tree_of(name).body[-1])
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -389,7 +395,7 @@ def test_the_oldest_tensorflow_is_the_same_everywhere():
     ]
     floors = {r.split(">=")[1] for r in every if re.match(r"tensorflow(\[.*\])?>=", r)}
     (floor,) = floors
-    assert floor == ".".join(map(str, common_flags._MIN_TENSORFLOW))
+    assert floor == ".".join(map(str, command_line._MIN_TENSORFLOW))
     assert f"TensorFlow {floor} and later" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert f'print("{floor}"' in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
