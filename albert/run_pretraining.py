@@ -116,7 +116,9 @@ def main(values):
     common_flags.check_seq_length(values, config)
     common_flags.end_with_estimate(values, config, strategy, values.max_predictions_per_seq)
     paths = file_io.expand_globs(values.input_file, "--input_file")
-    eval_paths = file_io.expand_globs(values.eval_input_file or values.input_file, "--input_file")
+    eval_paths = paths
+    if values.eval_input_file:
+        eval_paths = file_io.expand_globs(values.eval_input_file, "--eval_input_file")
     task = pretraining_task.make_task(values.max_predictions_per_seq)
     specs = task.feature_specs(values.max_seq_length)
     transform = masking_transform(values, source, config)
