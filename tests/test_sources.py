@@ -17,7 +17,7 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 PLAIN = """
     file_io optimizer_table wordpiece tokenization packing masking metrics tables prediction_files
     corpus demo_data example_proto tfrecord record_shuffle pretraining_data pretraining_files
-    vocab_training
+    vocab_trainer
     squad_spans squad_metrics squad_features squad_records
     archive huggingface huggingface_tokenizer
 """.split()
@@ -34,8 +34,8 @@ LAYERS = {
     ],
     "engine": [
         *"train_step engine checkpoint_walk export fine_tuning".split(),
-        *"squad_export squad_run squad_answerer text_predictor text_export".split(),
-        *"hub_export huggingface_export feature_vectors".split(),
+        *"squad_export squad_run squad_predictor text_predictor text_export".split(),
+        *"hub_exporter huggingface_exporter feature_extractor".split(),
     ],
     "scripts": [
         *"common_flags run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
