@@ -12,7 +12,7 @@ import os
 import numpy as np
 from absl import logging
 
-from albert import file_io, metrics, packing, prediction_files, tables, task, tokenization
+from albert import file_io, metrics, packing, tables, task, tokenization
 
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
@@ -404,7 +404,7 @@ def write_predictions(output_dir, rows, labels):
 
     The first holds the tab-separated probabilities (for regression the score) of each example, the
     second a header, then id and predicted label name (for regression the score), the third all of
-    these under a header, see `prediction_files`.
+    these under a header, see `tables`.
 
     Args:
       output_dir: folder to write to.
@@ -420,13 +420,13 @@ def write_predictions(output_dir, rows, labels):
     # str() of a float32 is the shortest text that reads back as the same number.
     with file_io.atomic_writer(os.path.join(output_dir, "test_results.tsv")) as file:
         file.writelines("\t".join(map(str, row)) + "\n" for row in probabilities)
-    named = lambda: prediction_files.predictions(  # noqa: E731
+    named = lambda: tables.predictions(  # noqa: E731
         labels, guids, predictions, probabilities
     )
     with file_io.atomic_writer(os.path.join(output_dir, "submit_results.tsv")) as file:
         file.write("index\tprediction\n")
         file.writelines(f"{row.guid}\t{row.chosen}\n" for row in named())
-    prediction_files.write_table(output_dir, labels, named())
+    tables.write_table(output_dir, labels, named())
 
 
 def eval_outputs(model, outputs, features):

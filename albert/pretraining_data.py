@@ -18,7 +18,7 @@ import random
 
 import numpy as np
 
-from albert import corpus, example_proto, masking
+from albert import corpus, masking, tfrecord
 
 SENTENCE_TASKS = ("reference", "sop", "nsp", "none")
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
@@ -272,7 +272,7 @@ def assemble(tokens, pairs, max_seq_length, vocabulary):
 
 def _packed_rows(values):
     """List of the varint bytes of each row of a [B, N] array of ids, positions or flags."""
-    packed = example_proto.packed_varints(values)
+    packed = tfrecord.packed_varints(values)
     if len(packed) == values.size:
         ends = itertools.accumulate(itertools.repeat(values.shape[1], len(values)))
     else:
@@ -286,7 +286,7 @@ def _packed_rows(values):
 @functools.cache
 def _ones_entry(name, num_ones, size, dtype):
     """Feature-map entry of `num_ones` ones followed by zeros."""
-    return example_proto.feature_entry(name, (np.arange(size) < num_ones).astype(dtype))
+    return tfrecord.feature_entry(name, (np.arange(size) < num_ones).astype(dtype))
 
 
 def serialize(masked, lengths, segment_ids, token_boundary, labels):
@@ -310,7 +310,7 @@ def serialize(masked, lengths, segment_ids, token_boundary, labels):
         "token_boundary": token_boundary,
     }
     entries = {
-        name: [example_proto.int64_header(name, len(row)) + row for row in _packed_rows(values)]
+        name: [tfrecord.int64_header(name, len(row)) + row for row in _packed_rows(values)]
         for name, values in columns.items()
     }
     seq_length, num_slots = segment_ids.shape[1], masked.positions.shape[1]
@@ -323,7 +323,7 @@ def serialize(masked, lengths, segment_ids, token_boundary, labels):
     ]
     # Keys in alphabetical order, as protobuf's deterministic serialization has them.
     rows = zip(*(entries[key] for key in sorted(entries)), strict=True)
-    return [example_proto.example(row) for row in rows]
+    return [tfrecord.example(row) for row in rows]
 
 
 def make_records(documents, settings, vocabulary, stream):

@@ -14,7 +14,7 @@ import re
 import numpy as np
 from absl import logging
 
-from albert import classifier_utils, file_io, metrics, packing, prediction_files, task, tokenization
+from albert import classifier_utils, file_io, metrics, packing, tables, task, tokenization
 
 NUM_CHOICES = 4
 KIND = "multiple_choice"  # of folders of models
@@ -319,10 +319,10 @@ def write_predictions(output_dir, rows):
       output_dir: folder to write to.
       rows: what `task.Task.eval_outputs` gives, as arrays in input order, and guid [B].
     """
-    prediction_files.write_scores(output_dir, Evaluator(), rows)
+    tables.write_scores(output_dir, Evaluator(), rows)
     columns = (rows["guid"], rows["predictions"], rows["probabilities"])
-    found = prediction_files.predictions(_LETTERS, *columns)
-    prediction_files.write_table(output_dir, _LETTERS, found)
+    found = tables.predictions(_LETTERS, *columns)
+    tables.write_table(output_dir, _LETTERS, found)
 
 
 def _build_model(config, seed, dropout_prob):

@@ -16,7 +16,6 @@ from albert import (
     custom_data,
     file_io,
     model_folder,
-    prediction_files,
     records,
     tables,
 )
@@ -86,7 +85,7 @@ class TextPredictor:
         return outputs["predictions"], outputs["probabilities"]
 
     def predict(self, texts, batch_size=32):
-        """Yields a `prediction_files.Prediction` for each text, in order; ids count from 0.
+        """Yields a `tables.Prediction` for each text, in order; ids count from 0.
 
         Args:
           texts: iterable of str, or of pairs of str for a model of two texts.
@@ -110,7 +109,7 @@ class TextPredictor:
         return self.predict_rows(rows(), columns, batch_size, batches_ahead=1)
 
     def predict_rows(self, rows, columns, batch_size=32, batches_ahead=64):
-        """Yields a `prediction_files.Prediction` for each row of `tables.read_rows`, in order.
+        """Yields a `tables.Prediction` for each row of `tables.read_rows`, in order.
 
         Args:
           rows: iterable of (place for messages, dict by column).
@@ -154,4 +153,4 @@ class TextPredictor:
             np.concatenate(parts)[places] for parts in zip(*found, strict=True)
         )
         guids = [example.guid for example in examples]
-        return prediction_files.predictions(self.labels, guids, indices, probabilities)
+        return tables.predictions(self.labels, guids, indices, probabilities)
