@@ -21,7 +21,6 @@ _LAST = -1  # the label stands in the last column, however many there are
 # Short lines that are skipped: an error once there are more than this many and this share.
 _MAX_SKIPPED = 10
 _MAX_SKIPPED_SHARE = 0.01
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -190,21 +189,16 @@ class _Reader:
         """Columns of each line, blank lines at the end of the file left out."""
         blank = 0
         with file_io.open_input(self._path, f"data of task {self._task.name}", "rb") as file:
-            for content in file:
-                if not content.strip(b"\r\n"):
+            for number, line in file_io.text_lines(file, self._path):
+                line = line.rstrip("\r\n")
+                if not line:
                     blank += 1
                     continue
-                for _ in range(blank):
-                    self._line += 1
+                for place in range(number - blank, number):
+                    self._line = place
                     yield [""]
-                self._line, blank = self._line + 1, 0
-                if self._line == 1:
-                    content = content.removeprefix(_BYTE_ORDER_MARK)
-                try:
-                    text = content.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise self._error(f"not UTF-8 text ({error})") from error
-                yield text.rstrip("\r\n").split("\t")
+                self._line, blank = number, 0
+                yield line.split("\t")
 
     def __iter__(self):
         examples, skipped = 0, []
@@ -341,7 +335,7 @@ def convert_example(example, task, max_seq_length, tokenizer):
     Args:
       example: `InputExample`.
       task: `GlueTask`.
-      max_seq_length: S; a single text is cut at its end, a pair by `packing.truncate_pair`.
+      max_seq_length: S; longer texts are cut by `packing.truncate_to_fit`.
       tokenizer: `tokenization.FullTokenizer`.
 
     Returns:
@@ -352,11 +346,9 @@ def convert_example(example, task, max_seq_length, tokenizer):
       file_io.InputError: the label is not one of the task's.
     """
     ids_a, ids_b = tokenizer.encode(example.text_a), None
-    if example.text_b is None:
-        ids_a = ids_a[: max_seq_length - 2]
-    else:
+    if example.text_b is not None:
         ids_b = tokenizer.encode(example.text_b)
-        ids_a, ids_b = packing.truncate_pair(ids_a, ids_b, max_seq_length - 3)
+    ids_a, ids_b = packing.truncate_to_fit(ids_a, ids_b, max_seq_length)
     input_ids, input_mask, segment_ids = packing.pack(
         ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
     )
@@ -485,8 +477,7 @@ def make_task(glue_task, tokenizer, max_seq_length):
         feature_specs=partial(feature_specs, is_regression=glue_task.is_regression),
         examples=partial(
             glue_task.iter_examples,
-            use_spm=tokenizer.sp_model is not None,
-            do_lower_case=tokenizer.do_lower_case,
+            use_spm=False,  # The tokenizer cleans texts up, once.
         ),
         featurize=partial(
             _featurize, glue_task=glue_task, max_seq_length=max_seq_length, tokenizer=tokenizer

@@ -53,7 +53,6 @@ def parse_layers(values):
 
 
 def main(values):
-    from albert import tables
 
     common_flags.require_positive(values, "batch_size", "max_seq_length")
     layers = parse_layers(values)
@@ -73,8 +72,8 @@ def main(values):
     if values.input_file:
         opened = file_io.open_input(values.input_file, "--input_file", "rb")
     with opened as lines:
-        texts = tables.text_lines(lines, values.input_file or "standard input")
-        rows = extractor.extract((line.rstrip("\r\n") for line in texts), values.batch_size)
+        texts = file_io.text_lines(lines, values.input_file or "standard input")
+        rows = extractor.extract((line.rstrip("\r\n") for _, line in texts), values.batch_size)
         is_npz = output and output.endswith(".npz")
         write = feature_extractor.write_npz if is_npz else feature_extractor.write_jsonl
         logging.info("Wrote the vectors of %d texts", write(output, rows))

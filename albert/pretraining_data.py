@@ -18,7 +18,7 @@ import random
 
 import numpy as np
 
-from albert import corpus, masking, tfrecord
+from albert import corpus, masking, packing, tfrecord
 
 SENTENCE_TASKS = ("reference", "sop", "nsp", "none")
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
@@ -215,31 +215,6 @@ def _random_text(documents, index, wanted, rng):
     return (offsets[begin], offsets[end]), others == 0
 
 
-def truncate_pairs(pairs, max_tokens, rng):
-    """Shortens A and B to `max_tokens` together, all pairs at once.
-
-    Equal in distribution to `packing`'s rule of dropping one token at a time from the longer
-    segment (from B if equal), from its front or its back with equal chance: how many tokens each
-    loses is certain, and the number of those lost at the front is binomial.
-
-    Args:
-      pairs: [B, 5] from `draw_pairs`; changed in place.
-      max_tokens: most tokens of A and B together.
-      rng: numpy Generator.
-    """
-    lengths_a, lengths_b = pairs[:, 1] - pairs[:, 0], pairs[:, 3] - pairs[:, 2]
-    excess = np.maximum(lengths_a + lengths_b - max_tokens, 0)
-    until_equal = np.minimum(excess, np.abs(lengths_a - lengths_b))
-    in_turns = excess - until_equal
-    a_is_longer = lengths_a > lengths_b
-    drop_a = in_turns // 2 + np.where(a_is_longer, until_equal, 0)
-    drop_b = excess - drop_a
-    for column, drop in ((0, drop_a), (2, drop_b)):
-        front = rng.binomial(drop, 0.5)
-        pairs[:, column] += front
-        pairs[:, column + 1] -= drop - front
-
-
 # --- records ----------------------------------------------------------------------------------
 
 
@@ -340,7 +315,7 @@ def make_records(documents, settings, vocabulary, stream):
     """
     rng = np.random.default_rng([settings.random_seed, *stream])
     pairs, counts = draw_pairs(documents, settings, random.Random(int(rng.integers(1 << 62))))
-    truncate_pairs(pairs, settings.max_tokens, rng)
+    packing.truncate_spans_at_both_ends(pairs, settings.max_tokens, rng)
     yield [], counts
     batch_size = max(1, _BATCH_CELLS // settings.max_seq_length)
     for start in range(0, len(pairs), batch_size):

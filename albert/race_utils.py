@@ -112,14 +112,9 @@ def _passages(path):
         yield path, file_io.read_text(path, "RACE").removeprefix("\ufeff")
         return
     with file_io.open_input(path, "RACE", "rb") as file:
-        for number, content in enumerate(file, 1):
-            place = f"{path} line {number}"
-            try:
-                text = content.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise file_io.InputError(f"{place}: not UTF-8 text ({error})") from error
+        for number, text in file_io.text_lines(file, path):
             if text.strip():
-                yield place, text
+                yield f"{path} line {number}", text
 
 
 def _is_list_of_strings(value, length):
@@ -240,12 +235,12 @@ def convert_example(example, max_seq_length, max_qa_length, tokenizer):
     article = tokenizer.encode(example.article)
     choices = []
     for ending in example.endings:
-        ending_ids = tokenizer.encode(ending)[-max_qa_length:]
-        article_ids = article[: max_seq_length - 3 - len(ending_ids)]
+        ids = packing.truncate_front_and_first(
+            *(article, tokenizer.encode(ending), max_qa_length, max_seq_length)
+        )
         choices.append(
             packing.pack(
-                *(article_ids, ending_ids, tokenizer.cls_id, tokenizer.sep_id),
-                *(max_seq_length, tokenizer.pad_id),
+                *(*ids, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id)
             )
         )
     input_ids, input_mask, segment_ids = map(np.concatenate, zip(*choices, strict=True))
@@ -359,10 +354,9 @@ def make_task(
         feature_specs=feature_specs,
         examples=partial(
             iter_race_examples,
-            do_lower_case=tokenizer.do_lower_case,
             high_only=high_only,
             middle_only=middle_only,
-            use_spm=tokenizer.sp_model is not None,
+            use_spm=False,  # The tokenizer cleans texts up, once.
         ),
         featurize=partial(
             _featurize,

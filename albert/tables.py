@@ -15,7 +15,6 @@ import numpy as np
 
 from albert import file_io
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 PREDICTIONS = "predictions.tsv"
 SCORES = "predict_results.txt"
 _PROBABILITY = "probability_"
@@ -54,28 +53,9 @@ def format_of(path, known=("csv", "tsv", "jsonl")):
     return ending
 
 
-def text_lines(lines, name):
-    """Decodes lines of bytes.
-
-    Args:
-      lines: iterable of bytes, such as a file opened for reading bytes.
-      name: what messages call it.
-
-    Raises:
-      file_io.InputError: a line is not UTF-8; names it.
-    """
-    for number, content in enumerate(lines, 1):
-        if number == 1:
-            content = content.removeprefix(_BYTE_ORDER_MARK)
-        try:
-            yield content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise file_io.InputError(f"{name} line {number}: not UTF-8 text ({error})") from error
-
-
 def _csv_fields(lines, name):
     """(number of its first line, fields) of each row."""
-    reader = csv.reader(text_lines(lines, name), strict=True)
+    reader = csv.reader((line for _, line in file_io.text_lines(lines, name)), strict=True)
     number = 1
     try:
         for fields in reader:
@@ -88,7 +68,7 @@ def _csv_fields(lines, name):
 
 
 def _tsv_fields(lines, name):
-    for number, line in enumerate(text_lines(lines, name), 1):
+    for number, line in file_io.text_lines(lines, name):
         line = line.rstrip("\r\n")
         yield number, line.split("\t") if line else []
 
@@ -115,7 +95,7 @@ def _below_header(numbered_fields, name):
 
 
 def _jsonl_rows(lines, name):
-    for number, line in enumerate(text_lines(lines, name), 1):
+    for number, line in file_io.text_lines(lines, name):
         place = f"{name} line {number}"
         if not line.strip():
             continue
@@ -134,7 +114,7 @@ def _jsonl_rows(lines, name):
 
 def _txt_rows(lines, name, columns):
     names = [name for name in (columns.text, columns.text_pair) if name]
-    for number, line in enumerate(text_lines(lines, name), 1):
+    for number, line in file_io.text_lines(lines, name):
         place = f"{name} line {number}"
         line = line.rstrip("\r\n")
         texts = line.split("\t") if len(names) > 1 else [line]
@@ -157,7 +137,7 @@ def read_rows(lines, name, form, columns=None):
     """Rows of a file.
 
     Args:
-      lines: its lines as bytes; see `text_lines`.
+      lines: its lines as bytes; see `file_io.text_lines`.
       name: what messages call it.
       form: key of `FORMATS`; "txt" holds a text a line, or two with a tab between.
       columns: `Columns` that rows of "txt" get.

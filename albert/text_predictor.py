@@ -126,14 +126,13 @@ class TextPredictor:
             wanted = "one text, not two" if self.columns.text_pair is None else "two texts, not one"
             raise file_io.InputError(f"this model takes {wanted}: see --text_pair_column")
         row_task = dataclasses.replace(self._row, columns=columns)
-        use_spm = self.tokenizer.sp_model is not None
         numbered = enumerate(rows)
         while window := list(itertools.islice(numbered, batch_size * batches_ahead)):
             examples = [
                 row_task.example(
                     *(row, place, str(number), row_task.no_label),
-                    use_spm=use_spm,
-                    do_lower_case=self.tokenizer.do_lower_case,
+                    use_spm=False,  # The tokenizer cleans texts up, once.
+                    do_lower_case=False,
                 )
                 for number, (place, row) in window
             ]

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from albert import classifier_utils, file_io, tokenization
@@ -110,6 +111,29 @@ def test_text_preparation(tmp_path):
     assert texts() == ("emile zola", "1⁄2 «x»")
     assert texts(do_lower_case=False) == ("Emile Zola", "1⁄2 «X»")
     assert texts(use_spm=False) == ("  Émile \u00a0 Zola", "½ «X»")
+
+
+def test_a_task_cleans_each_text_up_once(tmp_path, tokenizer, monkeypatch):
+    """Readers of a task leave that to the tokenizer; its features are those of cleaned texts."""
+    texts = ["  The \u00a8 Cook ", "½ «SOUP»"]
+    _write(tmp_path, "rte", "dev", [_line("rte", "dev", 0, texts)])
+    row = classifier_utils.get_task("rte")
+    (cleaned,) = row.examples(str(tmp_path), "dev")
+    expected = classifier_utils.convert_example(cleaned, row, 24, tokenizer)
+    seen = []
+
+    def clean(text, **settings):
+        seen.append(text)
+        return preprocess_text(text, **settings)
+
+    preprocess_text = tokenization.preprocess_text
+    monkeypatch.setattr(tokenization, "preprocess_text", clean)
+    task = classifier_utils.make_task(row, tokenizer, 24)
+    (example,) = task.examples(str(tmp_path), "dev")
+    (features,) = task.featurize(example)
+    assert seen == texts
+    for name, value in expected.items():
+        np.testing.assert_array_equal(features[name], value, name)
 
 
 def test_quotes_line_ends_marks_and_blank_last_lines(tmp_path):
@@ -279,7 +303,7 @@ def test_no_report_without_short_lines(tmp_path, caplog):
 # --- from the engine's task ---------------------------------------------------------------------
 
 
-def test_task_reads_for_its_tokenizer(tmp_path, tokenizer, testdata):
+def test_texts_of_a_task_are_cleaned_up_for_its_tokenizer(tmp_path, tokenizer, testdata):
     _write(tmp_path, "rte", "dev", [_line("rte", "dev", 0, ["ÉA  b", "C"])])
     cased = tokenization.FullTokenizer(
         spm_model_file=str(testdata / "tiny.model"), do_lower_case=False
@@ -289,7 +313,11 @@ def test_task_reads_for_its_tokenizer(tmp_path, tokenizer, testdata):
     for chosen, text in ((tokenizer, "ea b"), (cased, "EA b"), (wordpiece, "ÉA  b")):
         made = classifier_utils.make_task(row, chosen, 16)
         (example,) = made.examples(str(tmp_path), "dev")
-        assert example.text_a == text
+        assert example.text_a == "ÉA  b"
+        (features,) = made.featurize(example)
+        ids = chosen.convert_tokens_to_ids(chosen.tokenize(text))
+        assert features["input_ids"][1 : 1 + len(ids)].tolist() == ids
+        assert features["segment_ids"].tolist().index(1) == 2 + len(ids)
 
 
 # --- cost ---------------------------------------------------------------------------------------
