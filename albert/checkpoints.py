@@ -15,15 +15,13 @@ import tensorflow as tf
 from absl import logging
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from albert import file_io, huggingface
+from albert import file_io, huggingface, optimization
 
 BEST = "model.ckpt-best"
 ENCODER_PREFIX = "bert/"
 _NUMBERED = re.compile(r"model\.ckpt-(\d+)$")
 # What TensorFlow's reader raises for damaged files, depending on where the damage is.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
-_SLOT = re.compile(r"/(adam_m|adam_v)$")
-_LOSS_SCALE_PREFIX = "loss_scale/"
 # The tensor in which SavedModels of TensorFlow 2 describe their objects.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _SAVE_COUNTER = "save_counter"  # which TensorFlow adds to them
@@ -192,7 +190,7 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
     loaded = sorted(name for name in variables if source[name] in shapes)
     new = sorted(set(variables) - set(loaded))
     used = {source[name] for name in loaded}
-    unused = sorted(name for name in set(shapes) - used if not _is_state(name))
+    unused = sorted(name for name in set(shapes) - used if not optimization.is_state(name))
     _check_shapes(prefix, {name: shapes[source[name]] for name in loaded}, variables)
     if not loaded:
         raise file_io.InputError(
@@ -268,7 +266,7 @@ def restore_training_state(prefix, model, optimizer):
     variables = {
         name: variable
         for name, variable in {**variables_by_name(model), **optimizer.variables_by_name()}.items()
-        if name in shapes or not name.startswith(_LOSS_SCALE_PREFIX)
+        if name in shapes or not name.startswith(optimization.LossScale.PREFIX)
     }
     missing = sorted(set(variables) - set(shapes))
     if missing:
@@ -288,23 +286,20 @@ def read_tensors(path):
     """
     prefix = resolve(path)
     checkpoint = reader(prefix)
-    names = [name for name in checkpoint.get_variable_to_shape_map() if not _is_state(name)]
+    names = [
+        name for name in checkpoint.get_variable_to_shape_map() if not optimization.is_state(name)
+    ]
     try:
         return {name: checkpoint.get_tensor(name) for name in names}
     except _READ_ERRORS as error:
         raise _damaged(prefix, error) from error
 
 
-def _is_state(name):
-    """Whether a name is that of an optimizer slot, of the step or of what scales the loss."""
-    return bool(_SLOT.search(name)) or name == "global_step" or name.startswith(_LOSS_SCALE_PREFIX)
-
-
 def read_step(path):
     """The step that a checkpoint stores, or that its name gives; None if neither does."""
     checkpoint = reader(path)
-    if checkpoint.has_tensor("global_step"):
-        return int(checkpoint.get_tensor("global_step"))
+    if checkpoint.has_tensor(optimization.STEP):
+        return int(checkpoint.get_tensor(optimization.STEP))
     return step_of(resolve(path))
 
 

@@ -12,16 +12,7 @@ import os
 import numpy as np
 from absl import logging
 
-from albert import (
-    example_proto,
-    file_io,
-    metrics,
-    packing,
-    prediction_files,
-    tables,
-    task,
-    tokenization,
-)
+from albert import file_io, metrics, packing, tables, task, tfrecord, tokenization
 
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
@@ -30,7 +21,6 @@ _LAST = -1  # the label stands in the last column, however many there are
 # Short lines that are skipped: an error once there are more than this many and this share.
 _MAX_SKIPPED = 10
 _MAX_SKIPPED_SHARE = 0.01
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -175,7 +165,7 @@ class GlueTask:
 
     def write_predictions(self, output_dir, rows, ids, prefix=None):
         """Writes the files of predictions; see `task.Data`."""
-        prediction_files.write_classifier_files(output_dir, rows, ids, self.labels)
+        tables.write_classifier_files(output_dir, rows, ids, self.labels)
 
 
 class _Reader:
@@ -200,21 +190,16 @@ class _Reader:
         """Columns of each line, blank lines at the end of the file left out."""
         blank = 0
         with file_io.open_input(self._path, f"data of task {self._task.name}", "rb") as file:
-            for content in file:
-                if not content.strip(b"\r\n"):
+            for number, line in file_io.text_lines(file, self._path):
+                line = line.rstrip("\r\n")
+                if not line:
                     blank += 1
                     continue
-                for _ in range(blank):
-                    self._line += 1
+                for place in range(number - blank, number):
+                    self._line = place
                     yield [""]
-                self._line, blank = self._line + 1, 0
-                if self._line == 1:
-                    content = content.removeprefix(_BYTE_ORDER_MARK)
-                try:
-                    text = content.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise self._error(f"not UTF-8 text ({error})") from error
-                yield text.rstrip("\r\n").split("\t")
+                self._line, blank = number, 0
+                yield line.split("\t")
 
     def __iter__(self):
         examples, skipped = 0, []
@@ -351,7 +336,7 @@ def convert_example(example, task, max_seq_length, tokenizer):
     Args:
       example: `InputExample`.
       task: `GlueTask`.
-      max_seq_length: S; a single text is cut at its end, a pair by `packing.truncate_pair`.
+      max_seq_length: S; longer texts are cut by `packing.truncate_to_fit`.
       tokenizer: `tokenization.FullTokenizer`.
 
     Returns:
@@ -362,11 +347,9 @@ def convert_example(example, task, max_seq_length, tokenizer):
       file_io.InputError: the label is not one of the task's.
     """
     ids_a, ids_b = tokenizer.encode(example.text_a), None
-    if example.text_b is None:
-        ids_a = ids_a[: max_seq_length - 2]
-    else:
+    if example.text_b is not None:
         ids_b = tokenizer.encode(example.text_b)
-        ids_a, ids_b = packing.truncate_pair(ids_a, ids_b, max_seq_length - 3)
+    ids_a, ids_b = packing.truncate_to_fit(ids_a, ids_b, max_seq_length)
     input_ids, input_mask, segment_ids = packing.pack(
         ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
     )
@@ -391,8 +374,8 @@ def _label_id(example, task):
 
 
 def feature_specs(seq_length, is_regression=False):
-    """`example_proto.FeatureSpec` of the features of `convert_example`."""
-    spec = example_proto.FeatureSpec
+    """`tfrecord.FeatureSpec` of the features of `convert_example`."""
+    spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids")
     return (
         *(spec(name, "int64", (seq_length,), sequence=True) for name in sequences),
@@ -470,8 +453,7 @@ def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, s
         examples=partial(
             glue_task.iter_examples,
             data_dir,
-            use_spm=tokenizer.sp_model is not None,
-            do_lower_case=tokenizer.do_lower_case,
+            use_spm=False,  # The tokenizer cleans texts up, once.
         ),
         featurize=partial(
             convert_example, task=glue_task, max_seq_length=max_seq_length, tokenizer=tokenizer

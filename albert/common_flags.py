@@ -5,7 +5,7 @@ import sys
 
 from absl import flags
 
-from albert import command_line, file_io
+from albert import command_line, file_io, optimizer_table
 
 PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
 # Least positions of a batch that gain from two parts: less is soon done, and more to compile.
@@ -105,6 +105,23 @@ def define_compute_flags(flag_values):
         "Print what training with these flags needs and what would fit, and end.",
         flag_values=flag_values,
     )
+
+
+def define_optimizer_flag(flag_values, default, as_text=False):
+    """How weights are updated.
+
+    Args:
+      flag_values: flag values.
+      default: name in `optimizer_table.OPTIMIZERS`.
+      as_text: as a plain text, which the script gives to `optimizer_table.check`; in
+        `run_classifier` the flag has always been one.
+    """
+    names = list(optimizer_table.OPTIMIZERS)
+    text = f"How weights are updated: by {' or '.join(names)}."
+    if as_text:
+        flags.DEFINE_string("optimizer", default, text, flag_values=flag_values)
+    else:
+        flags.DEFINE_enum("optimizer", default, names, text, flag_values=flag_values)
 
 
 def define_run_flags(flag_values):
@@ -265,15 +282,22 @@ def run_config(
 
 def compute(flag_values):
     """`layers.Compute` of the flags."""
+    return _compute_with(
+        flag_values, flag_values.gradient_accumulation_steps, flag_values.recompute
+    )
+
+
+def _compute_with(flag_values, accumulation_steps, recompute):
+    """`compute` with other ways of saving memory."""
     from albert import layers
 
     # Each part has gradients of shared weights of its own, so not where memory is to be saved.
-    saving = flag_values.recompute or flag_values.gradient_accumulation_steps > 1
+    saving = recompute or accumulation_steps > 1
     rows = flag_values.train_batch_size * flag_values.max_seq_length
     return layers.Compute(
         PRECISIONS[flag_values.precision],
         skip_padding=True,
-        recompute=flag_values.recompute,
+        recompute=recompute,
         parts=1 if saving or rows < _ROWS_OF_PARTS else 2,
     )
 
@@ -352,8 +376,10 @@ def end_with_estimate(flag_values, config, strategy, predictions=0, choices=1):
     batch_size = flag_values.train_batch_size
     each = distribution.per_replica_batch_size(strategy, batch_size, "train_batch_size")
     report = memory.report(
-        *(config, each, flag_values.max_seq_length, compute(flag_values)),
-        *(flag_values.gradient_accumulation_steps, predictions, choices),
+        *(config, each, flag_values.max_seq_length),
+        lambda *saving: engine.compute_on(_compute_with(flag_values, *saving), strategy),
+        *(flag_values.gradient_accumulation_steps, flag_values.recompute),
+        *(predictions, choices, flag_values.optimizer),
     )
     print(command_line.with_flag_names(report, flag_values))
     sys.exit(0)

@@ -7,7 +7,7 @@ import re
 
 from absl import logging
 
-from albert import classifier_utils, file_io, metrics, prediction_files, tables
+from albert import classifier_utils, file_io, metrics, tables
 
 NAME = "custom"
 
@@ -192,9 +192,9 @@ class CustomTask:
 
     def write_predictions(self, output_dir, rows, ids, prefix=None):
         """Writes prediction files, and scores if the test data has labels; see `task.Data`."""
-        prediction_files.write_classifier_files(output_dir, rows, ids, self.labels)
+        tables.write_classifier_files(output_dir, rows, ids, self.labels)
         if self.is_labelled("test"):
-            prediction_files.write_scores(output_dir, metrics.Evaluator(self.scores), rows)
+            tables.write_scores(output_dir, metrics.Evaluator(self.scores), rows)
 
     def _label(self, row, place):
         label = tables.name_of(row, self.columns.label, "label_column", place)

@@ -103,6 +103,13 @@ def training_batch(run_config, strategy):
     return f"{replicas} replicas x {each} = {batch_size}{parts}"
 
 
+def compute_on(compute, strategy):
+    """The `layers.Compute` that a model has under a strategy, of the one that was asked for."""
+    skip = compute.skip_padding and not distribution.needs_fixed_shapes(strategy)
+    parts = compute.parts if distribution.gains_from_parts(strategy) else 1
+    return dataclasses.replace(compute, skip_padding=skip, parts=parts)
+
+
 class Engine:
     """Trains, evaluates and predicts one task with one model.
 
@@ -123,9 +130,7 @@ class Engine:
         distribution.check_agreement(strategy, {"task": task.name, **settings})
         with strategy.scope():
             self.model = task.build_model(model_config, run_config.seed)
-        skip = run_config.compute.skip_padding and not distribution.needs_fixed_shapes(strategy)
-        parts = run_config.compute.parts if distribution.gains_from_parts(strategy) else 1
-        self.model.compute = dataclasses.replace(run_config.compute, skip_padding=skip, parts=parts)
+        self.model.compute = compute_on(run_config.compute, strategy)
         self._infer = None
         self._datasets = {}  # (input function, batch size) -> distributed dataset
 

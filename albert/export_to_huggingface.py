@@ -44,9 +44,9 @@ def define_flags(flag_values):
 def main(values):
     if not (values.model_dir or values.checkpoint):
         raise file_io.InputError("give --model_dir or --checkpoint")
-    from albert import huggingface_export
+    from albert import huggingface_exporter
 
-    head = huggingface_export.export(
+    head = huggingface_exporter.export(
         model_dir=values.model_dir,
         checkpoint=values.checkpoint,
         output_dir=values.output_dir,

@@ -31,7 +31,7 @@ def define_flags(flag_values):
 
 
 def main(values):
-    from albert import checkpoints, heads, hub_export, model_folder, modeling, pretrained
+    from albert import checkpoints, heads, hub_exporter, model_folder, modeling, pretrained
 
     common_flags.require_positive(values, "max_seq_length")
 
@@ -53,8 +53,8 @@ def main(values):
     if values.preprocessing_path:
         common_flags.check_seq_length(values, config)
         path = values.preprocessing_path
-        hub_export.export_preprocessing(tokenizer, values.max_seq_length, path)
-    hub_export.export_module(model, source, values.export_path)
+        hub_exporter.export_preprocessing(tokenizer, values.max_seq_length, path)
+    hub_exporter.export_module(model, source, values.export_path)
 
 
 if __name__ == "__main__":

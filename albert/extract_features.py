@@ -53,7 +53,6 @@ def parse_layers(values):
 
 
 def main(values):
-    from albert import tables
 
     common_flags.require_positive(values, "batch_size", "max_seq_length")
     layers = parse_layers(values)
@@ -66,17 +65,17 @@ def main(values):
             "no weights: give --init_checkpoint or --albert_hub_module_handle, or --from_scratch "
             "for random ones"
         )
-    from albert import feature_vectors
+    from albert import feature_extractor
 
-    extractor = feature_vectors.Extractor(source, layers, values.vectors, values.max_seq_length)
+    extractor = feature_extractor.Extractor(source, layers, values.vectors, values.max_seq_length)
     opened = contextlib.nullcontext(sys.stdin.buffer)
     if values.input_file:
         opened = file_io.open_input(values.input_file, "--input_file", "rb")
     with opened as lines:
-        texts = tables.text_lines(lines, values.input_file or "standard input")
-        rows = extractor.extract((line.rstrip("\r\n") for line in texts), values.batch_size)
+        texts = file_io.text_lines(lines, values.input_file or "standard input")
+        rows = extractor.extract((line.rstrip("\r\n") for _, line in texts), values.batch_size)
         is_npz = output and output.endswith(".npz")
-        write = feature_vectors.write_npz if is_npz else feature_vectors.write_jsonl
+        write = feature_extractor.write_npz if is_npz else feature_extractor.write_jsonl
         logging.info("Wrote the vectors of %d texts", write(output, rows))
 
 

@@ -5,6 +5,7 @@ Local paths use Python's own file functions. A path with a scheme (``gs://…``)
 TensorFlow's start-up.
 """
 
+import codecs
 import contextlib
 import glob as _glob
 import hashlib
@@ -236,6 +237,29 @@ def read_text(path, what):
             return file.read()
         except UnicodeDecodeError as error:
             raise InputError(f"{what}: {path} is not UTF-8 text: {error}") from error
+
+
+def text_lines(lines, name):
+    """Decodes the lines of a text; a byte order mark at its start is dropped.
+
+    Args:
+      lines: iterable of bytes, such as a file opened for reading bytes.
+      name: what messages call it.
+
+    Yields:
+      (number from 1, line with its line end).
+
+    Raises:
+      InputError: a line is not UTF-8; names it.
+    """
+    for number, content in enumerate(lines, 1):
+        if number == 1:
+            content = content.removeprefix(codecs.BOM_UTF8)
+        try:
+            line = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name} line {number}: not UTF-8 text ({error})") from error
+        yield number, line
 
 
 def read_json(path, what):

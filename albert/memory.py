@@ -7,6 +7,8 @@ P masked positions.
 import dataclasses
 import os
 
+from albert import optimization
+
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # What TensorFlow, its libraries and compiled functions take, as runs of small models show.
 _PROGRAM = 1 << 30
@@ -18,8 +20,9 @@ class Estimate:
 
     Attributes:
       parameters, optimizer: in float32.
-      gradients: in float32, twice where they are accumulated; and those of two layers that share
-        their weights, for each part of the batch.
+      gradients: in float32, twice where they are accumulated; and in the type of the run, for each
+        part of the batch: the sums of those of layers that share their weights, and the next ones
+        to be added.
       activations: what the encoder keeps for the backward pass, and the work of one block in it.
       head: the logits of the masked LM and their gradient.
       checkpoint: values that are being written while training goes on; in main memory.
@@ -52,18 +55,25 @@ def _count_block_parameters(config):
     return 4 * (hidden + 1) * hidden + (hidden + 1) * inner + (inner + 1) * hidden + 4 * hidden
 
 
-def estimate(config, batch_size, length, compute, accumulation_steps=1, predictions=0):
+def estimate(
+    config, batch_size, length, compute, accumulation_steps=1, predictions=0, optimizer="adamw"
+):
     """Memory of a training step at full length; padding that is skipped makes it less.
+
+    Parts that a batch is computed in keep as many activations together as the whole batch.
 
     Args:
       config: `modeling.AlbertConfig`.
       batch_size: B, examples of one device in one update.
       length: S.
-      compute: `layers.Compute`.
+      compute: `layers.Compute`, as the model will have it.
       accumulation_steps: micro-batches that B is computed in.
       predictions: P, masked positions per example; 0 for fine-tuning.
+      optimizer: name in `optimizer_table.OPTIMIZERS`.
     """
-    parameters = 4 * count_parameters(config)
+    count = count_parameters(config)
+    parameters = 4 * count
+    slots = count * optimization.optimizer_class(optimizer).bytes_per_parameter()
     size = _BYTES[compute.dtype]
     rows = -(-batch_size // accumulation_steps) * length
     hidden, heads = config.hidden_size, config.num_attention_heads
@@ -82,27 +92,48 @@ def estimate(config, batch_size, length, compute, accumulation_steps=1, predicti
         activations = blocks * kept + working
     logits = rows // length * predictions * config.vocab_size * 4
     gradients = parameters * (2 if accumulation_steps > 1 else 1)
+    # Parts do not wait for each other: each adds up its own, for the blocks of one group at a time.
+    sums = compute.parts * (config.inner_group_num + 1) * size * _count_block_parameters(config)
     return Estimate(
         parameters=parameters,
-        gradients=gradients + 2 * compute.parts * size * _count_block_parameters(config),
-        optimizer=2 * parameters,
+        gradients=gradients + sums,
+        optimizer=slots,
         activations=activations,
         head=3 * logits,
-        checkpoint=3 * parameters,
+        checkpoint=parameters + slots,
     )
 
 
-def report(config, batch_size, length, compute, accumulation_steps=1, predictions=0, choices=1):
+def report(
+    config,
+    batch_size,
+    length,
+    make_compute,
+    accumulation_steps=1,
+    recompute=False,
+    predictions=0,
+    choices=1,
+    optimizer="adamw",
+):
     """Text for people: the estimate, and what other settings with the same results would need.
 
     Args: see `estimate`, and
+      make_compute: ``(accumulation_steps, recompute) -> layers.Compute``, how the model computes
+        with these settings.
+      recompute: whether activations are computed again.
       choices: texts of which an example consists, as a question of RACE of its four answers.
     """
-    arguments = (config, batch_size * choices, length)
-    chosen = estimate(*arguments, compute, accumulation_steps, predictions)
+
+    def estimate_of(steps, recompute):
+        compute = make_compute(steps, recompute)
+        sizes = (batch_size * choices, length)
+        return estimate(config, *sizes, compute, steps, predictions, optimizer)
+
+    chosen = estimate_of(accumulation_steps, recompute)
+    dtype = make_compute(accumulation_steps, recompute).dtype
     lines = [
         f"Training memory of one device, estimated for {batch_size * choices} x {length} tokens in "
-        f"{compute.dtype}:"
+        f"{dtype}:"
     ]
     for name, value in dataclasses.asdict(chosen).items():
         lines.append(f"  {name:12s} {_gib(value)}")
@@ -113,11 +144,10 @@ def report(config, batch_size, length, compute, accumulation_steps=1, prediction
     steps = 1
     while steps <= batch_size:
         if batch_size % steps == 0:
-            for recompute in (False, True):
-                other = dataclasses.replace(compute, recompute=recompute)
-                total = estimate(*arguments, other, steps, predictions).total
+            for again in (False, True):
+                total = estimate_of(steps, again).total
                 fits = "fits" if total < 0.9 * available else "does not fit"
-                lines.append(f"  {steps:29d}  {recompute!s:12s}  {_gib(total)}  {fits}")
+                lines.append(f"  {steps:29d}  {again!s:12s}  {_gib(total)}  {fits}")
         steps *= 2
     return "\n".join(lines)
 

@@ -3,15 +3,16 @@
 import numpy as np
 
 
-def _lengths_after_truncation(length_a, length_b, max_length):
-    """Lengths when single tokens are dropped from the longer text, from B when they are equal."""
-    excess = length_a + length_b - max_length
-    if excess <= 0:
-        return length_a, length_b
-    until_equal = min(excess, abs(length_a - length_b))
+def _kept_lengths(lengths_a, lengths_b, max_length):
+    """Lengths when single tokens are dropped from the longer text, from B when they are equal.
+
+    Of one pair or, as arrays, of many; `text_export.kept_lengths` is the same in a graph.
+    """
+    excess = np.maximum(lengths_a + lengths_b - max_length, 0)
+    until_equal = np.minimum(excess, np.abs(lengths_a - lengths_b))
     in_turns = excess - until_equal
-    drop_a = in_turns // 2 + (until_equal if length_a > length_b else 0)
-    return length_a - drop_a, length_b - (excess - drop_a)
+    drop_a = in_turns // 2 + np.where(lengths_a > lengths_b, until_equal, 0)
+    return lengths_a - drop_a, lengths_b - (excess - drop_a)
 
 
 def truncate_pair(tokens_a, tokens_b, max_length):
@@ -32,8 +33,62 @@ def truncate_pair(tokens_a, tokens_b, max_length):
     """
     if max_length < 0:
         raise ValueError(f"cannot cut a pair of texts to {max_length} tokens")
-    keep_a, keep_b = _lengths_after_truncation(len(tokens_a), len(tokens_b), max_length)
+    if len(tokens_a) + len(tokens_b) <= max_length:
+        return tokens_a, tokens_b
+    keep_a, keep_b = _kept_lengths(len(tokens_a), len(tokens_b), max_length)
     return tokens_a[:keep_a], tokens_b[:keep_b]
+
+
+def truncate_to_fit(ids_a, ids_b, max_seq_length):
+    """Cuts one or two texts at their ends so that `pack` takes them; two by `truncate_pair`.
+
+    Args:
+      ids_a: ids of the first text.
+      ids_b: ids of the second text, or None.
+      max_seq_length: S, of which the special pieces take their part.
+
+    Returns:
+      (ids_a, ids_b), cut.
+    """
+    if ids_b is None:
+        return ids_a[: max_seq_length - 2], None
+    return truncate_pair(ids_a, ids_b, max_seq_length - 3)
+
+
+def truncate_front_and_first(ids_a, ids_b, max_length_b, max_seq_length):
+    """Cuts the second of two texts at its front, then the first at its end so that `pack` takes
+    them.
+
+    Args:
+      ids_a, ids_b: ids of the two texts.
+      max_length_b: most ids of the second, of which the last are kept; at least 1.
+      max_seq_length: S.
+
+    Returns:
+      (ids_a, ids_b), cut.
+    """
+    ids_b = ids_b[-max_length_b:]
+    return ids_a[: max_seq_length - 3 - len(ids_b)], ids_b
+
+
+def truncate_spans_at_both_ends(pairs, max_tokens, rng):
+    """Cuts many pairs of spans to `max_tokens` each, at their fronts and their ends.
+
+    Equal in distribution to dropping one token at a time from the longer span (from B if equal),
+    from its front or its end with equal chance: how many tokens each loses is certain, as in
+    `truncate_pair`, and the number of those lost at the front is binomial.
+
+    Args:
+      pairs: integers [B, 4 or more], begin and end of A, begin and end of B; changed in place.
+      max_tokens: most tokens of A and B together.
+      rng: numpy Generator.
+    """
+    lengths = pairs[:, 1] - pairs[:, 0], pairs[:, 3] - pairs[:, 2]
+    kept = _kept_lengths(*lengths, max_tokens)
+    for column, length, keep in zip((0, 2), lengths, kept, strict=True):
+        front = rng.binomial(length - keep, 0.5)
+        pairs[:, column] += front
+        pairs[:, column + 1] = pairs[:, column] + keep
 
 
 def pack(ids_a, ids_b, cls_id, sep_id, max_seq_length, pad_id=0):

@@ -74,7 +74,7 @@ def find_formats(values):
 def main(values):
     common_flags.require_positive(values, "batch_size")
     input_format, output_format = find_formats(values)
-    from albert import prediction_files, tables, text_predictor
+    from albert import tables, text_predictor
 
     predictor = text_predictor.TextPredictor(values.model_dir)
     columns = make_columns(values, predictor.columns, input_format)
@@ -87,10 +87,10 @@ def main(values):
         found = predictor.predict_rows(rows, columns, values.batch_size, batches)
         if values.output_file:
             with file_io.atomic_writer(values.output_file) as file:
-                prediction_files.write(file, output_format, predictor.labels, found)
+                tables.write_predictions(file, output_format, predictor.labels, found)
         else:
             sys.stdout.reconfigure(line_buffering=True)  # whoever reads waits for these lines
-            prediction_files.write(sys.stdout, output_format, predictor.labels, found)
+            tables.write_predictions(sys.stdout, output_format, predictor.labels, found)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import random
 
 import numpy as np
 
-from albert import corpus, example_proto, masking
+from albert import corpus, masking, packing, tfrecord
 
 SENTENCE_TASKS = ("reference", "sop", "nsp", "none")
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
@@ -216,31 +216,6 @@ def _random_text(documents, index, wanted, rng):
     return (offsets[begin], offsets[end]), others == 0
 
 
-def truncate_pairs(pairs, max_tokens, rng):
-    """Shortens A and B to `max_tokens` together, all pairs at once.
-
-    Equal in distribution to `packing`'s rule of dropping one token at a time from the longer
-    segment (from B if equal), from its front or its back with equal chance: how many tokens each
-    loses is certain, and the number of those lost at the front is binomial.
-
-    Args:
-      pairs: [B, 5] from `draw_pairs`; changed in place.
-      max_tokens: most tokens of A and B together.
-      rng: numpy Generator.
-    """
-    lengths_a, lengths_b = pairs[:, 1] - pairs[:, 0], pairs[:, 3] - pairs[:, 2]
-    excess = np.maximum(lengths_a + lengths_b - max_tokens, 0)
-    until_equal = np.minimum(excess, np.abs(lengths_a - lengths_b))
-    in_turns = excess - until_equal
-    a_is_longer = lengths_a > lengths_b
-    drop_a = in_turns // 2 + np.where(a_is_longer, until_equal, 0)
-    drop_b = excess - drop_a
-    for column, drop in ((0, drop_a), (2, drop_b)):
-        front = rng.binomial(drop, 0.5)
-        pairs[:, column] += front
-        pairs[:, column + 1] -= drop - front
-
-
 # --- records ----------------------------------------------------------------------------------
 
 
@@ -273,7 +248,7 @@ def assemble(tokens, pairs, max_seq_length, vocabulary):
 
 def _packed_rows(values):
     """List of the varint bytes of each row of a [B, N] array of ids, positions or flags."""
-    packed = example_proto.packed_varints(values)
+    packed = tfrecord.packed_varints(values)
     if len(packed) == values.size:
         ends = itertools.accumulate(itertools.repeat(values.shape[1], len(values)))
     else:
@@ -287,18 +262,18 @@ def _packed_rows(values):
 @functools.cache
 def _ones_entry(name, num_ones, size, dtype):
     """Feature-map entry of `num_ones` ones followed by zeros."""
-    return example_proto.feature_entry(name, (np.arange(size) < num_ones).astype(dtype))
+    return tfrecord.feature_entry(name, (np.arange(size) < num_ones).astype(dtype))
 
 
 def feature_specs(seq_length, max_predictions_per_seq, with_boundaries=True):
-    """`example_proto.FeatureSpec` of the records.
+    """`tfrecord.FeatureSpec` of the records.
 
     Args:
       seq_length: S.
       max_predictions_per_seq: P.
       with_boundaries: also ``token_boundary`` [S], 1 where a word begins; only masking needs it.
     """
-    spec = example_proto.FeatureSpec
+    spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids")
     sequences += ("token_boundary",) * with_boundaries
     predicted = {
@@ -334,7 +309,7 @@ def serialize(masked, lengths, segment_ids, token_boundary, labels):
         "token_boundary": token_boundary,
     }
     entries = {
-        name: [example_proto.int64_header(name, len(row)) + row for row in _packed_rows(values)]
+        name: [tfrecord.int64_header(name, len(row)) + row for row in _packed_rows(values)]
         for name, values in columns.items()
     }
     seq_length, num_slots = segment_ids.shape[1], masked.positions.shape[1]
@@ -346,13 +321,13 @@ def serialize(masked, lengths, segment_ids, token_boundary, labels):
         for count in masked.num_predictions.tolist()
     ]
     specs = feature_specs(seq_length, num_slots)
-    example_proto.check_names(specs, entries)
+    tfrecord.check_names(specs, entries)
     # Keys in alphabetical order, as protobuf's deterministic serialization has them.
     rows = zip(
         *(entries[spec.name] for spec in sorted(specs, key=operator.attrgetter("name"))),
         strict=True,
     )
-    return [example_proto.example(row) for row in rows]
+    return [tfrecord.example(row) for row in rows]
 
 
 def make_records(documents, settings, vocabulary, stream):
@@ -369,7 +344,7 @@ def make_records(documents, settings, vocabulary, stream):
     """
     rng = np.random.default_rng([settings.random_seed, *stream])
     pairs, counts = draw_pairs(documents, settings, random.Random(int(rng.integers(1 << 62))))
-    truncate_pairs(pairs, settings.max_tokens, rng)
+    packing.truncate_spans_at_both_ends(pairs, settings.max_tokens, rng)
     yield [], counts
     batch_size = max(1, _BATCH_CELLS // settings.max_seq_length)
     for start in range(0, len(pairs), batch_size):

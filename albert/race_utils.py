@@ -14,16 +14,7 @@ import re
 import numpy as np
 from absl import logging
 
-from albert import (
-    classifier_utils,
-    example_proto,
-    file_io,
-    metrics,
-    packing,
-    prediction_files,
-    task,
-    tokenization,
-)
+from albert import classifier_utils, file_io, metrics, packing, tables, task, tfrecord, tokenization
 
 NUM_CHOICES = 4
 KIND = "multiple_choice"  # of folders of models
@@ -121,14 +112,9 @@ def _passages(path):
         yield path, file_io.read_text(path, "RACE").removeprefix("\ufeff")
         return
     with file_io.open_input(path, "RACE", "rb") as file:
-        for number, content in enumerate(file, 1):
-            place = f"{path} line {number}"
-            try:
-                text = content.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise file_io.InputError(f"{place}: not UTF-8 text ({error})") from error
+        for number, text in file_io.text_lines(file, path):
             if text.strip():
-                yield place, text
+                yield f"{path} line {number}", text
 
 
 def _is_list_of_strings(value, length):
@@ -249,12 +235,12 @@ def convert_example(example, max_seq_length, max_qa_length, tokenizer):
     article = tokenizer.encode(example.article)
     choices = []
     for ending in example.endings:
-        ending_ids = tokenizer.encode(ending)[-max_qa_length:]
-        article_ids = article[: max_seq_length - 3 - len(ending_ids)]
+        ids = packing.truncate_front_and_first(
+            *(article, tokenizer.encode(ending), max_qa_length, max_seq_length)
+        )
         choices.append(
             packing.pack(
-                *(article_ids, ending_ids, tokenizer.cls_id, tokenizer.sep_id),
-                *(max_seq_length, tokenizer.pad_id),
+                *(*ids, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id)
             )
         )
     input_ids, input_mask, segment_ids = map(np.concatenate, zip(*choices, strict=True))
@@ -273,8 +259,8 @@ def _featurize(example, max_seq_length, max_qa_length, tokenizer):
 
 
 def feature_specs(seq_length):
-    """`example_proto.FeatureSpec` of the features: sequences [C, S], and the code of the level."""
-    spec = example_proto.FeatureSpec
+    """`tfrecord.FeatureSpec` of the features: sequences [C, S], and the code of the level."""
+    spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids")
     shape = (NUM_CHOICES, seq_length)
     return (
@@ -329,10 +315,10 @@ def write_predictions(output_dir, rows, ids, prefix=None):
       ids: ids of the questions [B].
       prefix: the checkpoint, not used.
     """
-    prediction_files.write_scores(output_dir, Evaluator(), rows)
+    tables.write_scores(output_dir, Evaluator(), rows)
     columns = (ids, rows["predictions"], rows["probabilities"])
-    found = prediction_files.predictions(_LETTERS, *columns)
-    prediction_files.write_table(output_dir, _LETTERS, found)
+    found = tables.predictions(_LETTERS, *columns)
+    tables.write_table(output_dir, _LETTERS, found)
 
 
 def _build_model(config, seed, dropout_prob):
@@ -396,8 +382,7 @@ def make_data(
         examples=partial(
             iter_race_examples,
             data_dir,
-            do_lower_case=tokenizer.do_lower_case,
-            use_spm=tokenizer.sp_model is not None,
+            use_spm=False,  # The tokenizer cleans texts up, once.
             **levels,
         ),
         featurize=partial(

@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import example_proto, file_io, fused
+from albert import file_io, fused, tfrecord
 
-FeatureSpec = example_proto.FeatureSpec
+FeatureSpec = tfrecord.FeatureSpec
 MANIFEST_VERSION = 1
 # Memory that a shuffle buffer of serialized records may take; data that fits is shuffled whole.
 SHUFFLE_BYTES = 512 << 20
@@ -28,14 +28,14 @@ def encode(specs, features):
     Raises:
       ValueError: a feature is missing, undeclared, or has another number of values than declared.
     """
-    example_proto.check_names(specs, features)
+    tfrecord.check_names(specs, features)
     entries = []
     for spec in specs:
         values = np.asarray(features[spec.name], dtype=spec.dtype)
         if values.size != spec.size:
             raise ValueError(f"feature {spec.name} has {values.size} values, expected {spec.size}")
-        entries.append(example_proto.feature_entry(spec.name, values))
-    return example_proto.example(entries)
+        entries.append(tfrecord.feature_entry(spec.name, values))
+    return tfrecord.example(entries)
 
 
 def parse(specs, serialized):
@@ -217,7 +217,7 @@ def count_records(paths):
     for path in paths:
         try:
             with file_io.open_file(path, "rb") as file:
-                total += sum(1 for _ in example_proto.read_record_lengths(file))
+                total += sum(1 for _ in tfrecord.read_record_lengths(file))
         except ValueError as error:
             raise file_io.InputError(f"{path} is damaged: {error}; make it again") from error
     return total

@@ -5,7 +5,7 @@ import os
 
 from absl import flags
 
-from albert import classifier_flags, command_line, common_flags, file_io
+from albert import classifier_flags, command_line, common_flags, file_io, optimizer_table
 
 
 def define_flags(flag_values):
@@ -28,7 +28,7 @@ def define_flags(flag_values):
     integer("train_batch_size", 32, "Examples per step, over all devices.")
     integer("eval_batch_size", 8, "Examples per evaluation step, over all devices.")
     integer("predict_batch_size", 8, "Examples per prediction step, over all devices.")
-    text("optimizer", "adamw", "Optimizer: adamw or lamb.")
+    common_flags.define_optimizer_flag(flag_values, "adamw", as_text=True)
     number("learning_rate", 5e-5, "Highest learning rate.")
     integer("train_step", 1000, "Steps in all.")
     integer("warmup_step", 0, "Steps over which the learning rate rises from 0.")
@@ -47,8 +47,7 @@ def check_flags(values, row):
     common_flags.check_waiting(values)
     if values.export_text and not values.export_dir:
         raise file_io.InputError("--export_text needs --export_dir")
-    if values.optimizer not in ("adamw", "lamb"):
-        raise file_io.InputError(f"--optimizer={values.optimizer}: expected adamw or lamb")
+    optimizer_table.check(values.optimizer)
     common_flags.require_positive(
         *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
         *("max_seq_length", "train_step", "save_checkpoints_steps"),

@@ -22,9 +22,7 @@ def define_flags(flag_values):
     integer("max_predictions_per_seq", 20, "Masked tokens per example, as the records were made.")
     integer("train_batch_size", 4096, "Examples per step, over all devices.")
     integer("eval_batch_size", 64, "Examples per evaluation step, over all devices.")
-    flags.DEFINE_enum(
-        "optimizer", "lamb", ["adamw", "lamb"], "How weights are updated.", flag_values=flag_values
-    )
+    common_flags.define_optimizer_flag(flag_values, "lamb")
     number("learning_rate", 0.00176, "Highest learning rate.")
     number("poly_power", 1.0, "Power of the polynomial decay of the learning rate to 0.")
     integer("num_train_steps", 125000, "Steps in all.")
@@ -102,10 +100,12 @@ def make_data(values, transform):
     """`task.Data` of the flags."""
     from albert import pretraining_task
 
-    eval_file = values.eval_input_file or values.input_file
+    paths = eval_paths = file_io.expand_globs(values.input_file, "--input_file")
+    if values.eval_input_file:
+        eval_paths = file_io.expand_globs(values.eval_input_file, "--eval_input_file")
     return pretraining_task.make_data(
-        file_io.expand_globs(values.input_file, "--input_file"),
-        file_io.expand_globs(eval_file, "--input_file"),
+        paths,
+        eval_paths,
         (values.max_seq_length, values.max_predictions_per_seq),
         values.max_eval_steps * values.eval_batch_size,
         transform,

@@ -29,6 +29,7 @@ def define_flags(flag_values):
     integer("eval_batch_size", 8, "Questions per evaluation step, over all devices.")
     integer("predict_batch_size", 8, "Questions per prediction step, over all devices.")
     number("dropout_prob", 0.1, "Dropout of the pooled output in training.")
+    common_flags.define_optimizer_flag(flag_values, "adamw")
     number("learning_rate", 1e-5, "Highest learning rate.")
     integer("train_step", 12000, "Steps in all.")
     integer("warmup_step", 1000, "Steps over which the learning rate rises from 0.")
@@ -98,7 +99,10 @@ def make_run(values, settings, source, config, strategy):
         ),
         strategy=strategy,
         make_optimizer=lambda: optimization.create_optimizer(
-            values.learning_rate, values.train_step, values.warmup_step
+            values.learning_rate,
+            values.train_step,
+            values.warmup_step,
+            optimizer=values.optimizer,
         ),
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,

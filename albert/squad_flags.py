@@ -31,6 +31,7 @@ def define_flags(flag_values):
     integer("max_query_length", 64, "Most tokens of a question; the rest is cut off.")
     integer("train_batch_size", 32, "Windows per step, over all devices.")
     integer("predict_batch_size", 8, "Windows per prediction step, over all devices.")
+    common_flags.define_optimizer_flag(flag_values, "adamw")
     number("learning_rate", 5e-5, "Highest learning rate.")
     number("num_train_epochs", 3.0, "Steps in all are the questions times this, by the batch size.")
     number("warmup_proportion", 0.1, "Share of the steps in which the learning rate rises from 0.")
@@ -135,7 +136,10 @@ def _run(values, kind, source, config, questions, settings, strategy):
         ),
         strategy=strategy,
         make_optimizer=lambda: optimization.create_optimizer(
-            values.learning_rate, steps, int(steps * values.warmup_proportion)
+            values.learning_rate,
+            steps,
+            int(steps * values.warmup_proportion),
+            optimizer=values.optimizer,
         ),
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,

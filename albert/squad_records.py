@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from albert import example_proto, file_io, squad_features
+from albert import file_io, squad_features, tfrecord
 from albert.file_io import InputError
 
 # A worker takes about half a second to start, the time of 4,000 questions.
@@ -32,8 +32,8 @@ class StaleFeaturesError(InputError):
 
 @functools.cache
 def feature_specs(seq_length, is_training):
-    """`example_proto.FeatureSpec` of the records."""
-    spec = example_proto.FeatureSpec
+    """`tfrecord.FeatureSpec` of the records."""
+    spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids", "p_mask")
     scalars = ("start_positions", "end_positions", "is_impossible") if is_training else ()
     return (
@@ -48,19 +48,18 @@ def feature_entries(features, is_training):
     padding = b"\0" * (features.max_seq_length - features.paragraph_len)
     # Bytes below 128 are their own varint encoding.
     columns = {
-        "input_ids": b"".join(map(example_proto.varint, features.real_ids)) + padding,
+        "input_ids": b"".join(map(tfrecord.varint, features.real_ids)) + padding,
         "input_mask": features.input_mask_bytes,
         "segment_ids": features.segment_ids_bytes,
         "p_mask": features.p_mask_bytes,
     }
     if is_training:
-        columns["start_positions"] = example_proto.varint(features.start_position)
-        columns["end_positions"] = example_proto.varint(features.end_position)
+        columns["start_positions"] = tfrecord.varint(features.start_position)
+        columns["end_positions"] = tfrecord.varint(features.end_position)
         columns["is_impossible"] = b"\1" if features.is_impossible else b"\0"
-    example_proto.check_names(_specs_of_window(is_training), columns)
+    tfrecord.check_names(_specs_of_window(is_training), columns)
     return b"".join(
-        example_proto.int64_header(name, len(payload)) + payload
-        for name, payload in columns.items()
+        tfrecord.int64_header(name, len(payload)) + payload for name, payload in columns.items()
     )
 
 
@@ -74,9 +73,9 @@ def _to_record(item):
     number, (entries, features) = item
     if features is not None:
         features.unique_id = number
-    unique_id = example_proto.varint(number)
-    header = example_proto.int64_header("unique_ids", len(unique_id))
-    return example_proto.example([header, unique_id, entries]), features
+    unique_id = tfrecord.varint(number)
+    header = tfrecord.int64_header("unique_ids", len(unique_id))
+    return tfrecord.example([header, unique_id, entries]), features
 
 
 def _to_rows(is_training, windows):

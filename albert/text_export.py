@@ -109,7 +109,7 @@ class GraphTokenizer(tf.Module):
 
 
 def kept_lengths(lengths_a, lengths_b, max_length):
-    """Lengths [B] of two texts after `packing.truncate_pair`."""
+    """Lengths [B] of two texts after `packing.truncate_pair`, whose rule this is in a graph."""
     excess = tf.maximum(lengths_a + lengths_b - max_length, 0)
     until_equal = tf.minimum(excess, tf.abs(lengths_a - lengths_b))
     in_turns = excess - until_equal

@@ -16,7 +16,6 @@ from albert import (
     custom_data,
     file_io,
     model_folder,
-    prediction_files,
     records,
     tables,
 )
@@ -85,7 +84,7 @@ class TextPredictor:
         return outputs["predictions"], outputs["probabilities"]
 
     def predict(self, texts, batch_size=32):
-        """Yields a `prediction_files.Prediction` for each text, in order; ids count from 0.
+        """Yields a `tables.Prediction` for each text, in order; ids count from 0.
 
         Args:
           texts: iterable of str, or of pairs of str for a model of two texts.
@@ -109,7 +108,7 @@ class TextPredictor:
         return self.predict_rows(rows(), columns, batch_size, batches_ahead=1)
 
     def predict_rows(self, rows, columns, batch_size=32, batches_ahead=64):
-        """Yields a `prediction_files.Prediction` for each row of `tables.read_rows`, in order.
+        """Yields a `tables.Prediction` for each row of `tables.read_rows`, in order.
 
         Args:
           rows: iterable of (place for messages, dict by column).
@@ -126,14 +125,13 @@ class TextPredictor:
             wanted = "one text, not two" if self.columns.text_pair is None else "two texts, not one"
             raise file_io.InputError(f"this model takes {wanted}: see text_pair_column")
         row_task = dataclasses.replace(self._row, columns=columns)
-        use_spm = self.tokenizer.sp_model is not None
         numbered = enumerate(rows)
         while window := list(itertools.islice(numbered, batch_size * batches_ahead)):
             examples = [
                 row_task.example(
                     *(row, place, str(number), row_task.no_label),
-                    use_spm=use_spm,
-                    do_lower_case=self.tokenizer.do_lower_case,
+                    use_spm=False,  # The tokenizer cleans texts up, once.
+                    do_lower_case=False,
                 )
                 for number, (place, row) in window
             ]
@@ -158,4 +156,4 @@ class TextPredictor:
             np.concatenate(parts)[places] for parts in zip(*found, strict=True)
         )
         guids = [example.guid for example in examples]
-        return prediction_files.predictions(self.labels, guids, indices, probabilities)
+        return tables.predictions(self.labels, guids, indices, probabilities)

@@ -15,7 +15,7 @@ def run(task, model, optimizer, features, seed, accumulation_steps=1):
     Args:
       task: `task.Task`.
       model: model of `heads`.
-      optimizer: `lamb_optimizer.AdamBase` with slots for the model's trained variables.
+      optimizer: `optimization.Optimizer` with slots for the model's trained variables.
       features: dict of tensors [B, ...], the batch of this replica.
       seed: integer; dropout is a function of it, of the step, the replica and the micro-batch.
       accumulation_steps: micro-batches that B is computed in, one after another.

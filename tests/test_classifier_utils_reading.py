@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -112,6 +113,29 @@ def test_text_preparation(tmp_path):
     assert texts() == ("emile zola", "1⁄2 «x»")
     assert texts(do_lower_case=False) == ("Emile Zola", "1⁄2 «X»")
     assert texts(use_spm=False) == ("  Émile \u00a0 Zola", "½ «X»")
+
+
+def test_a_task_cleans_each_text_up_once(tmp_path, tokenizer, monkeypatch):
+    """Readers of a task leave that to the tokenizer; its features are those of cleaned texts."""
+    texts = ["  The \u00a8 Cook ", "½ «SOUP»"]
+    _write(tmp_path, "rte", "dev", [_line("rte", "dev", 0, texts)])
+    row = classifier_utils.get_task("rte")
+    (cleaned,) = row.examples(str(tmp_path), "dev")
+    expected = classifier_utils.convert_example(cleaned, row, 24, tokenizer)
+    seen = []
+
+    def clean(text, **settings):
+        seen.append(text)
+        return preprocess_text(text, **settings)
+
+    preprocess_text = tokenization.preprocess_text
+    monkeypatch.setattr(tokenization, "preprocess_text", clean)
+    task = classifier_utils.make_task(row, tokenizer, 24)
+    (example,) = task.examples(str(tmp_path), "dev")
+    (features,) = task.featurize(example)
+    assert seen == texts
+    for name, value in expected.items():
+        np.testing.assert_array_equal(features[name], value, name)
 
 
 def test_quotes_line_ends_marks_and_blank_last_lines(tmp_path):

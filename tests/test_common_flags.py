@@ -5,9 +5,10 @@ import pathlib
 import types
 
 import pytest
+import tensorflow as tf
 from absl import flags
 
-from albert import common_flags, distribution, file_io, layers, modeling
+from albert import common_flags, distribution, file_io, layers, memory, modeling
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -102,3 +103,21 @@ def test_waiting_for_checkpoints_is_for_evaluation_alone(values):
     found.do_eval = False
     with pytest.raises(file_io.InputError, match="--eval_wait_secs: only for --do_eval alone"):
         common_flags.check_waiting(found)
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_memory_is_estimated_for_the_parts_that_are_computed(values, monkeypatch, gains):
+    told = {}
+    monkeypatch.setattr(distribution, "gains_from_parts", lambda strategy: gains)
+    monkeypatch.setattr(
+        memory, "report", lambda *arguments: told.update(make=arguments[3], rest=arguments[4:])
+    )
+    found = values("--recompute", "--estimate_memory")
+    flags.DEFINE_integer("train_batch_size", 16, "Batch.", flag_values=found)
+    common_flags.define_optimizer_flag(found, "lamb")
+    with pytest.raises(SystemExit):
+        common_flags.end_with_estimate(found, "config", tf.distribute.get_strategy())
+    assert told["rest"] == (1, True, 0, 1, "lamb")
+    assert told["make"](1, False) == layers.Compute("float32", True, False, 2 if gains else 1)
+    for saving in ((2, False), (1, True)):
+        assert told["make"](*saving) == layers.Compute("float32", True, saving[1], 1)

@@ -202,7 +202,7 @@ def test_a_resumed_run_ends_with_the_same_weights(path, tmp_path, stop):
 
 
 def test_a_resumed_run_goes_on_with_its_loss_scale(path, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert.lamb_optimizer.LossScale._GOOD_UPDATES", 8)
+    monkeypatch.setattr("albert.optimization.LossScale._GOOD_UPDATES", 8)
     float16 = {"compute": layers.Compute("float16")}
 
     def run(folder, stop, **changes):

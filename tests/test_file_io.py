@@ -288,3 +288,16 @@ def test_local_files_need_no_tensorflow(tmp_path):
     command = [sys.executable, "-c", code, str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
+
+
+def test_lines_of_text_have_their_numbers():
+    lines = [b"\xef\xbb\xbfone\r\n", b"\n", b"\xef\xbb\xbf\xc3\xbc"]
+    found = list(file_io.text_lines(lines, "data"))
+    assert found == [(1, "one\r\n"), (2, "\n"), (3, "\ufeff\xfc")]  # a mark only at the start
+
+
+def test_a_line_that_is_not_text_is_named():
+    lines = file_io.text_lines([b"one\n", b"tw\xff\n"], "data.tsv")
+    assert next(lines) == (1, "one\n")
+    with pytest.raises(file_io.InputError, match="^data.tsv line 2: not UTF-8 text .*0xff"):
+        next(lines)

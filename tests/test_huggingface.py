@@ -17,7 +17,7 @@ from albert import (
     file_io,
     heads,
     huggingface,
-    huggingface_export,
+    huggingface_exporter,
     huggingface_tokenizer,
     modeling,
     pretrained,
@@ -66,7 +66,7 @@ def write_model(folder, head, config=CONFIG):
 
 def exported(tmp_path, head, config=CONFIG):
     model = write_model(tmp_path / "ours", head, config)
-    huggingface_export.export(
+    huggingface_exporter.export(
         model_dir=str(tmp_path / "ours"),
         output_dir=str(tmp_path / "theirs"),
         head=None if head in ("encoder", "pretraining", "squad_v1") else head,
@@ -286,7 +286,7 @@ def test_the_description_of_a_model_folder_is_used(tmp_path):
         source = pretrained.locate(checkpoint=str(folder), do_lower_case=False)
         model_folder.write(str(folder), kind, CONFIG, source, settings)
         out = tmp_path / f"{kind}_out"
-        assert huggingface_export.export(str(folder), output_dir=str(out)) == expected
+        assert huggingface_exporter.export(str(folder), output_dir=str(out)) == expected
         config = json.loads((out / "config.json").read_text())
         assert config.get("id2label") == ({"0": "no", "1": "maybe", "2": "yes"} if "labels" in
                                           settings else None)  # fmt: skip
@@ -319,11 +319,11 @@ def test_a_vocabulary_of_another_size_is_refused(tmp_path):
         checkpoints.restore(modeling.AlbertModel(config), str(folder))
     (tmp_path / "ours" / "albert_config.json").write_text(config.to_json_string())
     with pytest.raises(file_io.InputError, match="400 pieces, .* only 300"):
-        huggingface_export.export(str(tmp_path / "ours"), output_dir=str(tmp_path / "x"))
+        huggingface_exporter.export(str(tmp_path / "ours"), output_dir=str(tmp_path / "x"))
     large = modeling.AlbertConfig(**{**CONFIG.to_dict(), "vocab_size": 500})
     (tmp_path / "ours" / "albert_config.json").write_text(large.to_json_string())
     with pytest.raises(file_io.InputError, match=r"\[400, 8\]; the configuration says vocab_size"):
-        huggingface_export.export(str(tmp_path / "ours"), output_dir=str(tmp_path / "x"))
+        huggingface_exporter.export(str(tmp_path / "ours"), output_dir=str(tmp_path / "x"))
     assert not (tmp_path / "x").exists()
 
 
@@ -360,7 +360,7 @@ def test_a_mapping_that_should_not_be_there_is_refused(tmp_path):
 def test_heads_that_do_not_exist_there_are_refused(tmp_path):
     folder = tmp_path / "ours"
     write_model(folder, "regression")
-    export = lambda **flags: huggingface_export.export(  # noqa: E731
+    export = lambda **flags: huggingface_exporter.export(  # noqa: E731
         str(folder), output_dir=str(tmp_path / "out"), **flags
     )
     with pytest.raises(file_io.InputError, match="one output: say .* --head=regression or --head"):

@@ -14,7 +14,7 @@ from albert import (
     file_io,
     heads,
     huggingface,
-    huggingface_export,
+    huggingface_exporter,
     huggingface_tokenizer,
     modeling,
     tokenization,
@@ -68,7 +68,7 @@ def contents(folder):
 @pytest.mark.parametrize("step", ["write_weights", "write_tokenizer", "write_config"])
 def test_an_export_that_fails_changes_nothing(tmp_path, model_dir, monkeypatch, step):
     old = tmp_path / "old"
-    huggingface_export.export(model_dir=str(model_dir), output_dir=str(old))
+    huggingface_exporter.export(model_dir=str(model_dir), output_dir=str(old))
     (old / "notes.txt").write_text("mine")
     before = contents(old)
     assert {"config.json", "model.safetensors", "tokenizer.json", "spiece.model"} < set(before)
@@ -82,7 +82,7 @@ def test_an_export_that_fails_changes_nothing(tmp_path, model_dir, monkeypatch, 
         monkeypatch.setattr(huggingface, step, fail)
     for name in ("old", "new"):
         with pytest.raises(OSError, match="No space left"):
-            huggingface_export.export(model_dir=str(model_dir), output_dir=str(tmp_path / name))
+            huggingface_exporter.export(model_dir=str(model_dir), output_dir=str(tmp_path / name))
     assert contents(old) == before
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
@@ -92,7 +92,7 @@ def test_a_model_folder_may_take_its_own_export(tmp_path, model_dir):
     folder.mkdir()
     for name, content in contents(model_dir).items():
         (folder / name).write_bytes(content)
-    huggingface_export.export(model_dir=str(folder), output_dir=str(folder))
+    huggingface_exporter.export(model_dir=str(folder), output_dir=str(folder))
     before = contents(model_dir)
     after = contents(folder)
     assert before.items() <= after.items()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import file_io, heads, lamb_optimizer, modeling, optimization
+from albert import file_io, heads, modeling, optimization
 
 # In the reference the counting of steps races with the reading of the count for the learning rate.
 # In each recorded run the rate was read in time for so many steps, and one step late from then on
@@ -210,11 +210,11 @@ def test_which_variables_decay():
         intermediate_size=8,
     )  # fmt: skip
     model = heads.PretrainingModel(config)
-    excluded = lamb_optimizer.EXCLUDED_FROM_DECAY
+    excluded = optimization.EXCLUDED_FROM_DECAY
     names = lambda wanted: {  # noqa: E731
         v.name.split(":")[0]
         for v in model.trainable_variables
-        if lamb_optimizer.matches(excluded, v) is wanted
+        if optimization.matches(excluded, v) is wanted
     }
     kernels = {
         f"{ROOT}/attention_1/self/query", f"{ROOT}/attention_1/self/key",
@@ -257,7 +257,7 @@ def test_variables_without_gradient_stay():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0.1, 10, 0, "sgd"), "optimizer 'sgd' is not known; known: adamw, lamb"),
+        ((0.1, 10, 0, "sgd"), "--optimizer=sgd: expected adamw or lamb"),
         ((-0.1, 10, 0), "init_lr must be at least 0, got -0.1"),
         ((0.1, 0, 0), "num_train_steps must be at least 1, got 0"),
         ((0.1, 10, -1), "num_warmup_steps must be at least 0, got -1"),

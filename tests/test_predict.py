@@ -12,7 +12,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from albert import file_io, predict, prediction_files, run_classifier, text_predictor
+from albert import file_io, predict, run_classifier, text_predictor
 from tests.test_run_classifier import flags_for, write_inputs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -209,27 +209,3 @@ def test_no_file_is_left_after_a_mistake(models, tmp_path, run_script):
             output_file=tmp_path / "out.tsv", batch_size=1,
         )  # fmt: skip
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-
-
-# --- the form of the answers --------------------------------------------------------------------
-
-
-def test_forms_of_predictions():
-    probabilities = np.float32([[0.1, 0.9], [0.75, 0.25]])
-    rows = list(prediction_files.predictions(("no", "yes"), ["a", "b"], [1, 0], probabilities))
-    file = io.StringIO()
-    prediction_files.write(file, "tsv", ("no", "yes"), rows)
-    assert file.getvalue().splitlines() == [
-        "id\tprediction\tprobability_no\tprobability_yes",
-        "a\tyes\t0.1\t0.9",
-        "b\tno\t0.75\t0.25",
-    ]
-    file = io.StringIO()
-    prediction_files.write(file, "jsonl", ("no", "yes"), rows[:1])
-    assert json.loads(file.getvalue()) == {
-        "id": "a", "prediction": "yes", "probabilities": {"no": 0.1, "yes": 0.9},
-    }  # fmt: skip
-    numbers = list(prediction_files.predictions((), ["a"], np.float32([2.3]), np.zeros((1, 1))))
-    file = io.StringIO()
-    prediction_files.write(file, "jsonl", (), numbers)
-    assert file.getvalue() == '{"id": "a", "prediction": 2.3}\n'

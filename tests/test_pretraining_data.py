@@ -208,45 +208,7 @@ def test_pairs_are_sentences_of_one_document_each(lengths, task, max_seq_length,
         assert used + counts["single_sentences_skipped"] == len(bounds) - 1
 
 
-# --- truncation, layout -------------------------------------------------------------------------
-
-
-@hypothesis.given(
-    st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=20),
-    st.integers(2, 40),
-    st.integers(0, 100),
-)
-def test_truncated_lengths_are_those_of_packing(lengths, max_tokens, seed):
-    pairs = np.array([(100, 100 + a, 500, 500 + b, 1) for a, b in lengths])
-    pretraining_data.truncate_pairs(pairs, max_tokens, np.random.default_rng(seed))
-    for (a, b), pair in zip(lengths, pairs.tolist(), strict=True):
-        kept = packing.truncate_pair(range(a), range(b), max_tokens)
-        assert [pair[1] - pair[0], pair[3] - pair[2]] == list(map(len, kept))
-        assert 100 <= pair[0] <= pair[1] <= 100 + a
-        assert 500 <= pair[2] <= pair[3] <= 500 + b
-        assert pair[4] == 1
-
-
-def _truncated_one_by_one(a, b, max_length, rng):
-    """Drops one token at a time from the longer text, at either end with equal chance."""
-    a, b = list(a), list(b)
-    while len(a) + len(b) > max_length:
-        (a if len(a) > len(b) else b).pop(0 if rng.random() < 0.5 else -1)
-    return a, b
-
-
-def test_tokens_dropped_at_the_front_are_distributed_as_one_by_one():
-    trials = 4000
-    pairs = np.tile([0, 9, 20, 26, 0], (trials, 1))
-    pretraining_data.truncate_pairs(pairs, 8, np.random.default_rng(0))
-    rng = random.Random(0)
-    theirs = [_truncated_one_by_one(range(9), range(20, 26), 8, rng) for _ in range(trials)]
-    for column, index in ((0, 0), (2, 1)):
-        first = collections.Counter(kept[index][0] for kept in theirs)
-        ours = collections.Counter(pairs[:, column].tolist())
-        values = sorted(set(first) | set(ours))
-        table = [[counts[value] for value in values] for counts in (first, ours)]
-        assert stats.chi2_contingency(table).pvalue > P_THRESHOLD
+# --- layout -------------------------------------------------------------------------------------
 
 
 @hypothesis.given(st.integers(1, 12), st.integers(0, 12), st.integers(0, 5))

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from albert import corpus, masking, pretraining_data, tokenization
+from albert import corpus, masking, packing, pretraining_data, tokenization
 
 P_THRESHOLD = 1e-3
 SEQ_LENGTH = 128
@@ -166,7 +166,7 @@ def ours(text):
 
 def draw_pairs(text, settings, seed):
     pairs, _ = pretraining_data.draw_pairs(text.documents, settings, random.Random(seed))
-    pretraining_data.truncate_pairs(pairs, settings.max_tokens, np.random.default_rng(seed))
+    packing.truncate_spans_at_both_ends(pairs, settings.max_tokens, np.random.default_rng(seed))
     return pairs
 
 

@@ -86,6 +86,27 @@ def test_examples(tmp_path):
     assert raw[0].article == PASSAGE["article"]
 
 
+def test_a_task_cleans_each_text_up_once(tmp_path, tokenizer, monkeypatch):
+    """Readers of a task leave that to the tokenizer; its features are those of cleaned texts."""
+    write_passages(tmp_path)
+    first, _ = race_utils.read_race_examples(str(tmp_path), "dev", middle_only=True)
+    raw, _ = race_utils.read_race_examples(str(tmp_path), "dev", middle_only=True, use_spm=False)
+    expected = race_utils.convert_example(first, 40, 20, tokenizer)
+    seen = []
+
+    def clean(text, **settings):
+        seen.append(text)
+        return preprocess_text(text, **settings)
+
+    preprocess_text = tokenization.preprocess_text
+    monkeypatch.setattr(tokenization, "preprocess_text", clean)
+    task = race_utils.make_task(tokenizer, 40, 20, middle_only=True)
+    (features,) = task.featurize(next(iter(task.examples(str(tmp_path), "dev"))))
+    assert seen == [raw.article, *raw.endings]
+    for name, value in expected.items():
+        np.testing.assert_array_equal(features[name], value, name)
+
+
 def test_the_published_layout_gives_the_same_examples(tmp_path):
     """One file a passage, numbered; 10.txt comes after 2.txt, and line breaks do not matter."""
     passages = [{**PASSAGE, "id": f"middle{i}.txt"} for i in range(12)]

@@ -257,7 +257,8 @@ def test_masks_can_be_drawn_anew_at_every_step():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"input_file": "nowhere*"}, "--input_file: no file matches 'nowhere\\*'"),
+        ({"input_file": "nowhere*"}, "^--input_file: no file matches 'nowhere\\*'"),
+        ({"eval_input_file": "nowhere*"}, "^--eval_input_file: no file matches 'nowhere\\*'"),
         ({"max_seq_length": 16}, "input_ids has 24 values, expected 16. Give the --max_seq_length"),
         ({"max_predictions_per_seq": 5}, "masked_lm_positions has 4 values, expected 5"),
         ({"max_seq_length": 64}, "--max_seq_length=64 is above .* max_position_embeddings of 32"),

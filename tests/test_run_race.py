@@ -6,7 +6,18 @@ import random
 
 import pytest
 
-from albert import checkpoints, demo_data, file_io, model_folder, modeling, race_utils, run_race
+from albert import (
+    checkpoints,
+    demo_data,
+    file_io,
+    fine_tuning,
+    lamb_optimizer,
+    model_folder,
+    modeling,
+    optimization,
+    race_utils,
+    run_race,
+)
 from tests.test_run_classifier import SPM, read_results, weights
 
 STATEMENT = "the bread was fine ."
@@ -65,6 +76,15 @@ def test_estimated_memory_counts_all_choices(inputs, tmp_path, run_script, capsy
     with pytest.raises(SystemExit):
         run_script(run_race, **flags_for(inputs, tmp_path, do_train=True, estimate_memory=True))
     assert "estimated for 32 x 40 tokens" in capsys.readouterr().out
+
+
+def test_the_optimizer_is_that_of_the_flag(inputs, tmp_path, run_script, monkeypatch):
+    made = []
+    monkeypatch.setattr(fine_tuning, "run", lambda job, *_: made.append(job.make_optimizer()))
+    for changes in ({}, {"optimizer": "lamb"}):
+        run_script(run_race, **flags_for(inputs, tmp_path, do_train=True, **changes))
+    kinds = [optimization.AdamWeightDecayOptimizer, lamb_optimizer.LAMB]
+    assert [type(optimizer) for optimizer in made] == kinds
 
 
 def test_train_evaluate_and_predict(inputs, tmp_path, run_script):

@@ -14,9 +14,9 @@ from albert import (
     file_io,
     records,
     run_squad_v1,
-    squad_answerer,
     squad_export,
     squad_features,
+    squad_predictor,
     squad_records,
 )
 from tests import squad_samples
@@ -179,7 +179,7 @@ def first_windows(trained, count):
     path = str(trained / "squad_v1_predict.tf_record")
     serialized = list(tf.data.TFRecordDataset(path).take(count))
     features = records.parse(specs, tf.stack(serialized))
-    answerer = squad_answerer.Answerer(str(trained))
+    answerer = squad_predictor.Answerer(str(trained))
     outputs = answerer._model(features, training=False)
     names = ("input_ids", "input_mask", "segment_ids")
     return {name: features[name] for name in names}, outputs

@@ -17,8 +17,9 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
-    file_io wordpiece tokenization packing masking metrics tables prediction_files corpus demo_data
-    example_proto tfrecord record_shuffle pretraining_data pretraining_files vocab_training
+    file_io optimizer_table wordpiece tokenization packing masking metrics tables
+    corpus demo_data tfrecord record_shuffle pretraining_data pretraining_files
+    vocab_trainer
     squad_spans squad_metrics squad_features squad_records
     archive huggingface huggingface_tokenizer
 """.split()
@@ -35,8 +36,8 @@ LAYERS = {
         *"squad_utils squad_task squad_data".split(),
     ],
     "uses": [
-        *"stages squad_answerer text_predictor feature_vectors".split(),
-        *"export squad_export text_export hub_export huggingface_export".split(),
+        *"stages squad_predictor text_predictor feature_extractor".split(),
+        *"export squad_export text_export hub_exporter huggingface_exporter".split(),
     ],
     "scripts": [
         *"command_line common_flags squad_flags classifier_flags".split(),

@@ -3,7 +3,16 @@
 import pytest
 from absl import flags
 
-from albert import file_io, run_squad_v1, squad_flags
+from albert import (
+    file_io,
+    lamb_optimizer,
+    optimization,
+    pretrained,
+    run_squad_v1,
+    squad_flags,
+    squad_run,
+    squad_task,
+)
 
 
 def values_of(**changes):
@@ -20,6 +29,22 @@ def values_of(**changes):
 def test_steps_are_counted_in_questions(questions, batch, epochs, steps):
     values = values_of(train_batch_size=batch, num_train_epochs=epochs)
     assert squad_flags.num_train_steps(values, questions) == steps
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({}, optimization.AdamWeightDecayOptimizer),
+        ({"optimizer": "lamb"}, lamb_optimizer.LAMB),
+    ],
+)
+def test_the_optimizer_is_that_of_the_flag(changes, kind):
+    values = values_of(do_train=True, **changes)
+    settings = squad_task.Settings(64, 16, 16, 5, 8)
+    data = squad_run.Data(None, settings, train_examples=[None] * 100)
+    source = pretrained.Source(None, None, None, None, True)
+    job = squad_flags._job(values, squad_task.V1, source, None, data, None)
+    assert type(job.make_optimizer()) is kind
 
 
 def test_no_step_at_all_is_an_error():

@@ -1,7 +1,10 @@
-"""Rows of csv, tsv, jsonl and plain text, with file and line in every message."""
+"""Predictions; and rows of csv, tsv, jsonl and plain text, with file and line in every message."""
 
+import io
+import json
 import re
 
+import numpy as np
 import pytest
 
 from albert import file_io, tables
@@ -115,3 +118,24 @@ def test_texts():
         file_io.InputError, match=r"here: .* no column 'x' \(text_column\); there are a, b"
     ):
         tables.text_of({"a": 1, "b": 2}, "x", "--text_column", "here")
+
+
+def test_forms_of_predictions():
+    probabilities = np.float32([[0.1, 0.9], [0.75, 0.25]])
+    rows = list(tables.predictions(("no", "yes"), ["a", "b"], [1, 0], probabilities))
+    file = io.StringIO()
+    tables.write_predictions(file, "tsv", ("no", "yes"), rows)
+    assert file.getvalue().splitlines() == [
+        "id\tprediction\tprobability_no\tprobability_yes",
+        "a\tyes\t0.1\t0.9",
+        "b\tno\t0.75\t0.25",
+    ]
+    file = io.StringIO()
+    tables.write_predictions(file, "jsonl", ("no", "yes"), rows[:1])
+    assert json.loads(file.getvalue()) == {
+        "id": "a", "prediction": "yes", "probabilities": {"no": 0.1, "yes": 0.9},
+    }  # fmt: skip
+    numbers = list(tables.predictions((), ["a"], np.float32([2.3]), np.zeros((1, 1))))
+    file = io.StringIO()
+    tables.write_predictions(file, "jsonl", (), numbers)
+    assert file.getvalue() == '{"id": "a", "prediction": 2.3}\n'

@@ -1,13 +1,66 @@
-"""TFRecord framing: the standard's check values, and TensorFlow reads what we write."""
+"""Messages and framing: the standard's check values, and the bytes of TensorFlow's own."""
 
+import io
 import random
+import struct
 
-import hypothesis
+import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert import tfrecord
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
+def test_integers_parse_as_written(values):
+    serialized = tfrecord.example([tfrecord.feature_entry("x", np.array(values, np.int64))])
+    parsed = tf.train.Example.FromString(serialized)
+    assert list(parsed.features.feature["x"].int64_list.value) == values
+
+
+@pytest.mark.parametrize("largest", [1, 127, 128, 16383, 16384, 2**21, 2**35])
+def test_bytes_equal_those_of_tensorflow(largest):
+    values = np.array([0, largest, 1, largest // 2], np.int64)
+    ours = tfrecord.example([tfrecord.feature_entry("ids", values)])
+    theirs = tf.train.Example(
+        features=tf.train.Features(
+            feature={"ids": tf.train.Feature(int64_list=tf.train.Int64List(value=values))}
+        )
+    )
+    assert ours == theirs.SerializeToString()
+
+
+def test_floats_parse_as_written():
+    values = np.array([[0.5, -1.25], [3e10, 0.1]], np.float32)
+    serialized = tfrecord.example([tfrecord.feature_entry("w", values)])
+    parsed = tf.train.Example.FromString(serialized).features.feature["w"].float_list.value
+    np.testing.assert_array_equal(np.float32(parsed), values.ravel())
+
+
+def test_other_types_are_refused():
+    with pytest.raises(TypeError, match="feature t: cannot store"):
+        tfrecord.feature_entry("t", np.array(["text"]))
+
+
+def test_record_lengths_of_a_file(tmp_path):
+    path = str(tmp_path / "records")
+    with tf.io.TFRecordWriter(path) as writer:
+        for length in (5, 0, 300):
+            writer.write(b"x" * length)
+    with open(path, "rb") as file:
+        assert list(tfrecord.read_record_lengths(file)) == [5, 0, 300]
+
+
+@pytest.mark.parametrize("cut", [1, 17, 25])
+def test_a_cut_file_is_reported_with_the_place(cut):
+    record = struct.pack("<Q", 4) + b"crc_" + b"data" + b"crc_"
+    file = io.BytesIO((record * 2)[:-cut])
+    start = len(record) if cut < len(record) else 0
+    with pytest.raises(ValueError, match=f"inside the record at byte {start}"):
+        list(tfrecord.read_record_lengths(file))
 
 
 @pytest.mark.parametrize(
@@ -25,7 +78,7 @@ def test_crc32c_of_the_standard(data, expected):
     assert tfrecord.crc32c([data]).tolist() == [expected]
 
 
-@hypothesis.given(st.lists(st.binary(min_size=4, max_size=60), min_size=1, max_size=8))
+@given(st.lists(st.binary(min_size=4, max_size=60), min_size=1, max_size=8))
 def test_checksums_do_not_depend_on_the_other_records(records):
     alone = [int(tfrecord.crc32c([record])[0]) for record in records]
     assert tfrecord.crc32c(records).tolist() == alone

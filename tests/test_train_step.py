@@ -182,7 +182,7 @@ def test_training_recovers_from_overflows():
 
 
 def test_the_scale_grows_after_many_good_updates(monkeypatch):
-    monkeypatch.setattr("albert.lamb_optimizer.LossScale._GOOD_UPDATES", 3)
+    monkeypatch.setattr("albert.optimization.LossScale._GOOD_UPDATES", 3)
     scales = []
     _, results, _ = updated("classifier", 7, prepare=lambda o: o.scale_loss())
     scales = [float(result["loss_scale"][0]) for result in results]

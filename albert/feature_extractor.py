@@ -125,13 +125,11 @@ class Extractor:
                 yield Features(self._tokenizer.convert_ids_to_tokens(ids), ids, vectors)
 
     def _pack(self, text):
-        parts = [self._tokenizer.encode(part) for part in text.split("\t", 1)]
-        room = self._length - 1 - len(parts)
-        single = len(parts) == 1
-        parts = (parts[0][:room], None) if single else packing.truncate_pair(*parts, room)
+        ids = [self._tokenizer.encode(part) for part in text.split("\t", 1)]
+        ids_a, ids_b = packing.truncate_to_fit(*ids, *[None] * (2 - len(ids)), self._length)
         tokenizer = self._tokenizer
         return packing.pack(
-            *parts, tokenizer.cls_id, tokenizer.sep_id, self._length, tokenizer.pad_id
+            ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, self._length, tokenizer.pad_id
         )
 
     def _run(self, packed, chosen):

@@ -11,10 +11,10 @@ import pytest
 from albert import (
     checkpoints,
     extract_features,
-    feature_vectors,
+    feature_extractor,
     file_io,
     heads,
-    huggingface_export,
+    huggingface_exporter,
     modeling,
     pretrained,
     tokenization,
@@ -64,10 +64,10 @@ def expected():
 
 def extractor(folder, layers=(-1,), kind="tokens", max_seq_length=32):
     source = pretrained.locate(checkpoint=str(folder))
-    return feature_vectors.Extractor(source, layers, kind, max_seq_length)
+    return feature_extractor.Extractor(source, layers, kind, max_seq_length)
 
 
-@pytest.mark.parametrize("kind", feature_vectors.KINDS)
+@pytest.mark.parametrize("kind", feature_extractor.KINDS)
 def test_vectors_are_the_models_whatever_the_batch(folder, expected, kind):
     layers = [0, -1]
     for batch_size in (1, 2, 16):
@@ -158,7 +158,7 @@ def test_hub_modules_and_hugging_face_folders_give_the_same(
     from albert import export_to_tfhub
 
     run_script(export_to_tfhub, albert_directory=folder, export_path=tmp_path / "hub")
-    huggingface_export.export(str(folder), output_dir=str(tmp_path / "hf"))
+    huggingface_exporter.export(str(folder), output_dir=str(tmp_path / "hf"))
     sources = {
         "one": {"init_checkpoint": folder},
         "hub": {"albert_hub_module_handle": tmp_path / "hub"},

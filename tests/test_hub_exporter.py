@@ -12,7 +12,7 @@ from albert import (
     export_to_tfhub,
     file_io,
     heads,
-    hub_export,
+    hub_exporter,
     modeling,
     pretrained,
     tokenization,
@@ -211,7 +211,7 @@ def test_gradients_of_training_are_those_of_the_model(trained, tmp_path):
     )  # fmt: skip
     model = heads.PretrainingModel(config, seed=1)
     source = pretrained.locate(checkpoint=str(trained[0] / "model.ckpt-best"))
-    path = hub_export.export_module(model, source, str(tmp_path / "module"))
+    path = hub_exporter.export_module(model, source, str(tmp_path / "module"))
     assert_same_gradients(tf.saved_model.load(path), model, training=True)
 
 
@@ -266,7 +266,7 @@ def test_an_option_without_effect_is_said_to_be_one(
     trained, tmp_path, run_script, monkeypatch, caplog
 ):
     made = []
-    monkeypatch.setattr(hub_export, "export_module", lambda *arguments: made.append(arguments))
+    monkeypatch.setattr(hub_exporter, "export_module", lambda *arguments: made.append(arguments))
     with caplog.at_level("INFO", logger="absl"):
         run_script(
             export_to_tfhub, albert_directory=trained[0], export_path=tmp_path / "x",
@@ -281,7 +281,7 @@ def test_strings_become_inputs_of_the_module(trained, loaded, tmp_path):
     from albert import classifier_utils
 
     tokenizer = tokenization.FullTokenizer(spm_model_file=str(TESTDATA / "tiny.model"))
-    path = hub_export.export_preprocessing(tokenizer, 16, str(tmp_path / "preprocessing"))
+    path = hub_exporter.export_preprocessing(tokenizer, 16, str(tmp_path / "preprocessing"))
     assert tensorflow_text
     preprocess = tf.saved_model.load(path)
     first = ["The old harbour", "In 1999, bread; " * 9, ""]
@@ -301,4 +301,4 @@ def test_strings_become_inputs_of_the_module(trained, loaded, tmp_path):
         assert loaded(found, training=False)["pooled_output"].shape == (3, CONFIG.hidden_size)
     assert preprocess.tokenize(tf.constant(first)).to_list()[0] == tokenizer.encode(first[0])
     with pytest.raises(file_io.InputError, match="preprocessing exists already"):
-        hub_export.export_preprocessing(tokenizer, 16, path)
+        hub_exporter.export_preprocessing(tokenizer, 16, path)
