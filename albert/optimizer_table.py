@@ -1,4 +1,4 @@
-"""The optimizers that a run can choose from; plain, so that --help knows their names at once."""
+"""The optimizers that a run can choose from; plain, so that help texts know their names at once."""
 
 from albert import file_io
 

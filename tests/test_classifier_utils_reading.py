@@ -130,12 +130,13 @@ def test_a_task_cleans_each_text_up_once(tmp_path, tokenizer, monkeypatch):
 
     preprocess_text = tokenization.preprocess_text
     monkeypatch.setattr(tokenization, "preprocess_text", clean)
-    task = classifier_utils.make_task(row, tokenizer, 24)
-    (example,) = task.examples(str(tmp_path), "dev")
-    (features,) = task.featurize(example)
+    data = _data(tmp_path, tokenizer, length=24)
+    (path,) = data.records("dev")
     assert seen == texts
+    (serialized,) = tf.data.TFRecordDataset(path)
+    features = records.parse(data.specs("dev"), [serialized])
     for name, value in expected.items():
-        np.testing.assert_array_equal(features[name], value, name)
+        np.testing.assert_array_equal(features[name][0], value, name)
 
 
 def test_quotes_line_ends_marks_and_blank_last_lines(tmp_path):
@@ -238,7 +239,7 @@ def test_empty_files(tmp_path):
 
 def test_missing_file_names_the_layout(tmp_path):
     assert _error(tmp_path, "mnli", "dev") == (
-        f"task mnli: there is no file {tmp_path}/MNLI/dev_matched.tsv; expected --data_dir to hold "
+        f"task mnli: there is no file {tmp_path}/MNLI/dev_matched.tsv; expected data_dir to hold "
         "a folder MNLI with train.tsv, dev_matched.tsv, test_matched.tsv"
     )
     (tmp_path / "dev_matched.tsv").touch()
@@ -305,12 +306,12 @@ def test_no_report_without_short_lines(tmp_path, caplog):
 # --- from the engine's task ---------------------------------------------------------------------
 
 
-def _data(folder, tokenizer, settings=None):
+def _data(folder, tokenizer, settings=None, length=16):
     """`task.Data` of RTE, which keeps its records in the folder."""
     return classifier_utils.make_data(
         classifier_utils.get_task("rte"),
         tokenizer,
-        16,
+        length,
         str(folder),
         settings or {},
         dict.fromkeys(SPLITS, str(folder / "records")),

@@ -32,7 +32,7 @@ def test_every_row_names_a_class(name):
 
 
 def test_other_names_are_refused():
-    with pytest.raises(file_io.InputError, match="--optimizer=sgd: expected adamw or lamb$"):
+    with pytest.raises(file_io.InputError, match="optimizer=sgd: expected adamw or lamb$"):
         optimizer_table.check("sgd")
 
 

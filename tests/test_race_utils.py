@@ -100,11 +100,17 @@ def test_a_task_cleans_each_text_up_once(tmp_path, tokenizer, monkeypatch):
 
     preprocess_text = tokenization.preprocess_text
     monkeypatch.setattr(tokenization, "preprocess_text", clean)
-    task = race_utils.make_task(tokenizer, 40, 20, middle_only=True)
-    (features,) = task.featurize(next(iter(task.examples(str(tmp_path), "dev"))))
-    assert seen == [raw.article, *raw.endings]
+    data = race_utils.make_data(
+        *(tokenizer, 40, 20, str(tmp_path), {}, {"dev": str(tmp_path / "records")}),
+        distribution.create_strategy("one_device"),
+        middle_only=True,
+    )
+    (path,) = data.records("dev")
+    assert seen[: 1 + len(raw.endings)] == [raw.article, *raw.endings]
+    (serialized,) = tf.data.TFRecordDataset(path).take(1)
+    features = records.parse(data.specs("dev"), [serialized])
     for name, value in expected.items():
-        np.testing.assert_array_equal(features[name], value, name)
+        np.testing.assert_array_equal(np.ravel(features[name]), np.ravel(value), name)
 
 
 def test_the_published_layout_gives_the_same_examples(tmp_path):

@@ -87,12 +87,12 @@ def test_forms_are_told_from_names():
 def test_rows_are_read_one_at_a_time(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("a\n1\n2,3\n")
-    rows = tables.read_file(str(path), "--train_file")
+    rows = tables.read_file(str(path), "train_file")
     assert next(rows) == (f"{path} line 2", {"a": "1"})
     with pytest.raises(file_io.InputError, match="line 3"):
         next(rows)
     with pytest.raises(file_io.InputError, match="train_file: there is no file .*no.csv"):
-        next(tables.read_file(str(tmp_path / "no.csv"), "--train_file"))
+        next(tables.read_file(str(tmp_path / "no.csv"), "train_file"))
 
 
 @pytest.mark.parametrize(
@@ -100,24 +100,24 @@ def test_rows_are_read_one_at_a_time(tmp_path):
     [(" a b ", "a b"), (3, "3"), (2.5, "2.5"), (True, "true"), (False, "false"), (0, "0")],
 )
 def test_names(value, name):
-    assert tables.name_of({"label": value}, "label", "--label_column", "here") == name
+    assert tables.name_of({"label": value}, "label", "label_column", "here") == name
 
 
 @pytest.mark.parametrize("value", ["", "  ", None, [], "a\tb", "a\nb"])
 def test_what_is_no_name(value):
     with pytest.raises(file_io.InputError, match="here: column 'label' must be a name without"):
-        tables.name_of({"label": value}, "label", "--label_column", "here")
+        tables.name_of({"label": value}, "label", "label_column", "here")
 
 
 def test_texts():
-    assert tables.text_of({"text": " a "}, "text", "--text_column", "here") == " a "
+    assert tables.text_of({"text": " a "}, "text", "text_column", "here") == " a "
     for value, message in (("", "holds no text"), (" \t", "holds no text"), (3, "must be a text")):
         with pytest.raises(file_io.InputError, match=f"here: column 'text' {message}"):
-            tables.text_of({"text": value}, "text", "--text_column", "here")
+            tables.text_of({"text": value}, "text", "text_column", "here")
     with pytest.raises(
         file_io.InputError, match=r"here: .* no column 'x' \(text_column\); there are a, b"
     ):
-        tables.text_of({"a": 1, "b": 2}, "x", "--text_column", "here")
+        tables.text_of({"a": 1, "b": 2}, "x", "text_column", "here")
 
 
 def test_forms_of_predictions():
