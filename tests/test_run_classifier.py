@@ -23,6 +23,7 @@ from albert import (
     records,
     run_classifier,
 )
+from tests import reference_folder
 
 SPM = pathlib.Path(__file__).parent / "testdata" / "tiny.model"
 
@@ -143,6 +144,21 @@ def test_the_files_are_those_of_the_reference(trained, golden):
     names = {"sst-2_train.tf_record", "sst-2_eval.tf_record", "predict.tf_record"}
     assert names <= set(os.listdir(trained))
     assert any("tfevents" in name for name in os.listdir(trained / "eval"))
+
+
+def test_the_best_of_the_reference_is_not_lost(inputs, trained, tmp_path, run_script):
+    before = reference_folder.make(trained, tmp_path / "out")
+    step = int(weights(trained / "model.ckpt-best")["global_step"])
+    run_script(run_classifier, **flags_for(inputs, tmp_path / "out", do_eval=True))
+    assert reference_folder.data_of_best(tmp_path / "out") == before
+    assert [int(b["global_step"]) for b in read_results(tmp_path / "out")] == [0, step]
+    (tmp_path / "out" / "best_trial.txt").unlink()
+    flags = flags_for(inputs, tmp_path / "out", do_train=True, do_eval=True, train_step=1)
+    run_script(run_classifier, **flags)
+    assert reference_folder.data_of_best(tmp_path / "out") == before
+    assert [int(b["global_step"]) for b in read_results(tmp_path / "out")] == [0, 1, step]
+    trial = (tmp_path / "out" / "best_trial.txt").read_text()
+    assert trial.startswith(f"1:{step}:")
 
 
 def test_the_exported_model_answers_examples_with_the_predictions(trained, inputs):

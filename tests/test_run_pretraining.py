@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from albert import checkpoints, file_io, modeling, pretraining_task, records, run_pretraining
+from tests import reference_folder
 
 CONFIG = modeling.AlbertConfig(
     vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
@@ -157,6 +158,19 @@ def test_evaluation_alone_ends_and_can_be_repeated(inputs, tmp_path, run_script)
     assert (tmp_path / "eval_results.txt").read_text() == first
     run_script(run_pretraining, **flags, checkpoint="last")
     assert [int(b["global_step"]) for b in read_results(tmp_path)] == [30]
+
+
+def test_the_best_of_the_reference_is_not_lost(inputs, tmp_path, run_script):
+    flags = flags_for(inputs, tmp_path / "trained", do_eval=True)
+    run_script(run_pretraining, **flags)
+    folder = tmp_path / "reference"
+    before = reference_folder.make(tmp_path / "trained", folder)
+    run_script(run_pretraining, **flags_for(inputs, folder, do_train=False, do_eval=True))
+    assert reference_folder.data_of_best(folder) == before
+    (folder / "best_trial.txt").unlink()
+    run_script(run_pretraining, **flags_for(inputs, folder, do_eval=True, num_train_steps=1))
+    assert reference_folder.data_of_best(folder) == before
+    assert [int(b["global_step"]) for b in read_results(folder)][:2] == [0, 1]
 
 
 @pytest.mark.slow

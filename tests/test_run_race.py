@@ -7,6 +7,7 @@ import random
 import pytest
 
 from albert import checkpoints, demo_data, file_io, model_folder, modeling, race_utils, run_race
+from tests import reference_folder
 from tests.test_run_classifier import SPM, read_results, weights
 
 STATEMENT = "the bread was fine ."
@@ -104,6 +105,18 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
     assert right / len(answers) == pytest.approx(float(scores["eval_accuracy"]))
     assert float(scores["eval_accuracy"]) > 0.8
     assert model_folder.read(str(tmp_path), "multiple_choice").settings["max_qa_length"] == 20
+    _check_that_a_best_of_the_reference_is_not_lost(inputs, tmp_path, run_script)
+
+
+def _check_that_a_best_of_the_reference_is_not_lost(inputs, trained, run_script):
+    folder = trained / "reference"
+    before = reference_folder.make(trained, folder)
+    run_script(run_race, **flags_for(inputs, folder, do_train=False))
+    assert reference_folder.data_of_best(folder) == before
+    (folder / "best_trial.txt").unlink()
+    run_script(run_race, **flags_for(inputs, folder, train_step=1))
+    assert reference_folder.data_of_best(folder) == before
+    assert [block["global_step"] for block in read_results(folder)][:2] == ["0", "1"]
 
 
 def test_the_evaluation_files_are_those_of_the_reference(golden, inputs, tmp_path, run_script):

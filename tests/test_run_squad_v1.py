@@ -19,7 +19,7 @@ from albert import (
     squad_features,
     squad_task,
 )
-from tests import squad_samples
+from tests import reference_folder, squad_samples
 from tests.squad_samples import flags_for, read_json, read_results
 
 TWO_CPUS = """
@@ -89,6 +89,19 @@ def test_the_files_are_those_of_the_reference(trained, golden, inputs):
     assert not (trained / "null_odds.json").exists()
     names = {"squad_v1_train.tf_record", "squad_v1_predict.tf_record"}
     assert names | {"squad_v1_predict_features.json", "model.json"} <= set(os.listdir(trained))
+
+
+def test_the_best_of_the_reference_is_not_lost(trained, inputs, tmp_path, run_script):
+    folder = tmp_path / "out"
+    before = reference_folder.make(trained, folder)
+    later = flags_for(inputs, folder, train_file=None, do_predict=True, checkpoint="all")
+    run_script(run_squad_v1, **later)
+    assert reference_folder.data_of_best(folder) == before
+    (folder / "best_trial.txt").unlink()
+    flags = flags_for(inputs, folder, do_train=True, do_predict=True, num_train_epochs=0.025)
+    run_script(run_squad_v1, **flags)
+    assert reference_folder.data_of_best(folder) == before
+    assert [block["global_step"] for block in read_results(folder)][:2] == ["0", "1"]
 
 
 def test_the_predictions_are_those_of_the_best(trained, inputs, tmp_path, run_script):

@@ -15,7 +15,7 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
-    file_io tokenization packing masking metrics tables prediction_files corpus demo_data
+    file_io tokenization packing masking metrics results tables prediction_files corpus demo_data
     example_proto tfrecord record_shuffle pretraining_data pretraining_files vocab_training
     squad_spans squad_metrics squad_features squad_records
     archive huggingface huggingface_tokenizer
