@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 
-from albert import checkpoints
+from albert import checkpoints, results
 
 META = "graph of the reference"
 
@@ -60,3 +60,18 @@ def make(source, target):
     checkpoints.write_tensors(str(target / "model.ckpt-0"), poor, with_meta=True)
     (target / "model.ckpt-best.meta").write_text(META)
     return data_of_best(target)
+
+
+def check_best_survives(trained, folder, run):
+    """Neither evaluation nor training loses the best of `folder`, which is made of `trained`.
+
+    ``run(do_train)`` works on the folder; it trains one step.
+    """
+    before = make(trained, folder)
+    step = checkpoints.read_step(str(folder / "model.ckpt-best"))
+    for do_train, steps in ((False, [0, step]), (True, [0, 1, step])):
+        (folder / "best_trial.txt").unlink(missing_ok=True)
+        run(do_train)
+        assert data_of_best(folder) == before
+        assert [block.step for block in results.read_blocks(str(folder))] == steps
+        assert results.read_trial(str(folder)).best_step == step

@@ -112,9 +112,7 @@ def test_a_model_learns_and_the_best_is_kept(trained):
     accuracies = [float(block["eval_accuracy"]) for block in results]
     assert accuracies[0] < 0.7 and max(accuracies) > 0.8
     best = int(np.argmax(accuracies))
-    assert (trained / "best_trial.txt").read_text() == f"200:{best * 50}:{max(accuracies)}" or (
-        trained / "best_trial.txt"
-    ).read_text().startswith(f"200:{best * 50}:")
+    assert (trained / "best_trial.txt").read_text().startswith(f"200:{best * 50}:")
     running = np.maximum.accumulate(accuracies)
     assert [float(np.float32(float(b["best"]))) for b in results] == pytest.approx(
         running, abs=1e-6
@@ -147,18 +145,9 @@ def test_the_files_are_those_of_the_reference(trained, golden):
 
 
 def test_the_best_of_the_reference_is_not_lost(inputs, trained, tmp_path, run_script):
-    before = reference_folder.make(trained, tmp_path / "out")
-    step = int(weights(trained / "model.ckpt-best")["global_step"])
-    run_script(run_classifier, **flags_for(inputs, tmp_path / "out", do_eval=True))
-    assert reference_folder.data_of_best(tmp_path / "out") == before
-    assert [int(b["global_step"]) for b in read_results(tmp_path / "out")] == [0, step]
-    (tmp_path / "out" / "best_trial.txt").unlink()
-    flags = flags_for(inputs, tmp_path / "out", do_train=True, do_eval=True, train_step=1)
-    run_script(run_classifier, **flags)
-    assert reference_folder.data_of_best(tmp_path / "out") == before
-    assert [int(b["global_step"]) for b in read_results(tmp_path / "out")] == [0, 1, step]
-    trial = (tmp_path / "out" / "best_trial.txt").read_text()
-    assert trial.startswith(f"1:{step}:")
+    flags = flags_for(inputs, tmp_path / "out", do_eval=True, train_step=1)
+    run = lambda do_train: run_script(run_classifier, **flags, do_train=do_train)  # noqa: E731
+    reference_folder.check_best_survives(trained, tmp_path / "out", run)
 
 
 def test_the_exported_model_answers_examples_with_the_predictions(trained, inputs):

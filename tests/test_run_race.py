@@ -109,14 +109,9 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
 
 
 def _check_that_a_best_of_the_reference_is_not_lost(inputs, trained, run_script):
-    folder = trained / "reference"
-    before = reference_folder.make(trained, folder)
-    run_script(run_race, **flags_for(inputs, folder, do_train=False))
-    assert reference_folder.data_of_best(folder) == before
-    (folder / "best_trial.txt").unlink()
-    run_script(run_race, **flags_for(inputs, folder, train_step=1))
-    assert reference_folder.data_of_best(folder) == before
-    assert [block["global_step"] for block in read_results(folder)][:2] == ["0", "1"]
+    flags = flags_for(inputs, trained / "reference", train_step=1)
+    run = lambda do_train: run_script(run_race, **flags, do_train=do_train)  # noqa: E731
+    reference_folder.check_best_survives(trained, trained / "reference", run)
 
 
 def test_the_evaluation_files_are_those_of_the_reference(golden, inputs, tmp_path, run_script):
