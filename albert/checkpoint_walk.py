@@ -1,32 +1,28 @@
 """Evaluates checkpoints, writes the results and keeps the best one as ``model.ckpt-best``."""
 
+import contextlib
 import os
 import time
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import checkpoints, distribution, file_io
-
-RESULTS = "eval_results.txt"
-BEST_TRIAL = "best_trial.txt"
-_RULE = "=" * 50
-
-
-def format_value(value):
-    """Shortest text of a number as float32, integers as they are."""
-    return str(value) if isinstance(value, int) else str(np.float32(value))
+from albert import checkpoints, distribution, file_io, results
 
 
 class BestTracker:
     """The best evaluated step of a folder, and its result files.
 
+    A best checkpoint that is there already is replaced by a better one only. Where its score is not
+    known, `unscored_best` is its prefix: `take_best` is to be called before `record`.
+
     Args:
       folder: output folder.
       metric: key of the results to maximise.
       resume: go on from the files of an earlier run; else they are written anew.
-      is_chief: False in the workers that must not write.
+      is_chief: False in the workers that must not write; they do not look at files either.
     """
 
     def __init__(self, folder, metric, resume, is_chief=True):
@@ -34,74 +30,169 @@ class BestTracker:
         self._metric = metric
         self._is_chief = is_chief
         self.last_step, self.best_step, self.best_value = -1, None, None
-        self._text = ""
-        trial = os.path.join(folder, BEST_TRIAL)
-        if resume and file_io.exists(trial):
-            text = file_io.read_text(trial, "best trial")
-            try:
-                last, best, value = text.strip().split(":")
-                self.last_step = int(last)
-                trial_best = int(best), float(value)
-            except ValueError as error:
-                raise file_io.InputError(
-                    f"best trial: {trial} must hold last:best:value, found {text!r}; delete it to "
-                    "evaluate what is there anew"
-                ) from error
-            # A run killed while it replaced the best has none: the next one evaluated is better.
-            if checkpoints.prefix_exists(self._best_prefix()):
-                self.best_step, self.best_value = trial_best
-            results = os.path.join(folder, RESULTS)
-            self._text = file_io.read_text(results, "results") if file_io.exists(results) else ""
+        self.unscored_best = None
+        self._reported_value = None  # best of what has its block in the results
+        self._blocks = []
         if is_chief:
             file_io.make_dirs(os.path.join(folder, "eval"))
             self._writer = tf.summary.create_file_writer(os.path.join(folder, "eval"))
+            checkpoints.complete_best(folder)
+            self.unscored_best = checkpoints.find_best(folder)
+            if resume:
+                self._resume()
 
-    def _best_prefix(self):
-        return os.path.join(self._folder, checkpoints.BEST)
+    def _resume(self):
+        self._blocks = results.read_blocks(self._folder)
+        try:
+            trial = results.read_trial(self._folder)
+        except file_io.InputError as error:
+            logging.warning("Not used: %s", error)
+            return
+        if trial is None:
+            return
+        self.last_step = trial.last_step
+        if self.unscored_best and self._is_score_of_best(trial):
+            self.unscored_best = None
+            self.best_step, self.best_value = trial.best_step, trial.best_value
+            self._reported_value = self.best_value
+
+    def _is_score_of_best(self, trial):
+        """Whether a trial is of the best checkpoint that is there, and of this metric."""
+        # The file does not say of which metric it is, the results of that step do.
+        blocks = [block for block in self._blocks if block.step == trial.best_step]
+        value = blocks[0].values.get(self._metric, np.nan) if blocks else np.nan
+        with np.errstate(over="ignore"):
+            value, best_value = np.float32(value), np.float32(trial.best_value)
+        is_score = np.isfinite(value) and value == best_value
+        try:
+            return is_score and trial.best_step == _stored_step(self.unscored_best)
+        except file_io.InputError:
+            return False  # `_score_best` says what is wrong with it.
+
+    def _value(self, metrics):
+        if self._metric not in metrics:
+            raise file_io.InputError(f"no {self._metric} among the results {sorted(metrics)}")
+        return float(np.float32(metrics[self._metric]))
+
+    def take_best(self, step, metrics):
+        """Takes in the metrics of the best checkpoint that is there; writes nothing."""
+        self.best_step, self.best_value = step, self._value(metrics)
+        self.unscored_best = None
+
+    def write_best(self, metrics):
+        """Writes the metrics of `take_best` beside the results of an earlier run."""
+        if self._is_chief:
+            self._reported_value = self.best_value
+            self._write_results(checkpoints.BEST, self.best_step, metrics)
 
     def record(self, prefix, step, metrics):
-        """Takes in the metrics of a checkpoint; copies it if it is the best so far.
+        """Takes in the metrics of a checkpoint; copies it if it is better than the best so far.
 
         Raises:
           file_io.InputError: the metrics do not hold the one to maximise.
         """
-        if self._metric not in metrics:
-            raise file_io.InputError(f"no {self._metric} among the results {sorted(metrics)}")
-        value = float(np.float32(metrics[self._metric]))
-        is_better = self.best_value is None or value > self.best_value
+        value = self._value(metrics)
+        is_better = _is_better(value, self.best_value)
         if is_better:
             self.best_step, self.best_value = step, value
+        if _is_better(value, self._reported_value):
+            self._reported_value = value
         self.last_step = step
         if not self._is_chief:
             return
-        lines = _result_lines(metrics, step)
-        if is_better and prefix != self._best_prefix():
-            checkpoints.copy(prefix, self._best_prefix())
-        logging.info("Results of %s: %s", os.path.basename(prefix), ", ".join(lines))
-        self._text += "\n".join([*lines, f"best = {self.best_value}", _RULE]) + "\n"
-        file_io.write_text(os.path.join(self._folder, RESULTS), self._text)
-        # Written last: a run killed before this line evaluates the same checkpoint again.
-        file_io.write_text(
-            os.path.join(self._folder, BEST_TRIAL), f"{step}:{self.best_step}:{self.best_value}"
-        )
+        if is_better:
+            results.remove_trial(self._folder)  # Nobody is to take the old score for the new one's.
+            checkpoints.replace_best(self._folder, prefix)
+        self._write_results(os.path.basename(prefix), step, metrics)
         with self._writer.as_default(step=step):
             for key, number in metrics.items():
                 tf.summary.scalar(key, number)
         self._writer.flush()
+
+    def _write_results(self, name, step, metrics):
+        logging.info("Results of %s: %s", name, ", ".join(results.lines(metrics, step)))
+        block = results.make_block(metrics, step, self._reported_value)
+        self._blocks = results.put(self._blocks, block)
+        results.write_blocks(self._folder, self._blocks)
+        # Written last: a run killed before this line evaluates the same checkpoint again.
+        trial = results.Trial(self.last_step, self.best_step, self.best_value)
+        results.write_trial(self._folder, trial)
+
+
+def _is_better(value, best):
+    """Whether a value takes the place of the best; any is better than none or NaN."""
+    return best is None or value > best or (np.isnan(best) and not np.isnan(value))
+
+
+def _stored_step(prefix):
+    return checkpoints.read_step(prefix) or 0
+
+
+class _ScoredBest(NamedTuple):
+    """The best checkpoint as it was found, with its metrics.
+
+    Attributes:
+      prefix, step: which one it was; a better one may have taken its place since.
+      index: the bytes of its index, which has the checksums of all its values.
+      metrics: its metrics.
+    """
+
+    prefix: str
+    step: int
+    index: bytes
+    metrics: dict
+
+
+def _score_best(engine, input_fn, tracker):
+    """`_ScoredBest`, if a best checkpoint is there whose score is not known; else None.
+
+    The model gets its weights. All workers must come here.
+
+    Raises:
+      file_io.InputError: it is damaged or of another model.
+    """
+    prefix = distribution.from_chief(engine.strategy, lambda: tracker.unscored_best)
+    if not prefix:
+        return None
+    logging.info("The score of %s is not known: evaluating it first", prefix)
+    try:
+        checkpoints.restore(engine.model, prefix, allow_new_heads=False)
+        step, index = _stored_step(prefix), _read_index(prefix)
+    except file_io.InputError as error:
+        raise file_io.InputError(
+            f"{error}. Only a better checkpoint replaces {prefix}, but this one cannot be "
+            "evaluated: move it away, or use another --output_dir"
+        ) from error
+    metrics = engine.evaluate(input_fn)
+    tracker.take_best(step, metrics)
+    return _ScoredBest(prefix, step, index, metrics)
+
+
+def _read_index(prefix):
+    with file_io.open_file(f"{prefix}.index", "rb") as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def _weights_kept(model):
+    """Gives the model at the end the weights back that it has now."""
+    values = [variable.numpy() for variable in model.variables]
+    yield
+    for variable, value in zip(model.variables, values, strict=True):
+        variable.assign(value)
 
 
 def evaluate_while_training(engine, input_fn):
     """``on_checkpoint`` callback for `Engine.train`: each checkpoint is evaluated as it is saved.
 
     So every one is evaluated, however few are kept. All workers evaluate; the chief knows what is
-    new, and writes.
+    new, and writes. A best checkpoint of an earlier run whose score is not known is evaluated here.
     """
-    tracker = BestTracker(
-        engine.run_config.output_dir,
-        engine.task.best_metric,
-        resume=True,
-        is_chief=distribution.is_chief(engine.strategy),
-    )
+    tracker = _tracker(engine, resume=True)
+    with _weights_kept(engine.model):
+        scored = _score_best(engine, input_fn, tracker)
+    if scored:
+        tracker.write_best(scored.metrics)
 
     def on_checkpoint(prefix, step):
         if distribution.from_chief(engine.strategy, lambda: step > tracker.last_step):
@@ -110,8 +201,15 @@ def evaluate_while_training(engine, input_fn):
     return on_checkpoint
 
 
+def _tracker(engine, resume):
+    folder, is_chief = engine.run_config.output_dir, distribution.is_chief(engine.strategy)
+    return BestTracker(folder, engine.task.best_metric, resume, is_chief)
+
+
 def evaluate_all(engine, input_fn, wait_secs=0):
-    """Evaluates every checkpoint of the output folder once, by step, and ends.
+    """Evaluates every checkpoint of the output folder once, and ends.
+
+    First the best one, which is replaced by a better one only, then the others by step.
 
     Args:
       engine: `engine.Engine`.
@@ -123,30 +221,22 @@ def evaluate_all(engine, input_fn, wait_secs=0):
       The `BestTracker`.
 
     Raises:
-      file_io.InputError: there is no checkpoint.
+      file_io.InputError: there is no checkpoint, or the best one cannot be evaluated.
     """
     folder = engine.run_config.output_dir
-    find = lambda last_step: distribution.from_chief(  # noqa: E731
-        engine.strategy, lambda: _wait_for_checkpoints(folder, last_step, wait_secs)
-    )
-    pending = find(-1)
-    if not pending:
+    from_chief = lambda make: distribution.from_chief(engine.strategy, make)  # noqa: E731
+    if not from_chief(
+        lambda: bool(checkpoints.find_best(folder) or _wait_for_pending(folder, wait_secs))
+    ):
         raise file_io.InputError(f"there is no checkpoint to evaluate in {folder}; train first")
-    is_chief = distribution.is_chief(engine.strategy)
-    tracker = BestTracker(folder, engine.task.best_metric, resume=False, is_chief=is_chief)
+    tracker = _tracker(engine, resume=False)
+    scored = _score_best(engine, input_fn, tracker)
+    find = lambda: _wait_for_pending(folder, wait_secs, tracker.last_step, scored)  # noqa: E731
     try:
-        while pending:
-            step, prefix = pending[0]
-            held = distribution.from_chief(engine.strategy, lambda: _hold(folder, prefix))  # noqa: B023
-            if held:
-                checkpoints.restore(engine.model, held, allow_new_heads=False)
-                tracker.record(held, step, engine.evaluate(input_fn))
-            else:
-                logging.warning("%s was deleted before it could be evaluated: left out", prefix)
-                tracker.last_step = step
-            pending = find(tracker.last_step)
+        while pending := from_chief(find):
+            _evaluate_next(engine, input_fn, tracker, scored, *pending[0])
     finally:
-        if is_chief:
+        if distribution.is_chief(engine.strategy):
             _let_go(folder)
     if tracker.best_step is None:
         raise file_io.InputError(
@@ -156,10 +246,23 @@ def evaluate_all(engine, input_fn, wait_secs=0):
     return tracker
 
 
+def _evaluate_next(engine, input_fn, tracker, scored, step, prefix):
+    """Records one checkpoint of `_wait_for_pending`."""
+    if scored and prefix == scored.prefix:
+        tracker.record(prefix, step, scored.metrics)
+        return
+    folder = engine.run_config.output_dir
+    held = distribution.from_chief(engine.strategy, lambda: _hold(folder, prefix))
+    if held:
+        checkpoints.restore(engine.model, held, allow_new_heads=False)
+        tracker.record(held, step, engine.evaluate(input_fn))
+    else:
+        logging.warning("%s was deleted before it could be evaluated: left out", prefix)
+        tracker.last_step = step
+
+
 def _hold(folder, prefix):
     """A copy of a checkpoint that no trainer beside this run deletes; None if it is gone."""
-    if prefix == os.path.join(folder, checkpoints.BEST):
-        return prefix
     _let_go(folder)
     held = os.path.join(folder, "eval", os.path.basename(prefix))
     try:
@@ -179,23 +282,31 @@ def _let_go(folder):
             file_io.remove(os.path.join(folder, name))
 
 
-def _wait_for_checkpoints(folder, last_step, wait_secs):
+def _wait_for_pending(folder, wait_secs, last_step=-1, scored=None):
     """[(step, prefix)] after a step; empty if none comes within so many seconds."""
     deadline = time.time() + wait_secs
     while True:
-        pending = [(step, prefix) for step, prefix in _with_steps(folder) if step > last_step]
+        found = _with_steps(folder, scored)
+        pending = [(step, prefix) for step, prefix in found if step > last_step]
         if pending or time.time() >= deadline:
             return pending
         time.sleep(1)
 
 
-def _with_steps(folder):
-    """[(step, prefix)] of a folder's checkpoints; the best counts unless its original is there."""
+def _with_steps(folder, scored):
+    """[(step, prefix)] of a folder's checkpoints and of the scored best, which counts once."""
     found = {checkpoints.step_of(prefix): prefix for prefix in checkpoints.numbered(folder)}
-    best = os.path.join(folder, checkpoints.BEST)
-    if checkpoints.prefix_exists(best):
-        found.setdefault(checkpoints.read_step(best) or 0, best)
+    if scored and _is_scored(found.get(scored.step), scored):
+        found[scored.step] = scored.prefix
     return sorted(found.items())
+
+
+def _is_scored(prefix, scored):
+    """Whether a numbered checkpoint is missing or holds the same values as the scored best."""
+    try:
+        return prefix is None or _read_index(prefix) == scored.index
+    except (OSError, tf.errors.NotFoundError):
+        return True  # A trainer has just deleted it.
 
 
 def choose(folder, which):
@@ -208,9 +319,9 @@ def choose(folder, which):
     Raises:
       file_io.InputError: it is not there.
     """
-    best, last = os.path.join(folder, checkpoints.BEST), checkpoints.numbered(folder)[-1:]
-    if which == "best" or (which is None and checkpoints.prefix_exists(best)):
-        return checkpoints.resolve(best)
+    if which == "best" or (which is None and checkpoints.find_best(folder)):
+        return checkpoints.resolve(os.path.join(folder, checkpoints.BEST))
+    last = checkpoints.numbered(folder)[-1:]
     if which in ("last", None):
         if not last:
             raise file_io.InputError(f"there is no checkpoint in {folder}; train first")
@@ -236,13 +347,8 @@ def evaluate(engine, input_fn, which=None, wait_secs=0):
 def report(engine, prefix, metrics):
     """Takes the metrics of one checkpoint, evaluated by itself, to the log and the results file."""
     folder = engine.run_config.output_dir
-    lines = _result_lines(metrics, checkpoints.read_step(prefix) or 0)
-    logging.info("Results of %s: %s", prefix, ", ".join(lines))
+    step = _stored_step(prefix)
+    logging.info("Results of %s: %s", prefix, ", ".join(results.lines(metrics, step)))
     if distribution.is_chief(engine.strategy):
         file_io.make_dirs(folder)
-        file_io.write_text(os.path.join(folder, RESULTS), "\n".join([*lines, _RULE]) + "\n")
-
-
-def _result_lines(metrics, step):
-    values = {**metrics, "global_step": step}
-    return [f"{key} = {format_value(value)}" for key, value in sorted(values.items())]
+        results.write_blocks(folder, [results.make_block(metrics, step)])

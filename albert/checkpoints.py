@@ -18,6 +18,8 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 from albert import file_io, huggingface, optimization
 
 BEST = "model.ckpt-best"
+# A whole copy of the checkpoint that is just taking the place of the best.
+NEW_BEST = "new-model.ckpt-best"
 ENCODER_PREFIX = "bert/"
 _NUMBERED = re.compile(r"model\.ckpt-(\d+)$")
 # What TensorFlow's reader raises for damaged files, depending on where the damage is.
@@ -83,6 +85,15 @@ def numbered(folder):
     return [os.path.join(folder, name) for name in sorted(found, key=step_of)]
 
 
+def find_best(folder):
+    """Prefix of the best checkpoint of a folder; None without one.
+
+    While the best is replaced, and after a kill in there, it is the copy that takes its place.
+    """
+    candidates = [os.path.join(folder, name) for name in (BEST, NEW_BEST)]
+    return next(filter(prefix_exists, candidates), None)
+
+
 def resolve(path):
     """Prefix of the checkpoint that a user's path names; for Hugging Face weights their file.
 
@@ -96,9 +107,14 @@ def resolve(path):
     prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path.rstrip("/"))
     if prefix_exists(prefix) or (huggingface.is_weights_file(prefix) and file_io.exists(prefix)):
         return prefix
+    folder, name = os.path.split(prefix)
+    if name == BEST and (best := find_best(folder)):
+        return best
     if file_io.is_dir(prefix):
         variables = os.path.join(prefix, "variables", "variables")
-        candidates = [os.path.join(prefix, BEST), *reversed(numbered(prefix)), variables]
+        if best := find_best(prefix):
+            return best
+        candidates = [*reversed(numbered(prefix)), variables]
         candidates += [
             os.path.join(prefix, name[: -len(".index")])
             for name in file_io.listdir(prefix)
@@ -317,7 +333,7 @@ def save(prefix, model, optimizer=None):
     Raises:
       file_io.InputError: the files cannot be written.
     """
-    write_tensors(prefix, _values(model, optimizer))
+    write_tensors(prefix, _values(model, optimizer), with_meta=True)
 
 
 def _values(model, optimizer):
@@ -360,7 +376,7 @@ class BackgroundWriter:
         values = _values(model, optimizer)
 
         def write():
-            write_tensors(prefix, values)
+            write_tensors(prefix, values, with_meta=True)
             then()
 
         self._last = self._pool.submit(write)
@@ -381,8 +397,11 @@ class BackgroundWriter:
             self.wait()
 
 
-def write_tensors(prefix, tensors):
-    """Writes {name: tensor} as a checkpoint; see `save`."""
+def write_tensors(prefix, tensors, with_meta=False):
+    """Writes {name: tensor} as a checkpoint; see `save`.
+
+    `with_meta` adds an empty ``.meta`` file: the reference evaluates no checkpoint without one.
+    """
     names = sorted(tensors)
     temporary = file_io.temporary_name(prefix)
     data, index = f"{temporary}.data-00000-of-00001", f"{temporary}.index"
@@ -396,6 +415,8 @@ def write_tensors(prefix, tensors):
         # Without an index a checkpoint does not exist, so no kill leaves new data under an old one.
         file_io.remove(f"{prefix}.index")
         file_io.rename(data, f"{prefix}.data-00000-of-00001")
+        if with_meta:
+            file_io.write_text(f"{prefix}.meta", "")
         file_io.rename(index, f"{prefix}.index")
     except (tf.errors.OpError, OSError) as error:
         for path in (data, index):
@@ -404,17 +425,36 @@ def write_tensors(prefix, tensors):
         raise file_io.InputError(f"cannot write the checkpoint {prefix}: {error}") from error
 
 
-def copy(source, target):
-    """Copies a checkpoint to another prefix; it is whole or missing whenever a kill comes."""
-    folder, name = os.path.dirname(source), os.path.basename(source)
-    parts = [f[len(name) :] for f in file_io.listdir(folder) if f.startswith(f"{name}.data-")]
-    parts.append(".index")
-    temporary = file_io.temporary_name(target)
-    for part in parts:
-        file_io.copy(source + part, temporary + part)
-    file_io.remove(f"{target}.index")
-    for part in parts:
-        file_io.rename(temporary + part, target + part)
+def _parts(prefix):
+    """Endings of the files of a checkpoint; its index comes last."""
+    folder, name = os.path.dirname(prefix), os.path.basename(prefix)
+    found = [part[len(name) :] for part in file_io.listdir(folder) if part.startswith(f"{name}.")]
+    return [*filter(re.compile(r"\.(data-\d+-of-\d+|meta)$").match, found), ".index"]
+
+
+def copy(source, target, copy_file=file_io.copy):
+    """Copies a checkpoint over another, which is whole or missing whenever a kill comes."""
+    delete(target)
+    for part in _parts(source):
+        copy_file(source + part, target + part)
+
+
+def replace_best(folder, source):
+    """Makes a checkpoint the best of its folder.
+
+    Whenever a kill comes, either the old or the new best is whole and `find_best` finds it.
+    """
+    new = os.path.join(folder, NEW_BEST)
+    copy(source, new)
+    complete_best(folder)
+
+
+def complete_best(folder):
+    """Ends what a killed `replace_best` has begun; no other process may be in it."""
+    best, new = os.path.join(folder, BEST), os.path.join(folder, NEW_BEST)
+    if prefix_exists(new):
+        copy(new, best, file_io.link)  # A second copy of large files would take time and room.
+    delete(new)
 
 
 def delete(prefix):
@@ -422,7 +462,7 @@ def delete(prefix):
     folder, name = os.path.dirname(prefix), os.path.basename(prefix)
     file_io.remove(f"{prefix}.index")
     for part in file_io.listdir(folder):
-        if part.startswith(f"{name}.data-") or part == f"{name}.meta":
+        if part.startswith((f"{name}.data-", f"{name}.index", f"{name}.meta")):
             file_io.remove(os.path.join(folder, part))
 
 

@@ -162,6 +162,26 @@ def copy(source, target):
         raise
 
 
+def link(source, target):
+    """Gives a file a second name, which takes the place of `target`; copies it where none can be.
+
+    Neither name may be written to afterwards, but both may be replaced or removed.
+    """
+    temporary = temporary_name(target)
+    remove(temporary)
+    try:
+        if is_remote(source) or is_remote(target):
+            raise OSError("links are for local files")
+        os.link(source, temporary)
+    except OSError:
+        copy(source, target)
+        return
+    try:
+        rename(temporary, target)
+    finally:
+        remove(temporary)  # Renaming leaves it if `target` is the same file already.
+
+
 def temporary_name(path):
     """A name beside `path` that only this process uses."""
     return f"{path}.tmp-{os.getpid()}"

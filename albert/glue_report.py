@@ -4,7 +4,7 @@ import os
 
 from absl import flags
 
-from albert import classifier_utils, command_line, file_io
+from albert import classifier_utils, command_line, file_io, results
 
 DONE, NOT_RUN = "done", "not run"
 _COLUMNS = ("task", "metric", "best step", "score", "state")
@@ -30,17 +30,9 @@ def read_metrics(folder, step):
     Raises:
       file_io.InputError: a value in it is not a number.
     """
-    path = os.path.join(folder, "eval_results.txt")
-    if not file_io.exists(path):
-        return {}
-    for block in file_io.read_text(path, "results").split("=" * 50):
-        pairs = (line.split(" = ") for line in block.strip().splitlines() if " = " in line)
-        try:
-            values = {key: float(value) for key, value in pairs}
-        except ValueError as error:
-            raise file_io.InputError(f"{path}: expected lines `key = number`: {error}") from error
-        if values.get("global_step") == step:
-            return {k: v for k, v in values.items() if k not in ("best", "global_step")}
+    for block in results.read_blocks(folder):
+        if block.step == step:
+            return {k: v for k, v in block.values.items() if k not in ("best", "global_step")}
     return {}
 
 
@@ -65,17 +57,11 @@ def read_task(sweep_dir, name):
     status = os.path.join(sweep_dir, "logs", f"{name}.status")
     row["state"] = file_io.read_text(status, "status").strip() if file_io.exists(status) else ""
     row["state"] = row["state"] or NOT_RUN
-    trial = os.path.join(sweep_dir, name, "best_trial.txt")
-    if row["state"] != NOT_RUN and file_io.exists(trial):
-        text = file_io.read_text(trial, "best trial").strip()
-        try:
-            _, step, value = text.split(":")
-            row["best_step"], row["score"] = int(step), float(value)
-        except ValueError as error:
-            raise file_io.InputError(
-                f"{trial}: expected step:best_step:best_value, found {text!r}"
-            ) from error
-        row["metrics"] = read_metrics(os.path.join(sweep_dir, name), row["best_step"])
+    folder = os.path.join(sweep_dir, name)
+    trial = results.read_trial(folder) if row["state"] != NOT_RUN else None
+    if trial:
+        row["best_step"], row["score"] = trial.best_step, trial.best_value
+        row["metrics"] = read_metrics(folder, trial.best_step)
     return row
 
 

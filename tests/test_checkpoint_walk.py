@@ -1,14 +1,17 @@
 """Keeping the best checkpoint, with an engine that only has numbers."""
 
 import os
+import re
 import threading
 import time
 import types
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert import checkpoint_walk, checkpoints, distribution, file_io
+from tests import reference_folder
 
 SCORES = {0: 0.25, 10: 0.75, 20: 0.5}
 
@@ -22,13 +25,20 @@ class Numbers(tf.Module):
 
 
 def make_engine(folder, scores=SCORES):
-    model = Numbers()
+    """An engine whose list `evaluated` has the steps that it was asked to evaluate."""
+    model, evaluated = Numbers(), []
+
+    def evaluate(input_fn):
+        evaluated.append(int(model.step))
+        return {"score": scores[int(model.step)], "loss": 1.5}
+
     return types.SimpleNamespace(
         model=model,
         run_config=types.SimpleNamespace(output_dir=str(folder)),
         task=types.SimpleNamespace(best_metric="score"),
         strategy=distribution.create_strategy("one_device"),
-        evaluate=lambda input_fn: {"score": scores[int(model.step)], "loss": 1.5},
+        evaluate=evaluate,
+        evaluated=evaluated,
     )
 
 
@@ -151,10 +161,10 @@ def test_checkpoints_that_a_trainer_deletes_are_left_out(folder):
 def test_a_checkpoint_deleted_at_its_turn_is_left_out(folder, monkeypatch, caplog):
     copy = checkpoints.copy
 
-    def copy_too_late(source, target):
+    def copy_too_late(source, *arguments):
         if source.endswith("-10"):
             checkpoints.delete(source)
-        copy(source, target)
+        copy(source, *arguments)
 
     monkeypatch.setattr(checkpoints, "copy", copy_too_late)
     with caplog.at_level("WARNING", logger="absl"):
@@ -173,9 +183,237 @@ def test_if_all_are_deleted_at_their_turn_it_is_said(folder, monkeypatch):
         checkpoint_walk.evaluate_all(make_engine(folder), None)
 
 
-def test_a_damaged_best_trial_is_named(folder):
-    (folder / "best_trial.txt").write_text("garbage")
-    with pytest.raises(
-        file_io.InputError, match="best_trial.txt must hold .* found 'garbage'; del"
-    ):
-        checkpoint_walk.BestTracker(str(folder), "score", resume=True)
+# --- a best checkpoint that is there already ----------------------------------------------------
+
+REFERENCE_SCORES = {0: 0.25, 20: 0.5, 40: 0.75}
+BLOCK = "global_step = {}\nloss = 1.5\nscore = {}\nbest = {}\n" + "=" * 50 + "\n"
+RESULTS = BLOCK.format(0, 0.25, 0.25) + BLOCK.format(20, 0.5, 0.5) + BLOCK.format(40, 0.75, 0.75)
+UNKNOWN = [
+    None, "", "garbage", "40:40", "40:40:nan", "40:40:inf", "40:40:9e99", "40:40:-1e99",
+    "40:20:0.5", "40:40:0.5", "40:60:0.75",
+]  # fmt: skip
+
+
+@pytest.fixture
+def reference(tmp_path):
+    """Checkpoints 0 and 20; step 40 is the best, and only there."""
+    folder = tmp_path / "reference"
+    folder.mkdir()
+    for step in REFERENCE_SCORES:
+        save(str(folder), step)
+    reference_folder.rename_best(folder, 40)
+    return folder
+
+
+@pytest.mark.parametrize("trial", [*UNKNOWN, "40:40:0.75"])
+def test_a_best_that_is_nowhere_else_survives_an_evaluation(reference, trial):
+    if trial is not None:
+        (reference / "best_trial.txt").write_text(trial)
+    before = reference_folder.data_of_best(reference)
+    runner = make_engine(reference, REFERENCE_SCORES)
+    tracker = checkpoint_walk.evaluate_all(runner, None)
+    assert (tracker.best_step, tracker.best_value, tracker.last_step) == (40, 0.75, 40)
+    assert runner.evaluated == [40, 0, 20]
+    for _ in range(2):
+        assert reference_folder.data_of_best(reference) == before and best_step(reference) == 40
+        assert (reference / "eval_results.txt").read_text() == RESULTS
+        assert (reference / "best_trial.txt").read_text() == "40:40:0.75"
+        checkpoint_walk.evaluate_all(make_engine(reference, REFERENCE_SCORES), None)
+
+
+def test_a_better_one_replaces_the_best_and_the_graph_beside_it(reference):
+    (reference / "model.ckpt-20.meta").write_text("")
+    tracker = checkpoint_walk.evaluate_all(
+        make_engine(reference, {**REFERENCE_SCORES, 20: 1.0}), None
+    )
+    assert (tracker.best_step, best_step(reference)) == (20, 20)
+    assert (reference / "model.ckpt-best.meta").read_text() == ""
+    assert (reference / "eval_results.txt").read_text() == (
+        BLOCK.format(0, 0.25, 0.25) + BLOCK.format(20, 1.0, 1.0) + BLOCK.format(40, 0.75, 1.0)
+    )
+    assert (reference / "best_trial.txt").read_text() == "40:20:1.0"
+    checkpoints.delete(str(reference / "model.ckpt-20"))
+    save(str(reference), 50)
+    checkpoint_walk.evaluate_all(make_engine(reference, {0: 0, 20: 0, 50: 1}), None)
+    assert best_step(reference) == 50
+    assert not (reference / "model.ckpt-best.meta").exists()
+
+
+def test_the_original_of_the_best_is_not_evaluated_twice(folder):
+    checkpoint_walk.evaluate_all(make_engine(folder), None)
+    results = (folder / "eval_results.txt").read_text()
+    runner = make_engine(folder)
+    checkpoint_walk.evaluate_all(runner, None)
+    assert runner.evaluated == [10, 0, 20]
+    assert (folder / "eval_results.txt").read_text() == results
+
+
+def test_another_checkpoint_of_the_step_of_the_best_is_evaluated_for_itself(reference):
+    tensors = {"step": tf.constant(41.0), "global_step": tf.constant(40, tf.int64)}
+    checkpoints.write_tensors(str(reference / "model.ckpt-40"), tensors)
+    runner = make_engine(reference, {**REFERENCE_SCORES, 41: 0.625})
+    checkpoint_walk.evaluate_all(runner, None)
+    assert runner.evaluated == [40, 0, 20, 41]
+    assert best_step(reference) == 40
+    assert BLOCK.format(40, 0.625, 0.625) in (reference / "eval_results.txt").read_text()
+
+
+def test_a_walk_beside_a_trainer_keeps_the_best_of_the_reference(reference):
+    runner = make_engine(reference, {**REFERENCE_SCORES, 30: 0.6, 50: 0.7})
+    evaluate = runner.evaluate
+
+    def while_a_trainer_saves(input_fn):
+        if runner.evaluated:  # after the best
+            save(str(reference), 30 if runner.evaluated[-1] == 40 else 50)
+        return evaluate(input_fn)
+
+    runner.evaluate = while_a_trainer_saves
+    tracker = checkpoint_walk.evaluate_all(runner, None, wait_secs=1)
+    assert runner.evaluated == [40, 0, 20, 30, 50]
+    assert (tracker.best_step, best_step(reference)) == (40, 40)
+
+
+@pytest.mark.parametrize("trial", UNKNOWN)
+def test_training_scores_an_unknown_best_first(reference, trial):
+    if trial is not None:
+        (reference / "best_trial.txt").write_text(trial)
+        (reference / "eval_results.txt").write_text(RESULTS)
+    before = reference_folder.data_of_best(reference)
+    scores = {**REFERENCE_SCORES, 50: 0.625, 60: 1.0}
+    runner = make_engine(reference, scores)
+    runner.model.step.assign(7.0)
+    on_checkpoint = checkpoint_walk.evaluate_while_training(runner, None)
+    assert runner.evaluated == [40] and int(runner.model.step) == 7
+    assert BLOCK.format(40, 0.75, 0.75) in (reference / "eval_results.txt").read_text()
+    assert (reference / "best_trial.txt").read_text().endswith(":40:0.75")
+    for step in (50, 60):
+        assert reference_folder.data_of_best(reference) == before
+        save(str(reference), step)
+        runner.model.step.assign(step)
+        on_checkpoint(str(reference / f"model.ckpt-{step}"), step)
+    assert best_step(reference) == 60
+    assert (reference / "best_trial.txt").read_text() == "60:60:1.0"
+    text = (reference / "eval_results.txt").read_text()
+    assert BLOCK.format(50, 0.625, 0.75) + BLOCK.format(60, 1.0, 1.0) in text
+    steps = ["40", "50", "60"] if trial is None else ["0", "20", "40", "50", "60"]
+    assert re.findall("step = (.*)", text) == steps
+
+
+def test_training_takes_over_a_score_that_is_known(reference):
+    (reference / "best_trial.txt").write_text("40:40:0.75")
+    (reference / "eval_results.txt").write_text(RESULTS)
+    runner = make_engine(reference, {50: 0.625})
+    on_checkpoint = checkpoint_walk.evaluate_while_training(runner, None)
+    save(str(reference), 50)
+    runner.model.step.assign(50)
+    on_checkpoint(str(reference / "model.ckpt-50"), 50)
+    assert runner.evaluated == [50] and best_step(reference) == 40
+    assert (reference / "best_trial.txt").read_text() == "50:40:0.75"
+    assert (reference / "eval_results.txt").read_text() == RESULTS + BLOCK.format(50, 0.625, 0.75)
+
+
+def test_a_score_of_another_metric_is_not_taken_over(reference):
+    (reference / "best_trial.txt").write_text("40:40:0.75")
+    (reference / "eval_results.txt").write_text(RESULTS.replace("score", "pearson"))
+    runner = make_engine(reference, {40: 0.125})
+    checkpoint_walk.evaluate_while_training(runner, None)
+    assert runner.evaluated == [40]
+    assert (reference / "best_trial.txt").read_text() == "40:40:0.125"
+
+
+def test_a_score_that_is_no_number_is_worse_than_any(folder):
+    tracker = checkpoint_walk.evaluate_all(make_engine(folder, {0: np.nan, 10: 0.5, 20: 0}), None)
+    assert (tracker.best_step, best_step(folder)) == (10, 10)
+    tracker = checkpoint_walk.evaluate_all(make_engine(folder, {0: 0, 10: np.nan, 20: 0.5}), None)
+    assert (tracker.best_step, best_step(folder)) == (20, 20)
+
+
+@pytest.mark.parametrize("fault", ["damaged", "without head"])
+def test_a_best_that_cannot_be_evaluated_is_not_replaced(reference, fault):
+    data = reference / "model.ckpt-best.data-00000-of-00001"
+    if fault == "damaged":
+        data.write_bytes(data.read_bytes()[:-1])
+    else:
+        checkpoints.write_tensors(str(reference / "model.ckpt-best"), {"bert/x": tf.zeros([1])})
+    before = data.read_bytes()
+    for evaluate in (checkpoint_walk.evaluate_all, checkpoint_walk.evaluate_while_training):
+        with pytest.raises(file_io.InputError, match="ckpt-best.* cannot be evaluated: move it"):
+            evaluate(make_engine(reference, REFERENCE_SCORES), None)
+    assert data.read_bytes() == before
+
+
+# --- kills --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def killed_at(monkeypatch):
+    """``killed_at(count, run)``: whether ``run()`` dies at its change of a file of that number."""
+
+    def killed_at(count, run):
+        done = 0
+
+        def dying(function):
+            def change(*arguments):
+                nonlocal done
+                done += 1
+                if done >= count:  # Nothing is tidied up by a process that is dead.
+                    if function is copyfile and done == count:
+                        with open(arguments[1], "wb") as file:
+                            file.write(b"half")
+                    raise KeyboardInterrupt
+                return function(*arguments)
+
+            return change
+
+        copyfile = file_io.shutil.copyfile
+        with monkeypatch.context() as patch:
+            patch.setattr(file_io.shutil, "copyfile", dying(copyfile))
+            patch.setattr(file_io.os, "link", dying(os.link))
+            patch.setattr(file_io.os, "replace", dying(os.replace))
+            patch.setattr(file_io, "remove", dying(file_io.remove))
+            try:
+                run()
+            except KeyboardInterrupt:
+                return True
+        return False
+
+    return killed_at
+
+
+@pytest.mark.parametrize("stage", ["training", "evaluation"])
+def test_a_run_killed_anywhere_loses_no_best(tmp_path, killed_at, stage):
+    scores = {**SCORES, 30: 1.0}
+    for count in range(1, 200):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        for step in SCORES:
+            save(str(folder), step)
+        checkpoint_walk.evaluate_all(make_engine(folder), None)
+        save(str(folder), 30)
+
+        def run(folder=folder):
+            runner = make_engine(folder, scores)
+            if stage == "evaluation":
+                return checkpoint_walk.evaluate_all(runner, None)
+            on_checkpoint = checkpoint_walk.evaluate_while_training(runner, None)
+            runner.model.step.assign(30)
+            return on_checkpoint(str(folder / "model.ckpt-30"), 30)
+
+        checkpoints.delete(str(folder / "model.ckpt-10"))
+        was_killed = killed_at(count, run)
+        found = checkpoint_walk.choose(str(folder), "best")
+        assert checkpoints.resolve(str(folder)) == found
+        step = tf.train.load_variable(found, "step")
+        assert step in (10, 30)
+        if stage == "evaluation":  # beside a trainer, which deletes what it has saved
+            checkpoints.delete(str(folder / "model.ckpt-30"))
+        run()
+        assert best_step(folder) >= (step if stage == "evaluation" else 30)
+        assert not [name for name in os.listdir(folder) if name.startswith("new-")]
+        if stage == "training":
+            steps = re.findall("step = (.*)", (folder / "eval_results.txt").read_text())
+            assert steps == ["0", "10", "20", "30"]
+            assert (folder / "best_trial.txt").read_text() == "30:30:1.0"
+        if not was_killed:
+            break
+    assert 12 < count < 199

@@ -159,9 +159,9 @@ def test_a_background_save_holds_the_values_of_its_moment(model, tmp_path, monke
     before, go_on = weights(model), threading.Event()
     write, prefix = checkpoints.write_tensors, str(tmp_path / "model.ckpt-7")
 
-    def slow_write(*arguments):
+    def slow_write(*arguments, **settings):
         assert go_on.wait(60)
-        write(*arguments)
+        write(*arguments, **settings)
 
     monkeypatch.setattr(checkpoints, "write_tensors", slow_write)
     optimizer = optimization.create_optimizer(0.1, 10, 0)
@@ -181,7 +181,7 @@ def test_a_background_save_holds_the_values_of_its_moment(model, tmp_path, monke
 
 def test_an_interrupted_run_lets_its_checkpoint_be_finished(model, tmp_path, monkeypatch):
     prefix, write = str(tmp_path / "model.ckpt-7"), checkpoints.write_tensors
-    slow_write = lambda *arguments: time.sleep(0.5) or write(*arguments)  # noqa: E731
+    slow_write = lambda *given, **settings: time.sleep(0.5) or write(*given, **settings)  # noqa: E731
     monkeypatch.setattr(checkpoints, "write_tensors", slow_write)
     done = []
     with pytest.raises(KeyboardInterrupt), checkpoints.BackgroundWriter() as writer:
@@ -193,7 +193,7 @@ def test_an_interrupted_run_lets_its_checkpoint_be_finished(model, tmp_path, mon
 def test_a_failed_background_save_is_reported_without_waiting_for_the_next(
     model, tmp_path, monkeypatch
 ):
-    def full_disk(*_):
+    def full_disk(*_, **__):
         raise file_io.InputError("no space left")
 
     monkeypatch.setattr(checkpoints, "write_tensors", full_disk)
@@ -221,6 +221,57 @@ def test_pruning_keeps_the_last_and_the_best(tmp_path, model):
         'all_model_checkpoint_paths: "model.ckpt-100"\n'
     )
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-100")
+
+
+def test_a_numbered_checkpoint_has_an_empty_meta_file_before_it_is_there(
+    tmp_path, model, monkeypatch
+):
+    """The reference opens it, and reads nothing in it."""
+    prefix, meta = str(tmp_path / "model.ckpt-5"), tmp_path / "model.ckpt-5.meta"
+    rename, seen = file_io.rename, []
+
+    def watch(source, target):
+        seen.append((os.path.basename(target), meta.exists()))
+        rename(source, target)
+
+    monkeypatch.setattr(file_io, "rename", watch)
+    checkpoints.save(prefix, model)
+    assert seen[-1] == ("model.ckpt-5.index", True) and meta.read_text() == ""
+    with checkpoints.BackgroundWriter() as writer:
+        writer.save(str(tmp_path / "model.ckpt-6"), model, None, lambda: None)
+    checkpoints.write_tensors(str(tmp_path / "released"), {"x": tf.zeros([1])})
+    metas = sorted(path.name for path in tmp_path.glob("*.meta"))
+    assert metas == ["model.ckpt-5.meta", "model.ckpt-6.meta"]
+    checkpoints.prune(str(tmp_path), keep=1)
+    assert [path.name for path in tmp_path.glob("model.ckpt-5*")] == []
+    assert (tmp_path / "model.ckpt-6.meta").exists()
+
+
+def test_the_copy_of_a_killed_replacement_is_the_best(tmp_path, model):
+    other = heads.ClassifierModel(CONFIG, 2, seed=2)
+    checkpoints.save(str(tmp_path / "model.ckpt-9"), other)
+    checkpoints.save(str(tmp_path / "new-model.ckpt-best"), model)
+    for path in (tmp_path, tmp_path / "model.ckpt-best", tmp_path / "model.ckpt-best.index"):
+        assert checkpoints.resolve(str(path)) == str(tmp_path / "new-model.ckpt-best")
+    checkpoints.complete_best(str(tmp_path))
+    assert checkpoints.resolve(str(tmp_path)) == str(tmp_path / "model.ckpt-best")
+    checkpoints.restore(other, str(tmp_path))
+    assert_same(weights(other), weights(model))
+    (tmp_path / "new-model.ckpt-best.data-00000-of-00001").write_text("half")
+    checkpoints.complete_best(str(tmp_path))
+    assert not list(tmp_path.glob("new-*"))
+
+
+def test_files_of_another_best_do_not_stay_beside_the_new_one(tmp_path, model):
+    best = tmp_path / "model.ckpt-best"
+    checkpoints.save(str(tmp_path / "model.ckpt-1"), model)
+    for ending in (".index", ".meta", ".data-00000-of-00002", ".data-00001-of-00002"):
+        (tmp_path / f"{best.name}{ending}").write_text("of the reference")
+    checkpoints.replace_best(str(tmp_path), str(tmp_path / "model.ckpt-1"))
+    for ending in (".index", ".meta", ".data-00000-of-00001"):
+        found = (tmp_path / f"{best.name}{ending}").read_bytes()
+        assert found == (tmp_path / f"model.ckpt-1{ending}").read_bytes()
+    assert len(list(tmp_path.glob("model.ckpt-best.*"))) == 3
 
 
 def test_what_a_killed_save_left_is_deleted(tmp_path):

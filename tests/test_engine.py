@@ -236,10 +236,10 @@ def test_training_goes_on_while_a_checkpoint_is_written(path, tmp_path, monkeypa
     past_ten, waited = threading.Event(), []
     write, update = checkpoints.write_tensors, progress.TrainingLog.update
 
-    def slow_write(prefix, tensors):
+    def slow_write(prefix, tensors, **settings):
         if prefix.endswith("-10"):
             waited.append(past_ten.wait(60))
-        write(prefix, tensors)
+        write(prefix, tensors, **settings)
 
     def watch(log, step, *arguments):
         update(log, step, *arguments)
@@ -259,10 +259,10 @@ def test_training_goes_on_while_a_checkpoint_is_written(path, tmp_path, monkeypa
 def test_a_checkpoint_that_cannot_be_written_stops_the_run(path, tmp_path, monkeypatch):
     write, written = checkpoints.write_tensors, []
 
-    def full_disk(prefix, tensors):
+    def full_disk(prefix, tensors, **settings):
         if prefix.endswith("-10"):
             raise file_io.InputError(f"cannot write the checkpoint {prefix}: no space left")
-        write(prefix, tensors)
+        write(prefix, tensors, **settings)
         written.append(checkpoints.step_of(prefix))
 
     monkeypatch.setattr(checkpoints, "write_tensors", full_disk)
@@ -277,11 +277,11 @@ def test_a_checkpoint_that_cannot_be_written_is_told_of_at_any_end(
 ):
     write, ended = checkpoints.write_tensors, threading.Event()
 
-    def full_disk(prefix, tensors):
+    def full_disk(prefix, tensors, **settings):
         if prefix.endswith("-10"):
             ended.wait(60)
             raise file_io.InputError(f"cannot write the checkpoint {prefix}: no space left")
-        write(prefix, tensors)
+        write(prefix, tensors, **settings)
 
     def stop(log, step, means, *arguments):
         if step > 10:

@@ -81,6 +81,28 @@ def test_remove_takes_a_link_and_not_what_it_points_to(tmp_path):
     assert (tmp_path / "real" / "file").exists()
 
 
+def test_link_gives_a_second_name(folder):
+    file_io.write_text(f"{folder}/a", "new")
+    file_io.write_text(f"{folder}/b", "old")
+    for _ in range(2):  # the second time both are one file already
+        file_io.link(f"{folder}/a", f"{folder}/b")
+        assert file_io.listdir(folder) == ["a", "b"]
+        assert file_io.read_text(f"{folder}/b", "--x") == "new"
+    file_io.remove(f"{folder}/a")
+    assert file_io.read_text(f"{folder}/b", "--x") == "new"
+
+
+def test_link_copies_where_there_are_no_links(tmp_path, monkeypatch):
+    def refuse(source, target):
+        raise PermissionError
+
+    monkeypatch.setattr(file_io.os, "link", refuse)
+    file_io.write_text(str(tmp_path / "a"), "new")
+    file_io.link(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert (tmp_path / "b").read_text() == "new"
+    assert not os.path.samefile(tmp_path / "a", tmp_path / "b")
+
+
 def test_rename_replaces(folder):
     file_io.write_text(f"{folder}/a", "new")
     file_io.write_text(f"{folder}/b", "old")

@@ -21,6 +21,7 @@ from albert import (
     records,
     run_pretraining,
 )
+from tests import reference_folder
 
 CONFIG = modeling.AlbertConfig(
     vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
@@ -166,6 +167,13 @@ def test_evaluation_alone_ends_and_can_be_repeated(inputs, tmp_path, run_script)
     assert (tmp_path / "eval_results.txt").read_text() == first
     run_script(run_pretraining, **flags, checkpoint="last")
     assert [int(b["global_step"]) for b in read_results(tmp_path)] == [30]
+
+
+def test_the_best_of_the_reference_is_not_lost(inputs, tmp_path, run_script):
+    run_script(run_pretraining, **flags_for(inputs, tmp_path / "trained", do_eval=True))
+    flags = flags_for(inputs, tmp_path / "reference", do_eval=True, num_train_steps=1)
+    run = lambda do_train: run_script(run_pretraining, **flags, do_train=do_train)  # noqa: E731
+    reference_folder.check_best_survives(tmp_path / "trained", tmp_path / "reference", run)
 
 
 @pytest.mark.slow

@@ -10,14 +10,15 @@ from albert import (
     checkpoints,
     demo_data,
     file_io,
-    fine_tuning,
     lamb_optimizer,
     model_folder,
     modeling,
     optimization,
     race_utils,
     run_race,
+    stages,
 )
+from tests import reference_folder
 from tests.test_run_classifier import SPM, read_results, weights
 
 STATEMENT = "the bread was fine ."
@@ -80,7 +81,7 @@ def test_estimated_memory_counts_all_choices(inputs, tmp_path, run_script, capsy
 
 def test_the_optimizer_is_that_of_the_flag(inputs, tmp_path, run_script, monkeypatch):
     made = []
-    monkeypatch.setattr(fine_tuning, "run", lambda job, *_: made.append(job.make_optimizer()))
+    monkeypatch.setattr(stages, "run", lambda task, data, run: made.append(run.make_optimizer()))
     for changes in ({}, {"optimizer": "lamb"}):
         run_script(run_race, **flags_for(inputs, tmp_path, do_train=True, **changes))
     kinds = [optimization.AdamWeightDecayOptimizer, lamb_optimizer.LAMB]
@@ -124,6 +125,13 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
     assert right / len(answers) == pytest.approx(float(scores["eval_accuracy"]))
     assert float(scores["eval_accuracy"]) > 0.8
     assert model_folder.read(str(tmp_path), "multiple_choice").settings["max_qa_length"] == 20
+    _check_that_a_best_of_the_reference_is_not_lost(inputs, tmp_path, run_script)
+
+
+def _check_that_a_best_of_the_reference_is_not_lost(inputs, trained, run_script):
+    flags = flags_for(inputs, trained / "reference", train_step=1)
+    run = lambda do_train: run_script(run_race, **flags, do_train=do_train)  # noqa: E731
+    reference_folder.check_best_survives(trained, trained / "reference", run)
 
 
 def test_the_evaluation_files_are_those_of_the_reference(golden, inputs, tmp_path, run_script):

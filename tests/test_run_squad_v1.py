@@ -19,7 +19,7 @@ from albert import (
     squad_predictor,
     squad_records,
 )
-from tests import squad_samples
+from tests import reference_folder, squad_samples
 from tests.squad_samples import flags_for, read_json, read_results
 
 TWO_CPUS = """
@@ -89,6 +89,14 @@ def test_the_files_are_those_of_the_reference(trained, golden, inputs):
     assert not (trained / "null_odds.json").exists()
     names = {"squad_v1_train.tf_record", "squad_v1_predict.tf_record"}
     assert names | {"squad_v1_predict_features.json", "model.json"} <= set(os.listdir(trained))
+
+
+def test_the_best_of_the_reference_is_not_lost(trained, inputs, tmp_path, run_script):
+    folder = tmp_path / "out"
+    later = flags_for(inputs, folder, train_file=None, do_predict=True, checkpoint="all")
+    flags = flags_for(inputs, folder, do_train=True, do_predict=True, num_train_epochs=0.025)
+    run = lambda do_train: run_script(run_squad_v1, **(flags if do_train else later))  # noqa: E731
+    reference_folder.check_best_survives(trained, folder, run)
 
 
 def test_the_predictions_are_those_of_the_best(trained, inputs, tmp_path, run_script):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert import file_io, records, run_squad_v2, squad_data, squad_predictor, squad_records
-from tests import squad_samples
+from tests import reference_folder, squad_samples
 from tests.squad_samples import flags_for, read_json, read_results
 
 BEAMS = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index")
@@ -45,6 +45,14 @@ def test_a_model_learns_both_to_answer_and_not_to(trained):
     assert {"exact", "f1", "total", "null_score_diff_threshold"} <= set(best)
     assert {"f1_at_0", "exact_at_0", "HasAns_f1_at_0", "NoAns_exact_at_0"} <= set(best)
     assert (best["total"], best["HasAns_total"], best["NoAns_total"]) == ("60", "48", "12")
+
+
+def test_the_best_of_the_reference_is_not_lost(trained, inputs, tmp_path, run_script):
+    folder = tmp_path / "out"
+    later = flags_for(inputs, folder, train_file=None, do_predict=True, checkpoint="all")
+    flags = flags_for(inputs, folder, do_train=True, do_predict=True, num_train_epochs=0.02)
+    run = lambda do_train: run_script(run_squad_v2, **(flags if do_train else later))  # noqa: E731
+    reference_folder.check_best_survives(trained, folder, run)
 
 
 def test_the_files_are_those_of_the_reference(trained, golden):

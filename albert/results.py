@@ -1,0 +1,124 @@
+"""The files of scores in an output folder: ``eval_results.txt`` and ``best_trial.txt``.
+
+``eval_results.txt`` holds a block for each evaluated checkpoint: lines ``key = value`` and a rule.
+``best_trial.txt`` holds ``step:best_step:best_value``: the last evaluated step, and the best one.
+"""
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from albert import file_io
+
+RESULTS = "eval_results.txt"
+BEST_TRIAL = "best_trial.txt"
+_RULE = "=" * 50
+
+
+class Block(NamedTuple):
+    """What ``eval_results.txt`` holds of one checkpoint.
+
+    Attributes:
+      step: its step; None if the block does not say.
+      values: {key: number} of its lines.
+      text: its lines, without the rule.
+    """
+
+    step: int | None
+    values: dict
+    text: str
+
+
+class Trial(NamedTuple):
+    """What ``best_trial.txt`` holds."""
+
+    last_step: int
+    best_step: int
+    best_value: float
+
+
+def format_value(value):
+    """Shortest text of a number as float32, integers as they are."""
+    return str(value) if isinstance(value, int) else str(np.float32(value))
+
+
+def lines(metrics, step):
+    """The lines ``key = value`` of a checkpoint."""
+    values = {**metrics, "global_step": step}
+    return [f"{key} = {format_value(value)}" for key, value in sorted(values.items())]
+
+
+def make_block(metrics, step, best_value=None):
+    """The `Block` of a checkpoint; with a line for the best value so far, if there is one."""
+    text = lines(metrics, step)
+    if best_value is not None:
+        text.append(f"best = {best_value}")
+    return Block(step, dict(metrics), "\n".join(text))
+
+
+def put(blocks, block):
+    """The blocks with one more: in place of that of its step, else before those of later steps."""
+    blocks = [other for other in blocks if other.step is None or other.step != block.step]
+    later = (i for i, other in enumerate(blocks) if (other.step or 0) > block.step)
+    place = next(later, len(blocks))
+    return [*blocks[:place], block, *blocks[place:]]
+
+
+def read_blocks(folder):
+    """The blocks of a folder's ``eval_results.txt``; [] without one.
+
+    Raises:
+      file_io.InputError: a value in it is not a number.
+    """
+    path = os.path.join(folder, RESULTS)
+    if not file_io.exists(path):
+        return []
+    blocks = []
+    for text in file_io.read_text(path, "results").split(_RULE):
+        pairs = (line.split(" = ") for line in text.splitlines() if " = " in line)
+        try:
+            values = {key: float(value) for key, value in pairs}
+            step = int(values["global_step"]) if "global_step" in values else None
+        except ValueError as error:
+            raise file_io.InputError(
+                f"{path}: expected lines `key = number`: {error}; move it away"
+            ) from error
+        if text.strip():
+            blocks.append(Block(step, values, text.strip()))
+    return blocks
+
+
+def write_blocks(folder, blocks):
+    """Writes ``eval_results.txt``."""
+    text = "".join(f"{block.text}\n{_RULE}\n" for block in blocks)
+    file_io.write_text(os.path.join(folder, RESULTS), text)
+
+
+def read_trial(folder):
+    """The `Trial` of a folder; None without one.
+
+    Raises:
+      file_io.InputError: the file is damaged.
+    """
+    path = os.path.join(folder, BEST_TRIAL)
+    if not file_io.exists(path):
+        return None
+    text = file_io.read_text(path, "best trial").strip()
+    try:
+        last, best, value = text.split(":")
+        return Trial(int(last), int(best), float(value))
+    except ValueError as error:
+        raise file_io.InputError(
+            f"{path}: expected step:best_step:best_value, found {text!r}"
+        ) from error
+
+
+def write_trial(folder, trial):
+    """Writes ``best_trial.txt``."""
+    file_io.write_text(os.path.join(folder, BEST_TRIAL), ":".join(map(str, trial)))
+
+
+def remove_trial(folder):
+    """Deletes ``best_trial.txt``."""
+    file_io.remove(os.path.join(folder, BEST_TRIAL))

@@ -1,0 +1,77 @@
+"""The files of scores: what is written is read, also what the reference wrote."""
+
+import pytest
+
+from albert import file_io, results
+
+
+def test_blocks_are_read_as_they_were_written(tmp_path):
+    blocks = [
+        results.make_block({"f1": 0.1, "total": 7}, 0),
+        results.make_block({"f1": 1 / 3, "total": 7}, 10, 0.5),
+    ]
+    results.write_blocks(str(tmp_path), blocks)
+    rule = "=" * 50
+    assert (tmp_path / "eval_results.txt").read_text() == (
+        f"f1 = 0.1\nglobal_step = 0\ntotal = 7\n{rule}\n"
+        f"f1 = 0.33333334\nglobal_step = 10\ntotal = 7\nbest = 0.5\n{rule}\n"
+    )
+    found = results.read_blocks(str(tmp_path))
+    assert [(block.step, block.text) for block in found] == [(b.step, b.text) for b in blocks]
+    assert found[1].values == {"f1": 0.33333334, "total": 7, "global_step": 10, "best": 0.5}
+    assert results.read_blocks(str(tmp_path / "none")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "last"),
+    [
+        ("classifier", [0, 10, 20], {"eval_accuracy": 0.43661973}),
+        ("race", [0, 4, 8], {"eval_accuracy": 0.26666668}),
+        ("squad_v1", [None] * 4, {"f1": 3.6363636363636362}),
+        ("squad_v2", [None] * 4, {"exact": 50.0}),
+        ("pretraining", [20], {"masked_lm_accuracy": 0.015503876}),
+    ],
+)
+def test_files_of_the_reference_are_read(golden, tmp_path, name, steps, last):
+    blocks = results.read_blocks(str(golden / "runs" / name))
+    assert [block.step for block in blocks] == steps
+    assert last.items() <= blocks[-1].values.items()
+    blocks = results.put(blocks, results.make_block({"f1": 0.5}, 30))
+    results.write_blocks(str(tmp_path), blocks)
+    again = results.read_blocks(str(tmp_path))
+    assert [block.text for block in again] == [block.text for block in blocks]
+    assert again[-1].values == {"f1": 0.5, "global_step": 30}
+
+
+def test_a_block_takes_its_place_by_step():
+    make = lambda step, value: results.make_block({"f1": value}, step)  # noqa: E731
+    blocks = []
+    for step in (10, 30, 20, 0):
+        blocks = results.put(blocks, make(step, 0.5))
+    assert [block.step for block in blocks] == [0, 10, 20, 30]
+    blocks = results.put([results.Block(None, {}, "of another tool"), *blocks], make(20, 0.75))
+    assert [block.step for block in blocks] == [None, 0, 10, 20, 30]
+    assert blocks[3].values == {"f1": 0.75}
+
+
+def test_values_that_are_no_numbers_are_named(tmp_path):
+    (tmp_path / "eval_results.txt").write_text("loss = high\n")
+    with pytest.raises(file_io.InputError, match="eval_results.txt: expected lines .*'high'.*move"):
+        results.read_blocks(str(tmp_path))
+
+
+def test_the_trial_is_read_as_it_was_written(golden, tmp_path):
+    results.write_trial(str(tmp_path), results.Trial(20, 10, 0.75))
+    assert (tmp_path / "best_trial.txt").read_text() == "20:10:0.75"
+    assert results.read_trial(str(tmp_path)) == (20, 10, 0.75)
+    results.remove_trial(str(tmp_path))
+    assert results.read_trial(str(tmp_path)) is None
+    theirs = results.read_trial(str(golden / "runs" / "classifier"))
+    assert theirs == (20, 0, 0.5633803009986877)
+
+
+@pytest.mark.parametrize("text", ["", "hello", "20:10", "20:x:0.5", "1:2:3:4", "1.5:1:0.5"])
+def test_a_damaged_trial_is_named(tmp_path, text):
+    (tmp_path / "best_trial.txt").write_text(text)
+    with pytest.raises(file_io.InputError, match=f"best_trial.txt: expected step:.*{text!r}"):
+        results.read_trial(str(tmp_path))
