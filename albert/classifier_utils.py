@@ -454,12 +454,12 @@ def _no_train_metrics(outputs, features):
     return {}
 
 
-def _build_model(config, seed, num_labels):
+def _build_model(config, compute, seed, num_labels):
     from albert import heads
 
     if num_labels:
-        return heads.ClassifierModel(config, num_labels, seed=seed)
-    return heads.RegressionModel(config, seed=seed)
+        return heads.ClassifierModel(config, num_labels, compute, seed)
+    return heads.RegressionModel(config, compute, seed)
 
 
 def make_task(glue_task, tokenizer, max_seq_length):

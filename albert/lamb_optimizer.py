@@ -9,7 +9,7 @@ import re
 
 import tensorflow as tf
 
-from albert import fused
+from albert import kernels
 
 # Normalisation parameters and biases are not decayed (searched for in the variable's name).
 EXCLUDED_FROM_DECAY = ("LayerNorm", "layer_norm", "bias")
@@ -148,7 +148,7 @@ class AdamBase(tf.Module):
         """Updates one variable and its slots, unless `skipped` (a scalar, or None) is true."""
         slots = self._slots[_name(variable)]
         decayed = not matches(self._exclude_from_weight_decay, variable)
-        mean, square, update = fused.adam_update(
+        mean, square, update = kernels.adam_update(
             *(tf.convert_to_tensor(x) for x in (variable, gradient, *slots, factor)),
             beta_1=self._beta_1,
             beta_2=self._beta_2,

@@ -162,7 +162,7 @@ def make_task(max_predictions_per_seq):
         feature_specs=functools.partial(
             feature_specs, max_predictions_per_seq=max_predictions_per_seq
         ),
-        build_model=lambda config, seed: heads.PretrainingModel(config, seed=seed),
+        build_model=heads.PretrainingModel,
         eval_outputs=_row_sums,
         evaluator=Evaluator,
         best_metric="masked_lm_accuracy",

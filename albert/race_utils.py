@@ -244,8 +244,12 @@ def convert_example(example, max_seq_length, max_qa_length, tokenizer):
         article_ids = article[: max_seq_length - 3 - len(ending_ids)]
         choices.append(
             packing.pack(
-                *(article_ids, ending_ids, tokenizer.cls_id, tokenizer.sep_id),
-                *(max_seq_length, tokenizer.pad_id),
+                article_ids,
+                ending_ids,
+                tokenizer.cls_id,
+                tokenizer.sep_id,
+                max_seq_length,
+                tokenizer.pad_id,
             )
         )
     input_ids, input_mask, segment_ids = map(np.concatenate, zip(*choices, strict=True))
@@ -325,10 +329,10 @@ def write_predictions(output_dir, rows):
     prediction_files.write_table(output_dir, _LETTERS, found)
 
 
-def _build_model(config, seed, dropout_prob):
+def _build_model(config, compute, seed, dropout_prob):
     from albert import heads
 
-    return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, seed=seed)
+    return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, compute, seed)
 
 
 def make_task(

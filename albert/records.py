@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import example_proto, file_io, fused
+from albert import batching, example_proto, file_io
 
 MANIFEST_VERSION = 1
 # Memory that a shuffle buffer of serialized records may take; data that fits is shuffled whole.
@@ -78,22 +78,9 @@ def parse(specs, serialized):
     }
 
 
-def trim(specs, features):
-    """Cuts the padding that all examples of a batch share.
-
-    Padded positions add exactly nothing to any result, so leaving them out only saves time. The
-    length is rounded up so that few lengths occur.
-    """
-    real = tf.reduce_max(tf.reduce_sum(features["input_mask"], axis=-1))
-    length = fused.round_up(tf.maximum(real, 1))
-    return {
-        **features,
-        **{
-            spec.name: features[spec.name][..., :length]
-            for spec in specs
-            if spec.sequence and spec.name in features
-        },
-    }
+def _trim(specs, features):
+    """A batch without the padding that all its examples share."""
+    return batching.trim(features, [spec.name for spec in specs if spec.sequence])
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -347,7 +334,7 @@ def train_input_fn(paths, specs, seed, trim_batches=True, transform=None):
                 features = transform(
                     batch * pipelines + params.get("input_pipeline_id", 0), features
                 )
-            return trim(specs, features) if trims else features
+            return _trim(specs, features) if trims else features
 
         trims = trim_batches and not params.get("fixed_shapes")
         dataset = dataset.enumerate(first_batch)
@@ -362,8 +349,7 @@ def _sorted_by_length(specs, serialized, index):
     lengths = tf.reduce_max(
         tf.reshape(tf.reduce_sum(features["input_mask"], -1), [tf.size(index), -1]), axis=1
     )
-    # Longest first: a batch that does not fit in memory then fails at once.
-    order = tf.argsort(lengths, direction="DESCENDING", stable=True)
+    order = batching.sorted_by_length(lengths)
     return tuple(tf.gather(x, order) for x in (serialized, index, lengths))
 
 
@@ -441,7 +427,7 @@ def eval_input_fn(paths, specs, max_examples=None, trim_batches=True, least_toke
 
         def to_features(serialized, index):
             features = {**parse(specs, serialized), "example_index": index}
-            return trim(specs, features) if trims else features
+            return _trim(specs, features) if trims else features
 
         return dataset.map(to_features, tf.data.AUTOTUNE, deterministic=True).prefetch(4)
 

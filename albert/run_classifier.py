@@ -49,8 +49,13 @@ def check_flags(values, row):
     if values.optimizer not in ("adamw", "lamb"):
         raise file_io.InputError(f"--optimizer={values.optimizer}: expected adamw or lamb")
     common_flags.require_positive(
-        *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
-        *("max_seq_length", "train_step", "save_checkpoints_steps"),
+        values,
+        "train_batch_size",
+        "eval_batch_size",
+        "predict_batch_size",
+        "max_seq_length",
+        "train_step",
+        "save_checkpoints_steps",
     )
     stages = {"train": values.do_train, "dev": values.do_eval, "test": values.do_predict}
     row.check_splits([split for split, wanted in stages.items() if wanted])
@@ -84,17 +89,20 @@ def make_job(values, row, source, config, tokenizer, strategy):
     )
 
 
-def export_models(values, row, tokenizer, runner, specs):
+def export_models(values, row, tokenizer, runner, prefix):
     """Writes the SavedModels that were asked for, in float32 whatever the run computes in."""
-    from albert import export, text_export
+    from albert import checkpoints, export, text_export
 
     # How low precision is computed depends on the machine; a model is to be served anywhere.
-    runner.model.compute = dataclasses.replace(runner.model.compute, dtype="float32", parts=1)
-    export.export_classifier(runner.model, specs, values.export_dir, values.threshold_to_export)
+    compute = dataclasses.replace(runner.model.compute, dtype="float32", parts=1)
+    model = runner.task.build_model(runner.model.config, compute, 0)
+    checkpoints.restore(model, prefix, allow_new_heads=False)
+    length = values.max_seq_length
+    specs = runner.task.feature_specs(length)
+    export.export_classifier(model, specs, values.export_dir, values.threshold_to_export)
     if values.export_text:
         text_export.export_text_classifier(
-            *(runner.model, tokenizer, values.max_seq_length, row.labels, row.is_pair),
-            values.export_dir,
+            model, tokenizer, length, row.labels, row.is_pair, values.export_dir
         )
 
 
@@ -117,9 +125,9 @@ def main(values):
     stages = (values.do_train, values.do_eval, values.do_predict)
     runner = fine_tuning.run(job, *stages, values.checkpoint, values.eval_wait_secs)
     if values.export_dir:
-        fine_tuning.load(runner, values.checkpoint)
+        prefix = fine_tuning.load(runner, values.checkpoint)
         if distribution.is_chief(strategy):
-            export_models(values, row, tokenizer, runner, job.specs)
+            export_models(values, row, tokenizer, runner, prefix)
     fine_tuning.complete_folder(job, values.do_train, values.checkpoint)
 
 

@@ -4,17 +4,16 @@ import dataclasses
 import os
 from typing import Any
 
-import tensorflow as tf
 from absl import logging
 
 from albert import (
+    batching,
     checkpoint_walk,
     checkpoints,
     distribution,
     engine,
     file_io,
     fine_tuning,
-    fused,
     model_folder,
     records,
     squad_metrics,
@@ -146,7 +145,7 @@ def _train_input(job, data, path):
 def _answer_input(path, settings):
     specs = squad_task.feature_specs(settings.max_seq_length, is_training=False)
     # Some batches may be cut to as little as this: too short for a wider beam.
-    fits = settings.widest_beam <= int(fused.round_up(tf.constant(1)))
+    fits = settings.widest_beam <= batching.STEP
     return records.eval_input_fn([path], specs, trim_batches=fits)
 
 

@@ -18,8 +18,8 @@ class Task:
       examples: ``(data_dir, split) -> iterable`` of the task's own examples, each with a `guid`;
         split is "train", "dev" or "test".
       featurize: ``(example) -> iterable`` of feature dicts of numpy arrays, one per model input.
-      build_model: ``(AlbertConfig, seed) -> model`` of `heads`: callable on a feature dict, with
-        `loss_weights`, `losses` and `loss`.
+      build_model: ``(AlbertConfig, layers.Compute, seed) -> model`` of `heads`: callable on a
+        feature dict, with `loss_weights`, `losses` and `loss`.
       eval_outputs: ``(model, outputs, features) -> dict`` of tensors whose first axis is B: what
         evaluators and prediction writers see, made inside the compiled step and kept small.
       evaluator: ``() -> object`` with ``update(rows)`` (dict of numpy arrays, first axis the
@@ -33,7 +33,7 @@ class Task:
 
     name: str
     feature_specs: Callable[[int], tuple]
-    build_model: Callable[[Any, int], Any]
+    build_model: Callable[[Any, Any, int], Any]
     eval_outputs: Callable[[Any, dict, dict], dict]
     evaluator: Callable[[], Any]
     best_metric: str

@@ -12,7 +12,7 @@ import re
 import numpy as np
 import pytest
 
-from albert import classifier_utils, file_io, metrics, packing, tokenization
+from albert import classifier_utils, file_io, layers, metrics, packing, tokenization
 
 LABELS = {
     "cola": ["0", "1"],
@@ -272,7 +272,7 @@ def _model_rows(name, tokenizer, labels):
         **{"num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 8},
         initializer_range=0.5,
     )
-    model = made.build_model(config, 1)
+    model = made.build_model(config, layers.Compute(), 1)
     batch = [f for label in labels for f in made.featurize(_example("the boat", "is", label))]
     features = {key: tf.constant(np.stack([f[key] for f in batch])) for key in batch[0]}
     real = [1] * (len(labels) - 1) + [0]

@@ -23,10 +23,10 @@ PLAIN = """
 LAYERS = {
     "plain": PLAIN,
     "TF parts": [
-        *"products fused layers modeling memory optimization lamb_optimizer records".split(),
-        *"distribution progress".split(),
+        *"kernels batching layers modeling memory optimization lamb_optimizer".split(),
+        *"records distribution progress".split(),
     ],
-    "assembly": "model_base heads checkpoints pretrained model_folder task".split(),
+    "assembly": "heads checkpoints pretrained model_folder task".split(),
     "tasks": [
         *"pretraining_task classifier_utils custom_data race_utils".split(),
         *"squad_utils squad_task".split(),
