@@ -161,7 +161,7 @@ def _score_best(engine, input_fn, tracker):
     except file_io.InputError as error:
         raise file_io.InputError(
             f"{error}. Only a better checkpoint replaces {prefix}, but this one cannot be "
-            "evaluated: move it away, or use another --output_dir"
+            "evaluated: move it away, or use another output_dir"
         ) from error
     metrics = engine.evaluate(input_fn)
     tracker.take_best(step, metrics)

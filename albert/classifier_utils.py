@@ -407,12 +407,12 @@ def batch_accuracy(outputs, features):
     return {"accuracy": (tf.reduce_sum(correct * real), tf.reduce_sum(real))}
 
 
-def _build_model(config, seed, num_labels):
+def _build_model(config, compute, seed, num_labels):
     from albert import heads
 
     if num_labels:
-        return heads.ClassifierModel(config, num_labels, seed=seed)
-    return heads.RegressionModel(config, seed=seed)
+        return heads.ClassifierModel(config, num_labels, compute, seed)
+    return heads.RegressionModel(config, compute, seed)
 
 
 def make_task(glue_task):

@@ -7,6 +7,7 @@ neither a new task nor a new strategy needs a branch here.
 import contextlib
 import dataclasses
 import errno
+import functools
 import os
 import re
 import time
@@ -15,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import checkpoints, distribution, file_io, layers, progress, train_step
+from albert import batching, checkpoints, distribution, file_io, layers, progress, train_step
 
 LOAD_REPORT = "load_report.json"
 
@@ -128,9 +129,9 @@ class Engine:
         settings = {**model_config.to_dict(), **dataclasses.asdict(run_config)}
         settings.pop("output_dir")
         distribution.check_agreement(strategy, {"task": task.name, **settings})
+        compute = compute_on(run_config.compute, strategy)
         with strategy.scope():
-            self.model = task.build_model(model_config, run_config.seed)
-        self.model.compute = compute_on(run_config.compute, strategy)
+            self.model = task.build_model(model_config, compute, run_config.seed)
         self._infer = None
         self._datasets = {}  # (input function, batch size) -> distributed dataset
 
@@ -166,7 +167,10 @@ class Engine:
                 logging.info("Training has ended already at step %d", step)
                 return
             dataset = distribution.distribute(
-                *(self.strategy, input_fn, config.train_batch_size, "train_batch_size"),
+                self.strategy,
+                input_fn,
+                config.train_batch_size,
+                "train_batch_size",
                 endless=True,
                 first_step=step,
             )
@@ -176,7 +180,10 @@ class Engine:
             is_chief = distribution.is_chief(self.strategy)
             log = progress.TrainingLog(
                 config.output_dir if is_chief else None,
-                *(step, config.num_train_steps, config.train_batch_size, self._created),
+                step,
+                config.num_train_steps,
+                config.train_batch_size,
+                self._created,
             )
             with log, _memory_reported("train_batch_size", config.train_batch_size):
                 self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
@@ -250,7 +257,7 @@ class Engine:
         folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
         prefix = os.path.join(folder, f"model.ckpt-{step}")
         if distribution.is_chief(self.strategy):
-            prune = lambda: checkpoints.prune(folder, keep)  # noqa: E731
+            prune = functools.partial(checkpoints.prune, folder, keep)
             self._writer.save(prefix, self.model, optimizer, prune)
         if on_checkpoint:
             self._writer.wait()
@@ -277,7 +284,11 @@ class Engine:
 
         def replica_step(features):
             return train_step.run(
-                *(self.task, self.model, optimizer, features, config.seed),
+                self.task,
+                self.model,
+                optimizer,
+                features,
+                config.seed,
                 config.gradient_accumulation_steps,
             )
 
@@ -385,7 +396,7 @@ class Engine:
                 show(len(index))
         if not parts:
             raise file_io.InputError("there is no example to predict")
-        place = np.argsort(np.concatenate(order))
+        place = batching.places_in(order)
         return {name: np.concatenate([p[name] for p in parts])[place] for name in parts[0]}
 
 

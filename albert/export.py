@@ -7,7 +7,7 @@ import time
 import tensorflow as tf
 from absl import logging
 
-from albert import file_io, records
+from albert import batching, file_io, records
 
 MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -23,7 +23,7 @@ class _ExampleServer(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="input")], autograph=False)
     def serve(self, examples):
-        features = records.trim(self._specs, records.parse(self._specs, examples))
+        features = batching.trim(records.parse(self._specs, examples), MODEL_INPUTS)
         outputs = self._model(features, training=False)
         answer = {name: outputs[name] for name in ("probabilities", "predictions")}
         if self._threshold is not None:

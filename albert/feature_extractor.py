@@ -14,7 +14,7 @@ import zipfile
 import numpy as np
 import tensorflow as tf
 
-from albert import checkpoints, file_io, model_folder, modeling, packing, records
+from albert import batching, checkpoints, file_io, model_folder, modeling, packing
 
 KINDS = ("tokens", "mean", "first", "pooled")
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -81,15 +81,10 @@ class Extractor:
         self._model = modeling.AlbertModel(config, seed)
         if source.checkpoint:
             checkpoints.restore(self._model, source.checkpoint)
-        shape = (max_seq_length,)
-        self._specs = [records.FeatureSpec(name, "int64", shape, sequence=True) for name in _INPUTS]
-        ids = tf.TensorSpec([None, None], tf.int32)
-        self._infer = tf.function(
-            self._vectors, input_signature=[ids] * len(_INPUTS), autograph=False
-        )
+        signature = {name: tf.TensorSpec([None, None], tf.int32) for name in _INPUTS}
+        self._infer = tf.function(self._vectors, input_signature=[signature], autograph=False)
 
-    def _vectors(self, *inputs):
-        features = records.trim(self._specs, dict(zip(_INPUTS, inputs, strict=True)))
+    def _vectors(self, features):
         encoded = self._model(*(features[name] for name in _INPUTS))
         if self._kind == "pooled":
             return encoded.pooled_output
@@ -111,16 +106,17 @@ class Extractor:
         """
         texts = iter(texts)
         while window := list(itertools.islice(texts, batch_size * _BATCHES_AHEAD)):
-            packed = [self._pack(text) for text in window]
-            lengths = [int(inputs[1].sum()) for inputs in packed]
-            order = sorted(range(len(packed)), key=lambda i: -lengths[i])
-            found = [None] * len(packed)
-            for start in range(0, len(order), batch_size):
-                chosen = order[start : start + batch_size]
-                for i, vectors in zip(chosen, self._run(packed, chosen), strict=True):
-                    found[i] = vectors
-            for inputs, length, vectors in zip(packed, lengths, found, strict=True):
-                ids = inputs[0][:length].astype(np.int32)
+            packed = zip(*(self._pack(text) for text in window), strict=True)
+            columns = {
+                name: np.stack(column).astype(np.int32)
+                for name, column in zip(_INPUTS, packed, strict=True)
+            }
+            lengths = columns["input_mask"].sum(axis=1)
+            batches = batching.batches_by_length(lengths, batch_size)
+            found = [vectors for chosen in batches for vectors in self._run(columns, chosen)]
+            places = batching.places_in(batches)
+            for ids, length, place in zip(columns["input_ids"], lengths, places, strict=True):
+                ids, vectors = ids[:length], found[place]
                 vectors = vectors[:length] if self._kind == "tokens" else vectors
                 yield Features(self._tokenizer.convert_ids_to_tokens(ids), ids, vectors)
 
@@ -132,10 +128,10 @@ class Extractor:
             ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, self._length, tokenizer.pad_id
         )
 
-    def _run(self, packed, chosen):
+    def _run(self, columns, chosen):
         """Vectors of some of the packed texts."""
-        columns = zip(*(packed[i] for i in chosen), strict=True)
-        return self._infer(*(np.stack(column).astype(np.int32) for column in columns)).numpy()
+        batch = {name: values[chosen] for name, values in columns.items()}
+        return self._infer(batching.trim_arrays(batch, _INPUTS)).numpy()
 
 
 # --- files ------------------------------------------------------------------------------------

@@ -6,15 +6,115 @@ Letters in shapes: B batch, S sequence, V vocabulary, E embedding, H hidden, P m
 C choices, K starts kept, M ends kept for each start.
 """
 
+import abc
+
 import tensorflow as tf
 
-from albert import file_io, fused, layers, model_base, products
+from albert import file_io, kernels, layers, modeling
 
 # Dropout on the pooled output of the classifiers, whatever the configuration says.
 _CLASSIFIER_DROPOUT = 0.1
 _MASKED_LM_EPSILON = 1e-5  # keeps the masked LM's denominator above 0
 # Subtracted from the logits of positions where an answer cannot be.
 _IMPOSSIBLE = 1e30
+
+
+class Model(tf.Module):
+    """What all models share: the encoder under `albert` and the arithmetic of their losses.
+
+    A loss is a sum of terms, and a term is ``sum(weight * loss) / total weight``: with total
+    weights taken over all replicas and micro-batches both the losses and the gradients of the parts
+    simply add up.
+
+    Args:
+      config: AlbertConfig.
+      compute: `layers.Compute`, how the encoder computes.
+      seed: integer from which the initial weights are drawn, or None.
+    """
+
+    def __init__(self, config, compute=layers.Compute(), seed=None):
+        super().__init__()
+        self.config = config
+        self.albert = modeling.AlbertModel(config, seed, compute)
+
+    @property
+    def trained_variables(self):
+        """The variables that the loss depends on; only they have optimizer slots."""
+        return self.trainable_variables
+
+    def _encode(self, features, training, seed):
+        return self.albert(*_inputs(features), training, seed)
+
+    @abc.abstractmethod
+    def example_weights(self, features):
+        """Weight of every example (or masked position) in each loss term: dict of tensors."""
+
+    @abc.abstractmethod
+    def example_losses(self, outputs, features):
+        """Loss of every example (or masked position) in each term, shaped like its weights."""
+
+    def loss_weights(self, features):
+        """Total weight of this batch in each loss term, from inputs only: dict of scalars."""
+        return {
+            term: tf.reduce_sum(weights) for term, weights in self.example_weights(features).items()
+        }
+
+    def losses(self, outputs, features, weights=None):
+        """Loss terms of this batch.
+
+        Args:
+          outputs: what the model returned for `features`.
+          features: dict of features with labels.
+          weights: dict of scalars by which each term's sum is divided; None means
+            `loss_weights(features)`. A term whose weight is 0 is 0.
+
+        Returns:
+          Dict of scalars; their sum is the loss.
+        """
+        weights = self.loss_weights(features) if weights is None else weights
+        examples = self.example_weights(features)
+        return {
+            term: tf.math.divide_no_nan(tf.reduce_sum(losses * examples[term]), weights[term])
+            for term, losses in self.example_losses(outputs, features).items()
+        }
+
+    def loss(self, outputs, features, weights=None):
+        """The sum of `losses`: a scalar."""
+        return tf.add_n(list(self.losses(outputs, features, weights).values()))
+
+
+def _inputs(features):
+    """Ids, mask and token types, each [B, S]; None where they are not given."""
+    return features["input_ids"], features.get("input_mask"), features.get("segment_ids")
+
+
+def real_examples(features):
+    """[B] float: 0 for the examples that only fill up a batch, else 1."""
+    if "is_real_example" in features:
+        return tf.cast(tf.reshape(features["is_real_example"], [-1]), tf.float32)
+    return tf.ones(tf.shape(features["input_ids"])[:1])
+
+
+def _cross_entropy(labels, logits):
+    """[B] from integer labels of any shape with B elements and logits [B, classes]."""
+    labels = tf.reshape(labels, [-1])
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
+
+
+class LabelWeights(tf.Module):
+    """`output_weights` [labels, H] and `output_bias` [labels]: a dense layer stored transposed."""
+
+    def __init__(self, name, labels, config, seed):
+        super().__init__(name="label_weights")
+        self.weights = layers.normal_variable(
+            f"{name}output_weights", [labels, config.hidden_size], config, seed
+        )
+        self.bias = tf.Variable(tf.zeros([labels]), name=f"{name}output_bias")
+
+    def __call__(self, x):
+        """[rows, H] -> [rows, labels] float32."""
+        y = kernels.matmul(x, tf.cast(self.weights, x.dtype), transpose_b=True)
+        return tf.nn.bias_add(tf.cast(y, tf.float32), self.bias)
 
 
 class MaskedLmHead(tf.Module):
@@ -42,33 +142,21 @@ class MaskedLmHead(tf.Module):
         chosen = tf.reshape(chosen, [-1, chosen.shape[-1]])  # [B * P, H]
         words = self.layer_norm(self._activation(self.dense(chosen)))  # [B * P, E]
         table = tf.cast(self._embedding_table, words.dtype)
-        logits = products.matmul(words, table, transpose_b=True)
+        logits = kernels.matmul(words, table, transpose_b=True)
         return tf.nn.bias_add(tf.cast(logits, tf.float32), self.bias)
 
 
-class SentenceOrderHead(tf.Module):
-    """Scores "in order" against "swapped" (ALBERT, section 3.1, inter-sentence coherence)."""
-
-    def __init__(self, config, seed=None):
-        super().__init__()
-        self.output = model_base.LabelWeights("cls/seq_relationship/", 2, config, seed)
-
-    def __call__(self, pooled_output):
-        """Pooled output [B, H] -> float32 logits [B, 2]."""
-        return self.output(pooled_output)
-
-
-class PretrainingModel(model_base.Model):
-    """Masked LM and sentence order prediction.
+class PretrainingModel(Model):
+    """Masked LM, and whether two pieces of text are in order or swapped (ALBERT, section 3.1).
 
     Features: input_ids, input_mask, segment_ids [B, S]; masked_lm_positions [B, P]; for the loss
     masked_lm_ids, masked_lm_weights [B, P] and next_sentence_labels [B, 1] (0 in order).
     """
 
-    def __init__(self, config, seed=None):
-        super().__init__(config, seed)
+    def __init__(self, config, compute=layers.Compute(), seed=None):
+        super().__init__(config, compute, seed)
         self.masked_lm = MaskedLmHead(config, self.albert.embedding_table, seed)
-        self.sentence_order = SentenceOrderHead(config, seed)
+        self.sentence_order = LabelWeights("cls/seq_relationship/", 2, config, seed)
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict.
@@ -81,7 +169,7 @@ class PretrainingModel(model_base.Model):
         outputs = {}
         if training:
             asked = tf.pad(tf.cast(positions, tf.int32), [[0, 0], [1, 0]])  # the first one too
-            chosen = self.albert.at_positions(*model_base.inputs(features), training, seed, asked)
+            chosen = self.albert.at_positions(*_inputs(features), training, seed, asked)
             pooled, chosen = self.albert.pool(chosen[:, 0]), chosen[:, 1:]
         else:
             encoded = self._encode(features, training, seed)
@@ -100,18 +188,18 @@ class PretrainingModel(model_base.Model):
         }
         if "masked_lm_ids" in features:
             ids = features["masked_lm_ids"]
-            outputs["masked_lm_example_loss"] = fused.cross_entropy(ids, words)
+            outputs["masked_lm_example_loss"] = kernels.cross_entropy(ids, words)
         return outputs
 
     def example_weights(self, features):
-        real = model_base.real_examples(features)
+        real = real_examples(features)
         masked = tf.cast(features["masked_lm_weights"], tf.float32) * real[:, tf.newaxis]
         return {"masked_lm_loss": tf.reshape(masked, [-1]), "sentence_order_loss": real}
 
     def example_losses(self, outputs, features):
         return {
             "masked_lm_loss": outputs["masked_lm_example_loss"],
-            "sentence_order_loss": model_base.cross_entropy(
+            "sentence_order_loss": _cross_entropy(
                 features["next_sentence_labels"], outputs["sentence_order_logits"]
             ),
         }
@@ -122,27 +210,42 @@ class PretrainingModel(model_base.Model):
         return super().losses(outputs, features, weights)
 
 
-class _LabelModel(model_base.Model):
-    """A model with one loss per example, against `label_ids`."""
+class _LabelModel(Model):
+    """A model with one loss per example, against `label_ids`, of the pooled output."""
 
     _term = None  # name of the loss term
 
+    def _scores(self, features, training, seed, rate, site):
+        """[B, H] after dropout through the output layer: float32 [B, labels]."""
+        # The last layer is computed at the first position alone.
+        first = self.albert.at_positions(*_inputs(features), training, seed)[:, 0]
+        dropout = layers.Dropout(training, seed)
+        return self.output(dropout(self.albert.pool(first), rate, site))
+
     def _label_loss(self, label_ids, logits):
         """[B] losses."""
-        return model_base.cross_entropy(label_ids, logits)
+        return _cross_entropy(label_ids, logits)
 
     def _with_losses(self, outputs, features):
         """Adds per_example_loss [B] where the features hold labels."""
         if "label_ids" in features:
-            losses = self._label_loss(features["label_ids"], outputs["logits"])
-            outputs["per_example_loss"] = losses
+            outputs["per_example_loss"] = self._label_loss(features["label_ids"], outputs["logits"])
         return outputs
 
     def example_weights(self, features):
-        return {self._term: model_base.real_examples(features)}
+        return {self._term: real_examples(features)}
 
     def example_losses(self, outputs, features):
         return {self._term: self._label_loss(features["label_ids"], outputs["logits"])}
+
+
+def _choice(logits):
+    """Outputs of a choice between labels with logits [B, labels]."""
+    return {
+        "logits": logits,
+        "probabilities": tf.nn.softmax(logits),
+        "predictions": tf.argmax(logits, -1, tf.int32),
+    }
 
 
 class ClassifierModel(_LabelModel):
@@ -153,23 +256,16 @@ class ClassifierModel(_LabelModel):
 
     _term = "classification_loss"
 
-    def __init__(self, config, num_labels, seed=None):
+    def __init__(self, config, num_labels, compute=layers.Compute(), seed=None):
         if num_labels < 2:
             raise file_io.InputError(f"a classifier needs at least 2 labels; got {num_labels}")
-        super().__init__(config, seed)
-        self.output = model_base.LabelWeights("", num_labels, config, seed)
+        super().__init__(config, compute, seed)
+        self.output = LabelWeights("", num_labels, config, seed)
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
-        pooled = self._pooled(features, training, seed)
-        dropout = layers.Dropout(training, seed)
-        logits = self.output(dropout(pooled, _CLASSIFIER_DROPOUT, "classifier"))
-        outputs = {
-            "logits": logits,
-            "probabilities": tf.nn.softmax(logits),
-            "predictions": tf.argmax(logits, -1, tf.int32),
-        }
-        return self._with_losses(outputs, features)
+        logits = self._scores(features, training, seed, _CLASSIFIER_DROPOUT, "classifier")
+        return self._with_losses(_choice(logits), features)
 
 
 class RegressionModel(_LabelModel):
@@ -180,18 +276,16 @@ class RegressionModel(_LabelModel):
 
     _term = "regression_loss"
 
-    def __init__(self, config, seed=None):
-        super().__init__(config, seed)
-        self.output = model_base.LabelWeights("", 1, config, seed)
+    def __init__(self, config, compute=layers.Compute(), seed=None):
+        super().__init__(config, compute, seed)
+        self.output = LabelWeights("", 1, config, seed)
 
     def _label_loss(self, label_ids, logits):
         return tf.square(logits - tf.cast(tf.reshape(label_ids, [-1]), tf.float32))
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: logits and predictions [B], probabilities [B, 1], all the score."""
-        pooled = self._pooled(features, training, seed)
-        dropout = layers.Dropout(training, seed)
-        scores = self.output(dropout(pooled, _CLASSIFIER_DROPOUT, "classifier"))  # [B, 1]
+        scores = self._scores(features, training, seed, _CLASSIFIER_DROPOUT, "classifier")
         logits = scores[:, 0]
         outputs = {"logits": logits, "probabilities": scores, "predictions": logits}
         return self._with_losses(outputs, features)
@@ -206,50 +300,36 @@ class MultipleChoiceModel(_LabelModel):
 
     _term = "choice_loss"
 
-    def __init__(self, config, num_choices, dropout_prob=0.1, seed=None):
+    def __init__(self, config, num_choices, dropout_prob=0.1, compute=layers.Compute(), seed=None):
         if num_choices < 2:
             raise file_io.InputError(f"multiple choice needs at least 2 choices; got {num_choices}")
-        super().__init__(config, seed)
+        super().__init__(config, compute, seed)
         self._choices = num_choices
         self._dropout_rate = dropout_prob
-        self.output = model_base.LabelWeights("", 1, config, seed)
+        self.output = LabelWeights("", 1, config, seed)
 
     def _fold(self, name, x):
         """[B, C, S] or [B, C * S] -> [B * C, S]."""
         x = tf.convert_to_tensor(x)
-        choices = self._choices
-        if x.shape.rank == 3:
-            length, fits = x.shape[2], x.shape[1] in (choices, None)
-        else:
-            whole = x.shape[1]
-            length = None if whole is None else whole // choices
-            fits = whole is None or whole % choices == 0
+        choices, by_text, last = self._choices, x.shape.rank == 3, x.shape[-1]
+        fits = x.shape[1] in (choices, None) if by_text else last is None or last % choices == 0
         if not fits:
             raise file_io.InputError(
                 f"{name} must be [batch, {choices}, length] or [batch, {choices} * length]; "
                 f"got {x.shape}"
             )
-        if length is None:
-            length = tf.shape(x)[2] if x.shape.rank == 3 else tf.shape(x)[1] // choices
-        return tf.reshape(x, [-1, length])
+        last = tf.shape(x)[-1] if last is None else last
+        return tf.reshape(x, [-1, last if by_text else last // choices])
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: logits, probabilities [B, C], predictions int32 [B]."""
         inputs = ("input_ids", "input_mask", "segment_ids")
         folded = {name: self._fold(name, features[name]) for name in inputs if name in features}
-        pooled = self._pooled(folded, training, seed)  # [B * C, H]
-        dropout = layers.Dropout(training, seed)
-        scores = self.output(dropout(pooled, self._dropout_rate, "choice"))  # [B * C, 1]
-        logits = tf.reshape(scores, [-1, self._choices])  # [B, C]
-        outputs = {
-            "logits": logits,
-            "probabilities": tf.nn.softmax(logits),
-            "predictions": tf.argmax(logits, -1, tf.int32),
-        }
-        return self._with_losses(outputs, features)
+        scores = self._scores(folded, training, seed, self._dropout_rate, "choice")  # [B * C, 1]
+        return self._with_losses(_choice(tf.reshape(scores, [-1, self._choices])), features)
 
 
-class _SquadModel(model_base.Model):
+class _SquadModel(Model):
     """Works on the sequence alone: the pooler is there for checkpoints, but never trained."""
 
     @property
@@ -264,9 +344,9 @@ class SquadV1Model(_SquadModel):
     end_positions [B].
     """
 
-    def __init__(self, config, seed=None):
-        super().__init__(config, seed)
-        self.output = model_base.LabelWeights("cls/squad/", 2, config, seed)
+    def __init__(self, config, compute=layers.Compute(), seed=None):
+        super().__init__(config, compute, seed)
+        self.output = LabelWeights("cls/squad/", 2, config, seed)
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: start_logits and end_logits [B, S].
@@ -284,11 +364,11 @@ class SquadV1Model(_SquadModel):
         return {"start_logits": start, "end_logits": end}
 
     def example_weights(self, features):
-        return {"span_loss": model_base.real_examples(features)}
+        return {"span_loss": real_examples(features)}
 
     def example_losses(self, outputs, features):
-        start = model_base.cross_entropy(features["start_positions"], outputs["start_logits"])
-        end = model_base.cross_entropy(features["end_positions"], outputs["end_logits"])
+        start = _cross_entropy(features["start_positions"], outputs["start_logits"])
+        end = _cross_entropy(features["end_positions"], outputs["end_logits"])
         return {"span_loss": 0.5 * (start + end)}
 
 
@@ -299,12 +379,14 @@ class SquadV2Model(_SquadModel):
     be); for training start_positions, end_positions, is_impossible [B].
     """
 
-    def __init__(self, config, start_n_top, end_n_top, dropout_prob=0.1, seed=None):
+    def __init__(
+        self, config, start_n_top, end_n_top, dropout_prob=0.1, compute=layers.Compute(), seed=None
+    ):
         if min(start_n_top, end_n_top) < 1:
             raise file_io.InputError(
                 f"start_n_top and end_n_top must be at least 1; got {start_n_top} and {end_n_top}"
             )
-        super().__init__(config, seed)
+        super().__init__(config, compute, seed)
         size = config.hidden_size
         self._start_n_top = start_n_top
         self._end_n_top = end_n_top
@@ -333,11 +415,8 @@ class SquadV2Model(_SquadModel):
         rows = tf.reshape(sequence, [-1, sequence.shape[-1]])  # [B * S, H]
         start_logits = tf.cast(tf.reshape(self.start(rows), tf.shape(possible)), tf.float32)
         start_log_probs = _masked_log_softmax(start_logits, possible)  # [B, S]
-        outputs = {
-            "cls_logits": self._answerability(
-                sequence, start_log_probs, layers.Dropout(training, seed)
-            )
-        }
+        dropout = layers.Dropout(training, seed)
+        outputs = {"cls_logits": self._answerability(sequence, start_log_probs, dropout)}
         if training:
             starts = tf.reshape(features["start_positions"], [-1, 1])  # [B, 1]
             ends = self._end_log_probs(sequence, starts, possible)  # [B, 1, S]
@@ -370,9 +449,9 @@ class SquadV2Model(_SquadModel):
         chosen = tf.gather(sequence, starts, batch_dims=1)  # [B, K, H]
         # The layer sees concat(token, start). Its product is the sum of one over the tokens and
         # one over the starts, which saves the [B, K, S, 2H] input and nearly all the work.
-        tokens = products.matmul(tf.reshape(sequence, [-1, size]), kernel[:size])  # [B * S, H]
+        tokens = kernels.matmul(tf.reshape(sequence, [-1, size]), kernel[:size])  # [B * S, H]
         # [B * K, H]
-        offsets = products.matmul(tf.reshape(chosen, [-1, size]), kernel[size:]) + bias
+        offsets = kernels.matmul(tf.reshape(chosen, [-1, size]), kernel[size:]) + bias
         tokens = tf.reshape(tokens, tf.shape(sequence))[:, tf.newaxis]  # [B, 1, S, H]
         offsets = tf.reshape(offsets, tf.shape(chosen))[:, :, tf.newaxis]  # [B, K, 1, H]
         hidden = self.end_norm(tf.tanh(tokens + offsets))  # [B, K, S, H]
@@ -389,7 +468,7 @@ class SquadV2Model(_SquadModel):
         return tf.cast(logits[:, 0], tf.float32)
 
     def example_weights(self, features):
-        real = model_base.real_examples(features)
+        real = real_examples(features)
         return {"span_loss": real, "answerability_loss": real}
 
     def example_losses(self, outputs, features):
@@ -414,5 +493,4 @@ def _masked_log_softmax(logits, possible):
 
 def _picked(log_probs, positions):
     """[B, S], integers of B elements -> [B]."""
-    positions = tf.reshape(positions, [-1, 1])
-    return tf.gather(log_probs, positions, batch_dims=1)[:, 0]
+    return tf.gather(log_probs, tf.reshape(positions, [-1]), batch_dims=1)

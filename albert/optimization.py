@@ -10,7 +10,7 @@ import re
 
 import tensorflow as tf
 
-from albert import file_io, fused, optimizer_table
+from albert import file_io, kernels, optimizer_table
 
 STEP = "global_step"  # in checkpoints
 # Normalisation parameters and biases are not decayed (searched for in the variable's name).
@@ -227,7 +227,7 @@ class AdamBase(Optimizer):
         self._epsilon = epsilon
 
     def _new_values(self, variable, gradient, slots, factor, rate):
-        mean, square, update = fused.adam_update(
+        mean, square, update = kernels.adam_update(
             *(tf.convert_to_tensor(x) for x in (variable, gradient, *slots, factor)),
             beta_1=self._beta_1,
             beta_2=self._beta_2,

@@ -213,7 +213,7 @@ class Evaluator:
 
 TASK = task.Task(
     name="pretraining",
-    build_model=lambda config, seed: heads.PretrainingModel(config, seed=seed),
+    build_model=heads.PretrainingModel,
     eval_outputs=_row_sums,
     evaluator=Evaluator,
     train_metrics=_train_metrics,

@@ -321,10 +321,10 @@ def write_predictions(output_dir, rows, ids, prefix=None):
     tables.write_table(output_dir, _LETTERS, found)
 
 
-def _build_model(config, seed, dropout_prob):
+def _build_model(config, compute, seed, dropout_prob):
     from albert import heads
 
-    return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, seed=seed)
+    return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, compute, seed)
 
 
 def make_task(dropout_prob=0.1):

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import file_io, fused, tfrecord
+from albert import batching, file_io, tfrecord
 
 FeatureSpec = tfrecord.FeatureSpec
 MANIFEST_VERSION = 1
@@ -51,22 +51,9 @@ def parse(specs, serialized):
     }
 
 
-def trim(specs, features):
-    """Cuts the padding that all examples of a batch share.
-
-    Padded positions add exactly nothing to any result, so leaving them out only saves time. The
-    length is rounded up so that few lengths occur.
-    """
-    real = tf.reduce_max(tf.reduce_sum(features["input_mask"], axis=-1))
-    length = fused.round_up(tf.maximum(real, 1))
-    return {
-        **features,
-        **{
-            spec.name: features[spec.name][..., :length]
-            for spec in specs
-            if spec.sequence and spec.name in features
-        },
-    }
+def _trim(specs, features):
+    """A batch without the padding that all its examples share."""
+    return batching.trim(features, [spec.name for spec in specs if spec.sequence])
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -357,7 +344,7 @@ def train_input_fn(paths, specs, seed, trim_batches=True, prepare=None, transfor
                 features = transform(
                     batch * pipelines + params.get("input_pipeline_id", 0), features
                 )
-            return trim(specs, features) if trims else features
+            return _trim(specs, features) if trims else features
 
         trims = trim_batches and not params.get("fixed_shapes")
         dataset = dataset.enumerate(first_batch)
@@ -372,8 +359,7 @@ def _sorted_by_length(specs, serialized, index):
     lengths = tf.reduce_max(
         tf.reshape(tf.reduce_sum(features["input_mask"], -1), [tf.size(index), -1]), axis=1
     )
-    # Longest first: a batch that does not fit in memory then fails at once.
-    order = tf.argsort(lengths, direction="DESCENDING", stable=True)
+    order = batching.sorted_by_length(lengths)
     return tuple(tf.gather(x, order) for x in (serialized, index, lengths))
 
 
@@ -455,7 +441,7 @@ def eval_input_fn(paths, specs, max_examples=None, trim_batches=True, prepare=No
             if prepare:
                 features = prepare(features)
             features = {**features, "example_index": index}
-            return trim(specs, features) if trims else features
+            return _trim(specs, features) if trims else features
 
         return dataset.map(to_features, tf.data.AUTOTUNE, deterministic=True).prefetch(4)
 

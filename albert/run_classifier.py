@@ -49,8 +49,13 @@ def check_flags(values, row):
         raise file_io.InputError("--export_text needs --export_dir")
     optimizer_table.check(values.optimizer)
     common_flags.require_positive(
-        *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
-        *("max_seq_length", "train_step", "save_checkpoints_steps"),
+        values,
+        "train_batch_size",
+        "eval_batch_size",
+        "predict_batch_size",
+        "max_seq_length",
+        "train_step",
+        "save_checkpoints_steps",
     )
     stages = {"train": values.do_train, "dev": values.do_eval, "test": values.do_predict}
     row.check_splits([split for split, wanted in stages.items() if wanted])
@@ -99,16 +104,18 @@ def make_run(values, row, source, config, strategy):
     )
 
 
-def export_models(values, row, tokenizer, runner, specs):
+def export_models(values, row, tokenizer, runner, prefix, specs):
     """Writes the SavedModels that were asked for, in float32 whatever the run computes in."""
-    from albert import export, text_export
+    from albert import checkpoints, export, text_export
 
     # How low precision is computed depends on the machine; a model is to be served anywhere.
-    runner.model.compute = dataclasses.replace(runner.model.compute, dtype="float32", parts=1)
-    export.export_classifier(runner.model, specs, values.export_dir, values.threshold_to_export)
+    compute = dataclasses.replace(runner.model.compute, dtype="float32", parts=1)
+    model = runner.task.build_model(runner.model.config, compute, 0)
+    checkpoints.restore(model, prefix, allow_new_heads=False)
+    export.export_classifier(model, specs, values.export_dir, values.threshold_to_export)
     if values.export_text:
         text_export.export_text_classifier(
-            *(runner.model, tokenizer, values.max_seq_length, row.labels, row.is_pair),
+            *(model, tokenizer, values.max_seq_length, row.labels, row.is_pair),
             values.export_dir,
         )
 
@@ -139,9 +146,10 @@ def main(values):
     run = make_run(values, row, source, config, strategy)
     runner = stages.run(classifier_utils.make_task(row), data, run)
     if values.export_dir:
-        stages.load(runner, values.checkpoint)
+        prefix = stages.load(runner, values.checkpoint)
         if distribution.is_chief(strategy):
-            export_models(values, row, tokenizer, runner, data.specs("test"))
+            specs = data.specs("test")
+            export_models(values, row, tokenizer, runner, prefix, specs)
     stages.complete_folder(run)
 
 

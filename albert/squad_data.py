@@ -3,14 +3,13 @@
 import functools
 import os
 
-import tensorflow as tf
 from absl import logging
 
 from albert import (
+    batching,
     checkpoints,
     distribution,
     file_io,
-    fused,
     records,
     squad_metrics,
     squad_records,
@@ -109,7 +108,7 @@ class Questions:
         """
         length = self._settings.max_seq_length
         # Some batches may be cut to as little as this: too short for a wider beam.
-        fits = self._settings.widest_beam <= int(fused.round_up(tf.constant(1)))
+        fits = self._settings.widest_beam <= batching.STEP
 
         def records_of(split):
             if split == "train":

@@ -5,7 +5,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from albert import checkpoint_walk, checkpoints, export, file_io, squad_task
+from albert import checkpoint_walk, checkpoints, export, file_io, layers, squad_task
 
 SAVED_MODEL = "saved_model"
 TFLITE_NAME = "albert_model.tflite"
@@ -100,7 +100,7 @@ def export_checkpoint(runner, checkpoint, max_seq_length, export_dir):
     """
     # A model of its own: that of a run may compute in another precision, and leaves out padding,
     # for which TensorFlow Lite has no operations.
-    model = runner.task.build_model(runner.model.config, runner.run_config.seed)
+    model = runner.task.build_model(runner.model.config, layers.Compute(), 0)
     prefix = checkpoint_walk.choose(runner.run_config.output_dir, checkpoint)
     checkpoints.restore(model, prefix, allow_new_heads=False)
     server = _Server(model)

@@ -7,8 +7,10 @@ import tensorflow as tf
 from absl import logging
 
 from albert import (
+    batching,
     checkpoints,
     file_io,
+    layers,
     model_folder,
     squad_data,
     squad_features,
@@ -18,6 +20,7 @@ from albert import (
 )
 
 _BATCH = 16  # windows that go through the model together
+_INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Answerer:
         self._featurizer = squad_features.Featurizer(
             self._tokenizer, **self._settings.window, is_training=False
         )
-        self._model = self._task.build_model(folder.config, 0)
+        self._model = self._task.build_model(folder.config, layers.Compute(), 0)
         checkpoints.restore(self._model, folder.source.checkpoint, allow_new_heads=False)
         self._threshold = None
         if folder.kind == squad_task.V2:
@@ -89,7 +92,8 @@ class Answerer:
         if length > self._settings.max_query_length:
             logging.warning(
                 "The question has %d tokens; the model reads the first %d",
-                *(length, self._settings.max_query_length),
+                length,
+                self._settings.max_query_length,
             )
         example = squad_utils.SquadExample("question", question, context)
         (windows,) = self._featurizer.batch([example], [0])
@@ -104,12 +108,10 @@ class Answerer:
         evaluator = self._task.evaluator()
         for start in range(0, len(windows), _BATCH):
             batch = windows[start : start + _BATCH]
-            longest = max(window.paragraph_len for window in batch)
-            length = max(longest, self._settings.widest_beam)
             columns = {
-                name: np.int32([getattr(window, name)[:length] for window in batch])
-                for name in ("input_ids", "input_mask", "segment_ids", "p_mask")
+                name: np.int32([getattr(window, name) for window in batch]) for name in _INPUTS
             }
+            columns = batching.trim_arrays(columns, _INPUTS, self._settings.widest_beam)
             columns["unique_ids"] = np.int32([[window.unique_id] for window in batch])
             rows = self._infer(columns)
             evaluator.update({name: value.numpy() for name, value in rows.items()})

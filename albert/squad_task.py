@@ -135,10 +135,10 @@ class Evaluator:
 # --- SQuAD 1.1 -----------------------------------------------------------------------------------
 
 
-def _build_v1(config, seed):
+def _build_v1(config, compute, seed):
     from albert import heads
 
-    return heads.SquadV1Model(config, seed=seed)
+    return heads.SquadV1Model(config, compute, seed)
 
 
 def _eval_outputs_v1(outputs, features, max_seq_length):
@@ -190,12 +190,11 @@ def _make_v1(settings, questions):
 # --- SQuAD 2.0 -----------------------------------------------------------------------------------
 
 
-def _build_v2(config, seed, settings):
+def _build_v2(config, compute, seed, settings):
     from albert import heads
 
-    return heads.SquadV2Model(
-        config, settings.start_n_top, settings.end_n_top, settings.dropout_prob, seed=seed
-    )
+    beams = (settings.start_n_top, settings.end_n_top)
+    return heads.SquadV2Model(config, *beams, settings.dropout_prob, compute, seed)
 
 
 def _eval_outputs_v2(outputs, features):

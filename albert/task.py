@@ -19,8 +19,8 @@ class Task:
 
     Attributes:
       name: short lower-case name; part of the names of cached files.
-      build_model: ``(AlbertConfig, seed) -> model`` of `heads`: callable on a feature dict, with
-        `loss_weights`, `losses` and `loss`.
+      build_model: ``(AlbertConfig, layers.Compute, seed) -> model`` of `heads`: callable on a
+        feature dict, with `loss_weights`, `losses` and `loss`.
       eval_outputs: ``(outputs, features) -> dict`` of tensors whose first axis is B: what
         evaluators and prediction writers see, made inside the compiled step and kept small.
       evaluator: ``() -> object`` with ``update(rows)`` (dict of numpy arrays, first axis the
@@ -31,7 +31,7 @@ class Task:
     """
 
     name: str
-    build_model: Callable[[Any, int], Any]
+    build_model: Callable[[Any, Any, int], Any]
     eval_outputs: Callable[[dict, dict], dict]
     evaluator: Callable[[], Any]
     train_metrics: Callable[[dict, dict], dict]

@@ -11,12 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 from albert import (
+    batching,
     checkpoints,
     classifier_utils,
     custom_data,
     file_io,
+    layers,
     model_folder,
-    records,
     tables,
 )
 
@@ -72,16 +73,14 @@ class TextPredictor:
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self.max_seq_length = folder.settings["max_seq_length"]
         task = classifier_utils.make_task(self._row)
-        self.model = task.build_model(folder.config, 0)
+        self.model = task.build_model(folder.config, layers.Compute(), 0)
         checkpoints.restore(self.model, folder.source.checkpoint, allow_new_heads=False)
-        specs = classifier_utils.feature_specs(self.max_seq_length)
-        self._specs = tuple(spec for spec in specs if spec.name in _INPUTS)
         signature = {name: tf.TensorSpec([None, None], tf.int32) for name in _INPUTS}
         self._infer = tf.function(self._outputs, input_signature=[signature], autograph=False)
 
     def _outputs(self, features):
-        outputs = self.model(records.trim(self._specs, features), training=False)
-        return outputs["predictions"], outputs["probabilities"]
+        outputs = self.model(features, training=False)
+        return {name: outputs[name] for name in ("predictions", "probabilities")}
 
     def predict(self, texts, batch_size=32):
         """Yields a `tables.Prediction` for each text, in order; ids count from 0.
@@ -129,7 +128,10 @@ class TextPredictor:
         while window := list(itertools.islice(numbered, batch_size * batches_ahead)):
             examples = [
                 row_task.example(
-                    *(row, place, str(number), row_task.no_label),
+                    row,
+                    place,
+                    str(number),
+                    row_task.no_label,
                     use_spm=False,  # The tokenizer cleans texts up, once.
                     do_lower_case=False,
                 )
@@ -145,15 +147,16 @@ class TextPredictor:
             for example in examples
         ]
         columns = {name: np.stack([f[name] for f in features]).astype(np.int32) for name in _INPUTS}
-        order = np.argsort(-columns["input_mask"].sum(axis=1), kind="stable")
+        batches = batching.batches_by_length(columns["input_mask"].sum(axis=1), batch_size)
         found = []
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            batch = {name: tf.constant(values[chosen]) for name, values in columns.items()}
-            found.append([output.numpy() for output in self._infer(batch)])
-        places = np.argsort(order)
+        for chosen in batches:
+            batch = {name: values[chosen] for name, values in columns.items()}
+            outputs = self._infer(batching.trim_arrays(batch, _INPUTS))
+            found.append({name: output.numpy() for name, output in outputs.items()})
+        places = batching.places_in(batches)
         indices, probabilities = (
-            np.concatenate(parts)[places] for parts in zip(*found, strict=True)
+            np.concatenate([outputs[name] for outputs in found])[places]
+            for name in ("predictions", "probabilities")
         )
         guids = [example.guid for example in examples]
         return tables.predictions(self.labels, guids, indices, probabilities)

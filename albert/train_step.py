@@ -6,7 +6,7 @@ before the backward pass; losses and gradients of all the parts then simply add 
 
 import tensorflow as tf
 
-from albert import fused
+from albert import kernels
 
 
 def run(task, model, optimizer, features, seed, accumulation_steps=1):
@@ -24,7 +24,10 @@ def run(task, model, optimizer, features, seed, accumulation_steps=1):
       ``{name: [sum, weight]}`` of the losses, the gradient's norm and the task's metrics.
     """
     context = tf.distribute.get_replica_context()
-    add_up = lambda values: context.all_reduce(tf.distribute.ReduceOp.SUM, values)  # noqa: E731
+
+    def add_up(values):
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+
     weights = add_up(model.loss_weights(features))
     seed = tf.stack([seed, tf.cast(optimizer.global_step, tf.int32)])
     if context.num_replicas_in_sync > 1:
@@ -74,8 +77,8 @@ def _accumulate(compute, features, seed, count):
         return compute(chosen, tf.random.experimental.stateless_fold_in(seed, number))
 
     def body(number, sums):
-        add = lambda total, x: total + fused.apart(x)  # noqa: E731
-        return number + 1, tf.nest.map_structure(add, sums, part(number))
+        found = tf.nest.map_structure(kernels.apart, part(number))
+        return number + 1, tf.nest.map_structure(tf.add, sums, found)
 
     first = part(tf.constant(0))
     # Nothing else would keep the second part from being computed beside the first.

@@ -26,7 +26,7 @@ def define_flags():
 
 def main(_):
     config = modeling.AlbertConfig.from_json_file(FLAGS.albert_config_file)
-    model = heads.PretrainingModel(config, 1)
+    model = heads.PretrainingModel(config, seed=1)
     optimizer = optimization.create_optimizer(1e-3, 1, 0)
     optimizer.build(model.trained_variables)
     held, written = [], []

@@ -69,8 +69,7 @@ def evaluation(runner, path, specs, count, trim):
 
 def training(task, config, path, specs, compute, batch_size, steps, trim):
     """Function that takes some training steps and returns how many examples that were."""
-    model = task.build_model(config, 1)
-    model.compute = compute
+    model = task.build_model(config, compute, 1)
     optimizer = optimization.create_optimizer(1e-5, 1000, 0)
     optimizer.build(model.trained_variables)
     dataset = records.train_input_fn([path], specs, 1, trim_batches=trim)

@@ -74,8 +74,8 @@ class Ours:
 
     def __init__(self, batches, mode, dtype):
         config = modeling.AlbertConfig.from_json_file(FLAGS.albert_config_file)
-        model = heads.ClassifierModel(config, 2, seed=1)
-        model.compute = layers.Compute(dtype, skip_padding=True, parts=2)
+        compute = layers.Compute(dtype, skip_padding=True, parts=2)
+        model = heads.ClassifierModel(config, 2, compute, seed=1)
         optimizer = optimization.create_optimizer(1e-5, 1000, 0)
         optimizer.build(model.trained_variables)
         signature = [

@@ -12,6 +12,7 @@ from albert import (
     checkpoints,
     file_io,
     heads,
+    layers,
     model_folder,
     modeling,
     pretrained,
@@ -42,7 +43,7 @@ def make_folder(folder, kind, settings):
     model_folder.write(str(folder), kind, CONFIG, source, dataclasses.asdict(settings))
     task = squad_task.make_task(kind, settings)
     prefix = str(folder / "model.ckpt-7")
-    checkpoints.save(prefix, task.build_model(CONFIG, seed=4))
+    checkpoints.save(prefix, task.build_model(CONFIG, layers.Compute(), seed=4))
     if kind == squad_task.V2:
         squad_data.write_threshold(str(folder), 0.5, prefix, "dev.json")
     return str(folder)

@@ -11,7 +11,7 @@ import re
 import numpy as np
 import pytest
 
-from albert import classifier_utils, file_io, metrics, packing, tokenization
+from albert import classifier_utils, file_io, layers, metrics, packing, tokenization
 
 LABELS = {
     "cola": ["0", "1"],
@@ -259,7 +259,7 @@ def _model_rows(name, tokenizer, labels):
         **{"num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 8},
         initializer_range=0.5,
     )
-    model = made.build_model(config, 1)
+    model = made.build_model(config, layers.Compute(), 1)
     batch = [
         classifier_utils.convert_example(_example("the boat", "is", label), row, 8, tokenizer)
         for label in labels

@@ -69,7 +69,7 @@ class MeanError:
 
 TASK = task.Task(
     name="line",
-    build_model=lambda config, seed: Line(),
+    build_model=lambda config, compute, seed: Line(),
     eval_outputs=lambda outputs, features: {
         "error": tf.abs(outputs["y"] - features["y"]),
         "x": features["x"],
@@ -347,7 +347,7 @@ def test_graphs_are_built_once_whatever_the_shapes(tmp_path):
             calls.append(training)
             return super().__call__(features, training, seed)
 
-    counted = dataclasses.replace(TASK, build_model=lambda config, seed: Counted())
+    counted = dataclasses.replace(TASK, build_model=lambda config, compute, seed: Counted())
     runner = make_engine(tmp_path / "out", of_task=counted)
     for _ in range(3):
         assert runner.evaluate(input_fn)["count"] == 64

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from albert import (
+    checkpoints,
     classifier_utils,
     export,
     file_io,
@@ -92,18 +93,26 @@ def test_every_export_is_a_new_version(tmp_path, monkeypatch):
 
 
 def test_models_of_low_precision_runs_are_exported_in_float32(specs, tmp_path):
-    model = heads.ClassifierModel(CONFIG, 2, seed=1)
+    def build(config, compute, seed):
+        return heads.ClassifierModel(config, 2, compute, seed)
+
+    low = build(CONFIG, layers.Compute("bfloat16", skip_padding=True, parts=2), 1)
     rows = list(_rows(specs, (3, 16, 7)))
     batch = {key: tf.stack([row[key] for row in rows]) for key in rows[0]}
-    expected = model(batch)["probabilities"]
-    model.compute = layers.Compute("bfloat16", skip_padding=True)
-    assert np.abs(model(batch)["probabilities"] - expected).max() > 1e-5
+    expected = build(CONFIG, layers.Compute(), 1)(batch)["probabilities"]
+    assert np.abs(low(batch)["probabilities"] - expected).max() > 1e-5
+    prefix = str(tmp_path / "run" / "model.ckpt-1")
+    checkpoints.save(prefix, low)
     values = types.SimpleNamespace(
-        export_dir=str(tmp_path), threshold_to_export=None, export_text=False
+        export_dir=str(tmp_path / "export"),
+        threshold_to_export=None,
+        export_text=False,
+        max_seq_length=16,
     )
-    runner = types.SimpleNamespace(model=model)
-    run_classifier.export_models(values, None, None, runner, specs)
-    (folder,) = tmp_path.iterdir()
+    task = types.SimpleNamespace(build_model=build)
+    runner = types.SimpleNamespace(model=low, task=task)
+    run_classifier.export_models(values, None, None, runner, prefix, specs)
+    (folder,) = (tmp_path / "export").iterdir()
     found = _serve(str(folder))(input=_examples(specs, rows))["probabilities"]
     np.testing.assert_allclose(found, expected, atol=1e-6)
 

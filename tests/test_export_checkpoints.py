@@ -35,7 +35,7 @@ def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
     config = modeling.AlbertConfig(
         400, embedding_size=4, hidden_size=8, num_attention_heads=2, intermediate_size=8
     )
-    checkpoints.save(str(folder / "model.ckpt-best"), heads.PretrainingModel(config, 1))
+    checkpoints.save(str(folder / "model.ckpt-best"), heads.PretrainingModel(config, seed=1))
     (folder / "albert_config.json").write_text(config.to_json_string())
     (folder / "30k-clean.model").write_bytes(SPM.read_bytes())
     (folder / "eval_results.txt").write_text("")
@@ -49,7 +49,7 @@ def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
     ]
     source = pretrained.locate(checkpoint=str(tmp_path / "out"))
     assert source.spm_model_file.endswith("out/30k-clean.model")
-    report = checkpoints.restore(heads.PretrainingModel(config, 2), source.checkpoint)
+    report = checkpoints.restore(heads.PretrainingModel(config, seed=2), source.checkpoint)
     assert report.new == report.unused == []
 
 

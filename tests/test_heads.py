@@ -1,10 +1,13 @@
 """Every head and loss against recorded outputs of the reference, and the model contract."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import file_io, heads, modeling
+from albert import file_io, heads, layers, modeling
+from tests import test_layers
 
 TOLERANCE = 2e-5
 CONFIGS = ["shared", "groups", "bert"]
@@ -401,3 +404,50 @@ def test_impossible_positions_are_never_on_the_beam_before_possible_ones():
     assert not np.isin(outputs["end_top_index"], impossible).any()
     probabilities = np.exp(outputs["start_top_log_probs"]).sum(-1)
     np.testing.assert_allclose(probabilities, 1.0, rtol=1e-5)  # all 6 possible starts
+
+
+# What all models share
+
+
+def test_examples_that_fill_up_a_batch_have_no_weight():
+    features = {"input_ids": tf.zeros([3, 4], tf.int32)}
+    np.testing.assert_array_equal(heads.real_examples(features), [1, 1, 1])
+    features["is_real_example"] = tf.constant([[1], [0], [1]])
+    np.testing.assert_array_equal(heads.real_examples(features), [1, 0, 1])
+
+
+@pytest.mark.parametrize("name", test_layers.MODELS)
+def test_losses_of_parts_add_up_under_common_weights(name):
+    model, features = test_layers.make_model(name), test_layers.make_features(name)
+    outputs = model(features, training=True, seed=tf.constant([1, 2]))
+    weights = model.loss_weights(features)
+    whole = model.losses(outputs, features, weights)
+    half = {key: 2.0 * weight for key, weight in weights.items()}
+    for key, value in model.losses(outputs, features, half).items():
+        assert float(value) == pytest.approx(float(whole[key]) / 2, rel=1e-4)
+    assert float(model.loss(outputs, features)) == pytest.approx(float(sum(whole.values())))
+
+
+@pytest.mark.parametrize("name", test_layers.MODELS)
+def test_the_way_of_computing_is_given_to_the_encoder(name):
+    compute = layers.Compute("bfloat16", recompute=True)
+    assert test_layers.make_model(name, compute).albert.compute == compute
+
+
+def test_the_way_of_computing_cannot_be_changed():
+    encoder = MODELS["classifier"]().albert
+    with pytest.raises(AttributeError):
+        encoder.compute = layers.Compute("bfloat16")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        encoder.compute.dtype = "bfloat16"
+    assert encoder.compute == layers.Compute()
+
+
+def test_the_output_layer_is_stored_transposed():
+    layer = heads.LabelWeights("cls/", 5, TINY, seed=1)
+    assert layer.weights.shape == (5, 12) and layer.weights.name == "cls/output_weights:0"
+    layer.bias.assign(tf.range(5.0))
+    x = tf.random.stateless_normal([2, 12], [1, 2])
+    wanted = x.numpy() @ layer.weights.numpy().T + np.arange(5)
+    np.testing.assert_allclose(layer(x), wanted, atol=1e-6)
+    assert layer(tf.cast(x, tf.bfloat16)).dtype == tf.float32

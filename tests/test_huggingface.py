@@ -37,11 +37,11 @@ SQUARE = modeling.AlbertConfig(
 )  # fmt: skip
 MODELS = {
     "encoder": lambda config: modeling.AlbertModel(config, 1),
-    "pretraining": lambda config: heads.PretrainingModel(config, 1),
-    "classification": lambda config: heads.ClassifierModel(config, 3, 1),
-    "regression": lambda config: heads.RegressionModel(config, 1),
-    "multiple_choice": lambda config: heads.MultipleChoiceModel(config, 2, 0.1, 1),
-    "squad_v1": lambda config: heads.SquadV1Model(config, 1),
+    "pretraining": lambda config: heads.PretrainingModel(config, seed=1),
+    "classification": lambda config: heads.ClassifierModel(config, 3, seed=1),
+    "regression": lambda config: heads.RegressionModel(config, seed=1),
+    "multiple_choice": lambda config: heads.MultipleChoiceModel(config, 2, 0.1, seed=1),
+    "squad_v1": lambda config: heads.SquadV1Model(config, seed=1),
 }
 LABELS = ["no", "maybe", "yes"]
 
@@ -234,7 +234,7 @@ def test_second_names_of_shared_weights_are_understood(tmp_path):
     tensors["predictions.decoder.weight"] = tensors["albert.embeddings.word_embeddings.weight"]
     tensors["albert.embeddings.position_ids"] = np.arange(24)[np.newaxis]
     write_safetensors(folder / "model.safetensors", tensors)
-    other = heads.PretrainingModel(CONFIG, 2)
+    other = heads.PretrainingModel(CONFIG, seed=2)
     report = checkpoints.restore(other, str(folder), allow_new_heads=False)
     assert report.new == report.unused == []
     np.testing.assert_array_equal(other.masked_lm.bias, model.masked_lm.bias)
@@ -249,7 +249,7 @@ def test_the_head_of_a_token_classifier_is_not_taken_for_another(tmp_path):
     config = json.loads((folder / "config.json").read_text())
     config["architectures"] = ["AlbertForTokenClassification"]
     (folder / "config.json").write_text(json.dumps(config))
-    report = checkpoints.restore(heads.ClassifierModel(CONFIG, 3, 2), str(folder))
+    report = checkpoints.restore(heads.ClassifierModel(CONFIG, 3, seed=2), str(folder))
     assert report.new == ["output_bias", "output_weights"]
     assert report.unused == ["classifier.bias", "classifier.weight"]
 

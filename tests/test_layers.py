@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.grappler import tf_optimizer
 
-from albert import heads, layers, modeling, products
+from albert import heads, kernels, layers, modeling
 
 CONFIG = {
     "vocab_size": 50,
@@ -21,14 +21,23 @@ CONFIG = {
 LENGTHS = (9, 24, 3, 17)
 BATCH, LENGTH = len(LENGTHS), 24
 
+# Functions of configuration and `layers.Compute`; models of one kind have the same weights.
 MODELS = {
-    "classifier": lambda c: heads.ClassifierModel(c, 3, seed=1),
-    "regression": lambda c: heads.RegressionModel(c, seed=1),
-    "choices": lambda c: heads.MultipleChoiceModel(c, 2, dropout_prob=0.0, seed=1),
-    "pretraining": lambda c: heads.PretrainingModel(c, seed=1),
-    "squad_v1": lambda c: heads.SquadV1Model(c, seed=1),
-    "squad_v2": lambda c: heads.SquadV2Model(c, 2, 2, dropout_prob=0.0, seed=1),
+    "classifier": lambda *c: heads.ClassifierModel(c[0], 3, *c[1:], seed=1),
+    "regression": lambda *c: heads.RegressionModel(*c, seed=1),
+    "choices": lambda *c: heads.MultipleChoiceModel(c[0], 2, 0.0, *c[1:], seed=1),
+    "pretraining": lambda *c: heads.PretrainingModel(*c, seed=1),
+    "squad_v1": lambda *c: heads.SquadV1Model(*c, seed=1),
+    "squad_v2": lambda *c: heads.SquadV2Model(c[0], 2, 2, 0.0, *c[1:], seed=1),
 }
+
+
+def make_model(name, compute=layers.Compute(), **changes):
+    return MODELS[name](modeling.AlbertConfig.from_dict(CONFIG | changes), compute)
+
+
+def make_encoder(compute=layers.Compute(), **changes):
+    return modeling.AlbertModel(modeling.AlbertConfig.from_dict(CONFIG | changes), 1, compute)
 
 
 def make_features(name, lengths=LENGTHS, length=LENGTH):
@@ -61,9 +70,7 @@ def make_features(name, lengths=LENGTHS, length=LENGTH):
     return features
 
 
-def gradients(model, features, compute, training=True):
-    model.compute = compute
-
+def gradients(model, features, training=True):
     @tf.function
     def run(features):
         with tf.GradientTape() as tape:
@@ -96,15 +103,15 @@ def assert_same_gradients(found, wanted, tolerance=1e-6):
 )
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "squad_v1"])
 def test_gradients_do_not_depend_on_how_they_are_computed(name, compute):
-    model = MODELS[name](modeling.AlbertConfig.from_dict(CONFIG))
     features = make_features(name)
-    wanted = gradients(model, features, layers.Compute())
-    assert_same_gradients(gradients(model, features, layers.Compute(**compute)), wanted)
+    wanted = gradients(make_model(name), features)
+    found = gradients(make_model(name, layers.Compute(**compute)), features)
+    assert_same_gradients(found, wanted)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3])
 def test_a_batch_may_have_fewer_examples_than_parts(batch):
-    model = MODELS["classifier"](modeling.AlbertConfig.from_dict(CONFIG))
+    model = make_model("classifier", layers.Compute(skip_padding=True, parts=4))
     features = make_features("classifier", LENGTHS[:batch])
 
     @tf.function(input_signature=[{key: tf.TensorSpec([None] * x.shape.rank, tf.int32)
@@ -115,45 +122,40 @@ def test_a_batch_may_have_fewer_examples_than_parts(batch):
         found = tape.gradient(loss, model.trained_variables)
         return loss, [tf.convert_to_tensor(g) for g in found]
 
-    wanted_loss, wanted = gradients(model, features, layers.Compute())
-    model.compute = layers.Compute(skip_padding=True, parts=4)
     loss, found = run(features)
     named = zip(model.trained_variables, found, strict=True)
     found = {variable.name: gradient.numpy() for variable, gradient in named}
-    assert_same_gradients((float(loss), found), (wanted_loss, wanted))
+    assert_same_gradients((float(loss), found), gradients(make_model("classifier"), features))
 
 
 def test_parts_have_dropout_of_their_own():
-    config = {**CONFIG, "hidden_dropout_prob": 0.2}
-    model = modeling.AlbertModel(modeling.AlbertConfig.from_dict(config), seed=1)
+    model = make_encoder(layers.Compute(parts=4), hidden_dropout_prob=0.2)
     ids = tf.tile(tf.range(5, 17)[tf.newaxis], [4, 1])  # the same text four times
-    model.compute = layers.Compute(parts=4)
     for seed in (None, tf.constant([1, 2])):
         vectors = model(ids, training=True, seed=seed).pooled_output.numpy()
         assert len(np.unique(vectors, axis=0)) == 4
 
 
 def test_padding_leaves_the_loss_of_squad_v1_where_it_is_skipped():
-    model = MODELS["squad_v1"](modeling.AlbertConfig.from_dict(CONFIG))
+    model = make_model("squad_v1")
     features = make_features("squad_v1", lengths=[9, 9])
-    skipping = layers.Compute(skip_padding=True)
+    skipping = make_model("squad_v1", layers.Compute(skip_padding=True))
     unpadded = {
         key: x[:, :9] if x.shape.rank == 2 else x for key, x in features.items()
     }  # the same examples, not padded at all
-    wanted = gradients(model, unpadded, layers.Compute())
-    assert_same_gradients(gradients(model, features, skipping), wanted)
-    padded = gradients(model, features, layers.Compute())
+    wanted = gradients(model, unpadded)
+    assert_same_gradients(gradients(skipping, features), wanted)
+    padded = gradients(model, features)
     assert padded[0] > wanted[0] + 0.1  # the reference's softmax takes padding in
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_outputs_are_the_same_and_zero_at_padding(compiled):
-    model = modeling.AlbertModel(modeling.AlbertConfig.from_dict(CONFIG), seed=1)
     features = make_features("classifier")
+    model = make_encoder(layers.Compute(skip_padding=True))
     call = tf.function(model) if compiled else model
     arguments = [features[name] for name in ("input_ids", "input_mask", "segment_ids")]
-    wanted = model(*arguments)
-    model.compute = layers.Compute(skip_padding=True)
+    wanted = make_encoder()(*arguments)
     found = call(*arguments)
     mask = features["input_mask"].numpy().astype(bool)
     assert len(found.all_encoder_layers) == len(wanted.all_encoder_layers) == 8
@@ -167,8 +169,7 @@ def test_outputs_are_the_same_and_zero_at_padding(compiled):
 
 @pytest.mark.parametrize("skip_padding", [False, True])
 def test_single_positions_equal_the_whole_sequence(skip_padding):
-    model = modeling.AlbertModel(modeling.AlbertConfig.from_dict(CONFIG), seed=1)
-    model.compute = layers.Compute(skip_padding=skip_padding)
+    model = make_encoder(layers.Compute(skip_padding=skip_padding))
     features = make_features("classifier")
     arguments = [features[name] for name in ("input_ids", "input_mask", "segment_ids")]
     positions = tf.constant([[0, 8, 8], [23, 1, 5], [2, 2, 0], [16, 0, 3]])
@@ -182,37 +183,40 @@ def test_single_positions_equal_the_whole_sequence(skip_padding):
 
 @pytest.mark.parametrize("lengths", [(1, 1), (24, 24), (24, 1), (7, 8), (15, 9), (1, 24)])
 def test_every_share_of_padding_works(lengths):
-    model = MODELS["classifier"](modeling.AlbertConfig.from_dict(CONFIG))
     features = make_features("classifier", lengths)
-    wanted = gradients(model, features, layers.Compute())
-    assert_same_gradients(gradients(model, features, layers.Compute(skip_padding=True)), wanted)
+    wanted = gradients(make_model("classifier"), features)
+    skipping = make_model("classifier", layers.Compute(skip_padding=True))
+    assert_same_gradients(gradients(skipping, features), wanted)
 
 
 def test_recomputation_draws_the_same_dropout():
-    config = {**CONFIG, "hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
-    model = MODELS["pretraining"](modeling.AlbertConfig.from_dict(config))
+    rates = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
     features = make_features("pretraining")
-    wanted = gradients(model, features, layers.Compute())
-    assert_same_gradients(gradients(model, features, layers.Compute(recompute=True)), wanted)
+    wanted, found = (
+        gradients(make_model("pretraining", layers.Compute(recompute=recompute), **rates), features)
+        for recompute in (False, True)
+    )
+    assert_same_gradients(found, wanted)
 
 
 def test_recomputation_keeps_only_the_inputs_of_blocks():
-    model = MODELS["classifier"](modeling.AlbertConfig.from_dict(CONFIG))
     features = make_features("classifier")
-    products = {}
-    for recompute in (False, True):
-        model.compute = layers.Compute(recompute=recompute)
+
+    def count_products(recompute):
+        model = make_model("classifier", layers.Compute(recompute=recompute))
 
         @tf.function
-        def run(features):
+        def run():
             with tf.GradientTape() as tape:
                 loss = model.loss(model(features, training=True), features)
             return tape.gradient(loss, model.trained_variables)
 
-        graph = run.get_concrete_function(features).graph
-        products[recompute] = sum(op.type == "MatMul" for op in graph.get_operations())
+        nodes = optimized_nodes(run.get_concrete_function())
+        return sum(node.op in ("MatMul", "_FusedMatMul") for node in nodes)
+
     blocks = 8
-    assert products[True] == products[False] + 4 * blocks + 1  # queries of the last are apart
+    # Queries of the last are apart.
+    assert count_products(True) == count_products(False) + 4 * blocks + 1
 
 
 def optimized_nodes(concrete_function):
@@ -242,10 +246,9 @@ def optimized_sums(function):
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_nothing_is_fused_with_products_in_low_precision(monkeypatch, dtype, training):
-    monkeypatch.setattr(products, "has_units", lambda dtype: True)
+    monkeypatch.setattr(kernels, "has_units", lambda dtype: True)
     wide = {"hidden_size": 240, "intermediate_size": 480, "hidden_dropout_prob": 0.1}
-    model = modeling.AlbertModel(modeling.AlbertConfig.from_dict({**CONFIG, **wide}), seed=1)
-    model.compute = layers.Compute(dtype)
+    model = make_encoder(layers.Compute(dtype), **wide)
     ids = make_features("classifier")["input_ids"]
 
     @tf.function
@@ -265,13 +268,13 @@ def test_nothing_is_fused_with_products_in_low_precision(monkeypatch, dtype, tra
 
 @pytest.mark.parametrize("compute", [{}, {"recompute": True}, {"parts": 2}])
 def test_gradients_of_shared_weights_are_added_up_on_the_way(monkeypatch, compute):
-    config = {**CONFIG, "num_hidden_layers": 9, "num_hidden_groups": 1, "inner_group_num": 1}
-    model = heads.ClassifierModel(modeling.AlbertConfig.from_dict(config), 3, seed=1)
+    shared = {"num_hidden_layers": 9, "num_hidden_groups": 1, "inner_group_num": 1}
+    model = make_model("classifier", layers.Compute(**compute), **shared)
     features = make_features("classifier")
     found, longest = [], []
-    for carried in (layers.BlockWeights.carried, lambda weights: weights):
-        monkeypatch.setattr(layers.BlockWeights, "carried", carried)
-        found.append(gradients(model, features, layers.Compute(**compute)))
+    for carried in (layers.carried, lambda weights: weights):
+        monkeypatch.setattr(layers, "carried", carried)
+        found.append(gradients(model, features))
 
         @tf.function
         def run():
@@ -284,26 +287,50 @@ def test_gradients_of_shared_weights_are_added_up_on_the_way(monkeypatch, comput
     assert_same_gradients(*found)
 
 
+@pytest.mark.parametrize("compute", [{}, {"recompute": True}, {"parts": 2}])
+def test_layers_that_share_weights_are_traced_once(monkeypatch, compute):
+    passes = []
+    call = layers.Block.__call__
+    monkeypatch.setattr(layers.Block, "__call__", lambda *x: passes.append(x[0]) or call(*x))
+    shared = {"num_hidden_layers": 12, "inner_group_num": 1, "hidden_dropout_prob": 0.1}
+    model = make_model("pretraining", layers.Compute(**compute), **shared)
+    features = make_features("pretraining")
+
+    @tf.function
+    def run():
+        with tf.GradientTape() as tape:
+            loss = model.loss(model(features, training=True), features)
+        return tape.gradient(loss, model.trained_variables)
+
+    run.get_concrete_function()
+    # Both groups, and the last layer by itself; a block that is computed again is traced again.
+    parts, times = compute.get("parts", 1), 2 if "recompute" in compute else 1
+    assert len(passes) == (2 + 1) * parts * times
+    passes.clear()
+    model(features)  # outside of a function there is nothing to trace
+    assert len(passes) == 12 * parts
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", list(MODELS))
 def test_low_precision_stays_near(monkeypatch, name, dtype):
     # Dropout draws other masks in other types.
     monkeypatch.setattr("albert.heads._CLASSIFIER_DROPOUT", 0.0)
-    model = MODELS[name](modeling.AlbertConfig.from_dict(CONFIG))
     features = make_features(name)
-    wanted = gradients(model, features, layers.Compute(skip_padding=True))
-    found = gradients(model, features, layers.Compute(dtype, skip_padding=True))
+    wanted = gradients(make_model(name, layers.Compute(skip_padding=True)), features)
+    found = gradients(make_model(name, layers.Compute(dtype, skip_padding=True)), features)
     assert found[0] == pytest.approx(wanted[0], rel=0.02)
     assert any((found[1][key] != wanted[1][key]).any() for key in wanted[1])
     assert {gradient.dtype for gradient in found[1].values()} == {np.dtype(np.float32)}
-    together = lambda result: np.concatenate([g.ravel() for g in result[1].values()])  # noqa: E731
-    ours, plain = together(found), together(wanted)
+    ours, plain = (
+        np.concatenate([gradient.ravel() for gradient in result[1].values()])
+        for result in (found, wanted)
+    )
     assert ours @ plain / np.linalg.norm(ours) / np.linalg.norm(plain) > 0.995
 
 
 def test_variables_and_outputs_stay_float32_in_low_precision():
-    model = MODELS["classifier"](modeling.AlbertConfig.from_dict(CONFIG))
-    model.compute = layers.Compute("bfloat16")
+    model = make_model("classifier", layers.Compute("bfloat16"))
     assert {variable.dtype for variable in model.variables} == {tf.float32}
     outputs = model(make_features("classifier"))
     assert outputs["logits"].dtype == outputs["probabilities"].dtype == tf.float32

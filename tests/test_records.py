@@ -270,10 +270,3 @@ def test_devices_that_need_fixed_shapes_get_them(path, make):
     arguments = (1,) if make is records.train_input_fn else ()
     dataset = make([path], SPECS, *arguments)({"batch_size": 2, "fixed_shapes": True})
     assert {batch["input_ids"].shape for batch in dataset.take(4)} == {(2, 16)}
-
-
-def test_features_with_choices_are_cut_on_their_last_axis():
-    specs = (records.FeatureSpec("input_mask", "int64", (2, 32), sequence=True),)
-    mask = np.zeros((3, 2, 32), np.int32)
-    mask[1, 1, :9] = 1
-    assert records.trim(specs, {"input_mask": tf.constant(mask)})["input_mask"].shape == (3, 2, 16)

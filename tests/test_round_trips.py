@@ -44,7 +44,9 @@ def inputs(tmp_path_factory):
     test_run_classifier.write_inputs(folder)
     config = modeling.AlbertConfig.from_json_file(str(folder / "albert_config.json"))
     (folder / "model").mkdir()
-    checkpoints.save(str(folder / "model" / "model.ckpt-best"), heads.PretrainingModel(config, 5))
+    checkpoints.save(
+        str(folder / "model" / "model.ckpt-best"), heads.PretrainingModel(config, seed=5)
+    )
     shutil.copy(folder / "albert_config.json", folder / "model")
     shutil.copy(SPM, folder / "model" / "30k-clean.model")
     return folder

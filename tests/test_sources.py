@@ -26,11 +26,11 @@ PLAIN = """
 LAYERS = {
     "plain": PLAIN,
     "TF parts": [
-        *"products fused layers modeling memory optimization lamb_optimizer records".split(),
-        *"distribution tpu progress checkpoints".split(),
+        *"kernels batching layers modeling memory optimization lamb_optimizer".split(),
+        *"records distribution tpu progress checkpoints".split(),
     ],
     "engine": "train_step engine checkpoint_walk".split(),
-    "assembly": "model_base heads pretrained model_folder task".split(),
+    "assembly": "heads pretrained model_folder task".split(),
     "tasks": [
         *"pretraining_task classifier_utils custom_data race_utils".split(),
         *"squad_utils squad_task squad_data".split(),

@@ -8,6 +8,7 @@ from albert import (
     engine,
     file_io,
     heads,
+    layers,
     modeling,
     records,
     squad_data,
@@ -125,7 +126,9 @@ def test_windows_without_scores_are_an_error(squad_file, tokenizer, tmp_path):
 
 
 def test_models_are_those_of_the_settings():
-    build = lambda kind, settings: squad_task.make_task(kind, settings).build_model(CONFIG, 1)  # noqa: E731
+    def build(kind, settings):
+        return squad_task.make_task(kind, settings).build_model(CONFIG, layers.Compute(), 1)
+
     assert isinstance(build(squad_task.V1, V1), heads.SquadV1Model)
     model = build(squad_task.V2, V2)
     features = {

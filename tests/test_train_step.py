@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import fused, layers, modeling, optimization, pretraining_task, train_step
-from tests.test_layers import CONFIG, MODELS, make_features, optimized_sums
+from albert import kernels, layers, optimization, pretraining_task, train_step
+from tests.test_layers import make_features, make_model, optimized_sums
 
 TRAIN_METRICS = {
     "pretraining": pretraining_task.TASK.train_metrics,
@@ -29,8 +29,7 @@ class FakeTask:
 
 def updated(name, steps, compute=None, count=1, prepare=None):
     """Weights and results after some updates of one batch."""
-    model = MODELS[name](modeling.AlbertConfig.from_dict(CONFIG))
-    model.compute = compute or layers.Compute(skip_padding=True)
+    model = make_model(name, compute or layers.Compute(skip_padding=True))
     optimizer = optimization.create_optimizer(1e-2, 100, 0, optimizer="lamb")
     optimizer.build(model.trained_variables)
     if prepare:
@@ -60,12 +59,11 @@ def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
 
 
 def test_gradients_of_micro_batches_are_added_up_two_by_two(monkeypatch):
-    config = {**CONFIG, "num_hidden_groups": 1, "inner_group_num": 1}
-    model = MODELS["pretraining"](modeling.AlbertConfig.from_dict(config))
+    model = make_model("pretraining", num_hidden_groups=1, inner_group_num=1)
     features = make_features("pretraining", LENGTHS)
     longest = []
-    for apart in (fused.apart, tf.identity):
-        monkeypatch.setattr("albert.train_step.fused.apart", apart)
+    for apart in (kernels.apart, tf.identity):
+        monkeypatch.setattr("albert.train_step.kernels.apart", apart)
 
         @tf.function
         def run():
@@ -129,7 +127,7 @@ def no_classifier_dropout(monkeypatch):
 def test_micro_batches_draw_dropout_of_their_own(monkeypatch):
     monkeypatch.setattr("albert.heads._CLASSIFIER_DROPOUT", 0.5)
     seeds = []
-    model = MODELS["classifier"](modeling.AlbertConfig.from_dict(CONFIG))
+    model = make_model("classifier")
     optimizer = optimization.create_optimizer(1e-2, 100, 0)
     optimizer.build(model.trained_variables)
     call = type(model).__call__
