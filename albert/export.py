@@ -1,15 +1,61 @@
-"""Writes fine-tuned models in forms that other programs load."""
+"""Writes fine-tuned models in forms that other programs load.
+
+Classifiers for serialized tf.Examples and for strings, SQuAD models for ids, as SavedModels; SQuAD
+1.1 also for TensorFlow Lite. In a model that takes strings the tokenizer is part of the graph:
+clean-up by regular expressions, normalization and SentencePiece by tensorflow-text, and the comma
+rule of `tokenization.encode_pieces` as a table. The rule looks at one piece at a time, so what it
+makes of each piece of the vocabulary is known beforehand. Programs that load such a model must
+import ``tensorflow_text`` first.
+
+Letters in shapes: B batch, K labels, S sequence.
+"""
 
 import math
 import os
+import sys
 import time
+import unicodedata
 
 import tensorflow as tf
 from absl import logging
 
-from albert import batching, file_io, records
+from albert import (
+    batching,
+    checkpoint_walk,
+    checkpoints,
+    file_io,
+    layers,
+    records,
+    squad_task,
+    tokenization,
+)
 
 MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids")
+SAVED_MODEL = "saved_model"
+TFLITE_NAME = "albert_model.tflite"
+# What the original calls the logits of SQuAD 1.1 in its SavedModel.
+_OTHER_NAMES = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
+_EVERY_CHARACTER = range(1, sys.maxunicode + 1)
+_NO_TEXT = ("Cs", "Cn", "Co")  # Unicode categories: surrogates, unassigned, private
+
+
+def model_to_serve(runner, prefix, skip_padding=True):
+    """The model of a run with the weights of a checkpoint, to be loaded anywhere.
+
+    It computes in float32, as how low precision is computed depends on the machine.
+
+    Args:
+      runner: `engine.Engine`.
+      prefix: the checkpoint.
+      skip_padding: see `layers.Compute`.
+    """
+    compute = layers.Compute(skip_padding=skip_padding)
+    model = runner.task.build_model(runner.model.config, compute, 0)
+    checkpoints.restore(model, prefix, allow_new_heads=False)
+    return model
+
+
+# --- classifiers ----------------------------------------------------------------------------------
 
 
 class _ExampleServer(tf.Module):
@@ -91,3 +137,305 @@ def save_model(module, signatures, parent, name):
         file_io.remove(temporary)
     logging.info("Exported to %s", target)
     return target
+
+
+# --- SQuAD --------------------------------------------------------------------------------------
+
+
+def answer_mask(input_mask, segment_ids):
+    """The feature ``p_mask`` of inputs that come without it.
+
+    Args:
+      input_mask: [B, S] integers, 1 for the places before the padding.
+      segment_ids: [B, S] integers, 1 for the text and the [SEP] behind it.
+
+    Returns:
+      [B, S] int32: 0 at [CLS] and the text, where an answer may be, else 1.
+    """
+    text = segment_ids * input_mask
+    # The last place of the text's segment is its [SEP].
+    before_end = tf.cumsum(text, axis=-1, reverse=True) > 1
+    first = tf.range(tf.shape(text)[-1]) == 0
+    return tf.cast(~(((text > 0) & before_end) | first), tf.int32)
+
+
+class _SquadServer(tf.Module):
+    """A model behind the three inputs that all programs have."""
+
+    def __init__(self, model):
+        super().__init__()
+        self._model = model
+
+    def __call__(self, input_ids, input_mask, segment_ids):
+        """What the model returns."""
+        features = {
+            "input_ids": input_ids,
+            "input_mask": input_mask,
+            "segment_ids": segment_ids,
+            "p_mask": answer_mask(input_mask, segment_ids),
+        }
+        return self._model(features, training=False)
+
+    def under_all_names(self, input_ids, input_mask, segment_ids):
+        """The same, logits of SQuAD 1.1 under both of their names."""
+        outputs = self(input_ids, input_mask, segment_ids)
+        others = {name: ours for name, ours in _OTHER_NAMES.items() if ours in outputs}
+        return outputs | {name: tf.identity(outputs[ours]) for name, ours in others.items()}
+
+
+def _function(method, batch_size, seq_length):
+    """`tf.function` of a server's method with named int32 inputs [batch_size, seq_length]."""
+    shape = [batch_size, seq_length]
+    specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in MODEL_INPUTS]
+    return tf.function(method, input_signature=specs, autograph=False)
+
+
+def _lite_model(server, max_seq_length):
+    """Bytes of the TensorFlow Lite model."""
+    from tensorflow.lite.tools import flatbuffer_utils  # needed for this alone
+
+    function = _function(server.__call__, 1, max_seq_length).get_concrete_function()
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], server)
+    model = flatbuffer_utils.read_model_from_bytearray(bytearray(converter.convert()))
+    # The converter leaves names and order to chance; many programs go by the order.
+    (signature,) = model.signatureDefs
+    graph = model.subgraphs[signature.subgraphIndex]
+    inputs = {item.name.decode(): item.tensorIndex for item in signature.inputs}
+    outputs = {item.name.decode(): item.tensorIndex for item in signature.outputs}
+    graph.inputs = [inputs[name] for name in MODEL_INPUTS]
+    graph.outputs = [outputs[name] for name in _OTHER_NAMES.values()]
+    for name, index in (inputs | outputs).items():
+        graph.tensors[index].name = name.encode()
+    return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
+
+
+def export_squad(runner, checkpoint, max_seq_length, export_dir):
+    """Writes a new folder of ``saved_model/`` and, for SQuAD 1.1, ``albert_model.tflite``.
+
+    The SavedModel takes int32 ``input_ids``, ``input_mask`` and ``segment_ids`` [B, S] of any sizes
+    and returns what the model returns: ``start_logits`` and ``end_logits`` [B, S], also under the
+    names ``start_log_prob`` and ``end_log_prob``; under SQuAD 2.0 the beams and ``cls_logits``. The
+    TensorFlow Lite model takes [1, `max_seq_length`], has its inputs and the two logits in that
+    order, and replaces an older one.
+
+    Args:
+      runner: `engine.Engine` of a SQuAD task.
+      checkpoint: which one, see `checkpoint_walk.choose`.
+      max_seq_length: S of the TensorFlow Lite model.
+      export_dir: folder, made if it is not there.
+
+    Raises:
+      file_io.InputError: no checkpoint, or the files cannot be written.
+    """
+    prefix = checkpoint_walk.choose(runner.run_config.output_dir, checkpoint)
+    # TensorFlow Lite has no operations for leaving padding out.
+    model = model_to_serve(runner, prefix, skip_padding=False)
+    server = _SquadServer(model)
+    server.serve = _function(server.under_all_names, None, None)
+    signatures = {"serving_default": server.serve}
+    save_version(server, signatures, os.path.join(export_dir, SAVED_MODEL))
+    if runner.task.name == squad_task.V1:
+        path = os.path.join(export_dir, TFLITE_NAME)
+        with file_io.atomic_writer(path, "wb") as file:
+            file.write(_lite_model(server, max_seq_length))
+        logging.info("Exported to %s", path)
+
+
+# --- strings ------------------------------------------------------------------------------------
+
+
+def check_text(tokenizer, flag="export_text"):
+    """Refuses what `GraphTokenizer` cannot do; `flag` is what the user asked for it with.
+
+    Raises:
+      file_io.InputError: tensorflow-text is missing, or the tokenizer is a WordPiece one or its
+        vocabulary has no comma, so that the comma rule would depend on more than the piece.
+    """
+    if tokenizer.sp_model is None or "," not in tokenizer.vocab:
+        raise file_io.InputError(
+            f"{flag} needs a SentencePiece vocabulary that holds the comma; this model has "
+            f"{tokenizer.spm_model_file or tokenizer.vocab_file}"
+        )
+    try:
+        import tensorflow_text  # noqa: F401
+    except (ImportError, tf.errors.NotFoundError) as error:
+        version = ".".join(tf.__version__.split(".")[:2])
+        raise file_io.InputError(
+            f"{flag} needs tensorflow-text, of the version of TensorFlow: pip install "
+            f"'tensorflow-text=={version}.*' ({error})"
+        ) from error
+
+
+class GraphTokenizer(tf.Module):
+    """`tokenization.FullTokenizer.encode` with a SentencePiece model, as TensorFlow operations.
+
+    Args:
+      tokenizer: `tokenization.FullTokenizer`.
+
+    Raises:
+      file_io.InputError: see `check_text`; or TensorFlow cleans up a character of the vocabulary in
+        another way than Python, being of another Unicode version.
+    """
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        check_text(tokenizer)
+        import tensorflow_text
+
+        self._text = tensorflow_text
+        self._lower = tokenizer.do_lower_case
+        # Of segmentations with equal scores ("w ww", "ww w") this class takes the one that
+        # SentencePiece itself takes; tensorflow-text's SentencepieceTokenizer does not always.
+        self._encoder = self._text.FastSentencepieceTokenizer(
+            model=tokenizer.sp_model.serialized_model_proto()
+        )
+        self._space = tokenization.character_class(str.isspace) + "+"
+        self._combining = tokenization.character_class(unicodedata.combining) + "+"
+        replacements = [[i] for i in range(tokenizer.vocab_size)]
+        for piece, i in tokenizer.vocab.items():
+            pieces = tokenization.resplit(tokenizer.sp_model, piece)
+            replacements[i] = tokenizer.sp_model.piece_to_id(pieces)
+        self._replacements = tf.ragged.constant(replacements, dtype=tf.int32)
+        self._check_characters(tokenizer)
+
+    def _check_characters(self, tokenizer):
+        """TensorFlow and Python may know different versions of Unicode: does it matter here?"""
+        known = [chr(c) for c in _EVERY_CHARACTER if unicodedata.category(chr(c)) not in _NO_TEXT]
+        texts = [f"a{character}b" for character in known]
+        here = [tokenizer.preprocess(text) for text in texts]
+        there = self.preprocess(tf.constant(texts)).numpy()
+        different = {
+            character
+            for one, other in zip(here, there, strict=True)
+            if one.encode() != other
+            for character in {*one, *other.decode()}
+        }
+        spelled = {character for piece in tokenizer.vocab for character in piece}
+        shared = sorted((different & spelled) - set("ab"))
+        if shared:
+            raise file_io.InputError(
+                f"export_text: the vocabulary has characters {' '.join(shared)} that TensorFlow "
+                f"{tf.__version__} does not treat as Python does"
+            )
+
+    def preprocess(self, texts):
+        """`tokenization.preprocess_text` of strings [B]."""
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
+        texts = tf.strings.strip(tf.strings.regex_replace(texts, self._space, " "))
+        texts = self._text.normalize_utf8(texts, "NFKD")
+        texts = tf.strings.regex_replace(texts, self._combining, "")
+        return tf.strings.lower(texts, encoding="utf-8") if self._lower else texts
+
+    def encode(self, texts):
+        """Ids of strings [B]: a ragged tensor [B, (tokens)]."""
+        ids = self._encoder.tokenize(self.preprocess(texts)).with_row_splits_dtype(tf.int64)
+        return tf.gather(self._replacements, ids).merge_dims(1, 2)
+
+
+def kept_lengths(lengths_a, lengths_b, max_length):
+    """Lengths [B] of two texts after `packing.truncate_pair`, whose rule this is in a graph."""
+    excess = tf.maximum(lengths_a + lengths_b - max_length, 0)
+    until_equal = tf.minimum(excess, tf.abs(lengths_a - lengths_b))
+    in_turns = excess - until_equal
+    drop_a = in_turns // 2 + tf.where(lengths_a > lengths_b, until_equal, 0)
+    return lengths_a - drop_a, lengths_b - (excess - drop_a)
+
+
+def _cut(ids, lengths):
+    """The first `lengths` [B] ids of each row of a ragged tensor."""
+    return tf.RaggedTensor.from_tensor(ids.to_tensor(), lengths=lengths)
+
+
+class TextPacker(tf.Module):
+    """Makes a model's inputs of strings.
+
+    Args:
+      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length: S; longer texts are cut as `classifier_utils.convert_example` does.
+
+    Attributes:
+      tokenizer: `GraphTokenizer`.
+    """
+
+    def __init__(self, tokenizer, max_seq_length):
+        super().__init__()
+        self.tokenizer = GraphTokenizer(tokenizer)
+        self._max_seq_length = max_seq_length
+        self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
+        self._pad_id = tokenizer.pad_id
+
+    def features(self, text, text_pair=None):
+        """`packing.pack` of strings [B]: dict of int32 tensors [B, S'], S' the longest of them."""
+        first = self.tokenizer.encode(text)
+        rows = tf.shape(text)[0]
+        mark = lambda piece: tf.fill([rows, 1], piece)  # noqa: E731
+        if text_pair is None:
+            first = first[:, : self._max_seq_length - 2]
+            second = []
+        else:
+            second = self.tokenizer.encode(text_pair)
+            lengths = kept_lengths(
+                *(tf.cast(ids.row_lengths(), tf.int32) for ids in (first, second)),
+                self._max_seq_length - 3,
+            )
+            first, second = (_cut(*pair) for pair in zip((first, second), lengths, strict=True))
+            second = [second, mark(self._sep_id)]
+        whole = tf.concat([mark(self._cls_id), first, mark(self._sep_id), *second], axis=1)
+        boundary = tf.cast(first.row_lengths(), tf.int32)[:, tf.newaxis] + 2
+        input_ids = whole.to_tensor(self._pad_id)
+        input_mask = tf.sequence_mask(whole.row_lengths(), dtype=tf.int32)
+        place = tf.range(tf.shape(input_ids)[1])[tf.newaxis, :]
+        segment_ids = input_mask * tf.cast(place >= boundary, tf.int32)
+        return {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
+
+
+class TextServer(TextPacker):
+    """Answers strings with a classifier or regression model.
+
+    Args:
+      model: model of `heads`.
+      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length: S; longer texts are cut as `classifier_utils.convert_example` does.
+      labels: K label names by id; empty for regression.
+      is_pair: the model takes two texts.
+
+    Attributes:
+      serve: the function of its signature: text [B], and text_pair [B] if `is_pair`, to prediction
+        [B] (label names; for regression numbers) and, for labels, probabilities and labels [B, K].
+    """
+
+    def __init__(self, model, tokenizer, max_seq_length, labels, is_pair):
+        super().__init__(tokenizer, max_seq_length)
+        self._model = model
+        self._labels = tuple(labels)
+        names = ("text", "text_pair") if is_pair else ("text",)
+        signature = [tf.TensorSpec([None], tf.string, name=name) for name in names]
+        self.serve = tf.function(self._answer, input_signature=signature, autograph=False)
+
+    def _answer(self, text, text_pair=None):
+        outputs = self._model(self.features(text, text_pair), training=False)
+        if not self._labels:
+            return {"prediction": outputs["predictions"]}
+        labels = tf.constant(self._labels)
+        return {
+            "prediction": tf.gather(labels, outputs["predictions"]),
+            "probabilities": outputs["probabilities"],
+            "labels": tf.tile(labels[tf.newaxis], [tf.shape(text)[0], 1]),
+        }
+
+
+def export_text_classifier(model, tokenizer, max_seq_length, labels, is_pair, export_dir):
+    """Writes a SavedModel with the signature of `TextServer.serve`.
+
+    Args: as `TextServer`; the model goes to a new folder of ``<export_dir>/text``, see
+      `save_version`.
+
+    Returns:
+      The new folder.
+
+    Raises:
+      file_io.InputError: see `check_text`, or the folder cannot be written.
+    """
+    server = TextServer(model, tokenizer, max_seq_length, labels, is_pair)
+    parent = os.path.join(export_dir, "text")
+    return save_version(server, {"serving_default": server.serve}, parent)

@@ -13,7 +13,7 @@ import os
 
 import tensorflow as tf
 
-from albert import export, file_io, pretrained, text_export
+from albert import export, file_io, pretrained
 
 _INTERFACES = (
     ("input_ids", "input_mask", "segment_ids"),
@@ -209,8 +209,8 @@ def export_preprocessing(tokenizer, max_seq_length, path):
     target = path.rstrip("/")
     if file_io.exists(target):
         raise file_io.InputError(f"{target} exists already; delete it or name another folder")
-    text_export.check(tokenizer, "preprocessing_path")
-    packer = text_export.TextPacker(tokenizer, max_seq_length)
+    export.check_text(tokenizer, "preprocessing_path")
+    packer = export.TextPacker(tokenizer, max_seq_length)
 
     def pack(*texts):
         features = packer.features(*texts)

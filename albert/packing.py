@@ -6,7 +6,7 @@ import numpy as np
 def _kept_lengths(lengths_a, lengths_b, max_length):
     """Lengths when single tokens are dropped from the longer text, from B when they are equal.
 
-    Of one pair or, as arrays, of many; `text_export.kept_lengths` is the same in a graph.
+    Of one pair or, as arrays, of many; `export.kept_lengths` is the same in a graph.
     """
     excess = np.maximum(lengths_a + lengths_b - max_length, 0)
     until_equal = np.minimum(excess, np.abs(lengths_a - lengths_b))

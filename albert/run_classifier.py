@@ -1,11 +1,15 @@
 """Fine-tunes ALBERT on a GLUE task, evaluates it, predicts and exports."""
 
-import dataclasses
 import os
 
 from absl import flags
 
 from albert import classifier_flags, command_line, common_flags, file_io, optimizer_table
+
+_COUNTS = (
+    "train_batch_size eval_batch_size predict_batch_size max_seq_length train_step "
+    "save_checkpoints_steps"
+).split()
 
 
 def define_flags(flag_values):
@@ -48,15 +52,7 @@ def check_flags(values, row):
     if values.export_text and not values.export_dir:
         raise file_io.InputError("--export_text needs --export_dir")
     optimizer_table.check(values.optimizer)
-    common_flags.require_positive(
-        values,
-        "train_batch_size",
-        "eval_batch_size",
-        "predict_batch_size",
-        "max_seq_length",
-        "train_step",
-        "save_checkpoints_steps",
-    )
+    common_flags.require_positive(values, *_COUNTS)
     stages = {"train": values.do_train, "dev": values.do_eval, "test": values.do_predict}
     row.check_splits([split for split, wanted in stages.items() if wanted])
 
@@ -105,16 +101,13 @@ def make_run(values, row, source, config, strategy):
 
 
 def export_models(values, row, tokenizer, runner, prefix, specs):
-    """Writes the SavedModels that were asked for, in float32 whatever the run computes in."""
-    from albert import checkpoints, export, text_export
+    """Writes the SavedModels that were asked for."""
+    from albert import export
 
-    # How low precision is computed depends on the machine; a model is to be served anywhere.
-    compute = dataclasses.replace(runner.model.compute, dtype="float32", parts=1)
-    model = runner.task.build_model(runner.model.config, compute, 0)
-    checkpoints.restore(model, prefix, allow_new_heads=False)
+    model = export.model_to_serve(runner, prefix)
     export.export_classifier(model, specs, values.export_dir, values.threshold_to_export)
     if values.export_text:
-        text_export.export_text_classifier(
+        export.export_text_classifier(
             *(model, tokenizer, values.max_seq_length, row.labels, row.is_pair),
             values.export_dir,
         )
@@ -139,9 +132,9 @@ def main(values):
     common_flags.end_with_estimate(values, config, strategy)
     tokenizer = model_folder.load_tokenizer(source, config)
     if values.export_text:
-        from albert import text_export
+        from albert import export
 
-        text_export.check(tokenizer)
+        export.check_text(tokenizer)
     data = make_data(values, row, source, tokenizer, strategy)
     run = make_run(values, row, source, config, strategy)
     runner = stages.run(classifier_utils.make_task(row), data, run)

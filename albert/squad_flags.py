@@ -163,7 +163,7 @@ def run_squad(values, kind, **beams):
       beams: the settings that only SQuAD 2.0 has.
     """
     check_flags(values)
-    from albert import distribution, modeling, squad_export, squad_task, stages
+    from albert import distribution, export, modeling, squad_task, stages
 
     strategy = common_flags.strategy(values)
     source = common_flags.source_of_run(values, kind)
@@ -176,5 +176,5 @@ def run_squad(values, kind, **beams):
     runner = stages.run(task, questions.data(task.evaluator), run)
     if values.export_dir and distribution.is_chief(strategy):
         which = run.checkpoint_to_use
-        squad_export.export_checkpoint(runner, which, values.max_seq_length, values.export_dir)
+        export.export_squad(runner, which, values.max_seq_length, values.export_dir)
     stages.complete_folder(run)

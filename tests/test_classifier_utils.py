@@ -147,7 +147,7 @@ def test_unknown_task_with_a_near_name(name, near):
     with pytest.raises(file_io.InputError) as caught:
         classifier_utils.get_task(name)
     assert re.search(
-        rf"--task_name={name}: expected one of cola, mnli, .*, ax; did you mean {near}\?",
+        rf"task_name={name}: expected one of cola, mnli, .*, ax; did you mean {near}\?",
         str(caught.value),
     )
 

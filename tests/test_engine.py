@@ -393,9 +393,9 @@ def test_a_batch_that_does_not_divide_among_replicas_is_refused(path, tmp_path):
 @pytest.mark.parametrize(
     ("stage", "advice"),
     [
-        ("train", "--train_batch_size=4 .*--gradient_accumulation_steps.*--recompute.*max_seq_len"),
-        ("evaluate", "lower --eval_batch_size=4 .*--max_seq_length"),
-        ("predict", "lower --predict_batch_size=5 .*--max_seq_length"),
+        ("train", "train_batch_size=4 .*gradient_accumulation_steps.*recompute.*max_seq_len"),
+        ("evaluate", "lower eval_batch_size=4 .*max_seq_length"),
+        ("predict", "lower predict_batch_size=5 .*max_seq_length"),
     ],
 )
 def test_running_out_of_memory_says_what_to_change(path, tmp_path, monkeypatch, stage, advice):

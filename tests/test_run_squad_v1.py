@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from albert import (
     checkpoints,
+    export,
     file_io,
     records,
     run_squad_v1,
-    squad_export,
     squad_features,
     squad_predictor,
     squad_records,
@@ -245,7 +245,7 @@ def test_the_mask_of_answers_follows_from_the_inputs():
     ]
     for window in windows:
         mask, segments = (np.int32([x]) for x in (window.input_mask, window.segment_ids))
-        found = squad_export.answer_mask(tf.constant(mask), tf.constant(segments))
+        found = export.answer_mask(tf.constant(mask), tf.constant(segments))
         assert found.numpy()[0].tolist() == window.p_mask
 
 

@@ -37,7 +37,7 @@ LAYERS = {
     ],
     "uses": [
         *"stages squad_predictor text_predictor feature_extractor".split(),
-        *"export squad_export text_export hub_exporter huggingface_exporter".split(),
+        *"export hub_exporter huggingface_exporter".split(),
     ],
     "scripts": [
         *"command_line common_flags squad_flags classifier_flags".split(),

@@ -13,12 +13,12 @@ import tensorflow as tf
 
 from albert import (
     classifier_utils,
+    export,
     file_io,
     heads,
     modeling,
     packing,
     run_classifier,
-    text_export,
     tokenization,
 )
 from tests.test_predict import texts_of
@@ -45,7 +45,7 @@ def tokenizer(request):
 
 
 def assert_same_ids(tokenizer, texts):
-    found = text_export.GraphTokenizer(tokenizer).encode(tf.constant(texts)).to_list()
+    found = export.GraphTokenizer(tokenizer).encode(tf.constant(texts)).to_list()
     for text, ids in zip(texts, found, strict=True):
         preprocessed = tokenizer.preprocess(text)  # as readers of files do
         assert ids == tokenizer.encode(preprocessed), repr(text)
@@ -61,7 +61,7 @@ def test_every_character(tokenizer):
     """Characters that TensorFlow's Unicode version does not know yet are unknown pieces anyway."""
     texts = [f"A{character}b" for character in characters()]
     assert_same_ids(tokenizer, texts)
-    found = text_export.GraphTokenizer(tokenizer).preprocess(tf.constant(texts)).numpy()
+    found = export.GraphTokenizer(tokenizer).preprocess(tf.constant(texts)).numpy()
     differing = [
         text
         for text, other in zip(texts, found, strict=True)
@@ -71,16 +71,16 @@ def test_every_character(tokenizer):
 
 
 def test_a_vocabulary_with_a_character_that_differs_is_refused(tokenizer, monkeypatch):
-    preprocess = text_export.GraphTokenizer.preprocess
+    preprocess = export.GraphTokenizer.preprocess
 
     def another(self, texts):
         return tf.strings.regex_replace(preprocess(self, texts), "e", "\u00e9")
 
-    monkeypatch.setattr(text_export.GraphTokenizer, "preprocess", another)
+    monkeypatch.setattr(export.GraphTokenizer, "preprocess", another)
     with pytest.raises(
         file_io.InputError, match="characters .*e .*that TensorFlow .* does not treat"
     ):
-        text_export.GraphTokenizer(tokenizer)
+        export.GraphTokenizer(tokenizer)
 
 
 def test_ids_of_hard_texts(tokenizer):
@@ -92,7 +92,7 @@ def test_ids_of_random_texts(tokenizer):
     rng = random.Random(1)
     signs = 'ab ,.9 1\u00e9\u0301\u00bd\u2003\u03a3\u0130\u2581\u4e2d\U0001f600\t"'
     texts = ["".join(rng.choices(signs, k=rng.randrange(1, 30))) for _ in range(2000)]
-    found = text_export.GraphTokenizer(tokenizer).encode(tf.constant(texts)).to_list()
+    found = export.GraphTokenizer(tokenizer).encode(tf.constant(texts)).to_list()
     expected = [tokenizer.encode(text) for text in texts]
     scores = tokenizer.sp_model.get_score(list(range(tokenizer.vocab_size)))
     differing = [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]]
@@ -148,7 +148,7 @@ def model():
 @pytest.mark.parametrize("is_pair", [False, True])
 def test_features_are_those_of_the_records(tokenizer, model, max_seq_length, is_pair):
     row = classifier_utils.get_task("mrpc" if is_pair else "sst-2")
-    server = text_export.TextServer(model, tokenizer, max_seq_length, ("a", "b", "c"), is_pair)
+    server = export.TextServer(model, tokenizer, max_seq_length, ("a", "b", "c"), is_pair)
     firsts = [text for text in TEXTS for _ in TEXTS]
     seconds = TEXTS * len(TEXTS)
     found = server.features(tf.constant(firsts), tf.constant(seconds) if is_pair else None)
@@ -166,7 +166,7 @@ def test_lengths_of_pairs_are_those_of_packing():
     lengths = [(a, b) for a in range(12) for b in range(12)]
     a, b = (tf.constant(side) for side in zip(*lengths, strict=True))
     for most in range(10):
-        kept = text_export.kept_lengths(a, b, most)
+        kept = export.kept_lengths(a, b, most)
         for number, pair in enumerate(lengths):
             expected = packing.truncate_pair(*map(range, pair), most)
             assert [int(side[number]) for side in kept] == list(map(len, expected))
@@ -227,9 +227,9 @@ def test_wordpiece_is_refused():
     vocabulary = SPM.parent / "tiny_vocab.txt"
     tokenizer = tokenization.FullTokenizer(vocab_file=str(vocabulary))
     with pytest.raises(file_io.InputError, match="needs a SentencePiece vocabulary that holds the"):
-        text_export.check(tokenizer)
+        export.check_text(tokenizer)
 
 
 def test_the_script_does_not_load_tensorflow_text_unasked():
-    program = "import sys, albert.text_export; sys.exit('tensorflow_text' in sys.modules)"
+    program = "import sys, albert.export; sys.exit('tensorflow_text' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -383,7 +383,7 @@ def _error(**arguments):
 
 
 def test_error_no_file():
-    assert re.search("needs --spm_model_file .* or --vocab_file .* neither was given", _error())
+    assert re.search("needs spm_model_file .* or vocab_file .* neither was given", _error())
 
 
 @pytest.mark.parametrize("flag", ["spm_model_file", "vocab_file"])
@@ -395,9 +395,9 @@ def test_error_missing_file_and_folder(flag, tmp_path):
 
 def test_error_kinds_mixed_up(testdata, tmp_path):
     message = _error(vocab_file=str(testdata / "tiny.model"))
-    assert re.search(r"tiny\.model is not a text file .* give it as --spm_model_file", message)
+    assert re.search(r"tiny\.model is not a text file .* give it as spm_model_file", message)
     message = _error(spm_model_file=str(testdata / "tiny_vocab.txt"))
-    assert re.search(r"is not a SentencePiece model; a text file: .* as --vocab_file", message)
+    assert re.search(r"is not a SentencePiece model; a text file: .* as vocab_file", message)
     listing = tmp_path / "30k-clean.vocab"
     listing.write_text("<pad>\t0\n<unk>\t0\n[CLS]\t0\n[SEP]\t0\n[MASK]\t0\n▁the\t-3.1\n")
     message = _error(vocab_file=str(listing))
