@@ -5,7 +5,7 @@ import sys
 
 from absl import flags
 
-from albert import command_line, file_io, optimizer_table
+from albert import file_io, optimizer_table
 
 PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
 # Least positions of a batch that gain from two parts: less is soon done, and more to compile.
@@ -381,7 +381,7 @@ def end_with_estimate(flag_values, config, strategy, predictions=0, choices=1):
         *(flag_values.gradient_accumulation_steps, flag_values.recompute),
         *(predictions, choices, flag_values.optimizer),
     )
-    print(command_line.with_flag_names(report, flag_values))
+    print(report)
     sys.exit(0)
 
 

@@ -110,7 +110,7 @@ def _questions(values, kind, source, config, beams, strategy):
     return questions, settings
 
 
-def _run(values, kind, source, config, questions, settings, strategy):
+def make_run(values, kind, source, config, questions, settings, strategy):
     """`stages.Run` of the flags; reads the questions.
 
     Raises:
@@ -171,7 +171,7 @@ def run_squad(values, kind, **beams):
     common_flags.check_seq_length(values, config)
     common_flags.end_with_estimate(values, config, strategy)
     questions, settings = _questions(values, kind, source, config, beams, strategy)
-    run = _run(values, kind, source, config, questions, settings, strategy)
+    run = make_run(values, kind, source, config, questions, settings, strategy)
     task = squad_task.make_task(kind, settings, lambda: questions.to_answer)
     runner = stages.run(task, questions.data(task.evaluator), run)
     if values.export_dir and distribution.is_chief(strategy):

@@ -168,7 +168,7 @@ def test_reading_mode_changes_nothing(tmp_path):
 def test_the_warning_about_the_masked_share_has_numbers(tmp_path):
     (tmp_path / "text1").write_text(TEXT)
     result = run(tmp_path, "--masked_lm_prob=0.5", "--num_workers=1")
-    assert "--max_predictions_per_seq=5 allows only 15.6% of 32 tokens" in result.stderr
+    assert "max_predictions_per_seq=5 allows only 15.6% of 32 tokens" in result.stderr
 
 
 def test_no_tensorflow_and_no_hidden_output(tmp_path):

@@ -178,7 +178,7 @@ def test_hub_modules_and_hugging_face_folders_give_the_same(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"layers": "3"}, r"--layers: the model has 3 layers, 0 to 2 or -3 to -1; got \[3\]"),
+        ({"layers": "3"}, r"layers: the model has 3 layers, 0 to 2 or -3 to -1; got \[3\]"),
         ({"layers": "last"}, "--layers=last: expected numbers such as -1,-2"),
         ({"layers": "0", "vectors": "pooled"}, "--layers contradicts --vectors=pooled"),
         ({"output_file": "x.txt"}, "--output_file=x.txt: expected a name in .jsonl or .npz"),
@@ -196,5 +196,5 @@ def test_weights_must_be_named(folder, run_script):
         "albert_config_file": folder / "albert_config.json",
         "spm_model_file": folder / "30k-clean.model",
     }
-    with pytest.raises(file_io.InputError, match="no weights: give init_checkpoint"):
+    with pytest.raises(file_io.InputError, match="no weights: give --init_checkpoint"):
         run(run_script, **flags)

@@ -363,7 +363,7 @@ def test_heads_that_do_not_exist_there_are_refused(tmp_path):
     export = lambda **flags: huggingface_exporter.export(  # noqa: E731
         str(folder), output_dir=str(tmp_path / "out"), **flags
     )
-    with pytest.raises(file_io.InputError, match="one output: say .* --head=regression or --head"):
+    with pytest.raises(file_io.InputError, match="one output: say .* head=regression or head"):
         export()
     with pytest.raises(file_io.InputError, match="head=classification needs at least two .*has 1"):
         export(head="classification")

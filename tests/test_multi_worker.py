@@ -256,8 +256,8 @@ def test_workers_with_other_flags_are_refused(folder, tmp_path):
     chief, worker = (log.read_text() for log in logs)
     assert status == [1, 1], chief[-3000:] + worker[-3000:]
     assert re.search(
-        "^error: all workers must be started with the same flags and files; do_eval is true here, "
-        "false in the chief; learning_rate is 0.1 here, 0.001 in the chief$",
+        "^error: all workers must be started with the same flags and files; --do_eval is true "
+        "here, false in the chief; --learning_rate is 0.1 here, 0.001 in the chief$",
         worker,
         re.M,
     ), worker

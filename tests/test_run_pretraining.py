@@ -214,7 +214,7 @@ def test_memory_is_estimated_before_anything_is_done(inputs, tmp_path, run_scrip
         run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", estimate_memory=True))
     assert stop.value.code == 0
     text = capsys.readouterr().out
-    assert "estimated for 16 x 24 tokens in float32" in text and "--recompute" in text
+    assert "estimated for 16 x 24 tokens in float32" in text and "recompute" in text
     assert not (tmp_path / "out").exists()
     flags = flags_for(inputs, tmp_path, estimate_memory=True, gradient_accumulation_steps=3)
     with pytest.raises(file_io.InputError, match="computed in --gradient_accumulation_steps=3 eq"):

@@ -9,8 +9,8 @@ from albert import (
     optimization,
     pretrained,
     run_squad_v1,
+    squad_data,
     squad_flags,
-    squad_run,
     squad_task,
 )
 
@@ -41,14 +41,15 @@ def test_steps_are_counted_in_questions(questions, batch, epochs, steps):
 def test_the_optimizer_is_that_of_the_flag(changes, kind):
     values = values_of(do_train=True, **changes)
     settings = squad_task.Settings(64, 16, 16, 5, 8)
-    data = squad_run.Data(None, settings, train_examples=[None] * 100)
+    questions = squad_data.Questions(squad_task.V1, settings, None, "", None)
+    questions.train_examples = [None] * 100
     source = pretrained.Source(None, None, None, None, True)
-    job = squad_flags._job(values, squad_task.V1, source, None, data, None)
-    assert type(job.make_optimizer()) is kind
+    run = squad_flags.make_run(values, squad_task.V1, source, None, questions, settings, None)
+    assert type(run.make_optimizer()) is kind
 
 
 def test_no_step_at_all_is_an_error():
-    with pytest.raises(file_io.InputError, match="31 questions, train_batch_size=32 and .* no"):
+    with pytest.raises(file_io.InputError, match="31 questions, --train_batch_size=32 and .* no"):
         squad_flags.num_train_steps(values_of(num_train_epochs=1), 31)
 
 
@@ -56,5 +57,5 @@ def test_what_is_needed_for_what():
     squad_flags.check_flags(values_of(do_train=True, train_file="a"))
     squad_flags.check_flags(values_of(do_predict=True, predict_file="a", checkpoint="all"))
     squad_flags.check_flags(values_of(export_dir="a"))
-    with pytest.raises(file_io.InputError, match="do_predict needs predict_file"):
+    with pytest.raises(file_io.InputError, match="do_predict needs --predict_file"):
         squad_flags.check_flags(values_of(do_train=True, train_file="a", do_predict=True))

@@ -389,7 +389,7 @@ def test_error_no_file():
 @pytest.mark.parametrize("flag", ["spm_model_file", "vocab_file"])
 def test_error_missing_file_and_folder(flag, tmp_path):
     missing = str(tmp_path / "none")
-    assert _error(**{flag: missing}) == f"--{flag}: there is no file {missing}"
+    assert _error(**{flag: missing}) == f"{flag}: there is no file {missing}"
     assert "is a folder" in _error(**{flag: str(tmp_path)})
 
 
@@ -432,7 +432,7 @@ def test_error_special_pieces(tmp_path):
     path.write_bytes(model.getvalue())
     message = _error(spm_model_file=str(path))
     assert re.search(r"expected \[CLS\], \[SEP\], \[MASK\], <pad> or \[PAD\] among", message)
-    assert "--control_symbols='[CLS],[SEP],[MASK]'" in message
+    assert "control symbols [CLS], [SEP], [MASK]" in message
 
 
 def test_wordpiece_prefers_its_own_special_names(tmp_path):

@@ -58,5 +58,5 @@ def test_load_vocab(tmp_path):
 
 @pytest.mark.parametrize("flag", ["spm_model_file", "vocab_file"])
 def test_the_word_for_a_hub_modules_file_is_no_file(flag):
-    with pytest.raises(file_io.InputError, match=f"--{flag}=from_tf_hub stands for the file of"):
+    with pytest.raises(file_io.InputError, match=f"{flag}=from_tf_hub stands for the file of"):
         tokenization.FullTokenizer(**{flag: "from_tf_hub"})
