@@ -26,7 +26,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _TREE = os.path.dirname(_HERE)
 # Marks in the log, in the order in which they come.
 _MARKS = {
-    "data": "Wrote .* predict.tf_record",
+    "data": "Wrote .*_train.tf_record",
     "first evaluation": "Evaluated ",
     "set-up": "Building the training graph",
     "trace": "Traced the training graph",
@@ -79,7 +79,7 @@ def run(tree, config):
     phases = {"import": imported(tree)}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": tree, "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [tree, os.environ.get("PYTHONPATH")])), "PYTHONUNBUFFERED": "1"}
         started = last = time.time()
         process = subprocess.Popen(
             command(config, folder), cwd=tree, env=environment, stderr=subprocess.PIPE, text=True
