@@ -79,7 +79,8 @@ def run(tree, config):
     phases = {"import": imported(tree)}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [tree, os.environ.get("PYTHONPATH")])), "PYTHONUNBUFFERED": "1"}
+        paths = filter(None, [tree, os.environ.get("PYTHONPATH")])
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
         started = last = time.time()
         process = subprocess.Popen(
             command(config, folder), cwd=tree, env=environment, stderr=subprocess.PIPE, text=True
