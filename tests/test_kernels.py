@@ -65,7 +65,7 @@ def test_functions_and_their_gradients_equal_the_plain_ones(function, plain, sha
     found = outputs_and_gradients(function, inputs, upstream)
     wide = [tf.cast(x, tf.float32) for x in inputs]
     wanted = outputs_and_gradients(plain, wide, tf.cast(upstream, tf.float32))
-    tolerance = {"float32": 2e-6, "float16": 4e-3, "bfloat16": 3e-2}[dtype]
+    tolerance = {"float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}[dtype]
     for ours, exact, kind in zip(found, wanted, "m" + shapes, strict=True):
         assert ours.dtype == (tf.float32 if kind.isupper() else dtype)
         np.testing.assert_allclose(
