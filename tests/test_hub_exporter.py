@@ -166,10 +166,10 @@ def test_steps_on_a_loaded_module_lower_the_loss(module, load):
         )
 
     first = find_loss(training=False)
-    # Dropout throws larger steps off course.
-    for _ in range(40):
+    # The first step has dropout; the others not, as its masks differ from run to run.
+    for step in range(40):
         with tf.GradientTape() as tape:
-            loss = find_loss(training=True)
+            loss = find_loss(training=step == 0)
         variables = [*encoder.trainable_variables, head]
         gradients = tape.gradient(loss, variables)
         assert all(gradient is not None for gradient in gradients)
