@@ -1,4 +1,4 @@
-"""Flags that several scripts share, and what is built from them."""
+"""Flags that scripts share and those of a classifier's data, and what is built from them."""
 
 import functools
 import sys
@@ -210,6 +210,26 @@ def define_model_flags(flag_values):
     )
 
 
+def define_own_data_flags(flag_values):
+    """Files and columns of one's own data, for a classifier."""
+    text, *_ = definers(flag_values)
+    text("train_file", None, "Own data to train on (.csv, .tsv or .jsonl), for custom.")
+    text("validation_file", None, "Own data to evaluate on, for custom.")
+    text("test_file", None, "Own data to predict, with or without labels, for custom.")
+    text("text_column", "text", "Column of the text in one's own data.")
+    text("text_pair_column", None, "Column of the second text in one's own data, if there is one.")
+    text("label_column", "label", "Column of the label in one's own data.")
+    text("id_column", None, "Column of the id in one's own data; by default rows are numbered.")
+    flags.DEFINE_enum(
+        "label_type",
+        None,
+        ["classification", "regression"],
+        "What the labels of one's own data are; by default regression if all are numbers and one "
+        "has a decimal point.",
+        flag_values=flag_values,
+    )
+
+
 def strategy(flag_values):
     """`tf.distribute.Strategy` of the device flags.
 
@@ -334,6 +354,37 @@ def source_of_run(flag_values, kind):
         return source(flag_values)
     pretrained.refuse_hub_word(None, flag_values.spm_model_file, flag_values.vocab_file)
     return model_folder.read(flag_values.output_dir, kind).source
+
+
+def classifier_row(flag_values):
+    """The task that a classifier is trained on.
+
+    Returns:
+      `classifier_utils.GlueTask`, or `custom_data.CustomTask` on one's own files.
+
+    Raises:
+      file_io.InputError: no such task, or flags of the other kind are given.
+    """
+    from albert import classifier_utils, custom_data, tables
+
+    own = ("train_file", "validation_file", "test_file", "text_pair_column", "id_column")
+    if flag_values.task_name.lower() != custom_data.NAME:
+        require_given(flag_values, "data_dir")
+        refuse_given(flag_values, "--task_name=custom", *own, "label_type")
+        return classifier_utils.get_task(flag_values.task_name)
+    refuse_given(flag_values, "GLUE tasks", "data_dir")
+    columns = tables.Columns(
+        flag_values.text_column,
+        flag_values.text_pair_column,
+        flag_values.label_column,
+        flag_values.id_column,
+    )
+    files = {
+        "train": flag_values.train_file,
+        "dev": flag_values.validation_file,
+        "test": flag_values.test_file,
+    }
+    return custom_data.find_task(files, columns, flag_values.output_dir, flag_values.label_type)
 
 
 def text_settings(flag_values, source):

@@ -4,7 +4,7 @@ import os
 
 from absl import flags
 
-from albert import classifier_flags, command_line, common_flags, file_io, optimizer_table
+from albert import command_line, common_flags, file_io, optimizer_table
 
 _COUNTS = (
     "train_batch_size eval_batch_size predict_batch_size max_seq_length train_step "
@@ -19,7 +19,7 @@ def define_flags(flag_values):
     text, integer, number, switch = common_flags.definers(flag_values)
     text("data_dir", None, "Folder that holds the folders of the GLUE tasks.")
     text("task_name", None, "GLUE task, such as MNLI or SST-2, or custom; case does not matter.")
-    classifier_flags.define_own_data_flags(flag_values)
+    common_flags.define_own_data_flags(flag_values)
     text("output_dir", None, "Folder of checkpoints and results.")
     text("cached_dir", None, "Folder of the records of features; by default --output_dir.")
     text("export_dir", None, "Write a SavedModel of the best checkpoint to a new folder in here.")
@@ -114,7 +114,7 @@ def export_models(values, row, tokenizer, runner, prefix, specs):
 
 
 def main(values):
-    row = classifier_flags.find_row(values)
+    row = common_flags.classifier_row(values)
     check_flags(values, row)
     from albert import (
         classifier_utils,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from albert import (
-    classifier_flags,
     classifier_utils,
+    common_flags,
     custom_data,
     file_io,
     run_classifier,
@@ -315,7 +315,7 @@ def test_the_task_of_the_flags(inputs, tmp_path):
         values = flags.FlagValues()
         run_classifier.define_flags(values)
         values(["script", *(f"--{name}={value}" for name, value in chosen.items())])
-        return classifier_flags.find_row(values)
+        return common_flags.classifier_row(values)
 
     own = own_flags(inputs, tmp_path)
     assert find(**own).columns == tables.Columns("sentence", None, "mood", None)

@@ -40,19 +40,14 @@ LAYERS = {
         *"export hub_exporter huggingface_exporter".split(),
     ],
     "scripts": [
-        *"command_line common_flags squad_flags classifier_flags".split(),
+        *"command_line common_flags squad_flags".split(),
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"ask predict".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),
     ],
 }
-FLAG_MODULES = {
-    "classifier_flags",
-    "command_line",
-    "common_flags",
-    "squad_flags",
-}  # what scripts share
+FLAG_MODULES = {"command_line", "common_flags", "squad_flags"}  # what scripts share
 SCRIPTS = [n for n in LAYERS["scripts"] if n in MODULES and n not in FLAG_MODULES]
 # Names of the reference, which users import.
 ALLOWED_UTILS = {"classifier_utils", "squad_utils", "race_utils"}
