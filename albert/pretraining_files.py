@@ -24,7 +24,6 @@ from albert import (
     corpus,
     file_io,
     pretraining_data,
-    record_shuffle,
     tfrecord,
     tokenization,
 )
@@ -92,7 +91,7 @@ def create(input_paths, output_paths, job, num_workers=1):
     )
     with _working_folder(output_paths[0]) as folder:
         _warn_if_disk_is_small(folder, expected_bytes)
-        maker = _MakerArguments(job, folder, record_shuffle.num_buckets(expected_bytes))
+        maker = _MakerArguments(job, folder, tfrecord.num_buckets(expected_bytes))
         units = _divide(plan.blocks, job.dupe_factor, num_workers)
         num_workers = min(num_workers, len(units))
         logging.info(
@@ -108,9 +107,7 @@ def create(input_paths, output_paths, job, num_workers=1):
             for unit_counts in make(maker, units, num_workers, progress):
                 counts.update(unit_counts)
         _check_instances(counts, input_paths, job.settings)
-        records = record_shuffle.shuffled_records(
-            folder, [job.settings.random_seed, _SHUFFLE_STREAM]
-        )
+        records = tfrecord.shuffled_records(folder, [job.settings.random_seed, _SHUFFLE_STREAM])
         with _Progress("writing", counts["instances"], "instances") as progress:
             _write_outputs(records, output_paths, progress)
     return counts
@@ -207,7 +204,7 @@ class _Maker:
             job.vocab_file, job.do_lower_case, job.spm_model_file
         )
         self._vocabulary = pretraining_data.Vocabulary.of(self._tokenizer)
-        self._writer = record_shuffle.BucketWriter(arguments.folder, arguments.buckets, os.getpid())
+        self._writer = tfrecord.BucketWriter(arguments.folder, arguments.buckets, os.getpid())
         self._advance = advance
 
     def run(self, unit):
@@ -349,7 +346,7 @@ def _write_outputs(records, output_paths, progress):
     """Deals framed records round-robin to files that take their names when all are complete."""
     temporaries = [file_io.temporary_name(path) for path in output_paths]
     try:
-        with record_shuffle.writing(os.path.dirname(output_paths[0]) or "."):
+        with tfrecord.writing(os.path.dirname(output_paths[0]) or "."):
             with contextlib.ExitStack() as stack:
                 files = [stack.enter_context(file_io.open_file(path, "wb")) for path in temporaries]
                 for index, record in enumerate(records):

@@ -10,7 +10,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from albert import corpus, file_io, masking, pretraining_data, pretraining_files, record_shuffle
+from albert import corpus, file_io, masking, pretraining_data, pretraining_files, tfrecord
 
 # Blocks so small that a few kilobytes of text make several; workers get them through the plan.
 BLOCK_BYTES = 1000
@@ -133,7 +133,7 @@ def test_records_are_shuffled_across_blocks_and_passes(text, golden, tmp_path):
 
 
 def test_several_buckets(text, job, tmp_path, monkeypatch):
-    monkeypatch.setattr(record_shuffle, "BUCKET_BYTES", 5000)
+    monkeypatch.setattr(tfrecord, "BUCKET_BYTES", 5000)
     counts = create(text, [tmp_path / "out"], job)
     assert len(records_in(tmp_path / "out")) == counts["instances"]
 
