@@ -1,4 +1,4 @@
-"""The only place that opens, lists, renames or deletes files.
+"""The only place that opens, lists, renames, deletes or unpacks files.
 
 Local paths use Python's own file functions. A path with a scheme (``gs://…``) goes through
 `tf.io.gfile`, which is imported only then, so that data workers on local files never pay for
@@ -13,6 +13,8 @@ import json
 import os
 import shutil
 import tempfile
+
+_CHUNK = 1 << 20  # bytes read at a time
 
 
 class InputError(ValueError):
@@ -301,6 +303,73 @@ def sha256(path):
     """Hexadecimal SHA-256 of a file's bytes."""
     digest = hashlib.sha256()
     with open_file(path, "rb") as file:
-        while chunk := file.read(1 << 20):
+        while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def is_archive(path):
+    """True for the names of gzipped tar archives."""
+    return path.endswith((".tar.gz", ".tgz"))
+
+
+def unpack_archive(path, cache_dir):
+    """Unpacks an archive into a cache, unless that was done before; nothing in it is trusted.
+
+    Args:
+      path: local ``.tar.gz`` file.
+      cache_dir: the contents go to a folder in here that is named by the archive's SHA-256; it
+        appears whole or not at all.
+
+    Returns:
+      That folder, or the only folder in it if it holds nothing else.
+
+    Raises:
+      InputError: the archive is cut off, is none, or has a member that is neither a file nor a
+        folder, or that lies outside; nothing is left behind.
+    """
+    # Imported here: data workers, which start in milliseconds, unpack nothing.
+    import gzip
+    import tarfile
+    import zlib
+
+    damage = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
+    target = os.path.join(cache_dir, sha256(path)[:32])
+    if not is_dir(target):
+        make_dirs(cache_dir)
+        temporary = temporary_name(target)
+        try:
+            with open_file(path, "rb") as file, tarfile.open(fileobj=file, mode="r:gz") as tar:
+                make_dirs(temporary)
+                for member in tar:
+                    _write_member(path, tar, member, temporary)
+            rename(temporary, target)
+        except damage as error:
+            raise InputError(
+                f"{path} is cut off or not a .tar.gz archive ({error}); fetch it again"
+            ) from error
+        except OSError:
+            if not is_dir(target):  # else another process has unpacked it meanwhile
+                raise
+        finally:
+            remove(temporary)
+    names = listdir(target)
+    only = os.path.join(target, names[0]) if len(names) == 1 else target
+    return only if is_dir(only) else target
+
+
+def _write_member(path, tar, member, folder):
+    """Writes one file or folder of an archive under `folder`; names that lead out are refused."""
+    name = os.path.normpath(member.name)
+    if os.path.isabs(name) or name.split(os.sep)[0] == "..":
+        raise InputError(f"{path}: the member {member.name!r} lies outside; not unpacked")
+    if not (member.isfile() or member.isdir()):
+        raise InputError(
+            f"{path}: the member {member.name!r} is neither a file nor a folder; not unpacked"
+        )
+    target = os.path.join(folder, name)
+    make_dirs(target if member.isdir() else os.path.dirname(target))
+    if member.isfile():
+        with open_file(target, "wb") as out, tar.extractfile(member) as content:
+            while chunk := content.read(_CHUNK):
+                out.write(chunk)

@@ -6,7 +6,7 @@ import os
 
 from absl import logging
 
-from albert import archive, checkpoints, file_io, huggingface, modeling, wordpiece
+from albert import checkpoints, file_io, huggingface, modeling, wordpiece
 
 CONFIG_NAME = "albert_config.json"
 VOCAB_NAME = "vocab.txt"  # of WordPiece models
@@ -242,8 +242,8 @@ def resolve_hub(handle):
         folder = handle
     elif "://" in handle:
         folder = _fetch(handle)
-    elif archive.is_archive(handle) and file_io.exists(handle):
-        folder = archive.unpack(handle, cache_dir())
+    elif file_io.is_archive(handle) and file_io.exists(handle):
+        folder = file_io.unpack_archive(handle, cache_dir())
     else:
         raise file_io.InputError(
             f"albert_hub_module_handle: there is no folder or .tar.gz file {handle}"

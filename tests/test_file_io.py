@@ -1,10 +1,15 @@
-"""File access on local paths and, through TensorFlow's in-memory file system, on remote ones."""
+"""File access on local paths and, through TensorFlow's in-memory file system, on remote ones.
+Archives: unpacked once, whole or not at all, and never outside.
+"""
 
 import hashlib
+import io
 import os
+import random
 import re
 import subprocess
 import sys
+import tarfile
 
 import pytest
 
@@ -323,3 +328,78 @@ def test_a_line_that_is_not_text_is_named():
     assert next(lines) == (1, "one\n")
     with pytest.raises(file_io.InputError, match="^data.tsv line 2: not UTF-8 text .*0xff"):
         next(lines)
+
+
+# --- archives ----------------------------------------------------------------------------------
+
+
+def make_archive(path, members):
+    """{name: content, or a TarInfo to add as it is} -> archive."""
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in members.items():
+            if isinstance(content, tarfile.TarInfo):
+                tar.addfile(content)
+            else:
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    return str(path)
+
+
+def test_files_and_folders_are_unpacked(tmp_path):
+    path = make_archive(tmp_path / "a.tar.gz", {"./a.txt": b"A", "sub/b.txt": b"B" * 3_000_000})
+    folder = file_io.unpack_archive(path, str(tmp_path / "cache"))
+    assert (tmp_path / "cache" / folder / "a.txt").read_bytes() == b"A"
+    assert (tmp_path / "cache" / folder / "sub" / "b.txt").read_bytes() == b"B" * 3_000_000
+    assert file_io.unpack_archive(path, str(tmp_path / "cache")) == folder
+
+
+def test_another_archive_of_the_same_name_is_unpacked_anew(tmp_path):
+    one = file_io.unpack_archive(
+        make_archive(tmp_path / "a.tgz", {"a": b"1", "b": b""}), str(tmp_path / "cache")
+    )
+    other = file_io.unpack_archive(
+        make_archive(tmp_path / "a.tgz", {"a": b"2", "b": b""}), str(tmp_path / "cache")
+    )
+    assert one != other
+    assert file_io.read_text(f"{other}/a", "a") == "2"
+
+
+def test_a_single_folder_stands_for_the_archive(tmp_path):
+    path = make_archive(tmp_path / "a.tar.gz", {"albert_base/config.json": b"{}"})
+    assert file_io.unpack_archive(path, str(tmp_path / "cache")).endswith("/albert_base")
+
+
+def link_to_etc(kind):
+    info = tarfile.TarInfo("link")
+    info.type, info.linkname = kind, "/etc/passwd"
+    return info
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"a": b"", "../evil": b"x"}, r"member '../evil' lies outside"),
+        ({"a/../../evil": b"x"}, r"'a/../../evil' lies outside"),
+        ({"/tmp/evil": b"x"}, "'/tmp/evil' lies outside"),
+        ({"link": link_to_etc(tarfile.SYMTYPE)}, "'link' is neither a file nor a folder"),
+        ({"link": link_to_etc(tarfile.LNKTYPE)}, "'link' is neither a file nor a folder"),
+        ({"link": link_to_etc(tarfile.CHRTYPE)}, "'link' is neither a file nor a folder"),
+    ],
+)
+def test_members_that_lead_out_are_refused(tmp_path, members, message):
+    path = make_archive(tmp_path / "a.tar.gz", {"good": b"x", **members})
+    with pytest.raises(file_io.InputError, match=message):
+        file_io.unpack_archive(path, str(tmp_path / "cache"))
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
+def test_a_cut_archive_is_named_and_leaves_nothing(tmp_path, share):
+    noise = random.Random(1).randbytes(200_000)
+    path = make_archive(tmp_path / "a.tar.gz", {"a": noise, "b": noise})
+    content = (tmp_path / "a.tar.gz").read_bytes()
+    (tmp_path / "a.tar.gz").write_bytes(content[: int(share * len(content))])
+    with pytest.raises(file_io.InputError, match="a.tar.gz is cut off or not a .tar.gz archive"):
+        file_io.unpack_archive(path, str(tmp_path / "cache"))
+    assert list((tmp_path / "cache").iterdir()) == []
