@@ -18,7 +18,6 @@ from albert import (
     heads,
     huggingface,
     huggingface_exporter,
-    huggingface_tokenizer,
     modeling,
     pretrained,
     tokenization,
@@ -542,7 +541,7 @@ def test_token_ids_are_the_same(tmp_path, peer):
 
 
 def test_token_ids_are_the_same_on_real_text(tmp_path, peer, shared):
-    """Numbers before a comma can be cut elsewhere there; see `huggingface_tokenizer`."""
+    """Numbers before a comma can be cut elsewhere there; see `huggingface_exporter`."""
     model = str(shared / "data" / "spm" / "30k-clean.model")
     corpus = shared / "data" / "corpus"
     texts = [
@@ -552,7 +551,7 @@ def test_token_ids_are_the_same_on_real_text(tmp_path, peer, shared):
         if line.strip()
     ]
     tokenizer = tokenization.FullTokenizer(spm_model_file=model)
-    huggingface_tokenizer.write(str(tmp_path), tokenizer, 512)
+    huggingface_exporter.write_tokenizer(str(tmp_path), tokenizer, 512)
     (tmp_path / "config.json").write_text('{"model_type": "albert"}')
     (answer,) = peer(
         [{"do": "tokenize", "folder": str(tmp_path), "classes": TOKENIZERS, "texts": texts}]
@@ -570,7 +569,7 @@ def test_token_ids_are_the_same_on_real_text(tmp_path, peer, shared):
 
 def test_wordpiece_vocabularies_are_written_too(tmp_path, peer):
     tokenizer = tokenization.FullTokenizer(vocab_file=str(TESTDATA / "tiny_vocab.txt"))
-    huggingface_tokenizer.write(str(tmp_path), tokenizer, 24)
+    huggingface_exporter.write_tokenizer(str(tmp_path), tokenizer, 24)
     (tmp_path / "config.json").write_text('{"model_type": "albert"}')
     classes = ["BertTokenizer", "AutoTokenizer"]
     (answer,) = peer(

@@ -21,7 +21,7 @@ PLAIN = """
     corpus demo_data tfrecord pretraining_data pretraining_files
     vocab_trainer
     squad_spans squad_metrics squad_features squad_records
-    huggingface huggingface_tokenizer
+    huggingface
 """.split()
 LAYERS = {
     "plain": PLAIN,

@@ -1,4 +1,4 @@
-"""What is read of a SentencePiece model, and exports that fail; ids are compared in
+"""What is read of a SentencePiece model, and exports that fail; the rest, ids too, is in
 test_huggingface.
 """
 
@@ -15,7 +15,6 @@ from albert import (
     heads,
     huggingface,
     huggingface_exporter,
-    huggingface_tokenizer,
     modeling,
     tokenization,
 )
@@ -35,7 +34,7 @@ def without_generated_module(monkeypatch):
 
 def test_the_model_is_read_with_any_protobuf(tmp_path, without_generated_module):
     tokenizer = tokenization.FullTokenizer(spm_model_file=str(TINY))
-    huggingface_tokenizer.write(str(tmp_path), tokenizer, 8)
+    huggingface_exporter.write_tokenizer(str(tmp_path), tokenizer, 8)
     written = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
     sp_model = tokenizer.sp_model
     ids = list(range(len(sp_model)))
@@ -77,7 +76,7 @@ def test_an_export_that_fails_changes_nothing(tmp_path, model_dir, monkeypatch, 
         raise OSError("No space left on device")
 
     if step == "write_tokenizer":
-        monkeypatch.setattr(huggingface_tokenizer, "_describe", fail)
+        monkeypatch.setattr(huggingface_exporter, "_describe_tokenizer", fail)
     else:
         monkeypatch.setattr(huggingface, step, fail)
     for name in ("old", "new"):
