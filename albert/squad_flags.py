@@ -85,8 +85,8 @@ def num_train_steps(values, num_questions):
 
 
 def _questions(values, kind, source, config, beams, strategy):
-    """`squad_data.Questions` of the flags, and the `squad_task.Settings`."""
-    from albert import model_folder, pretraining_files, squad_data, squad_task
+    """`squad_task.QuestionFiles` of the flags, and the `squad_task.Settings`."""
+    from albert import model_folder, pretraining_files, squad_task
 
     settings = squad_task.Settings(
         values.max_seq_length,
@@ -98,7 +98,7 @@ def _questions(values, kind, source, config, beams, strategy):
     )
     names = ("train_file", "predict_file", "train_feature_file", "predict_feature_file")
     names += ("predict_feature_left_file",)
-    questions = squad_data.Questions(
+    questions = squad_task.QuestionFiles(
         kind,
         settings,
         model_folder.load_tokenizer(source, config),

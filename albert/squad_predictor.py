@@ -12,7 +12,6 @@ from albert import (
     file_io,
     layers,
     model_folder,
-    squad_data,
     squad_features,
     squad_records,
     squad_task,
@@ -68,7 +67,7 @@ class Answerer:
         checkpoints.restore(self._model, folder.source.checkpoint, allow_new_heads=False)
         self._threshold = None
         if folder.kind == squad_task.V2:
-            self._threshold = squad_data.read_threshold(folder.source.checkpoint)
+            self._threshold = squad_task.read_threshold(folder.source.checkpoint)
         names = [spec.name for spec in squad_records.feature_specs(None, is_training=False)]
         signature = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
         self._infer = tf.function(self._score, input_signature=[signature], autograph=False)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import numpy as np
+from absl import logging
 
 from albert import file_io, squad_features, tfrecord
 from albert.file_io import InputError
@@ -41,6 +42,24 @@ def feature_specs(seq_length, is_training):
         *(spec(name, "int64", (seq_length,), sequence=True) for name in sequences),
         *(spec(name, "int64") for name in scalars),
     )
+
+
+def fingerprint(data_file, tokenizer, window, split):
+    """JSON-ready dict of everything that a file of features depends on.
+
+    Args:
+      data_file: SQuAD file.
+      tokenizer: `tokenization.FullTokenizer`.
+      window: dict of the lengths that features depend on.
+      split: "train" or "predict".
+    """
+    return {
+        **window,
+        "do_lower_case": tokenizer.do_lower_case,
+        "vocabulary_sha256": file_io.sha256(tokenizer.spm_model_file or tokenizer.vocab_file),
+        "data_sha256": file_io.sha256(data_file),
+        "split": split,
+    }
 
 
 def feature_entries(features, is_training):
@@ -263,6 +282,17 @@ def read_features_left(path, settings):
         return [_features_of_row(row) for row in rows[:-1]]
     except (ValueError, TypeError) as error:
         raise StaleFeaturesError(f"{path} is damaged ({error})") from error
+
+
+def find_features_left(path, settings):
+    """`read_features_left`, but None where the file has to be made, for the first time or again."""
+    if not file_io.exists(path):
+        return None
+    try:
+        return read_features_left(path, settings)
+    except StaleFeaturesError as error:
+        logging.warning("Making the features again: %s", error)
+        return None
 
 
 def _check_header(path, line, settings):

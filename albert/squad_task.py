@@ -1,12 +1,27 @@
-"""SQuAD 1.1 and 2.0 as tasks of the engine: models, answers and their scores."""
+"""SQuAD 1.1 and 2.0 as tasks of the engine: models, answers, scores, and the files of a run."""
 
 import dataclasses
 import functools
 import math
+import os
 
-from albert import squad_metrics, squad_utils, task
+from absl import logging
+
+from albert import (
+    batching,
+    checkpoints,
+    distribution,
+    file_io,
+    records,
+    squad_metrics,
+    squad_records,
+    squad_utils,
+    task,
+)
 
 V1, V2 = "squad_v1", "squad_v2"
+THRESHOLD = "null_score_diff_threshold"
+THRESHOLD_FILE = f"{THRESHOLD}.json"
 # Logit of padding: never among the best, so that answers do not depend on how long a batch is.
 _NO_LOGIT = -1e30
 
@@ -247,3 +262,231 @@ def make_task(kind, settings, questions=None):
         on; None where nothing is evaluated.
     """
     return _BUILDERS[kind](settings, questions)
+
+
+# --- questions and their records -----------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionFiles:
+    """The questions to train on and those to answer; each file is read, and made, once.
+
+    Attributes:
+      kind: `V1` or `V2`; part of the default names of files.
+      settings: `Settings`.
+      tokenizer: `tokenization.FullTokenizer`.
+      output_dir: folder of the records that have no path of their own.
+      strategy: `tf.distribute.Strategy`.
+      train_file, predict_file: SQuAD files; None where they are not needed.
+      train_feature_file, predict_feature_file, predict_feature_left_file: paths of records and of
+        what finding the answers needs of them, or None.
+      num_processes: processes that make features.
+    """
+
+    kind: str
+    settings: Settings
+    tokenizer: object
+    output_dir: str
+    strategy: object
+    train_file: str | None = None
+    predict_file: str | None = None
+    train_feature_file: str | None = None
+    predict_feature_file: str | None = None
+    predict_feature_left_file: str | None = None
+    num_processes: int = 1
+
+    @functools.cached_property
+    def train_examples(self):
+        """List of `squad_utils.SquadExample` to train on."""
+        return squad_utils.read_squad_examples(self.train_file, is_training=True)
+
+    @functools.cached_property
+    def predict_examples(self):
+        """List of `squad_utils.SquadExample` to answer."""
+        return squad_utils.read_squad_examples(self.predict_file, is_training=False)
+
+    @functools.cached_property
+    def answers_known(self):
+        """Whether the questions to answer come with their answers."""
+        return squad_utils.answers_known(self.predict_examples)
+
+    def train_records(self):
+        """Makes the training records unless they are there; their path.
+
+        Raises:
+          file_io.InputError: too many questions cannot be used, or the file cannot be written.
+        """
+        path = self.train_feature_file or self._default_path("_train.tf_record")
+        examples = self.train_examples
+
+        def make_rows():
+            made = self._convert(squad_utils.shuffle_examples(examples), is_training=True)
+            return (record for record, _ in made)
+
+        _make_folders(path)
+        with distribution.chief_first(self.strategy):
+            self._cached(path, self._fingerprint(self.train_file, "train"), make_rows)
+        return path
+
+    @functools.cached_property
+    def to_answer(self):
+        """`Questions` to answer; makes their records unless they are there.
+
+        Raises:
+          file_io.InputError: no question has any text to look in; the file of what finding the
+            answers needs is another kind of file.
+        """
+        _make_folders(*self._predict_paths)
+        with distribution.chief_first(self.strategy):
+            return Questions(self.predict_examples, self._make_features(*self._predict_paths))
+
+    def _make_features(self, path, left_path):
+        """List of `squad_utils.SquadFeatures`; both files are there afterwards."""
+        examples = self.predict_examples
+        fingerprint = self._fingerprint(self.predict_file, "predict")
+        features = squad_records.find_features_left(left_path, fingerprint)
+        made = []
+
+        def make_rows():
+            for record, window in self._convert(examples, is_training=False):
+                made.append(window)
+                yield record
+
+        if features is None:
+            # Both files are of one making; without a manifest the records are made again.
+            file_io.remove(records.manifest_path(path))
+        count = self._cached(path, fingerprint, make_rows)
+        if made or features is None:
+            squad_records.write_features_left(left_path, made, fingerprint)
+            features = made
+        if not count:
+            raise file_io.InputError(
+                f"{self.predict_file}: none of the {len(examples)} contexts has any text"
+            )
+        return features
+
+    @property
+    def _predict_paths(self):
+        """Paths of the records to predict, and of what finding the answers needs of them."""
+        path = self.predict_feature_file or self._default_path("_predict.tf_record")
+        left = self.predict_feature_left_file or self._default_path("_predict_features.json")
+        return path, left
+
+    def _default_path(self, ending):
+        return os.path.join(self.output_dir, self.kind + ending)
+
+    def _fingerprint(self, data_file, split):
+        return squad_records.fingerprint(data_file, self.tokenizer, self.settings.window, split)
+
+    def _convert(self, examples, is_training):
+        return squad_records.convert_examples_to_records(
+            *(examples, self.tokenizer),
+            **self.settings.window,
+            is_training=is_training,
+            do_lower_case=self.tokenizer.do_lower_case,
+            num_processes=self.num_processes,
+        )
+
+    def _cached(self, path, fingerprint, make_rows):
+        specs = self._specs(fingerprint["split"])
+        return records.cached(path, specs, fingerprint, make_rows, records.write_serialized)
+
+    def _specs(self, split):
+        length = self.settings.max_seq_length
+        return squad_records.feature_specs(length, is_training=split == "train")
+
+    def data(self, evaluator):
+        """The `task.Data`; "dev" and "test" are both the questions to answer.
+
+        Args:
+          evaluator: see `task.Task.evaluator`.
+        """
+        # Some batches may be cut to as little as this: too short for a wider beam.
+        fits = self.settings.widest_beam <= batching.STEP
+
+        def records_of(split):
+            if split == "train":
+                return [self.train_records()]
+            self.to_answer  # noqa: B018  (makes the file)
+            return [self._predict_paths[0]]
+
+        return task.Data(
+            specs=self._specs,
+            records=records_of,
+            ids=lambda split: [example.qas_id for example in self.predict_examples],
+            write_predictions=functools.partial(self._write_predictions, evaluator),
+            reading=records.damage_reported,
+            eval_input={"trim_batches": fits},
+        )
+
+    def _write_predictions(self, make_evaluator, output_dir, rows, ids, prefix):
+        """Writes all files of answers; returns their scores if the gold answers are known."""
+        evaluator = make_evaluator()
+        evaluator.update(rows)
+        answers = evaluator.answers()
+        scores = evaluator.score(answers) if self.answers_known else None
+        if scores is None:
+            logging.info("The answers of %s are not known: predictions only", self.predict_file)
+        texts = answers.texts
+        if answers.null_odds is not None:
+            if scores:
+                threshold = scores[THRESHOLD]
+                write_threshold(output_dir, threshold, prefix, self.predict_file)
+            else:
+                threshold = read_threshold(prefix)
+            texts = squad_metrics.apply_threshold(texts, answers.null_odds, threshold)
+        squad_utils.write_predictions(output_dir, texts, answers.nbest, answers.null_odds)
+        return scores
+
+
+def _make_folders(*paths):
+    for path in paths:
+        file_io.make_dirs(os.path.dirname(path) or ".")
+
+
+# --- the threshold of SQuAD 2.0 -----------------------------------------------------------------
+
+
+def write_threshold(folder, threshold, prefix, predict_file):
+    """Writes the null odds from which on a question is not answered, beside the model.
+
+    Args:
+      folder: output folder.
+      threshold: the value.
+      prefix: the checkpoint whose odds it is for.
+      predict_file: the file on which it gives the best F1.
+    """
+    content = {
+        THRESHOLD: threshold,
+        "step": checkpoints.read_step(prefix),
+        "predict_file": os.path.basename(predict_file),
+    }
+    file_io.write_json(os.path.join(folder, THRESHOLD_FILE), content)
+
+
+def read_threshold(prefix):
+    """The threshold that lies beside a checkpoint; 0 if there is none.
+
+    Raises:
+      file_io.InputError: the file there is damaged.
+    """
+    path = os.path.join(os.path.dirname(prefix), THRESHOLD_FILE)
+    if not file_io.exists(path):
+        logging.warning(
+            "There is no %s: using the threshold 0. Answering a file whose answers are known "
+            "finds a better one",
+            path,
+        )
+        return 0.0
+    content = file_io.read_json(path, "threshold")
+    try:
+        threshold, step = float(content[THRESHOLD]), content["step"]
+    except (TypeError, KeyError, ValueError) as error:
+        raise file_io.InputError(f"threshold: {path} holds no {THRESHOLD} and step") from error
+    if step != checkpoints.read_step(prefix):
+        logging.warning(
+            "The threshold of %s was found with the checkpoint of step %s, not with %s",
+            *(path, step, prefix),
+        )
+    logging.info("Using the threshold %g of %s", threshold, path)
+    return threshold

@@ -16,7 +16,6 @@ from albert import (
     model_folder,
     modeling,
     pretrained,
-    squad_data,
     squad_predictor,
     squad_task,
     squad_utils,
@@ -45,7 +44,7 @@ def make_folder(folder, kind, settings):
     prefix = str(folder / "model.ckpt-7")
     checkpoints.save(prefix, task.build_model(CONFIG, layers.Compute(), seed=4))
     if kind == squad_task.V2:
-        squad_data.write_threshold(str(folder), 0.5, prefix, "dev.json")
+        squad_task.write_threshold(str(folder), 0.5, prefix, "dev.json")
     return str(folder)
 
 

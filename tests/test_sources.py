@@ -33,7 +33,7 @@ LAYERS = {
     "assembly": "heads pretrained model_folder task".split(),
     "tasks": [
         *"pretraining_task classifier_utils custom_data race_utils".split(),
-        *"squad_utils squad_task squad_data".split(),
+        *"squad_utils squad_task".split(),
     ],
     "uses": [
         *"stages squad_predictor text_predictor feature_extractor".split(),

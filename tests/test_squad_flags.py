@@ -1,5 +1,7 @@
 """What the flags of both SQuAD scripts make of a run."""
 
+import types
+
 import pytest
 from absl import flags
 
@@ -9,7 +11,6 @@ from albert import (
     optimization,
     pretrained,
     run_squad_v1,
-    squad_data,
     squad_flags,
     squad_task,
 )
@@ -41,8 +42,7 @@ def test_steps_are_counted_in_questions(questions, batch, epochs, steps):
 def test_the_optimizer_is_that_of_the_flag(changes, kind):
     values = values_of(do_train=True, **changes)
     settings = squad_task.Settings(64, 16, 16, 5, 8)
-    questions = squad_data.Questions(squad_task.V1, settings, None, "", None)
-    questions.train_examples = [None] * 100
+    questions = types.SimpleNamespace(train_examples=[None] * 100)
     source = pretrained.Source(None, None, None, None, True)
     run = squad_flags.make_run(values, squad_task.V1, source, None, questions, settings, None)
     assert type(run.make_optimizer()) is kind
