@@ -16,7 +16,7 @@ def define_flags(flag_values):
 
 
 def describe(reply, context, num_answers):
-    """Lines of text that tell a `squad_predictor.Reply`."""
+    """Lines of text that tell a `predictors.Reply`."""
     if reply.null_odds is not None:
         verdict = "there is an answer" if reply.has_answer else "no answer in the text"
         sign = "<" if reply.null_odds < reply.threshold else ">="
@@ -51,9 +51,9 @@ def main(values):
     context = file_io.read_text(values.context_file, "--context_file")
     if not context.strip():
         raise file_io.InputError(f"--context_file: {values.context_file} holds no text")
-    from albert import squad_predictor
+    from albert import predictors
 
-    answerer = squad_predictor.Answerer(values.model_dir)
+    answerer = predictors.Answerer(values.model_dir)
     for question in questions(values):
         for line in describe(answerer.ask(question, context), context, values.num_answers):
             print(line, flush=True)

@@ -14,6 +14,7 @@ from absl import logging
 
 from albert import file_io, metrics, packing, tables, task, tfrecord, tokenization
 
+KIND = "classifier"  # of folders of models
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 _BINARY_LABELS = ("0", "1")

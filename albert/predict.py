@@ -74,9 +74,9 @@ def find_formats(values):
 def main(values):
     common_flags.require_positive(values, "batch_size")
     input_format, output_format = find_formats(values)
-    from albert import tables, text_predictor
+    from albert import predictors, tables
 
-    predictor = text_predictor.TextPredictor(values.model_dir)
+    predictor = predictors.TextPredictor(values.model_dir)
     columns = make_columns(values, predictor.columns, input_format)
     if values.input_file:
         source, batches = file_io.open_input(values.input_file, "--input_file", "rb"), 64

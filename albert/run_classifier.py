@@ -75,7 +75,7 @@ def make_data(values, row, source, tokenizer, strategy):
 
 def make_run(values, row, source, config, strategy):
     """`stages.Run` of the flags."""
-    from albert import optimization, stages, text_predictor
+    from albert import optimization, predictors, stages
 
     return stages.Run(
         model_config=config,
@@ -89,7 +89,7 @@ def make_run(values, row, source, config, strategy):
         ),
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,
-        complete_folder=lambda write: text_predictor.save_description(
+        complete_folder=lambda write: predictors.save_classifier_description(
             write, values.output_dir, row, config, source, values.max_seq_length
         ),
         do_train=values.do_train,
@@ -116,17 +116,10 @@ def export_models(values, row, tokenizer, runner, prefix, specs):
 def main(values):
     row = common_flags.classifier_row(values)
     check_flags(values, row)
-    from albert import (
-        classifier_utils,
-        distribution,
-        model_folder,
-        modeling,
-        stages,
-        text_predictor,
-    )
+    from albert import classifier_utils, distribution, model_folder, modeling, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
-    source = common_flags.source_of_run(values, text_predictor.KIND)
+    source = common_flags.source_of_run(values, classifier_utils.KIND)
     config = modeling.AlbertConfig.from_json_file(source.config_file)
     common_flags.check_seq_length(values, config)
     common_flags.end_with_estimate(values, config, strategy)

@@ -15,8 +15,8 @@ from albert import (
     layers,
     model_folder,
     modeling,
+    predictors,
     pretrained,
-    squad_predictor,
     squad_task,
     squad_utils,
     tokenization,
@@ -88,7 +88,7 @@ def expected(kind, folder, question, context):
 @pytest.mark.parametrize("kind", squad_task.KINDS)
 @pytest.mark.parametrize("context", [LONG, "The cook tasted the soup."])
 def test_answers_are_those_of_the_scripts(folders, kind, context):
-    answerer = squad_predictor.Answerer(folders[kind])
+    answerer = predictors.Answerer(folders[kind])
     reply = answerer.ask("Who was there?", context)
     wanted, null_odds = expected(kind, folders[kind], "Who was there?", context)
     assert [answer.text for answer in reply.answers][:5] == [w["text"] for w in wanted][:5]
@@ -106,7 +106,7 @@ def test_answers_are_those_of_the_scripts(folders, kind, context):
 
 
 def test_mistakes_are_named(folders, tmp_path, caplog):
-    answerer = squad_predictor.Answerer(folders[squad_task.V1])
+    answerer = predictors.Answerer(folders[squad_task.V1])
     with pytest.raises(file_io.InputError, match="the question is empty"):
         answerer.ask(" ", "Some text.")
     with pytest.raises(file_io.InputError, match="cannot be searched: the paragraph has no text"):
@@ -115,7 +115,7 @@ def test_mistakes_are_named(folders, tmp_path, caplog):
         answerer.ask("Who " * 20 + "?", "Some text.")
     assert "tokens; the model reads the first 10" in caplog.text
     with pytest.raises(file_io.InputError, match="there is no model folder"):
-        squad_predictor.Answerer(str(tmp_path / "nowhere"))
+        predictors.Answerer(str(tmp_path / "nowhere"))
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def reply_of(null_odds=None, threshold=None, **changes):
     answer = squad_utils.Answer("old\ncat", 0.75, -1.0, -2.0, 9, 16)
     none = squad_utils.Answer("empty", 1.0, 0.0, 0.0)
     answers = changes.get("answers", [answer, squad_utils.Answer("cat", 0.25, -2, -2, 13, 16)])
-    return squad_predictor.Reply(answers or [none], null_odds, threshold)
+    return predictors.Reply(answers or [none], null_odds, threshold)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from absl import flags
 
 from albert import (
     checkpoints,
+    classifier_utils,
     file_io,
     heads,
     model_folder,
@@ -19,7 +20,6 @@ from albert import (
     pretrained,
     race_utils,
     squad_task,
-    text_predictor,
 )
 
 TESTDATA = pathlib.Path(__file__).parent / "testdata"
@@ -220,7 +220,7 @@ def test_a_folder_without_description_names_the_command_that_adds_it(
 
 
 def test_every_kind_has_a_command():
-    kinds = {text_predictor.KIND, race_utils.KIND, *squad_task.KINDS}
+    kinds = {classifier_utils.KIND, race_utils.KIND, *squad_task.KINDS}
     assert set(model_folder.COMMANDS) == kinds
     for command in model_folder.COMMANDS.values():
         script, *arguments = command.split()

@@ -13,10 +13,10 @@ from albert import (
     checkpoints,
     export,
     file_io,
+    predictors,
     records,
     run_squad_v1,
     squad_features,
-    squad_predictor,
     squad_records,
 )
 from tests import reference_folder, squad_samples
@@ -187,7 +187,7 @@ def first_windows(trained, count):
     path = str(trained / "squad_v1_predict.tf_record")
     serialized = list(tf.data.TFRecordDataset(path).take(count))
     features = records.parse(specs, tf.stack(serialized))
-    answerer = squad_predictor.Answerer(str(trained))
+    answerer = predictors.Answerer(str(trained))
     outputs = answerer._model(features, training=False)
     names = ("input_ids", "input_mask", "segment_ids")
     return {name: features[name] for name in names}, outputs

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import file_io, records, run_squad_v2, squad_predictor, squad_records, squad_task
+from albert import file_io, predictors, records, run_squad_v2, squad_records, squad_task
 from tests import reference_folder, squad_samples
 from tests.squad_samples import flags_for, read_json, read_results
 
@@ -120,7 +120,7 @@ def test_the_saved_model_computes_the_beams(trained):
     path = str(trained / "squad_v2_predict.tf_record")
     features = records.parse(specs, tf.stack(list(tf.data.TFRecordDataset(path).take(5))))
     squad_task.write_threshold(str(trained), 0.0, str(trained / "model.ckpt-best"), "d.json")
-    outputs = squad_predictor.Answerer(str(trained))._model(features, training=False)
+    outputs = predictors.Answerer(str(trained))._model(features, training=False)
     (folder,) = (trained / "export" / "saved_model").iterdir()
     serve = tf.saved_model.load(str(folder)).signatures["serving_default"]
     found = serve(**{name: features[name] for name in ("input_ids", "input_mask", "segment_ids")})

@@ -36,7 +36,7 @@ LAYERS = {
         *"squad_utils squad_task".split(),
     ],
     "uses": [
-        *"stages squad_predictor text_predictor feature_extractor".split(),
+        *"stages predictors feature_extractor".split(),
         *"export hub_exporter huggingface_exporter".split(),
     ],
     "scripts": [

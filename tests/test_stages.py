@@ -11,10 +11,10 @@ from albert import (
     model_folder,
     modeling,
     predict,
+    predictors,
     run_classifier,
     run_race,
     run_squad_v1,
-    squad_predictor,
 )
 from tests import squad_samples, test_run_classifier, test_run_race
 
@@ -117,11 +117,11 @@ def test_a_model_that_answers_questions(tmp_path, run_script):
     squad_samples.write_inputs(tmp_path, version=1)
     folder = foreign(tmp_path / "out", heads.SquadV1Model(CONFIG, seed=1))
     with pytest.raises(file_io.InputError, match="albert.run_squad_v1 --predict_file=… --do_pred"):
-        squad_predictor.Answerer(str(folder))
+        predictors.Answerer(str(folder))
     flags = squad_samples.flags_for(
         tmp_path, folder, do_predict=True, albert_config_file=f"{folder}.json",
         predict_file=tmp_path / "test.json",
     )  # fmt: skip
     run_script(run_squad_v1, **flags)
-    reply = squad_predictor.Answerer(str(folder)).ask("What was fine?", "The bread was fine.")
+    reply = predictors.Answerer(str(folder)).ask("What was fine?", "The bread was fine.")
     assert reply.answers

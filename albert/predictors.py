@@ -1,0 +1,287 @@
+"""Predicts with fine-tuned models: labels of texts, and answers to questions.
+
+What a model needs beside its weights is in the folder that the training run wrote, see
+`model_folder`. Letters in shapes: B batch, K labels, S sequence.
+"""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from albert import (
+    batching,
+    checkpoints,
+    classifier_utils,
+    custom_data,
+    file_io,
+    layers,
+    model_folder,
+    squad_features,
+    squad_records,
+    squad_task,
+    squad_utils,
+    tables,
+)
+
+_TEXT_INPUTS = ("input_ids", "input_mask", "segment_ids")
+_WINDOW_INPUTS = (*_TEXT_INPUTS, "p_mask")
+_BATCH = 16  # windows that go through the model together
+
+
+# --- labels of texts ----------------------------------------------------------------------------
+
+
+def save_classifier_description(write, output_dir, row, config, source, max_seq_length):
+    """Makes the output folder of a classifier's run usable by itself.
+
+    Args:
+      write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
+      output_dir: the folder.
+      row: `classifier_utils.GlueTask` or `custom_data.CustomTask`.
+      config: `modeling.AlbertConfig`.
+      source: `pretrained.Source` with the vocabulary.
+      max_seq_length: S of the training.
+    """
+    settings = {
+        "task_name": row.name,
+        "labels": list(row.labels),
+        "max_seq_length": max_seq_length,
+        "columns": dataclasses.asdict(row.columns),
+    }
+    if write(output_dir, classifier_utils.KIND, config, source, settings):
+        custom_data.save_labels(output_dir, row.labels)
+
+
+class TextPredictor:
+    """A fine-tuned model, loaded from the folder of its training run.
+
+    Args:
+      model_dir: the folder; its best checkpoint is used, else its last.
+
+    Attributes:
+      labels: K label names by id; empty for regression.
+      columns: `tables.Columns` of the training.
+      max_seq_length: S of the training; longer texts are cut.
+      tokenizer: `tokenization.FullTokenizer`.
+      model: classifier or regression model of `heads`.
+
+    Raises:
+      file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
+    """
+
+    def __init__(self, model_dir):
+        folder = model_folder.read(model_dir, classifier_utils.KIND)
+        self.columns = tables.Columns(**folder.settings["columns"])
+        self._row = custom_data.CustomTask(
+            {}, self.columns, tuple(folder.settings["labels"]), folder.settings["task_name"]
+        )
+        self.labels = self._row.labels
+        self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
+        self.max_seq_length = folder.settings["max_seq_length"]
+        task = classifier_utils.make_task(self._row)
+        self.model = task.build_model(folder.config, layers.Compute(), 0)
+        checkpoints.restore(self.model, folder.source.checkpoint, allow_new_heads=False)
+        signature = {name: tf.TensorSpec([None, None], tf.int32) for name in _TEXT_INPUTS}
+        self._infer = tf.function(self._outputs, input_signature=[signature], autograph=False)
+
+    def _outputs(self, features):
+        outputs = self.model(features, training=False)
+        return {name: outputs[name] for name in ("predictions", "probabilities")}
+
+    def predict(self, texts, batch_size=32):
+        """Yields a `tables.Prediction` for each text, in order; ids count from 0.
+
+        Args:
+          texts: iterable of str, or of pairs of str for a model of two texts.
+          batch_size: B; B texts are read ahead.
+
+        Raises:
+          file_io.InputError: a text is empty, or not one of as many as the model takes.
+        """
+        columns = dataclasses.replace(self.columns, guid=None)
+        names = [name for name in (columns.text, columns.text_pair) if name]
+
+        def rows():
+            for number, text in enumerate(texts):
+                parts = (text,) if isinstance(text, str) else tuple(text)
+                if len(parts) != len(names):
+                    raise file_io.InputError(
+                        f"text {number}: the model takes {len(names)}, found {len(parts)}"
+                    )
+                yield f"text {number}", dict(zip(names, parts, strict=True))
+
+        return self.predict_rows(rows(), columns, batch_size, batches_ahead=1)
+
+    def predict_rows(self, rows, columns, batch_size=32, batches_ahead=64):
+        """Yields a `tables.Prediction` for each row of `tables.read_rows`, in order.
+
+        Args:
+          rows: iterable of (place for messages, dict by column).
+          columns: `tables.Columns`; where no column of ids is named, rows are numbered from 0.
+          batch_size: B.
+          batches_ahead: that many batches are read at a time, so that texts of similar length can
+            be put together; memory does not depend on the number of rows.
+
+        Raises:
+          file_io.InputError: `columns` names another number of texts than the model takes, or a
+            row lacks one.
+        """
+        if (columns.text_pair is None) != (self.columns.text_pair is None):
+            wanted = "one text, not two" if self.columns.text_pair is None else "two texts, not one"
+            raise file_io.InputError(f"this model takes {wanted}: see text_pair_column")
+        row_task = dataclasses.replace(self._row, columns=columns)
+        numbered = enumerate(rows)
+        while window := list(itertools.islice(numbered, batch_size * batches_ahead)):
+            examples = [
+                row_task.example(
+                    row,
+                    place,
+                    str(number),
+                    row_task.no_label,
+                    use_spm=False,  # The tokenizer cleans texts up, once.
+                    do_lower_case=False,
+                )
+                for number, (place, row) in window
+            ]
+            yield from self._predict_window(examples, batch_size)
+
+    def _predict_window(self, examples, batch_size):
+        features = [
+            classifier_utils.convert_example(
+                example, self._row, self.max_seq_length, self.tokenizer
+            )
+            for example in examples
+        ]
+        columns = {
+            name: np.stack([f[name] for f in features]).astype(np.int32) for name in _TEXT_INPUTS
+        }
+        batches = batching.batches_by_length(columns["input_mask"].sum(axis=1), batch_size)
+        found = []
+        for chosen in batches:
+            batch = {name: values[chosen] for name, values in columns.items()}
+            outputs = self._infer(batching.trim_arrays(batch, _TEXT_INPUTS))
+            found.append({name: output.numpy() for name, output in outputs.items()})
+        places = batching.places_in(batches)
+        indices, probabilities = (
+            np.concatenate([outputs[name] for outputs in found])[places]
+            for name in ("predictions", "probabilities")
+        )
+        guids = [example.guid for example in examples]
+        return tables.predictions(self.labels, guids, indices, probabilities)
+
+
+# --- answers to questions -----------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    """What a model says to a question.
+
+    Attributes:
+      answers: list of `squad_utils.Answer`, best first; `start` and `end` are places in the text.
+      null_odds: how much speaks against there being any answer; None under SQuAD 1.1.
+      threshold: null odds from which on there is none; None under SQuAD 1.1.
+    """
+
+    answers: list
+    null_odds: float | None = None
+    threshold: float | None = None
+
+    @property
+    def has_answer(self):
+        """False where no answer was found, or none is in the text."""
+        if self.answers[0].start is None:
+            return False
+        return self.null_odds is None or self.null_odds < self.threshold
+
+
+class Answerer:
+    """A fine-tuned model, ready to be asked.
+
+    Args:
+      model_dir: output folder of run_squad_v1 or run_squad_v2.
+
+    Raises:
+      file_io.InputError: the folder holds no such model.
+    """
+
+    def __init__(self, model_dir):
+        folder = model_folder.read(model_dir, *squad_task.KINDS)
+        self._settings = squad_task.Settings(**folder.settings)
+        self._task = squad_task.make_task(folder.kind, self._settings)
+        self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
+        # It keeps texts that it has seen, so further questions about one cost little.
+        self._featurizer = squad_features.Featurizer(
+            self._tokenizer, **self._settings.window, is_training=False
+        )
+        self._model = self._task.build_model(folder.config, layers.Compute(), 0)
+        checkpoints.restore(self._model, folder.source.checkpoint, allow_new_heads=False)
+        self._threshold = None
+        if folder.kind == squad_task.V2:
+            self._threshold = squad_task.read_threshold(folder.source.checkpoint)
+        names = [spec.name for spec in squad_records.feature_specs(None, is_training=False)]
+        signature = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
+        self._infer = tf.function(self._score, input_signature=[signature], autograph=False)
+
+    def ask(self, question, context):
+        """Answers a question about a text of any length.
+
+        Args:
+          question: text of the question.
+          context: the text.
+
+        Returns:
+          `Reply`.
+
+        Raises:
+          file_io.InputError: the question is empty, or the text is or does not fit the vocabulary.
+        """
+        if not question.strip():
+            raise file_io.InputError("the question is empty")
+        length = len(self._tokenizer.encode(question))
+        if length > self._settings.max_query_length:
+            logging.warning(
+                "The question has %d tokens; the model reads the first %d",
+                length,
+                self._settings.max_query_length,
+            )
+        example = squad_utils.SquadExample("question", question, context)
+        (windows,) = self._featurizer.batch([example], [0])
+        if isinstance(windows, str):
+            raise file_io.InputError(f"the text cannot be searched: {windows}")
+        for number, window in enumerate(windows):
+            window.unique_id = number
+        return self._reply(example, windows, self._results(windows))
+
+    def _results(self, windows):
+        """{unique id: scores} of the windows."""
+        evaluator = self._task.evaluator()
+        for start in range(0, len(windows), _BATCH):
+            batch = windows[start : start + _BATCH]
+            columns = {
+                name: np.int32([getattr(window, name) for window in batch])
+                for name in _WINDOW_INPUTS
+            }
+            columns = batching.trim_arrays(columns, _WINDOW_INPUTS, self._settings.widest_beam)
+            columns["unique_ids"] = np.int32([[window.unique_id] for window in batch])
+            rows = self._infer(columns)
+            evaluator.update({name: value.numpy() for name, value in rows.items()})
+        return evaluator.results
+
+    def _score(self, features):
+        outputs = self._model(features, training=False)
+        return self._task.eval_outputs(outputs, features)
+
+    def _reply(self, example, windows, results):
+        settings = self._settings
+        limits = (settings.n_best_size, settings.max_answer_length)
+        if self._threshold is None:
+            (answers,) = squad_utils.best_answers_v1([example], windows, results, *limits)
+            return Reply(answers)
+        beams = (settings.start_n_top, settings.end_n_top)
+        (answers,) = squad_utils.best_answers_v2([example], windows, results, *limits, *beams)
+        null_odds = squad_utils.find_null_odds([example], windows, results)
+        return Reply(answers, null_odds[example.qas_id], self._threshold)
