@@ -6,7 +6,7 @@ import time
 
 from absl import flags, logging
 
-from albert import command_line, common_flags, file_io, vocab_trainer
+from albert import command_line, common_flags, corpus, file_io
 
 
 def define_flags(flag_values=flags.FLAGS):
@@ -39,7 +39,7 @@ def define_flags(flag_values=flags.FLAGS):
 
 
 def recipe(values):
-    """`vocab_trainer.Recipe` of the flag values.
+    """`corpus.VocabRecipe` of the flag values.
 
     Raises:
       file_io.InputError: a flag is out of range.
@@ -52,7 +52,7 @@ def recipe(values):
             f"--character_coverage={values.character_coverage} must be between 0.98 and 1"
         )
     names += ("do_lower_case", "character_coverage", "random_seed")
-    return vocab_trainer.Recipe(**{name: values[name].value for name in names})
+    return corpus.VocabRecipe(**{name: values[name].value for name in names})
 
 
 def main(values):
@@ -67,17 +67,17 @@ def main(values):
     # Nothing has been written by then.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        model, counts = vocab_trainer.train(paths, chosen)
+        model, counts = corpus.train_vocab(paths, chosen)
     finally:
         signal.signal(signal.SIGINT, before)
-    vocab_trainer.write(prefix, model)
+    corpus.write_vocab(prefix, model)
     print(
         f"{chosen.vocab_size} pieces in {prefix}.model and {prefix}.vocab, "
         f"{time.monotonic() - started:.1f} s\n"
         f"  read: {counts['lines']} lines in {len(paths)} file(s), {counts['sentences']} used\n"
         f"  skipped: {counts['not_drawn']} not drawn (--input_sentence_size="
         f"{chosen.input_sentence_size}), {counts['too_long']} of more than "
-        f"{vocab_trainer.MAX_SENTENCE_BYTES} bytes, {counts['empty']} empty after preprocessing"
+        f"{corpus.MAX_SENTENCE_BYTES} bytes, {counts['empty']} empty after preprocessing"
     )
 
 

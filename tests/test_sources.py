@@ -19,7 +19,6 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 PLAIN = """
     file_io optimizer_table wordpiece tokenization packing masking metrics results tables
     corpus demo_data tfrecord pretraining_data pretraining_files
-    vocab_trainer
     squad_spans squad_metrics squad_features squad_records
     huggingface
 """.split()

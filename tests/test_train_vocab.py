@@ -13,7 +13,7 @@ import pytest
 import sentencepiece
 from scipy import stats
 
-from albert import corpus, file_io, tokenization, train_vocab, vocab_trainer
+from albert import corpus, file_io, tokenization, train_vocab
 from tests.testdata import make_tiny_vocab
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -64,8 +64,8 @@ def sentences(tmp_path, text, **recipe):
     (tmp_path / "text").write_text(text, "utf-8")
     counts = collections.Counter()
     plan = corpus.plan_blocks([str(tmp_path / "text")])
-    recipe = vocab_trainer.Recipe(**recipe)
-    return list(vocab_trainer._sentences(plan, recipe, counts)), counts
+    recipe = corpus.VocabRecipe(**recipe)
+    return list(corpus._sentences(plan, recipe, counts)), counts
 
 
 def test_the_text_is_preprocessed(tmp_path):
@@ -115,9 +115,9 @@ def test_vocab_file_is_what_sentencepiece_itself_writes(text, tmp_path, run_scri
         input=text, model_prefix=str(tmp_path / "theirs"), vocab_size=300, minloglevel=2
     )
     model = (tmp_path / "theirs.model").read_bytes()
-    assert vocab_trainer.vocab_text(model) == (tmp_path / "theirs.vocab").read_text("utf-8")
+    assert corpus.vocab_text(model) == (tmp_path / "theirs.vocab").read_text("utf-8")
     model = (tmp_path / "ours.model").read_bytes()
-    assert vocab_trainer.vocab_text(model) == (tmp_path / "ours.vocab").read_text("utf-8")
+    assert corpus.vocab_text(model) == (tmp_path / "ours.vocab").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
