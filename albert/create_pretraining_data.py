@@ -9,70 +9,59 @@ import time
 
 from absl import flags, logging
 
-from albert import command_line, common_flags, file_io, masking, pretraining_data, pretraining_files
+from albert import (
+    command_line,
+    common_flags,
+    file_io,
+    masking,
+    pretraining_data,
+    pretraining_files,
+    sequence_formats,
+)
 
 
 def define_flags(flag_values=flags.FLAGS):
     """Flags of this script."""
-    kwargs = {"flag_values": flag_values}
-    flags.DEFINE_string("input_file", None, "Text files: comma-separated globs.", **kwargs)
-    flags.DEFINE_string(
-        "output_file", None, "Record files to write, comma-separated; filled in turn.", **kwargs
-    )
-    flags.DEFINE_string(
-        "vocab_file", None, "WordPiece vocabulary; only read without --spm_model_file.", **kwargs
-    )
-    flags.DEFINE_string("spm_model_file", None, "SentencePiece model.", **kwargs)
-    flags.DEFINE_string(
-        "input_file_mode", "r", 'Accepts "r" and "rb"; either way the text must be UTF-8.', **kwargs
-    )
-    flags.DEFINE_bool("do_lower_case", True, "Lower-case the text.", **kwargs)
-    flags.DEFINE_bool("do_whole_word_mask", True, "Mask all pieces of a word or none.", **kwargs)
-    flags.DEFINE_bool(
+    text, integer, number, switch = common_flags.definers(flag_values)
+    text("input_file", None, "Text files: comma-separated globs.")
+    text("output_file", None, "Record files to write, comma-separated; filled in turn.")
+    text("vocab_file", None, "WordPiece vocabulary; only read without --spm_model_file.")
+    text("spm_model_file", None, "SentencePiece model.")
+    text("input_file_mode", "r", 'Accepts "r" and "rb"; either way the text must be UTF-8.')
+    switch("do_lower_case", True, "Lower-case the text.")
+    switch("do_whole_word_mask", True, "Mask all pieces of a word or none.")
+    switch(
         "do_permutation",
         False,
         "Choose as many tokens again beside the masked ones, permute and predict them.",
-        **kwargs,
     )
-    flags.DEFINE_bool(
+    switch(
         "favor_shorter_ngram",
         True,
         "Runs of n words have probability ~ 1/n; if false in reverse order.",
-        **kwargs,
     )
-    flags.DEFINE_bool(
+    switch(
         "random_next_sentence",
         False,
         "Make next-sentence instances, not sentence-order ones; same as --sentence_task=nsp.",
-        **kwargs,
     )
     flags.DEFINE_enum(
         "sentence_task",
         "reference",
-        pretraining_data.SENTENCE_TASKS,
+        sequence_formats.SENTENCE_TASKS,
         "Label 1 means: sop - B and A are swapped; a sentence left alone is passed over. nsp - B "
         "is from another document. none - never. reference - as sop, but a sentence left alone is "
         "joined with one from another document, label 1.",
-        **kwargs,
+        flag_values=flag_values,
     )
-    flags.DEFINE_integer("max_seq_length", 512, "Tokens in an instance.", **kwargs)
-    flags.DEFINE_integer("ngram", 3, "Longest run of words masked together.", **kwargs)
-    flags.DEFINE_integer(
-        "max_predictions_per_seq", 20, "Most masked tokens in an instance.", **kwargs
-    )
-    flags.DEFINE_integer(
-        "random_seed", 12345, "Same seed, same files, for any --num_workers.", **kwargs
-    )
-    flags.DEFINE_integer(
-        "dupe_factor", 40, "Passes over the text, each with other pairs and masks.", **kwargs
-    )
-    flags.DEFINE_integer(
-        "num_workers", None, "Processes; all cores by default, 1 starts none.", **kwargs
-    )
-    flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the tokens to mask.", **kwargs)
-    flags.DEFINE_float(
-        "short_seq_prob", 0.1, "Share of documents cut into instances of random length.", **kwargs
-    )
+    integer("max_seq_length", 512, "Tokens in an instance.")
+    integer("ngram", 3, "Longest run of words masked together.")
+    integer("max_predictions_per_seq", 20, "Most masked tokens in an instance.")
+    integer("random_seed", 12345, "Same seed, same files, for any --num_workers.")
+    integer("dupe_factor", 40, "Passes over the text, each with other pairs and masks.")
+    integer("num_workers", None, "Processes; all cores by default, 1 starts none.")
+    number("masked_lm_prob", 0.15, "Share of the tokens to mask.")
+    number("short_seq_prob", 0.1, "Share of documents cut into instances of random length.")
 
 
 def job(values):

@@ -1,4 +1,4 @@
-"""Pre-training instances: text to pairs of segments to masked, serialized records.
+"""Pre-training instances: text to documents to masked, serialized records.
 
 Everything works on one block of a corpus (`corpus.plan_blocks`) that is tokenized once into one
 flat array; a pair is four offsets into it, and a batch of pairs becomes records with a few numpy
@@ -9,7 +9,6 @@ Shapes: B pairs in the batch, S positions, P predictions, V vocabulary.
 """
 
 import array
-import bisect
 import collections
 import dataclasses
 import functools
@@ -19,9 +18,8 @@ import random
 
 import numpy as np
 
-from albert import corpus, masking, packing, tfrecord
+from albert import corpus, masking, packing, sequence_formats, tfrecord
 
-SENTENCE_TASKS = ("reference", "sop", "nsp", "none")
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 _BATCH_CELLS = 1 << 18  # B * S of the arrays that are worked on at a time
 _LINES_AT_A_TIME = 2048  # sentences per call of the tokenizer
@@ -34,7 +32,7 @@ class Settings:
     Attributes:
       max_seq_length: S.
       short_seq_prob: share of documents (per pass) that aim at a random length in 2..S-3 tokens.
-      sentence_task: "reference", "sop", "nsp" or "none"; see `draw_pairs`.
+      sentence_task: "reference", "sop", "nsp" or "none"; see `sequence_formats.draw_pairs`.
       random_seed: non-negative integer, the one source of chance.
       mask: `masking.MaskingConfig`.
     """
@@ -138,82 +136,6 @@ def _encoded_lines(segments, encode_batch, counts):
                         counts["empty_lines"] += 1
                     yield next(encoded) if line else None
         yield None
-
-
-# --- pairs of segments ------------------------------------------------------------------------
-
-
-def draw_pairs(documents, settings, rng):
-    """Divides documents into pairs of segments A and B.
-
-    Sentences are collected until the target length is reached or the document ends; a random
-    split of them gives A and B. What follows depends on the sentence task:
-
-    * "reference": A and B are swapped (label 1) or not (label 0). One sentence alone is followed
-      by random text of another document, label 1.
-    * "nsp": B is random text of another document (label 1; then the sentences after A are used
-      again) or not (label 0). One sentence alone is always followed by random text.
-    * "sop": swapped or not, and nothing else: at least two sentences are collected, and one that
-      is left alone at the end of its document is passed over.
-    * "none": never swapped, label 0. One sentence alone is A without B.
-
-    Args:
-      documents: `Documents`.
-      settings: `Settings`.
-      rng: `random.Random`.
-
-    Returns:
-      ([B, 5] integers: begin and end of A, begin and end of B as places in `documents.tokens`, and
-      the label; Counter of special cases).
-    """
-    counts = collections.Counter()
-    rows = []
-    offsets, bounds = documents.sentence_offsets, documents.document_offsets
-    task = settings.sentence_task
-    for index, (start, last) in enumerate(itertools.pairwise(bounds)):
-        target = settings.max_tokens
-        if rng.random() < settings.short_seq_prob:
-            target = rng.randint(2, target)
-        while start < last:
-            end = bisect.bisect_left(offsets, offsets[start] + target, start + 1, last)
-            if task == "sop":
-                end = min(max(end, start + 2), last)
-            alone = end - start == 1
-            split = start + 1 if alone else rng.randint(start + 1, end - 1)
-            first = offsets[start], offsets[split]
-            second, label, start = (offsets[split], offsets[end]), 0, end
-            if alone and task in ("sop", "none"):
-                counts[f"single_sentences_{'skipped' if task == 'sop' else 'without_b'}"] += 1
-                if task == "sop":
-                    continue
-            elif alone or (task == "nsp" and rng.random() < 0.5):
-                wanted = target - (first[1] - first[0])
-                second, same = _random_text(documents, index, wanted, rng)
-                counts["random_next"] += 1
-                counts["random_next_single_sentence"] += alone
-                counts["random_next_same_document"] += same
-                label, start = 1, split
-            elif task in ("reference", "sop") and rng.random() < 0.5:
-                first, second, label = second, first, 1
-            rows.append((*first, *second, label))
-    return np.array(rows, np.int64).reshape(-1, 5), counts
-
-
-def _random_text(documents, index, wanted, rng):
-    """Sentences of another document than number `index`, from a random one to `wanted` tokens.
-
-    Returns:
-      ((begin, end) in `documents.tokens`, whether there was no other document to take).
-    """
-    offsets, bounds = documents.sentence_offsets, documents.document_offsets
-    others = len(bounds) - 2
-    other = index
-    if others:
-        other = rng.randrange(others)
-        other += other >= index
-    begin = rng.randrange(bounds[other], bounds[other + 1])
-    end = bisect.bisect_left(offsets, offsets[begin] + wanted, begin + 1, bounds[other + 1])
-    return (offsets[begin], offsets[end]), others == 0
 
 
 # --- records ----------------------------------------------------------------------------------
@@ -343,7 +265,8 @@ def make_records(documents, settings, vocabulary, stream):
       (list of serialized Examples, Counter of what is in them).
     """
     rng = np.random.default_rng([settings.random_seed, *stream])
-    pairs, counts = draw_pairs(documents, settings, random.Random(int(rng.integers(1 << 62))))
+    pairs_rng = random.Random(int(rng.integers(1 << 62)))
+    pairs, counts = sequence_formats.draw_pairs(documents, settings, pairs_rng)
     packing.truncate_spans_at_both_ends(pairs, settings.max_tokens, rng)
     yield [], counts
     batch_size = max(1, _BATCH_CELLS // settings.max_seq_length)

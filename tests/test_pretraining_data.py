@@ -10,7 +10,7 @@ import tensorflow as tf
 from hypothesis import strategies as st
 from scipy import stats
 
-from albert import corpus, masking, packing, pretraining_data
+from albert import corpus, masking, packing, pretraining_data, sequence_formats
 
 P_THRESHOLD = 1e-3  # seeds are fixed, so a test that passes once passes always
 VOCABULARY = pretraining_data.Vocabulary(
@@ -31,7 +31,7 @@ def make_documents(*documents):
 
 def draw(documents, seed=0, **settings):
     settings = pretraining_data.Settings(**{"short_seq_prob": 0.0, **settings})
-    return pretraining_data.draw_pairs(documents, settings, random.Random(seed))
+    return sequence_formats.draw_pairs(documents, settings, random.Random(seed))
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_short_targets_are_uniform_and_per_document():
 
 @hypothesis.given(
     st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), max_size=6),
-    st.sampled_from(pretraining_data.SENTENCE_TASKS),
+    st.sampled_from(sequence_formats.SENTENCE_TASKS),
     st.integers(5, 40),
     st.integers(0, 100),
 )
@@ -189,7 +189,7 @@ def test_pairs_are_sentences_of_one_document_each(lengths, task, max_seq_length,
     settings = pretraining_data.Settings(
         max_seq_length=max_seq_length, short_seq_prob=0.3, sentence_task=task
     )
-    pairs, counts = pretraining_data.draw_pairs(documents, settings, random.Random(seed))
+    pairs, counts = sequence_formats.draw_pairs(documents, settings, random.Random(seed))
     bounds = {documents.sentence_offsets[i] for i in range(len(documents.sentence_offsets))}
     document_ends = [documents.sentence_offsets[i] for i in documents.document_offsets]
     for a, a_end, b, b_end, _ in pairs.tolist():
@@ -261,7 +261,7 @@ settings_strategy = st.builds(
     pretraining_data.Settings,
     max_seq_length=st.integers(5, 200),
     short_seq_prob=st.sampled_from([0.0, 0.3, 1.0]),
-    sentence_task=st.sampled_from(pretraining_data.SENTENCE_TASKS),
+    sentence_task=st.sampled_from(sequence_formats.SENTENCE_TASKS),
     random_seed=st.integers(0, 5),
     mask=st.builds(
         masking.MaskingConfig,

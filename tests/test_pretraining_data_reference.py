@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from albert import corpus, masking, packing, pretraining_data, tokenization
+from albert import corpus, masking, packing, pretraining_data, sequence_formats, tokenization
 
 P_THRESHOLD = 1e-3
 SEQ_LENGTH = 128
@@ -165,7 +165,7 @@ def ours(text):
 
 
 def draw_pairs(text, settings, seed):
-    pairs, _ = pretraining_data.draw_pairs(text.documents, settings, random.Random(seed))
+    pairs, _ = sequence_formats.draw_pairs(text.documents, settings, random.Random(seed))
     packing.truncate_spans_at_both_ends(pairs, settings.max_tokens, np.random.default_rng(seed))
     return pairs
 
@@ -206,7 +206,7 @@ def test_documents_without_short_targets_give_the_same_chunks(theirs, text):
     settings = pretraining_data.Settings(
         max_seq_length=SEQ_LENGTH, short_seq_prob=0, sentence_task="none"
     )
-    pairs, _ = pretraining_data.draw_pairs(documents, settings, random.Random(0))
+    pairs, _ = sequence_formats.draw_pairs(documents, settings, random.Random(0))
     document_ends = [documents.sentence_offsets[i] for i in documents.document_offsets[1:]]
 
     def document_of(place):

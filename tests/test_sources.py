@@ -18,7 +18,7 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
     file_io optimizer_table wordpiece tokenization packing masking metrics results tables
-    corpus demo_data tfrecord pretraining_data pretraining_files
+    corpus demo_data tfrecord sequence_formats pretraining_data pretraining_files
     squad_spans squad_metrics squad_features squad_records
     huggingface
 """.split()
