@@ -54,6 +54,15 @@ def define_flags(flag_values=flags.FLAGS):
         "joined with one from another document, label 1.",
         flag_values=flag_values,
     )
+    flags.DEFINE_enum(
+        "sequence_format",
+        "segment_pair",
+        list(sequence_formats.FORMATS),
+        "What an instance holds: segment_pair - two texts of one or more sentences. sentence_pair "
+        "- two sentences. full_sentences - sentences up to the length, also of several documents. "
+        "doc_sentences - the same, of one document.",
+        flag_values=flag_values,
+    )
     integer("max_seq_length", 512, "Tokens in an instance.")
     integer("ngram", 3, "Longest run of words masked together.")
     integer("max_predictions_per_seq", 20, "Most masked tokens in an instance.")
@@ -77,13 +86,11 @@ def job(values):
     common_flags.require_positive(values, *counts)
     if values.num_workers is not None:
         common_flags.require_positive(values, "num_workers")
-    if values.max_seq_length < 5:
-        raise file_io.InputError(
-            f"--max_seq_length={values.max_seq_length} must be at least 5: [CLS] A [SEP] B [SEP]"
-        )
     for name in ("masked_lm_prob", "short_seq_prob"):
         if not 0 <= values[name].value <= 1:
             raise file_io.InputError(f"--{name}={values[name].value} must be between 0 and 1")
+    if values["short_seq_prob"].present and values.sequence_format != "segment_pair":
+        common_flags.refuse_given(values, "--sequence_format=segment_pair", "short_seq_prob")
     if values.input_file_mode not in ("r", "rb"):
         raise file_io.InputError(
             f'--input_file_mode={values.input_file_mode} must be "r" or "rb"; both read UTF-8'
@@ -93,11 +100,14 @@ def job(values):
         if task not in ("reference", "nsp"):
             raise file_io.InputError(f"--random_next_sentence contradicts --sentence_task={task}")
         task = "nsp"
+    elif not values["sentence_task"].present:
+        task = task if sequence_formats.has_sentence_task(values.sequence_format) else "none"
     mask_fields = ("ngram", "max_predictions_per_seq", "masked_lm_prob", "favor_shorter_ngram")
     mask_fields += ("do_whole_word_mask", "do_permutation")
     settings = pretraining_data.Settings(
         max_seq_length=values.max_seq_length,
         short_seq_prob=values.short_seq_prob,
+        sequence_format=values.sequence_format,
         sentence_task=task,
         # Seeds below zero are allowed in the reference; numpy wants them above.
         random_seed=values.random_seed % (1 << 64),

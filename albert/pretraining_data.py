@@ -1,11 +1,11 @@
 """Pre-training instances: text to documents to masked, serialized records.
 
 Everything works on one block of a corpus (`corpus.plan_blocks`) that is tokenized once into one
-flat array; a pair is four offsets into it, and a batch of pairs becomes records with a few numpy
+flat array; an input is a few spans of it, and a batch of inputs becomes records with a few numpy
 calls. No TensorFlow, so that worker processes start at once.
 
-Source: ALBERT (Lan et al., 2020), sections 3.1 (sentence order) and 4.1 (lengths, masking).
-Shapes: B pairs in the batch, S positions, P predictions, V vocabulary.
+Source: ALBERT (Lan et al., 2020), section 4.1 (lengths, masking).
+Shapes: B inputs in the batch, S positions, P predictions, V vocabulary.
 """
 
 import array
@@ -14,11 +14,10 @@ import dataclasses
 import functools
 import itertools
 import operator
-import random
 
 import numpy as np
 
-from albert import corpus, masking, packing, sequence_formats, tfrecord
+from albert import corpus, masking, sequence_formats, tfrecord
 
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 _BATCH_CELLS = 1 << 18  # B * S of the arrays that are worked on at a time
@@ -31,10 +30,12 @@ class Settings:
 
     Attributes:
       max_seq_length: S.
-      short_seq_prob: share of documents (per pass) that aim at a random length in 2..S-3 tokens.
+      short_seq_prob: share of documents (per pass) that aim at a random length in 2..S-3 tokens;
+        only of segment pairs.
       sentence_task: "reference", "sop", "nsp" or "none"; see `sequence_formats.draw_pairs`.
       random_seed: non-negative integer, the one source of chance.
       mask: `masking.MaskingConfig`.
+      sequence_format: a name in `sequence_formats.FORMATS`; see `sequence_formats.draw_inputs`.
     """
 
     max_seq_length: int = 512
@@ -42,6 +43,10 @@ class Settings:
     sentence_task: str = "reference"
     random_seed: int = 12345
     mask: masking.MaskingConfig = masking.MaskingConfig()
+    sequence_format: str = "segment_pair"
+
+    def __post_init__(self):
+        sequence_formats.check(self)
 
     @property
     def max_tokens(self):
@@ -141,31 +146,43 @@ def _encoded_lines(segments, encode_batch, counts):
 # --- records ----------------------------------------------------------------------------------
 
 
-def assemble(tokens, pairs, max_seq_length, vocabulary):
-    """Arrays of [CLS] A [SEP] B [SEP] padding; an empty B has no [SEP] of its own.
+def assemble(tokens, inputs, max_seq_length, vocabulary):
+    """Arrays of [CLS] span [SEP] span [SEP] … padding.
 
     Args:
       tokens: `Documents.tokens`.
-      pairs: [B, 5], truncated.
+      inputs: `sequence_formats.Inputs`, each of at most S tokens with [CLS] and [SEP].
       max_seq_length: S.
       vocabulary: `Vocabulary`.
 
     Returns:
       (input_ids [B, S], lengths [B], segment_ids [B, S] booleans, maskable [B, S] booleans).
     """
-    begin_a, end_a, begin_b, end_b = (pairs[:, i, None] for i in range(4))
-    column = np.arange(max_seq_length)
-    first_sep = end_a - begin_a + 1
-    last_sep = first_sep + end_b - begin_b + (end_b > begin_b)
-    in_a = (column > 0) & (column < first_sep)
-    in_b = (column > first_sep) & (column < last_sep)
-    places = np.where(in_a, begin_a + column - 1, begin_b + column - first_sep - 1)
-    maskable = in_a | in_b
-    input_ids = np.where(maskable, tokens[np.where(maskable, places, 0)], vocabulary.pad_id)
-    input_ids[:, 0] = vocabulary.cls_id
-    input_ids[(column == first_sep) | (column == last_sep)] = vocabulary.sep_id
-    segment_ids = (column > first_sep) & (column <= last_sep)
-    return input_ids, last_sep[:, 0] + 1, segment_ids, maskable
+    # First all rows in one, without padding.
+    sizes = inputs.spans[:, 1] - inputs.spans[:, 0]
+    row_of_span = np.repeat(np.arange(len(inputs)), np.diff(inputs.offsets))
+    seps = np.cumsum(sizes + 1) + row_of_span
+    row_ends = seps[inputs.offsets[1:] - 1] + 1
+    lengths = np.diff(row_ends, prepend=0)
+    is_text = np.ones(row_ends[-1], bool)
+    is_text[seps] = is_text[row_ends - lengths] = False
+    places = np.arange(sizes.sum())
+    places += np.repeat(inputs.spans[:, 0] - np.cumsum(sizes) + sizes, sizes)
+    ids = np.full(len(is_text), vocabulary.sep_id, tokens.dtype)
+    ids[is_text] = tokens[places]
+    ids[row_ends - lengths] = vocabulary.cls_id
+    repeats = sizes + 1
+    repeats[inputs.offsets[:-1]] += 1  # [CLS]
+    segment_ids = np.repeat(inputs.segment_ids > 0, repeats)
+
+    is_real = np.arange(max_seq_length) < lengths[:, None]
+
+    def padded(values, padding):
+        rows = np.full(is_real.shape, padding, values.dtype)
+        rows[is_real] = values
+        return rows
+
+    return padded(ids, vocabulary.pad_id), lengths, padded(segment_ids, 0), padded(is_text, 0)
 
 
 def _packed_rows(values):
@@ -265,19 +282,17 @@ def make_records(documents, settings, vocabulary, stream):
       (list of serialized Examples, Counter of what is in them).
     """
     rng = np.random.default_rng([settings.random_seed, *stream])
-    pairs_rng = random.Random(int(rng.integers(1 << 62)))
-    pairs, counts = sequence_formats.draw_pairs(documents, settings, pairs_rng)
-    packing.truncate_spans_at_both_ends(pairs, settings.max_tokens, rng)
+    inputs, counts = sequence_formats.draw_inputs(documents, settings, rng)
     yield [], counts
     batch_size = max(1, _BATCH_CELLS // settings.max_seq_length)
-    for start in range(0, len(pairs), batch_size):
-        batch = pairs[start : start + batch_size]
+    for start in range(0, len(inputs), batch_size):
+        batch = inputs.part(start, start + batch_size)
         yield _make_batch(documents.tokens, batch, settings, vocabulary, rng)
 
 
-def _make_batch(tokens, pairs, settings, vocabulary, rng):
+def _make_batch(tokens, inputs, settings, vocabulary, rng):
     input_ids, lengths, segment_ids, maskable = assemble(
-        tokens, pairs, settings.max_seq_length, vocabulary
+        tokens, inputs, settings.max_seq_length, vocabulary
     )
     token_boundary = vocabulary.word_starts[input_ids]
     # [CLS] and [SEP] count as words, padding does not.
@@ -293,7 +308,7 @@ def _make_batch(tokens, pairs, settings, vocabulary, rng):
         vocabulary.mask_id,
         rng,
     )
-    labels = pairs[:, 4]
+    labels = inputs.labels
     records = serialize(masked, lengths, segment_ids, token_boundary, labels)
     counts = collections.Counter(
         instances=len(records),

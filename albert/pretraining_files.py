@@ -24,6 +24,7 @@ from albert import (
     corpus,
     file_io,
     pretraining_data,
+    sequence_formats,
     tfrecord,
     tokenization,
 )
@@ -138,7 +139,7 @@ def _absolute(path):
 def _bytes_per_text_byte(settings):
     """Rough size of the records of one pass relative to the text, for an English vocabulary."""
     record = 5 * settings.max_seq_length + 7 * settings.mask.num_slots + 200
-    text = 4 * 0.9 * settings.max_tokens
+    text = 4 * 0.9 * sequence_formats.typical_tokens(settings)
     return record / text
 
 
@@ -433,7 +434,7 @@ def report(counts, job, output_paths, seconds):
       seconds: how long it took.
     """
     instances = counts["instances"]
-    mask = job.settings.mask
+    settings, mask = job.settings, job.settings.mask
 
     def share(part, whole):
         return f"{part} ({part / max(1, whole):.1%})"
@@ -446,12 +447,17 @@ def report(counts, job, output_paths, seconds):
         f"  skipped: {counts['empty_lines']} empty lines, {counts['sentences_without_tokens']} "
         f"sentences and {counts['documents_without_tokens']} documents without tokens, "
         f"{counts['single_sentences_skipped']} sentences left alone (in {job.dupe_factor} passes)",
+        f"  tokens: {share(counts['instance_tokens'], instances * settings.max_seq_length)} of the "
+        "instances' positions; the others are padding",
         f"  masked: {share(counts['masked'], counts['instance_tokens'])} of the instances' tokens; "
         f"asked for {mask.masked_lm_prob:.1%}, at most {mask.max_predictions_per_seq} each",
-        f"  label 1: {share(counts['labels_1'], instances)}; with a random next text: "
-        f"{share(counts['random_next'], instances)}, of these "
-        f"{counts['random_next_single_sentence']} because a sentence was left alone",
     ]
+    if sequence_formats.has_sentence_task(settings.sequence_format):
+        lines.append(
+            f"  label 1: {share(counts['labels_1'], instances)}; with a random next text: "
+            f"{share(counts['random_next'], instances)}, of these "
+            f"{counts['random_next_single_sentence']} because a sentence was left alone"
+        )
     if mask.do_permutation:
         lines.append(f"  permuted: {share(counts['permuted'], counts['instance_tokens'])}")
     if counts["random_next_same_document"]:
@@ -461,6 +467,12 @@ def report(counts, job, output_paths, seconds):
         )
     if counts["single_sentences_without_b"]:
         lines.append(f"  without B: {counts['single_sentences_without_b']} (a sentence left alone)")
+    if counts["long_sentences"]:
+        lines.append(
+            f"  pieces: {counts['long_sentences']} sentences of more than "
+            f"{sequence_formats.longest_sentence(settings)} tokens were cut into "
+            f"{counts['pieces']} (in {job.dupe_factor} passes)"
+        )
     if counts["cut_documents"]:
         lines.append(
             f"  cut: {counts['cut_documents']} times inside a document of more than "

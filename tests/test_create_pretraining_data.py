@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import resource
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from albert import create_pretraining_data, file_io, masking, pretraining_data
+from albert import command_line, create_pretraining_data, file_io, masking, pretraining_data
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXT = "the boats leave before the sun is up\nit rained all night\nnobody knew who\n\n" * 30
@@ -58,13 +59,30 @@ def test_every_flag_reaches_the_job():
             *("--vocab_file=v", "--nodo_lower_case", "--dupe_factor=7", "--max_seq_length=99"),
             *("--short_seq_prob=0.5", "--sentence_task=sop", "--random_seed=-3", "--ngram=5"),
             *("--max_predictions_per_seq=8", "--masked_lm_prob=0.2", "--nofavor_shorter_ngram"),
-            *("--nodo_whole_word_mask", "--do_permutation"),
+            *("--nodo_whole_word_mask", "--do_permutation", "--sequence_format=segment_pair"),
         )
     )
     assert (job.vocab_file, job.spm_model_file, job.do_lower_case) == ("v", "m", False)
     assert job.dupe_factor == 7
     mask = masking.MaskingConfig(8, 0.2, 5, False, False, True)
-    assert job.settings == pretraining_data.Settings(99, 0.5, "sop", 2**64 - 3, mask)
+    expected = pretraining_data.Settings(99, 0.5, "sop", 2**64 - 3, mask, "segment_pair")
+    assert job.settings == expected
+
+
+@pytest.mark.parametrize("name", ["full_sentences", "doc_sentences"])
+@pytest.mark.parametrize("task", ["", "--sentence_task=none"])
+def test_formats_of_one_text_have_no_sentence_task(name, task):
+    values = parse(*NEEDED, f"--sequence_format={name}", *filter(None, [task]))
+    settings = create_pretraining_data.job(values).settings
+    assert (settings.sequence_format, settings.sentence_task) == (name, "none")
+
+
+@pytest.mark.parametrize("task", ["reference", "sop", "nsp", "none"])
+def test_formats_of_two_texts_have_any_sentence_task(task):
+    for name in ("segment_pair", "sentence_pair"):
+        values = parse(*NEEDED, f"--sequence_format={name}", f"--sentence_task={task}")
+        settings = create_pretraining_data.job(values).settings
+        assert (settings.sequence_format, settings.sentence_task) == (name, task)
 
 
 @pytest.mark.parametrize("task", ["", "--sentence_task=reference", "--sentence_task=nsp"])
@@ -95,11 +113,30 @@ def test_random_next_sentence_is_next_sentence_prediction(task):
             (*NEEDED, "--random_next_sentence", "--sentence_task=none"),
             "--random_next_sentence contradicts --sentence_task=none",
         ),
+        (
+            (*NEEDED, "--sequence_format=full_sentences", "--sentence_task=reference"),
+            "--sentence_task=reference .* contradicts --sequence_format=full_sentences.*; leave it "
+            "out or choose segment_pair or sentence_pair",
+        ),
+        (
+            (*NEEDED, "--sequence_format=doc_sentences", "--sentence_task=sop"),
+            "--sentence_task=sop .* contradicts --sequence_format=doc_sentences",
+        ),
+        (
+            (*NEEDED, "--sequence_format=full_sentences", "--random_next_sentence"),
+            "--random_next_sentence. contradicts --sequence_format=full_sentences",
+        ),
+        (
+            (*NEEDED, "--sequence_format=sentence_pair", "--short_seq_prob=0.1"),
+            "--short_seq_prob: only for --sequence_format=segment_pair",
+        ),
     ],
 )
 def test_mistakes_in_flags_are_refused_before_any_file_is_looked_at(arguments, message):
-    with pytest.raises(file_io.InputError, match=message):
-        create_pretraining_data.main(parse(*arguments))
+    values = parse(*arguments)
+    with pytest.raises(file_io.InputError) as caught:
+        create_pretraining_data.main(values)
+    assert re.search(message, command_line.with_flag_names(str(caught.value), values))
 
 
 def test_missing_input_names_the_glob(tmp_path, golden):
@@ -155,6 +192,20 @@ def test_a_run_reports_and_writes(tmp_path, mode, vocabulary):
     for row in rows:
         assert len(row["input_ids"].int64_list.value) == 32
         assert len(row["masked_lm_weights"].float_list.value) == 5
+
+
+def test_a_run_of_full_sentences_reports_padding_and_pieces(tmp_path):
+    (tmp_path / "text1").write_text(TEXT + "so long a sentence " * 9)
+    result = run(tmp_path, "--sequence_format=full_sentences", "--num_workers=1")
+    assert result.returncode == 0, result.stderr
+    rows = read(tmp_path / "a", tmp_path / "b")
+    tokens = sum(sum(row["input_mask"].int64_list.value) for row in rows)
+    share = tokens / (32 * len(rows))
+    assert f"tokens: {tokens} ({share:.1%}) of the instances' positions" in result.stdout
+    assert re.search(
+        r"pieces: 2 sentences of more than 30 tokens were cut into \d+ .in 2 ", result.stdout
+    )
+    assert "label 1" not in result.stdout
 
 
 def test_reading_mode_changes_nothing(tmp_path):

@@ -1,37 +1,19 @@
 """Pre-training instances: text to documents to pairs to records."""
 
 import collections
-import random
+import itertools
 
 import hypothesis
 import numpy as np
-import pytest
 import tensorflow as tf
 from hypothesis import strategies as st
-from scipy import stats
 
 from albert import corpus, masking, packing, pretraining_data, sequence_formats
+from tests.test_sequence_formats import make_documents
 
-P_THRESHOLD = 1e-3  # seeds are fixed, so a test that passes once passes always
 VOCABULARY = pretraining_data.Vocabulary(
     word_starts=np.arange(200) % 3 > 0, cls_id=2, sep_id=3, mask_id=4, pad_id=0
 )
-
-
-def make_documents(*documents):
-    """`Documents` of lists of sentence lengths; every token is its own place + 5, modulo 150."""
-    sentence_offsets, document_offsets = [0], [0]
-    for lengths in documents:
-        for length in lengths:
-            sentence_offsets.append(sentence_offsets[-1] + length)
-        document_offsets.append(len(sentence_offsets) - 1)
-    tokens = 5 + np.arange(sentence_offsets[-1], dtype=np.int32) % 150
-    return pretraining_data.Documents(tokens, sentence_offsets, document_offsets)
-
-
-def draw(documents, seed=0, **settings):
-    settings = pretraining_data.Settings(**{"short_seq_prob": 0.0, **settings})
-    return sequence_formats.draw_pairs(documents, settings, random.Random(seed))
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -70,144 +52,6 @@ def test_the_end_of_a_file_ends_a_document(tmp_path):
     assert documents.document_offsets == [0, 2, 4]
 
 
-# --- pairs ------------------------------------------------------------------------------------
-
-
-def test_sentences_are_collected_until_the_target_is_reached():
-    # Target 10: sentences of 4 are collected in threes.
-    pairs, counts = draw(make_documents([4] * 7), max_seq_length=13, sentence_task="none")
-    assert len(pairs) == 3
-    assert pairs[:2, 0].tolist() == [0, 12]
-    assert pairs[:2, 3].tolist() == [12, 24]
-    assert (pairs[:2, 1] == pairs[:2, 2]).all()
-    # The last sentence is alone: A without B.
-    assert pairs[2].tolist() == [24, 28, 28, 28, 0]
-    assert counts == {"single_sentences_without_b": 1}
-
-
-def test_split_point_is_uniform():
-    documents = make_documents([1] * 4000)
-    pairs, _ = draw(documents, max_seq_length=13, sentence_task="none")
-    lengths = np.bincount(pairs[:, 1] - pairs[:, 0], minlength=10)
-    assert lengths[0] == 0 and len(lengths) == 10
-    assert stats.chisquare(lengths[1:]).pvalue > P_THRESHOLD
-
-
-@pytest.mark.parametrize("task", ["reference", "sop"])
-def test_sentence_order_swaps_half_of_the_pairs(task):
-    pairs, counts = draw(make_documents([5] * 4000), max_seq_length=13, sentence_task=task)
-    assert len(pairs) == 2000 and not counts
-    swapped = pairs[:, 2] < pairs[:, 0]
-    np.testing.assert_array_equal(pairs[:, 4], swapped)
-    assert stats.binomtest(int(swapped.sum()), 2000).pvalue > P_THRESHOLD
-
-
-def test_reference_gives_a_sentence_alone_a_random_next_text_with_label_1():
-    documents = make_documents([30], [2, 2, 2, 2, 2], [1])
-    pairs, counts = draw(documents, max_seq_length=13, sentence_task="reference")
-    by_start = {pair[0]: pair for pair in pairs.tolist()}
-    assert by_start[0][1] == 30 and by_start[0][2] >= 30 and by_start[0][4] == 1
-    assert by_start[40][1] == 41 and by_start[40][3] <= 40 and by_start[40][4] == 1
-    assert counts["random_next"] == counts["random_next_single_sentence"] == 2
-    assert counts["random_next_same_document"] == 0
-
-
-def test_random_text_fills_what_a_left():
-    """From a random sentence of another document on, to the target or the document's end."""
-    documents = make_documents([4], [3] * 5)
-    seen = collections.Counter()
-    for seed in range(300):
-        pairs, _ = draw(documents, seed, max_seq_length=13)
-        (pair,) = [pair for pair in pairs.tolist() if pair[0] == 0]
-        seen[tuple(pair[2:4])] += 1
-    # A has 4 of 10 tokens, so B wants 6: two sentences.
-    assert set(seen) == {(4, 10), (7, 13), (10, 16), (13, 19), (16, 19)}
-
-
-def test_random_text_of_an_only_document_is_its_own_and_counted():
-    pairs, counts = draw(make_documents([30]), max_seq_length=13)
-    assert pairs.tolist() == [[0, 30, 0, 30, 1]]
-    assert counts["random_next_same_document"] == 1
-
-
-def test_sop_labels_only_what_was_swapped():
-    documents = make_documents([30, 2, 3], [7], [20, 20, 1])
-    for seed in range(20):
-        pairs, counts = draw(documents, seed, max_seq_length=13, sentence_task="sop")
-        # A long sentence waits for a second one; single ones at the end are passed over.
-        assert counts == {"single_sentences_skipped": 3}
-        spans = [sorted([tuple(pair[:2]), tuple(pair[2:4])]) for pair in pairs.tolist()]
-        assert spans == [[(0, 30), (30, 32)], [(42, 62), (62, 82)]]
-        for pair in pairs.tolist():
-            assert pair[4] == (pair[2] < pair[0])
-
-
-def test_nsp_puts_unused_sentences_back():
-    documents = make_documents([2] * 300, [2] * 300)
-    pairs, counts = draw(documents, max_seq_length=13, sentence_task="nsp")
-    labels = pairs[:, 4]
-    assert counts["random_next"] == labels.sum()
-    assert stats.binomtest(int(labels.sum()), len(labels)).pvalue > P_THRESHOLD
-    for bounds in ((0, 600), (600, 1200)):
-        used = pairs[(pairs[:, 0] >= bounds[0]) & (pairs[:, 0] < bounds[1])]
-        # Every A begins where the text used before it ends: nothing is lost or used twice.
-        ends = np.where(used[:, 4] == 1, used[:, 1], used[:, 3])
-        assert used[0, 0] == bounds[0] and ends[-1] == bounds[1]
-        np.testing.assert_array_equal(used[1:, 0], ends[:-1])
-        random_next = used[used[:, 4] == 1]
-        assert not ((random_next[:, 2] >= bounds[0]) & (random_next[:, 2] < bounds[1])).any()
-
-
-def test_none_never_labels():
-    pairs, counts = draw(make_documents([2] * 300), max_seq_length=13, sentence_task="none")
-    assert not pairs[:, 4].any() and not counts
-    np.testing.assert_array_equal(pairs[:, 1], pairs[:, 2])
-
-
-def test_short_targets_are_uniform_and_per_document():
-    documents = make_documents(*[[1] * 60] * 2000)
-    pairs, _ = draw(documents, max_seq_length=13, short_seq_prob=0.5, sentence_task="none")
-    firsts = pairs[pairs[:, 0] % 60 == 0]
-    lengths = firsts[:, 3] - firsts[:, 0]
-    # Half of the documents aim at 10 tokens, the others at 2..10 alike.
-    expected = np.array([0.5 / 9] * 8 + [0.5 + 0.5 / 9]) * 2000
-    assert stats.chisquare(np.bincount(lengths, minlength=11)[2:], expected).pvalue > P_THRESHOLD
-    for document in range(2000):
-        of_document = pairs[pairs[:, 0] // 60 == document]
-        assert len(set((of_document[:, 3] - of_document[:, 0])[:-1].tolist())) <= 1
-
-
-@hypothesis.given(
-    st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), max_size=6),
-    st.sampled_from(sequence_formats.SENTENCE_TASKS),
-    st.integers(5, 40),
-    st.integers(0, 100),
-)
-@hypothesis.settings(deadline=None)
-def test_pairs_are_sentences_of_one_document_each(lengths, task, max_seq_length, seed):
-    documents = make_documents(*lengths)
-    settings = pretraining_data.Settings(
-        max_seq_length=max_seq_length, short_seq_prob=0.3, sentence_task=task
-    )
-    pairs, counts = sequence_formats.draw_pairs(documents, settings, random.Random(seed))
-    bounds = {documents.sentence_offsets[i] for i in range(len(documents.sentence_offsets))}
-    document_ends = [documents.sentence_offsets[i] for i in documents.document_offsets]
-    for a, a_end, b, b_end, _ in pairs.tolist():
-        assert {a, a_end, b, b_end} <= bounds
-        assert a < a_end and (b < b_end or task == "none")
-        for begin, end in ((a, a_end), (b, b_end)):
-            owner = np.searchsorted(document_ends, begin, side="right")
-            assert begin == end or end <= document_ends[owner]
-    # Without random texts every sentence is used exactly once, or counted as passed over.
-    if task in ("sop", "none"):
-        used = sum(
-            int(np.searchsorted(sorted(bounds), x)) * s
-            for p in pairs.tolist()
-            for x, s in ((p[1], 1), (p[0], -1), (p[3], 1), (p[2], -1))
-        )
-        assert used + counts["single_sentences_skipped"] == len(bounds) - 1
-
-
 # --- layout -------------------------------------------------------------------------------------
 
 
@@ -217,7 +61,7 @@ def test_layout_is_that_of_packing(length_a, length_b, padding):
     seq_length = length_a + length_b + 3 + padding
     pair = np.array([[10, 10 + length_a, 40, 40 + length_b, 0]])
     ids, lengths, segments, maskable = pretraining_data.assemble(
-        tokens, pair, seq_length, VOCABULARY
+        tokens, sequence_formats.pairs_as_inputs(pair), seq_length, VOCABULARY
     )
     expected_ids, expected_mask, expected_segments = packing.pack(
         tokens[10 : 10 + length_a],
@@ -231,6 +75,29 @@ def test_layout_is_that_of_packing(length_a, length_b, padding):
     assert lengths.tolist() == [expected_mask.sum()]
     specials = np.isin(expected_ids, [VOCABULARY.cls_id, VOCABULARY.sep_id])
     np.testing.assert_array_equal(maskable[0], (expected_mask == 1) & ~specials)
+
+
+def test_layout_of_one_text():
+    """A [SEP] after each span, all in segment 0; rows of different lengths and numbers of spans."""
+    tokens = np.arange(5, 105, dtype=np.int32)
+    inputs = sequence_formats.Inputs(
+        spans=np.array([[10, 12], [40, 43], [90, 91], [0, 1]]),
+        segment_ids=np.zeros(4, int),
+        offsets=np.array([0, 3, 4]),
+        labels=np.zeros(2, int),
+    )
+    ids, lengths, segments, maskable = pretraining_data.assemble(tokens, inputs, 11, VOCABULARY)
+    assert ids.tolist() == [
+        [2, 15, 16, 3, 45, 46, 47, 3, 95, 3, 0],
+        [2, 5, 3, 0, 0, 0, 0, 0, 0, 0, 0],
+    ]
+    assert lengths.tolist() == [10, 3]
+    assert not segments.any()
+    np.testing.assert_array_equal(maskable, ids > 4)
+    second = inputs.part(1, 5)
+    assert len(second) == 1
+    again, *_ = pretraining_data.assemble(tokens, second, 11, VOCABULARY)
+    assert again.tolist() == ids[1:].tolist()
 
 
 # --- records ----------------------------------------------------------------------------------
@@ -257,20 +124,29 @@ def parse(records):
     return dict(features)
 
 
-settings_strategy = st.builds(
-    pretraining_data.Settings,
-    max_seq_length=st.integers(5, 200),
-    short_seq_prob=st.sampled_from([0.0, 0.3, 1.0]),
-    sentence_task=st.sampled_from(sequence_formats.SENTENCE_TASKS),
-    random_seed=st.integers(0, 5),
-    mask=st.builds(
-        masking.MaskingConfig,
-        max_predictions_per_seq=st.integers(1, 12),
-        masked_lm_prob=st.floats(0, 0.5),
-        ngram=st.integers(1, 4),
-        do_whole_word_mask=st.booleans(),
-        do_permutation=st.booleans(),
-    ),
+FORMATS_AND_TASKS = [
+    (name, task)
+    for name in sequence_formats.FORMATS
+    for task in sequence_formats.SENTENCE_TASKS
+    if task == "none" or sequence_formats.has_sentence_task(name)
+]
+settings_strategy = st.sampled_from(FORMATS_AND_TASKS).flatmap(
+    lambda format_and_task: st.builds(
+        pretraining_data.Settings,
+        max_seq_length=st.integers(5, 200),
+        short_seq_prob=st.sampled_from([0.0, 0.3, 1.0]),
+        sequence_format=st.just(format_and_task[0]),
+        sentence_task=st.just(format_and_task[1]),
+        random_seed=st.integers(0, 5),
+        mask=st.builds(
+            masking.MaskingConfig,
+            max_predictions_per_seq=st.integers(1, 12),
+            masked_lm_prob=st.floats(0, 0.5),
+            ngram=st.integers(1, 4),
+            do_whole_word_mask=st.booleans(),
+            do_permutation=st.booleans(),
+        ),
+    )
 )
 
 
@@ -307,12 +183,17 @@ def test_records_hold_the_text_and_nothing_else(lengths, settings):
         ids[value["masked_lm_positions"][:filled]] = value["masked_lm_ids"][:filled]
         ids = ids[:length].tolist()
         seps = [place for place, token in enumerate(ids) if token == VOCABULARY.sep_id]
-        assert ids[0] == VOCABULARY.cls_id and seps[-1] == length - 1 and len(seps) <= 2
-        for part in (ids[1 : seps[0]], ids[seps[0] + 1 : -1]):
+        assert ids[0] == VOCABULARY.cls_id and seps[-1] == length - 1
+        pair = sequence_formats.has_sentence_task(settings.sequence_format)
+        assert not pair or len(seps) <= 2
+        for start, end in itertools.pairwise([0, *seps]):
+            part = ids[start + 1 : end]
+            assert part
             assert "".join(map(chr, part)) in "".join(map(chr, text))
         boundary = [i in (0, *seps) or bool(VOCABULARY.word_starts[t]) for i, t in enumerate(ids)]
         assert value["token_boundary"][:length].tolist() == boundary
-        assert value["segment_ids"][:length].tolist() == [int(i > seps[0]) for i in range(length)]
+        segments = [int(pair and i > seps[0]) for i in range(length)]
+        assert value["segment_ids"][:length].tolist() == segments
     assert counts["masked"] + counts["permuted"] == sum(
         map(sum, features.get("masked_lm_weights", []))
     )

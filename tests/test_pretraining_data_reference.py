@@ -140,7 +140,10 @@ def ours(text):
             rng = np.random.default_rng(number)
             pairs = draw_pairs(text, settings, number)
             ids, lengths, segments, maskable = pretraining_data.assemble(
-                text.documents.tokens, pairs, SEQ_LENGTH, text.vocabulary
+                text.documents.tokens,
+                sequence_formats.pairs_as_inputs(pairs),
+                SEQ_LENGTH,
+                text.vocabulary,
             )
             starts = text.vocabulary.word_starts[ids] | ~maskable
             masked = masking.mask_batch(

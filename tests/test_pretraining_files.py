@@ -4,13 +4,23 @@ import collections
 import concurrent.futures
 import dataclasses
 import io
+import itertools
 import os
 import sys
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import corpus, file_io, masking, pretraining_data, pretraining_files, tfrecord
+from albert import (
+    corpus,
+    file_io,
+    masking,
+    pretraining_data,
+    pretraining_files,
+    tfrecord,
+    tokenization,
+)
 
 # Blocks so small that a few kilobytes of text make several; workers get them through the plan.
 BLOCK_BYTES = 1000
@@ -94,6 +104,73 @@ def test_workers_do_not_change_a_byte(text, job, tmp_path, num_workers, monkeypa
     counts = create(text, [alone], job)
     assert create(text, [together], job, num_workers) == counts
     assert alone.read_bytes() == together.read_bytes()
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    ("name", "num_workers"),
+    [("full_sentences", 2), ("full_sentences", 3), ("doc_sentences", 2), ("sentence_pair", 2)],
+)
+def test_workers_do_not_change_a_byte_of_any_format(text, golden, tmp_path, name, num_workers):
+    task = "sop" if name == "sentence_pair" else "none"
+    job = make_job(golden, sequence_format=name, sentence_task=task)
+    counts = create(text, [tmp_path / "alone"], job)
+    assert create(text, [tmp_path / "together"], job, num_workers) == counts
+    assert (tmp_path / "alone").read_bytes() == (tmp_path / "together").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["full_sentences", "doc_sentences"])
+def test_the_records_of_a_corpus_are_its_documents(shared, tmp_path, name):
+    """Read back by TensorFlow: each document's tokens, each once, in pieces that lie in it."""
+    text = tmp_path / "text"
+    source = (shared / "data" / "corpus" / "wiki_000.txt").read_text("utf-8")
+    text.write_text(source[:400_000])
+    vocabulary = str(shared / "data" / "spm" / "30k-clean.model")
+    mask = masking.MaskingConfig(10)
+    settings = pretraining_data.Settings(64, 0.0, "none", 1, mask, name)
+    job = pretraining_files.Job(settings, 1, spm_model_file=vocabulary)
+    counts = create(str(text), [tmp_path / "out"], job)
+
+    tokenizer = tokenization.FullTokenizer(spm_model_file=vocabulary)
+    texts = [part for part in text.read_text("utf-8").split("\n\n") if part.strip()]
+    documents = [
+        [token for line in part.split("\n") for token in tokenizer.encode(line)] for part in texts
+    ]
+    found = collections.Counter()
+    for record in records_in(tmp_path / "out"):
+        feature = tf.train.Example.FromString(record).features.feature
+        ids = list(feature["input_ids"].int64_list.value)
+        for place, label, weight in zip(
+            feature["masked_lm_positions"].int64_list.value,
+            feature["masked_lm_ids"].int64_list.value,
+            feature["masked_lm_weights"].float_list.value,
+            strict=True,
+        ):
+            if weight:
+                ids[place] = label
+        ids = ids[: sum(feature["input_mask"].int64_list.value)]
+        assert ids[0] == tokenizer.cls_id and ids[-1] == tokenizer.sep_id
+        assert not any(feature["segment_ids"].int64_list.value)
+        ends = [place for place, token in enumerate(ids) if token == tokenizer.sep_id]
+        assert len(ends) == 1 or name == "full_sentences"
+        for start, end in itertools.pairwise([0, *ends]):
+            found[bytes_of(ids[start + 1 : end])] += 1
+    assert counts["long_sentences"] and counts["pieces"] > counts["long_sentences"]
+    assert counts["tokens"] == sum(map(len, documents)) > 50_000
+    assert counts["instances"] * 64 >= counts["instance_tokens"]
+    # Every document is its parts in a row.
+    for document in documents:
+        rest = bytes_of(document)
+        while rest:
+            parts = [rest[:end] for end in range(4, 4 * 63, 4) if found[rest[:end]]]
+            assert parts
+            found[parts[-1]] -= 1
+            rest = rest[len(parts[-1]) :]
+    assert not +found
+
+
+def bytes_of(ids):
+    return np.array(ids, np.int32).tobytes()
 
 
 def test_passes_of_a_single_block_are_shared_among_workers(text, job, tmp_path):
