@@ -16,7 +16,16 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import batching, checkpoints, distribution, file_io, layers, progress, train_step
+from albert import (
+    batching,
+    checkpoints,
+    distribution,
+    file_io,
+    layers,
+    progress,
+    train_step,
+    training_log,
+)
 
 LOAD_REPORT = "load_report.json"
 
@@ -178,7 +187,7 @@ class Engine:
                 "Training from step %d to %d; batch: %s", step, config.num_train_steps, batch_text
             )
             is_chief = distribution.is_chief(self.strategy)
-            log = progress.TrainingLog(
+            log = training_log.TrainingLog(
                 config.output_dir if is_chief else None,
                 step,
                 config.num_train_steps,

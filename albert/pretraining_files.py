@@ -12,9 +12,7 @@ import dataclasses
 import multiprocessing
 import os
 import signal
-import sys
 import threading
-import time
 from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
@@ -24,13 +22,13 @@ from albert import (
     corpus,
     file_io,
     pretraining_data,
+    progress,
     sequence_formats,
     tfrecord,
     tokenization,
 )
 
 _INSTANCE_STREAM, _BUCKET_STREAM, _SHUFFLE_STREAM = 0, 1, 2
-_LOG_SECONDS = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,14 +101,14 @@ def create(input_paths, output_paths, job, num_workers=1):
             job.dupe_factor,
             max(1, num_workers),
         )
-        with _Progress("making instances", plan.num_bytes * job.dupe_factor, "B") as progress:
+        with progress.Progress("making instances", plan.num_bytes * job.dupe_factor, "B") as shown:
             make = _make_here if num_workers <= 1 else _make_in_processes
-            for unit_counts in make(maker, units, num_workers, progress):
+            for unit_counts in make(maker, units, num_workers, shown):
                 counts.update(unit_counts)
         _check_instances(counts, input_paths, job.settings)
         records = tfrecord.shuffled_records(folder, [job.settings.random_seed, _SHUFFLE_STREAM])
-        with _Progress("writing", counts["instances"], "instances") as progress:
-            _write_outputs(records, output_paths, progress)
+        with progress.Progress("writing", counts["instances"], "instances") as shown:
+            _write_outputs(records, output_paths, shown)
     return counts
 
 
@@ -230,9 +228,9 @@ class _Maker:
         return counts
 
 
-def _make_here(arguments, units, num_workers, progress):
+def _make_here(arguments, units, num_workers, shown):
     del num_workers
-    maker = _Maker(arguments, progress.advance)
+    maker = _Maker(arguments, shown.advance)
     for unit in units:
         yield maker.run(unit)
 
@@ -284,7 +282,7 @@ def _starting_workers():
             signal.raise_signal(kind)
 
 
-def _make_in_processes(arguments, units, num_workers, progress):
+def _make_in_processes(arguments, units, num_workers, shown):
     # Spawned, not forked: the parent may have threads, and a fork would copy them half-alive.
     context = multiprocessing.get_context("spawn")
     num_done = context.Value("q", 0)
@@ -300,7 +298,7 @@ def _make_in_processes(arguments, units, num_workers, progress):
             done, waiting = concurrent.futures.wait(
                 waiting, timeout=0.5, return_when=concurrent.futures.FIRST_EXCEPTION
             )
-            progress.show(num_done.value)
+            shown.show(num_done.value)
             for future in done:
                 yield future.result()
         executor.shutdown()
@@ -343,7 +341,7 @@ def _working_folder(output_path):
         file_io.remove(path)
 
 
-def _write_outputs(records, output_paths, progress):
+def _write_outputs(records, output_paths, shown):
     """Deals framed records round-robin to files that take their names when all are complete."""
     temporaries = [file_io.temporary_name(path) for path in output_paths]
     try:
@@ -353,58 +351,12 @@ def _write_outputs(records, output_paths, progress):
                 for index, record in enumerate(records):
                     files[index % len(files)].write(record)
                     if index % 1024 == 0:
-                        progress.show(index)
+                        shown.show(index)
             for temporary, path in zip(temporaries, output_paths, strict=True):
                 file_io.rename(temporary, path)
     finally:
         for temporary in temporaries:
             file_io.remove(temporary)
-
-
-# --- progress ---------------------------------------------------------------------------------
-
-
-class _Progress:
-    """A bar on a terminal, else a line in the log every ten seconds; both with the time left."""
-
-    def __init__(self, what, total, unit):
-        self._what, self._total, self._unit = what, total, unit
-        self._done = 0
-        self._started = self._logged = time.monotonic()
-        self._bar = None
-
-    def __enter__(self):
-        if sys.stderr.isatty():
-            from tqdm import tqdm
-
-            self._bar = tqdm(
-                total=self._total, desc=self._what, unit=self._unit, unit_scale=True, leave=False
-            )
-        return self
-
-    def __exit__(self, *exception):
-        if self._bar is not None:
-            self._bar.close()
-
-    def advance(self, count):
-        self.show(self._done + count)
-
-    def show(self, done):
-        """Takes note that `done` of the total are finished."""
-        if self._bar is not None:
-            self._bar.update(done - self._done)
-        self._done = done
-        now = time.monotonic()
-        if self._bar is not None or now - self._logged < _LOG_SECONDS or not done:
-            return
-        self._logged = now
-        left = (now - self._started) * (self._total - done) / done
-        logging.info(
-            "%s: %.0f%%, %d:%02d minutes left",
-            self._what,
-            100 * done / self._total,
-            *divmod(left, 60),
-        )
 
 
 # --- report -----------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
-"""What a user sees of a running job: log lines, a progress bar on a terminal, TensorBoard."""
+"""How far a long job is: a bar on a terminal, lines with the time left."""
 
 import contextlib
 import sys
 import time
 
-import tensorflow as tf
 from absl import logging
+
+_LOG_SECONDS = 10
 
 
 @contextlib.contextmanager
@@ -26,91 +27,47 @@ def duration(seconds):
     return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
 
 
-class TrainingLog:
-    """Reports training: a line each time it is told to, a bar on a terminal, TensorBoard events.
+class Progress:
+    """A bar on a terminal, else a line in the log every ten seconds; both with the time left.
 
     Args:
-      folder: where TensorBoard's event files go; None in workers that leave reporting to another.
-      first_step: steps taken before this run.
-      last_step: step at which training ends.
-      batch_size: examples per step over all replicas.
-      created: `time.time()` at which the work began that came before the first step.
+      what: words for what is done.
+      total: how much of it there is.
+      unit: what is counted.
     """
 
-    def __init__(self, folder, first_step, last_step, batch_size, created):
-        self._last_step = last_step
-        self._batch_size = batch_size
-        self._step = first_step
-        self._quiet = folder is None
-        self._open = contextlib.ExitStack()
-        if not self._quiet:
-            self._writer = tf.summary.create_file_writer(folder)
-            self._open.callback(self._writer.close)
-            total = (last_step - first_step) * batch_size
-            self._show = self._open.enter_context(bar("training", total))
-        self._sums, self._weight = {}, 0
-        self._started = created
-        self._first = True
-        self._counted_from = first_step
-        self._seconds = self._input_seconds = 0.0
+    def __init__(self, what, total, unit):
+        self._what, self._total, self._unit = what, total, unit
+        self._done = 0
+        self._started = self._logged = time.monotonic()
+        self._bar = None
 
     def __enter__(self):
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                total=self._total, desc=self._what, unit=self._unit, unit_scale=True, leave=False
+            )
         return self
 
     def __exit__(self, *exception):
-        self._open.close()
+        if self._bar is not None:
+            self._bar.close()
 
-    def restart_clock(self):
-        """Leaves the time since the last update (saving, evaluating) out of the speed."""
-        self._started = time.time()
+    def advance(self, count):
+        """Takes note that so many more are finished."""
+        self.show(self._done + count)
 
-    def update(self, step, means, input_seconds, report):
-        """Takes in what happened since the last call. The first call is to come after one step.
-
-        Args:
-          step: steps taken so far.
-          means: {name: mean over the new steps}, with ``learning_rate``.
-          input_seconds: time that the new steps waited for their batches.
-          report: write a line.
-        """
-        if self._quiet:
+    def show(self, done):
+        """Takes note that `done` of the total are finished."""
+        if self._bar is not None:
+            self._bar.update(done - self._done)
+        self._done = done
+        now = time.monotonic()
+        if self._bar is not None or now - self._logged < _LOG_SECONDS or not done:
             return
-        taken = step - self._step
-        elapsed = time.time() - self._started
-        self._started = time.time()
-        self._show(taken * self._batch_size)
-        self._step = step
-        if self._first:
-            # It took in all that comes before training: it says nothing about the speed.
-            logging.info("First step after %.1f s", elapsed)
-            self._first, self._counted_from = False, step
-        else:
-            self._seconds += elapsed
-            self._input_seconds += input_seconds
-        for name, value in means.items():
-            self._sums[name] = self._sums.get(name, 0.0) + value * taken
-        self._weight += taken
-        if report or step == self._last_step:
-            self._report(step, means["learning_rate"])
-
-    def _report(self, step, rate):
-        values = {name: total / self._weight for name, total in self._sums.items()}
-        values["learning_rate"] = rate
-        self._sums, self._weight = {}, 0
-        timed = step - self._counted_from
-        line = f"step {step}/{self._last_step}"
-        line += "".join(f"  {name} {value:.5g}" for name, value in values.items())
-        if timed and self._seconds:
-            seconds_per_step = self._seconds / timed
-            speed = values["examples_per_second"] = self._batch_size / seconds_per_step
-            left = duration(seconds_per_step * (self._last_step - step))
-            # The share of the time that went into waiting for input.
-            values["input_share"] = self._input_seconds / self._seconds
-            line += f"  {speed:.{1 if speed >= 1 else 4}f} examples/s"
-            line += f"  input {values['input_share']:.0%}  {left} left"
-        logging.info("%s", line)
-        with self._writer.as_default(step=step):
-            for name, value in values.items():
-                tf.summary.scalar(name, value)
-        self._counted_from = step
-        self._seconds = self._input_seconds = 0.0
+        self._logged = now
+        left = (now - self._started) * (self._total - done) / done
+        share = done / self._total
+        logging.info("%s: %.0f%%, %s left", self._what, 100 * share, duration(left))

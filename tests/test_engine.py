@@ -20,9 +20,9 @@ from albert import (
     layers,
     modeling,
     optimization,
-    progress,
     records,
     task,
+    training_log,
 )
 
 SPECS = (
@@ -234,7 +234,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(path, tmp_path, monkeypa
     train(make_engine(tmp_path / "ten", num_train_steps=10, log_every_steps=1), path)
     wanted = checkpoints.read_tensors(str(tmp_path / "ten" / "model.ckpt-10"))
     past_ten, waited = threading.Event(), []
-    write, update = checkpoints.write_tensors, progress.TrainingLog.update
+    write, update = checkpoints.write_tensors, training_log.TrainingLog.update
 
     def slow_write(prefix, tensors, **settings):
         if prefix.endswith("-10"):
@@ -247,7 +247,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(path, tmp_path, monkeypa
             past_ten.set()
 
     monkeypatch.setattr(checkpoints, "write_tensors", slow_write)
-    monkeypatch.setattr(progress.TrainingLog, "update", watch)
+    monkeypatch.setattr(training_log.TrainingLog, "update", watch)
     train(make_engine(tmp_path / "thirty", log_every_steps=1), path)
     assert waited == [True]
     found = checkpoints.read_tensors(str(tmp_path / "thirty" / "model.ckpt-10"))
@@ -291,7 +291,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_of_at_any_end(
             runner._stop_at_non_finite(step, 0.1, means)
 
     monkeypatch.setattr(checkpoints, "write_tensors", full_disk)
-    monkeypatch.setattr(progress.TrainingLog, "update", stop)
+    monkeypatch.setattr(training_log.TrainingLog, "update", stop)
     runner = make_engine(tmp_path, log_every_steps=1)
     with pytest.raises(end):
         train(runner, path)
@@ -467,7 +467,9 @@ def test_calls_are_short_enough_for_ctrl_c(path, tmp_path, monkeypatch, longest,
     """One step at a time if it is slow, else as many as fit between logs and checkpoints."""
     monkeypatch.setattr(engine, "_SECONDS_OF_A_CALL", longest)
     updates = []
-    monkeypatch.setattr(progress.TrainingLog, "update", lambda log, step, *_: updates.append(step))
+    monkeypatch.setattr(
+        training_log.TrainingLog, "update", lambda log, step, *_: updates.append(step)
+    )
     train(make_engine(tmp_path / "out", log_every_steps=10), path)
     assert len(updates) == calls and updates[-1] == 30
 

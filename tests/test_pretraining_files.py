@@ -3,10 +3,8 @@
 import collections
 import concurrent.futures
 import dataclasses
-import io
 import itertools
 import os
-import sys
 
 import numpy as np
 import pytest
@@ -324,37 +322,7 @@ def test_leftovers_of_a_killed_run_are_named_and_not_used(text, job, tmp_path, c
     assert (tmp_path / "out").read_bytes() == (tmp_path / "first").read_bytes()
 
 
-# --- progress, report ---------------------------------------------------------------------------
-
-
-def test_progress_lines_give_the_time_left(caplog, monkeypatch):
-    clock = iter([0.0, 5.0, 12.0, 13.0, 30.0])
-    monkeypatch.setattr(pretraining_files.time, "monotonic", lambda: next(clock))
-    with (
-        caplog.at_level("INFO", logger="absl"),
-        pretraining_files._Progress("making", 100, "B") as progress,
-    ):
-        progress.advance(10)  # 5 s: too early for a line
-        progress.advance(10)  # 12 s: 48 s left
-        progress.show(21)  # 13 s
-        progress.show(50)  # 30 s: 30 s left
-    lines = [record.getMessage() for record in caplog.records]
-    assert lines == ["making: 20%, 0:48 minutes left", "making: 50%, 0:30 minutes left"]
-
-
-def test_progress_is_a_bar_on_a_terminal(monkeypatch, caplog):
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with (
-        caplog.at_level("INFO", logger="absl"),
-        pretraining_files._Progress("making", 100, "B") as progress,
-    ):
-        progress.advance(40)
-        progress.show(100)
-    assert "making: 100%" in terminal.getvalue() or "making:   0%" in terminal.getvalue()
-    assert progress._bar.n == 100
-    assert not caplog.records
+# --- report -------------------------------------------------------------------------------------
 
 
 def test_disk_warning(tmp_path, caplog):

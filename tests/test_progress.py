@@ -1,10 +1,9 @@
-"""What a training run reports."""
+"""What a long job shows while it goes on."""
 
-import os
-import types
+import io
+import sys
 
 import pytest
-import tensorflow as tf
 
 from albert import progress
 
@@ -14,44 +13,6 @@ from albert import progress
 )
 def test_durations(seconds, text):
     assert progress.duration(seconds) == text
-
-
-def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatch):
-    clock = iter(range(0, 1000, 2))
-    # Only for this module: logging reads the time too.
-    monkeypatch.setattr(progress, "time", types.SimpleNamespace(time=lambda: float(next(clock))))
-    with (
-        caplog.at_level("INFO", logger="absl"),
-        progress.TrainingLog(str(tmp_path), 0, 100, batch_size=8, created=-10.5) as log,
-    ):
-        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, 5.0, report=False)
-        log.update(4, {"loss": 4.0, "learning_rate": 0.25}, 1.0, report=True)
-        log.update(6, {"loss": 1.0, "learning_rate": 0.125}, 0.0, report=True)
-    first, second, third = (record.getMessage() for record in caplog.records)
-    assert first == "First step after 10.5 s"
-    # Steps 2 to 4 took one turn of the clock, 2 seconds; half of it they waited for input.
-    assert "step 4/100  loss 5  learning_rate 0.25" in second
-    assert "  12.0 examples/s  input 50%  0:01:04 left" in second
-    assert "step 6/100  loss 1  learning_rate 0.125" in third
-    (events,) = [name for name in os.listdir(tmp_path) if "tfevents" in name]
-    tags = {
-        (event.step, value.tag)
-        for event in tf.compat.v1.train.summary_iterator(str(tmp_path / events))
-        for value in event.summary.value
-    }
-    assert {(4, "loss"), (6, "loss"), (6, "learning_rate"), (6, "input_share")} <= tags
-
-
-def test_workers_without_a_folder_report_nothing(tmp_path, caplog, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with (
-        caplog.at_level("INFO", logger="absl"),
-        progress.TrainingLog(None, 0, 2, batch_size=8, created=0.0) as log,
-    ):
-        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, 0.0, report=True)
-        log.update(2, {"loss": 4.0, "learning_rate": 0.25}, 0.0, report=True)
-    assert not caplog.records
-    assert not os.listdir(tmp_path)
 
 
 def test_no_bar_without_a_terminal(capsys):
@@ -67,13 +28,31 @@ def test_a_bar_on_a_terminal(capsys, monkeypatch):
     assert "evaluating" in capsys.readouterr().err
 
 
-def test_slow_training_has_a_speed_too(tmp_path, caplog, monkeypatch):
-    clock = iter(range(0, 10000, 400))
-    monkeypatch.setattr(progress, "time", types.SimpleNamespace(time=lambda: float(next(clock))))
+def test_progress_lines_give_the_time_left(caplog, monkeypatch):
+    clock = iter([0.0, 5.0, 12.0, 13.0, 30.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     with (
         caplog.at_level("INFO", logger="absl"),
-        progress.TrainingLog(str(tmp_path), 0, 3, batch_size=8, created=0.0) as log,
+        progress.Progress("making", 100, "B") as shown,
     ):
-        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, 0.0, report=False)
-        log.update(2, {"loss": 4.0, "learning_rate": 0.25}, 0.0, report=True)
-    assert "  0.0200 examples/s" in caplog.records[-1].getMessage()
+        shown.advance(10)  # 5 s: too early for a line
+        shown.advance(10)  # 12 s: 48 s left
+        shown.show(21)  # 13 s
+        shown.show(50)  # 30 s: 30 s left
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == ["making: 20%, 0:00:48 left", "making: 50%, 0:00:30 left"]
+
+
+def test_progress_is_a_bar_on_a_terminal(monkeypatch, caplog):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with (
+        caplog.at_level("INFO", logger="absl"),
+        progress.Progress("making", 100, "B") as shown,
+    ):
+        shown.advance(40)
+        shown.show(100)
+    assert "making: 100%" in terminal.getvalue() or "making:   0%" in terminal.getvalue()
+    assert shown._bar.n == 100
+    assert not caplog.records

@@ -17,7 +17,7 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
-    file_io optimizer_table wordpiece tokenization packing masking metrics results tables
+    file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
     corpus demo_data tfrecord sequence_formats pretraining_data pretraining_files
     squad_spans squad_metrics squad_features squad_records
     huggingface
@@ -26,7 +26,7 @@ LAYERS = {
     "plain": PLAIN,
     "TF parts": [
         *"kernels batching layers modeling memory optimization lamb_optimizer".split(),
-        *"records distribution tpu progress checkpoints".split(),
+        *"records distribution tpu training_log checkpoints".split(),
     ],
     "engine": "train_step engine checkpoint_walk".split(),
     "assembly": "heads pretrained model_folder task".split(),

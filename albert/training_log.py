@@ -1,0 +1,99 @@
+"""What a user sees of training: log lines, a progress bar on a terminal, TensorBoard."""
+
+import contextlib
+import time
+
+import tensorflow as tf
+from absl import logging
+
+from albert import progress
+
+
+class TrainingLog:
+    """Reports training: a line each time it is told to, a bar on a terminal, TensorBoard events.
+
+    Args:
+      folder: where TensorBoard's event files go; None in workers that leave reporting to another.
+      first_step: steps taken before this run.
+      last_step: step at which training ends.
+      batch_size: examples per step over all replicas.
+      created: `time.time()` at which the work began that came before the first step.
+    """
+
+    def __init__(self, folder, first_step, last_step, batch_size, created):
+        self._last_step = last_step
+        self._batch_size = batch_size
+        self._step = first_step
+        self._quiet = folder is None
+        self._open = contextlib.ExitStack()
+        if not self._quiet:
+            self._writer = tf.summary.create_file_writer(folder)
+            self._open.callback(self._writer.close)
+            total = (last_step - first_step) * batch_size
+            self._show = self._open.enter_context(progress.bar("training", total))
+        self._sums, self._weight = {}, 0
+        self._started = created
+        self._first = True
+        self._counted_from = first_step
+        self._seconds = self._input_seconds = 0.0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._open.close()
+
+    def restart_clock(self):
+        """Leaves the time since the last update (saving, evaluating) out of the speed."""
+        self._started = time.time()
+
+    def update(self, step, means, input_seconds, report):
+        """Takes in what happened since the last call. The first call is to come after one step.
+
+        Args:
+          step: steps taken so far.
+          means: {name: mean over the new steps}, with ``learning_rate``.
+          input_seconds: time that the new steps waited for their batches.
+          report: write a line.
+        """
+        if self._quiet:
+            return
+        taken = step - self._step
+        elapsed = time.time() - self._started
+        self._started = time.time()
+        self._show(taken * self._batch_size)
+        self._step = step
+        if self._first:
+            # It took in all that comes before training: it says nothing about the speed.
+            logging.info("First step after %.1f s", elapsed)
+            self._first, self._counted_from = False, step
+        else:
+            self._seconds += elapsed
+            self._input_seconds += input_seconds
+        for name, value in means.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value * taken
+        self._weight += taken
+        if report or step == self._last_step:
+            self._report(step, means["learning_rate"])
+
+    def _report(self, step, rate):
+        values = {name: total / self._weight for name, total in self._sums.items()}
+        values["learning_rate"] = rate
+        self._sums, self._weight = {}, 0
+        timed = step - self._counted_from
+        line = f"step {step}/{self._last_step}"
+        line += "".join(f"  {name} {value:.5g}" for name, value in values.items())
+        if timed and self._seconds:
+            seconds_per_step = self._seconds / timed
+            speed = values["examples_per_second"] = self._batch_size / seconds_per_step
+            left = progress.duration(seconds_per_step * (self._last_step - step))
+            # The share of the time that went into waiting for input.
+            values["input_share"] = self._input_seconds / self._seconds
+            line += f"  {speed:.{1 if speed >= 1 else 4}f} examples/s"
+            line += f"  input {values['input_share']:.0%}  {left} left"
+        logging.info("%s", line)
+        with self._writer.as_default(step=step):
+            for name, value in values.items():
+                tf.summary.scalar(name, value)
+        self._counted_from = step
+        self._seconds = self._input_seconds = 0.0
