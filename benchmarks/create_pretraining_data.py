@@ -39,6 +39,7 @@ def define_flags():
     flags.DEFINE_integer("max_seq_length", 128, "Tokens in an instance.")
     flags.DEFINE_integer("max_predictions_per_seq", 20, "Most masked tokens in an instance.")
     flags.DEFINE_integer("dupe_factor", 2, "Passes over the text.")
+    flags.DEFINE_string("sequence_format", "segment_pair", "What an instance holds.")
 
 
 def repeat(paths, num_bytes, target):
@@ -108,7 +109,12 @@ def main(_):
             *(f"--output_file={folder}/out", f"--num_workers={len(cores)}"),
             *(
                 f"--{name}={FLAGS[name].value}"
-                for name in ("max_seq_length", "max_predictions_per_seq", "dupe_factor")
+                for name in (
+                    "max_seq_length",
+                    "max_predictions_per_seq",
+                    "dupe_factor",
+                    "sequence_format",
+                )
             ),
             f"--spm_model_file={os.path.abspath(FLAGS.spm_model_file)}",
         ]
