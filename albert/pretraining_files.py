@@ -1,4 +1,4 @@
-"""Makes pre-training record files from text files of any size: processes, shuffle, progress.
+"""Makes pre-training record files from text files of any size: processes, shuffle, report.
 
 The corpus is divided into blocks; (block, pass) is made with a random stream of its own, so the
 files do not depend on the number of processes. Records wait in random buckets beside the output
