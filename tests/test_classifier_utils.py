@@ -11,7 +11,7 @@ import re
 import numpy as np
 import pytest
 
-from albert import classifier_utils, file_io, layers, metrics, packing, tokenization
+from albert import classifier_utils, file_io, layers, metrics, packing
 
 LABELS = {
     "cola": ["0", "1"],
@@ -29,25 +29,9 @@ LABELS = {
 
 
 @pytest.fixture(scope="module")
-def testdata(request):
-    return request.path.parent / "testdata"
-
-
-@pytest.fixture(scope="module")
-def tokenizer(testdata):
-    return tokenization.FullTokenizer(spm_model_file=str(testdata / "tiny.model"))
-
-
-@pytest.fixture(scope="module")
 def recorded(shared):
     with gzip.open(shared / "golden" / "data" / "glue_features.json.gz", "rt") as file:
         return json.load(file)
-
-
-@pytest.fixture(scope="module")
-def english(shared):
-    path = str(shared / "data" / "spm" / "30k-clean.model")
-    return tokenization.FullTokenizer(spm_model_file=path)
 
 
 # --- recorded features --------------------------------------------------------------------------
@@ -194,11 +178,10 @@ def test_convert_regression(tokenizer):
         assert features["label_ids"].dtype == np.float32
 
 
-def test_convert_with_wordpiece(testdata):
-    tokenizer = tokenization.FullTokenizer(vocab_file=str(testdata / "tiny_vocab.txt"))
+def test_convert_with_wordpiece(wordpiece):
     task = classifier_utils.get_task("cola")
-    features = classifier_utils.convert_example(_example("中国 Boats"), task, 8, tokenizer)
-    pieces = tokenizer.convert_ids_to_tokens(features["input_ids"])
+    features = classifier_utils.convert_example(_example("中国 Boats"), task, 8, wordpiece)
+    pieces = wordpiece.convert_ids_to_tokens(features["input_ids"])
     assert pieces == ["[CLS]", "中", "国", "boats", "[SEP]", "[PAD]", "[PAD]", "[PAD]"]
 
 

@@ -34,16 +34,6 @@ FIRST_LABELS = {
 NUMBERED = ("cola", "mrpc", "sst-2")  # train and dev examples have no id column
 
 
-@pytest.fixture(scope="module")
-def testdata(request):
-    return request.path.parent / "testdata"
-
-
-@pytest.fixture(scope="module")
-def tokenizer(testdata):
-    return tokenization.FullTokenizer(spm_model_file=str(testdata / "tiny.model"))
-
-
 # --- reading ------------------------------------------------------------------------------------
 
 
@@ -319,12 +309,9 @@ def _data(folder, tokenizer, settings=None, length=16):
     )
 
 
-def test_task_reads_for_its_tokenizer(tmp_path, tokenizer, testdata):
+def test_task_reads_for_its_tokenizer(tmp_path, tokenizer, wordpiece):
     _write(tmp_path, "rte", "dev", [_line("rte", "dev", 0, ["ÉA  b", "C"])])
-    cased = tokenization.FullTokenizer(
-        spm_model_file=str(testdata / "tiny.model"), do_lower_case=False
-    )
-    wordpiece = tokenization.FullTokenizer(vocab_file=str(testdata / "tiny_vocab.txt"))
+    cased = tokenization.FullTokenizer(spm_model_file=tokenizer.spm_model_file, do_lower_case=False)
     for chosen, text in ((tokenizer, "ea b"), (cased, "EA b"), (wordpiece, "ÉA  b")):
         data = _data(tmp_path, chosen, {"text": text})
         (path,) = data.records("dev")

@@ -3,16 +3,14 @@
 import ast
 import functools
 import importlib
-import pathlib
 import re
 import shlex
 
 import pytest
 from absl import flags
 
-from tests.test_sources import LAYERS, MODULES, SCRIPTS, tree_of
+from tests.sources import LAYERS, MODULES, ROOT, SCRIPTS, tree_of
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 GUIDE = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 # Pages whose links are checked; those that are no guide are written for other ends.
 PAGES = [*GUIDE, "PARITY.md", "CHANGELOG.md", "benchmarks/RESULTS.md"]

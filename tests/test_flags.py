@@ -12,7 +12,7 @@ import pytest
 from absl import flags
 
 from albert import file_io
-from tests.test_sources import SCRIPTS
+from tests.sources import SCRIPTS
 
 RECORDED = json.loads(
     (pathlib.Path(__file__).parent / "testdata/golden/reference_flags.json").read_text("utf-8")

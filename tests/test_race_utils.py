@@ -18,12 +18,6 @@ PASSAGE = {
 }
 
 
-@pytest.fixture(scope="module")
-def tokenizer(request):
-    path = request.path.parent / "testdata" / "tiny.model"
-    return tokenization.FullTokenizer(spm_model_file=str(path))
-
-
 def write_passages(folder, split="dev", level="middle", passages=(PASSAGE,), merged=True):
     folder = folder / "RACE" / split / level
     folder.mkdir(parents=True)

@@ -1,8 +1,6 @@
 """The rules of the code base, checked on its sources: layers, imports, file access, sizes."""
 
 import ast
-import functools
-import pathlib
 import re
 import subprocess
 import sys
@@ -10,44 +8,8 @@ import sys
 import pytest
 
 from albert import command_line
+from tests.sources import FLAG_MODULES, LAYERS, MODULES, PACKAGE, PLAIN, ROOT, SCRIPTS, tree_of
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "albert"
-MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
-
-# Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
-PLAIN = """
-    file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
-    corpus demo_data tfrecord sequence_formats pretraining_data pretraining_files
-    squad_spans squad_metrics squad_features squad_records
-    huggingface
-""".split()
-LAYERS = {
-    "plain": PLAIN,
-    "TF parts": [
-        *"kernels batching layers modeling memory optimization lamb_optimizer".split(),
-        *"records distribution tpu training_log checkpoints".split(),
-    ],
-    "engine": "train_step engine checkpoint_walk".split(),
-    "assembly": "heads pretrained model_folder task".split(),
-    "tasks": [
-        *"pretraining_task classifier_utils custom_data race_utils".split(),
-        *"squad_utils squad_task".split(),
-    ],
-    "uses": [
-        *"stages predictors feature_extractor".split(),
-        *"export hub_exporter huggingface_exporter".split(),
-    ],
-    "scripts": [
-        *"command_line common_flags squad_flags".split(),
-        *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
-        *"ask predict".split(),
-        *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
-        *"export_to_huggingface extract_features make_demo_data glue_report".split(),
-    ],
-}
-FLAG_MODULES = {"command_line", "common_flags", "squad_flags"}  # what scripts share
-SCRIPTS = [n for n in LAYERS["scripts"] if n in MODULES and n not in FLAG_MODULES]
 # Names of the reference, which users import.
 ALLOWED_UTILS = {"classifier_utils", "squad_utils", "race_utils"}
 MAX_FILE, MAX_FUNCTION, MAX_SCRIPT, MAX_MAIN = 500, 60, 150, 40
@@ -73,11 +35,6 @@ OWN_GENERATORS = re.compile(
     r"random\.Random|np\.random\.(default_rng|Generator|RandomState)"
     r"|tf\.random\.(experimental\.)?Generator.*"
 )
-
-
-@functools.cache
-def tree_of(name):
-    return ast.parse((PACKAGE / f"{name}.py").read_text(encoding="utf-8"))
 
 
 def imports_of(tree):

@@ -20,27 +20,6 @@ FIELDS = """
 """.split()
 
 
-@pytest.fixture(scope="module")
-def testdata(request):
-    return request.path.parent / "testdata"
-
-
-@pytest.fixture(scope="module")
-def tiny(testdata):
-    return tokenization.FullTokenizer(spm_model_file=str(testdata / "tiny.model"))
-
-
-@pytest.fixture(scope="module")
-def wordpiece(testdata):
-    return tokenization.FullTokenizer(vocab_file=str(testdata / "tiny_vocab.txt"))
-
-
-@pytest.fixture(scope="module")
-def english(shared):
-    path = shared / "data" / "spm" / "30k-clean.model"
-    return tokenization.FullTokenizer(spm_model_file=str(path))
-
-
 def features_of(tokenizer, examples, length=64, stride=16, query=12, is_training=False, **kwargs):
     return list(
         squad_features.convert_examples_to_features(
@@ -200,29 +179,29 @@ def _plain_offsets(tokenizer, text):
 @example("\u0301")
 @example("the ﬁsh é \u0301 １２ 漢字  the\tboat")
 @example("ﬁ  ﬁ  ﬁ  ﬁ  ﬁ  the boat was there")
-def test_offsets_of_odd_texts(tiny, text):
+def test_offsets_of_odd_texts(tokenizer, text):
     report = squad_features.FeatureReport()
     item = squad_features.SquadExample("q", "", text)
-    features = features_of(tiny, [item], 400, 100, 12, report=report)
+    features = features_of(tokenizer, [item], 400, 100, 12, report=report)
     if not features:
         assert sum(map(len, report.dropped.values())) == 1
         if squad_features.NO_TEXT in report.dropped:
-            assert not tiny.tokenize(text)
+            assert not tokenizer.tokenize(text)
         return
     (window,) = features
-    expected = _plain_offsets(tiny, text)
+    expected = _plain_offsets(tokenizer, text)
     assert (window.tok_start_to_orig_index, window.tok_end_to_orig_index) == expected
     if unicodedata.is_normalized("NFKD", text) and not set("\t\n\u0301\u0323") & set(text):
         # Every character can match, so the offsets cut out just what the piece spells.
         # A lone "▁" at the front stands for no character and so takes its neighbour's place.
-        for piece, start, end in zip(tiny.tokenize(text), *expected, strict=True):
+        for piece, start, end in zip(tokenizer.tokenize(text), *expected, strict=True):
             if (piece, start) != ("▁", 0):
                 assert text[start : end + 1].lower().strip() == piece.replace("▁", "")
 
 
 @settings(max_examples=200, deadline=None)
 @given(ODD_TEXTS, st.data())
-def test_answers_of_odd_texts(tiny, text, data):
+def test_answers_of_odd_texts(tokenizer, text, data):
     """An answer that begins and ends with ordinary characters is inside its pieces."""
     text = f"the boat {text} was there"
     plain = [at for at, character in enumerate(text) if character.isascii() and character.isalnum()]
@@ -230,7 +209,7 @@ def test_answers_of_odd_texts(tiny, text, data):
     item = squad_features.SquadExample("q", "", text, text[begin : end + 1], begin)
     report = squad_features.FeatureReport()
     try:
-        features = features_of(tiny, [item], 400, 100, 12, is_training=True, report=report)
+        features = features_of(tokenizer, [item], 400, 100, 12, is_training=True, report=report)
     except InputError:
         assert squad_features.MISMATCH in report.dropped
         return
@@ -279,11 +258,11 @@ TEXT = (
 )
 
 
-def test_layout_of_windows(tiny):
+def test_layout_of_windows(tokenizer):
     item = squad_features.SquadExample("q7", "Where is the old boat that we had?", TEXT)
-    windows = features_of(tiny, [item], length=24, stride=5, query=6)
-    question = tiny.encode(item.question_text)[:6]
-    pieces = tiny.encode(TEXT)
+    windows = features_of(tokenizer, [item], length=24, stride=5, query=6)
+    question = tokenizer.encode(item.question_text)[:6]
+    pieces = tokenizer.encode(TEXT)
     assert len(windows) > 3
     assert [window.unique_id for window in windows] == list(
         range(1000000000, 1000000000 + len(windows))
@@ -292,7 +271,7 @@ def test_layout_of_windows(tiny):
     for number, window in enumerate(windows):
         assert (window.qas_id, window.example_index, window.doc_span_index) == ("q7", 0, number)
         text = pieces[5 * number : 5 * number + 15]
-        ids = [tiny.cls_id, *question, tiny.sep_id, *text, tiny.sep_id]
+        ids = [tokenizer.cls_id, *question, tokenizer.sep_id, *text, tokenizer.sep_id]
         padding = 24 - len(ids)
         assert window.input_ids == ids + [0] * padding
         assert window.input_mask == [1] * len(ids) + [0] * padding
@@ -307,10 +286,10 @@ def test_layout_of_windows(tiny):
     assert owners == list(range(len(pieces)))
 
 
-def test_training_windows_without_the_whole_answer_are_impossible(tiny):
+def test_training_windows_without_the_whole_answer_are_impossible(tokenizer):
     answer = "they come back"
     items = [training_example(TEXT, answer), training_example(TEXT, "", 1)]
-    windows = features_of(tiny, items, length=24, stride=5, query=6, is_training=True)
+    windows = features_of(tokenizer, items, length=24, stride=5, query=6, is_training=True)
     with_answer = [window for window in windows if not window.is_impossible]
     assert 1 <= len(with_answer) < len(windows) / 2
     for window in with_answer:
@@ -324,7 +303,7 @@ def test_training_windows_without_the_whole_answer_are_impossible(tiny):
             assert (window.start_position, window.end_position) == (0, 0)
 
 
-def test_a_paragraph_is_read_once(tiny, monkeypatch):
+def test_a_paragraph_is_read_once(tokenizer, monkeypatch):
     counts = []
     plain = tokenization.FullTokenizer.tokenize
 
@@ -335,7 +314,7 @@ def test_a_paragraph_is_read_once(tiny, monkeypatch):
     monkeypatch.setattr(tokenization.FullTokenizer, "tokenize", tokenize)
     texts = [TEXT, "The boat was here."]
     items = [squad_features.SquadExample(str(i), "Where?", texts[i % 2]) for i in range(200)]
-    assert len({window.qas_id for window in features_of(tiny, items)}) == 200
+    assert len({window.qas_id for window in features_of(tokenizer, items)}) == 200
     assert sorted(counts) == sorted(texts)
 
 
@@ -350,29 +329,29 @@ def test_a_paragraph_is_read_once(tiny, monkeypatch):
         ({"query": 0}, r"at least 1; got 0 and 16"),
     ],
 )
-def test_lengths_without_room_are_refused_at_once(tiny, values, message):
+def test_lengths_without_room_are_refused_at_once(tokenizer, values, message):
     with pytest.raises(InputError, match=message):
-        features_of(tiny, [], **values)
+        features_of(tokenizer, [], **values)
 
 
-def test_least_room_works_with_any_question(tiny):
+def test_least_room_works_with_any_question(tokenizer):
     item = squad_features.SquadExample("q", "where " * 50, "The boat was here.")
-    windows = features_of(tiny, [item], length=16, stride=9, query=12)
-    assert len(windows) == len(tiny.encode(item.paragraph_text))
+    windows = features_of(tokenizer, [item], length=16, stride=9, query=12)
+    assert len(windows) == len(tokenizer.encode(item.paragraph_text))
     assert all(window.text_end - window.text_begin == 1 for window in windows)
 
 
-def test_case_must_agree_with_the_tokenizer(tiny):
+def test_case_must_agree_with_the_tokenizer(tokenizer):
     with pytest.raises(InputError, match="do_lower_case is False but the tokenizer .* True"):
-        squad_features.convert_examples_to_features([], tiny, 64, 16, 12, False, False)
+        squad_features.convert_examples_to_features([], tokenizer, 64, 16, 12, False, False)
 
 
-def test_dropped_questions_are_counted_and_named(tiny, caplog):
+def test_dropped_questions_are_counted_and_named(tokenizer, caplog):
     texts = {"empty": "", "blank": " \t\n", "hangul": "한국어는 " * 5, "good": TEXT}
     items = [squad_features.SquadExample(key, "", text) for key, text in texts.items()]
     report = squad_features.FeatureReport()
     with caplog.at_level("INFO"):
-        windows = features_of(tiny, items, report=report)
+        windows = features_of(tokenizer, items, report=report)
     assert {window.qas_id for window in windows} == {"good"}
     assert windows[0].unique_id == 1000000000 and windows[0].example_index == 3
     assert report.dropped == {
@@ -384,10 +363,10 @@ def test_dropped_questions_are_counted_and_named(tiny, caplog):
     assert "such as empty, blank; 1 because the paragraph's pieces do not match" in caplog.text
 
 
-def test_training_stops_where_many_questions_are_dropped(tiny):
+def test_training_stops_where_many_questions_are_dropped(tokenizer):
     good = [training_example(TEXT, "noon", i) for i in range(95)]
     bad = [training_example("한국어 " * 20, "", 100 + i) for i in range(6)]
     with pytest.raises(InputError, match=r"6 of 101 questions.*At most 5% may be left out"):
-        features_of(tiny, good + bad, is_training=True)
-    windows = features_of(tiny, good + bad[:5], is_training=True)
-    assert len(windows) == len(features_of(tiny, good, is_training=True))
+        features_of(tokenizer, good + bad, is_training=True)
+    windows = features_of(tokenizer, good + bad[:5], is_training=True)
+    assert len(windows) == len(features_of(tokenizer, good, is_training=True))

@@ -6,25 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from albert import squad_features, squad_records, tokenization
+from albert import squad_features, squad_records
 from albert.file_io import InputError
 from tests.test_squad_features import FIELDS, TEXT, features_of, training_example
-
-
-@pytest.fixture(scope="module")
-def testdata(request):
-    return request.path.parent / "testdata"
-
-
-@pytest.fixture(scope="module")
-def tiny(testdata):
-    return tokenization.FullTokenizer(spm_model_file=str(testdata / "tiny.model"))
-
-
-@pytest.fixture(scope="module")
-def wordpiece(testdata):
-    return tokenization.FullTokenizer(vocab_file=str(testdata / "tiny_vocab.txt"))
-
 
 # --- records and processes -----------------------------------------------------------------------
 
@@ -52,12 +36,12 @@ def _records(tokenizer, items, is_training, num_processes=1, **kwargs):
 
 
 @pytest.mark.parametrize("is_training", [False, True])
-def test_records_hold_the_features(tiny, is_training):
+def test_records_hold_the_features(tokenizer, is_training):
     import tensorflow as tf
 
     items = _examples(30, is_training)
-    windows = features_of(tiny, items, 32, 8, 6, is_training)
-    records = list(_records(tiny, items, is_training))
+    windows = features_of(tokenizer, items, 32, 8, 6, is_training)
+    records = list(_records(tokenizer, items, is_training))
     assert len(windows) == len(records) > 60
     columns = {"unique_ids": "unique_id"}
     columns |= {name: name for name in ("input_ids", "input_mask", "segment_ids", "p_mask")}
@@ -81,12 +65,12 @@ def many_processes(monkeypatch):
 
 
 @pytest.mark.parametrize("is_training", [False, True])
-def test_processes_keep_the_order(tiny, wordpiece, many_processes, is_training):
-    for tokenizer in (tiny, wordpiece):
+def test_processes_keep_the_order(tokenizer, wordpiece, many_processes, is_training):
+    for each in (tokenizer, wordpiece):
         items = _examples(200, is_training)
         reports = [squad_features.FeatureReport() for _ in range(2)]
-        one = list(_records(tokenizer, items, is_training, report=reports[0]))
-        two = list(_records(tokenizer, items, is_training, 2, report=reports[1]))
+        one = list(_records(each, items, is_training, report=reports[0]))
+        two = list(_records(each, items, is_training, 2, report=reports[1]))
         assert [record for record, _ in one] == [record for record, _ in two]
         assert reports[0] == reports[1]
         assert reports[0].num_questions == 200
@@ -97,13 +81,13 @@ def test_processes_keep_the_order(tiny, wordpiece, many_processes, is_training):
                 assert a.example_index == b.example_index == int(a.qas_id[1:])
 
 
-def test_a_dead_process_is_an_error(tiny, many_processes, monkeypatch):
+def test_a_dead_process_is_an_error(tokenizer, many_processes, monkeypatch):
     monkeypatch.setattr(squad_records, "_WORKER", "import sys; sys.exit(3)")
     with pytest.raises(RuntimeError, match="ended early with code 3"):
-        list(_records(tiny, _examples(50, True), True, 2))
+        list(_records(tokenizer, _examples(50, True), True, 2))
 
 
-def test_processes_end_with_the_iterator(tiny, many_processes, monkeypatch):
+def test_processes_end_with_the_iterator(tokenizer, many_processes, monkeypatch):
     started = []
     popen = squad_records.subprocess.Popen
 
@@ -113,7 +97,7 @@ def test_processes_end_with_the_iterator(tiny, many_processes, monkeypatch):
 
     monkeypatch.setattr(squad_records.subprocess, "Popen", start)
     batches = squad_records._batches_of_workers(
-        _examples(2000, True), (tiny, 32, 8, 6, True), num_processes=2
+        _examples(2000, True), (tokenizer, 32, 8, 6, True), num_processes=2
     )
     next(batches)
     assert len(started) == 2
@@ -124,8 +108,8 @@ def test_processes_end_with_the_iterator(tiny, many_processes, monkeypatch):
 # --- the file of what is left --------------------------------------------------------------------
 
 
-def test_features_left_round_trip(tiny, tmp_path):
-    windows = features_of(tiny, _examples(20, False), 32, 8, 6)
+def test_features_left_round_trip(tokenizer, tmp_path):
+    windows = features_of(tokenizer, _examples(20, False), 32, 8, 6)
     path = str(tmp_path / "left.json")
     made_with = {"max_seq_length": 32, "vocabulary": "x", "lengths": (1, 2)}
     assert squad_records.write_features_left(path, iter(windows), made_with) == len(windows)
@@ -162,9 +146,9 @@ def test_another_file_is_refused(tmp_path, content):
         squad_records.read_features_left(str(path), {})
 
 
-def test_a_damaged_file_is_refused(tiny, tmp_path):
+def test_a_damaged_file_is_refused(tokenizer, tmp_path):
     path = tmp_path / "left.json"
-    squad_records.write_features_left(str(path), features_of(tiny, _examples(3, False)), {})
+    squad_records.write_features_left(str(path), features_of(tokenizer, _examples(3, False)), {})
     lines = path.read_text().splitlines(keepends=True)
     for damaged in (
         lines[:-1],

@@ -18,7 +18,6 @@ from albert import (
     squad_records,
     squad_task,
     squad_utils,
-    tokenization,
 )
 from tests import squad_samples
 
@@ -28,11 +27,6 @@ CONFIG = modeling.AlbertConfig(
     vocab_size=400, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
     intermediate_size=16, max_position_embeddings=48,
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return tokenization.FullTokenizer(spm_model_file=str(squad_samples.SPM))
 
 
 @pytest.fixture(scope="module")

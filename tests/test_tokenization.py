@@ -25,21 +25,6 @@ VOCABULARIES = {
 
 
 @pytest.fixture(scope="module")
-def testdata(request):
-    return request.path.parent / "testdata"
-
-
-@pytest.fixture(scope="module")
-def tiny(testdata):
-    return tokenization.FullTokenizer(spm_model_file=str(testdata / "tiny.model"))
-
-
-@pytest.fixture(scope="module")
-def wordpiece(testdata):
-    return tokenization.FullTokenizer(vocab_file=str(testdata / "tiny_vocab.txt"))
-
-
-@pytest.fixture(scope="module")
 def recorded(shared):
     with gzip.open(shared / "golden" / "data" / "tokenization.json.gz", "rt") as file:
         return json.load(file)
@@ -143,25 +128,31 @@ def test_tiny_vocabularies_come_from_their_script(testdata, tmp_path):
     assert same["tiny.model"]
 
 
-def test_tiny_model_follows_the_recipe(tiny):
+def test_tiny_model_follows_the_recipe(tokenizer):
     first = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", *'()"-.–£€']
-    assert tiny.convert_ids_to_tokens(range(len(first))) == first
-    assert (tiny.pad_id, tiny.unk_id, tiny.cls_id, tiny.sep_id, tiny.mask_id) == (0, 1, 2, 3, 4)
-    assert tiny.vocab_size == len(tiny.vocab) == len(tiny.inv_vocab) == 400
-    assert all(tiny.vocab[piece] == i for i, piece in tiny.inv_vocab.items())
+    assert tokenizer.convert_ids_to_tokens(range(len(first))) == first
+    assert (
+        tokenizer.pad_id,
+        tokenizer.unk_id,
+        tokenizer.cls_id,
+        tokenizer.sep_id,
+        tokenizer.mask_id,
+    ) == (0, 1, 2, 3, 4)
+    assert tokenizer.vocab_size == len(tokenizer.vocab) == len(tokenizer.inv_vocab) == 400
+    assert all(tokenizer.vocab[piece] == i for i, piece in tokenizer.inv_vocab.items())
 
 
-def test_exact_pieces_and_ids(tiny):
+def test_exact_pieces_and_ids(tokenizer):
     text = "The  OLD boat\tis ×2 – Ünder £5."
     expected = ["▁the", "▁", "old", "▁boat", "▁is", "▁", "×", "2", "▁", "–"]
-    pieces = tiny.tokenize(text)
+    pieces = tokenizer.tokenize(text)
     assert pieces[: len(expected)] == expected
     assert "".join(pieces) == "▁the▁old▁boat▁is▁×2▁–▁under▁£5."
-    assert tiny.encode("the boat ×") == [
-        tiny.vocab["▁the"],
-        tiny.vocab["▁boat"],
-        tiny.vocab["▁"],
-        tiny.unk_id,
+    assert tokenizer.encode("the boat ×") == [
+        tokenizer.vocab["▁the"],
+        tokenizer.vocab["▁boat"],
+        tokenizer.vocab["▁"],
+        tokenizer.unk_id,
     ]
 
 
@@ -178,11 +169,11 @@ def test_exact_pieces_and_ids(tiny):
         ("14, 14", ["▁14,", "▁", "14"], ["▁", "14", ",", "▁", "14"]),
     ],
 )
-def test_digit_comma_rule(tiny, text, raw, expected):
-    assert tiny.sp_model.encode(text, out_type=str) == raw
-    assert tiny.tokenize(text) == expected
-    assert tiny.encode(text) == tiny.convert_tokens_to_ids(expected)
-    assert tiny.encode_batch(["a", text]) == [tiny.encode("a"), tiny.encode(text)]
+def test_digit_comma_rule(tokenizer, text, raw, expected):
+    assert tokenizer.sp_model.encode(text, out_type=str) == raw
+    assert tokenizer.tokenize(text) == expected
+    assert tokenizer.encode(text) == tokenizer.convert_tokens_to_ids(expected)
+    assert tokenizer.encode_batch(["a", text]) == [tokenizer.encode("a"), tokenizer.encode(text)]
 
 
 class _FakeSentencePiece:
@@ -228,44 +219,46 @@ TEXTS = st.text(st.one_of(st.sampled_from(" ,,.0123456789abtheodk£▁É-"), st.
 
 @settings(max_examples=300, deadline=None)
 @given(texts=st.lists(TEXTS, max_size=5))
-def test_encode_agrees_with_tokenize(tiny, wordpiece, texts):
-    for tokenizer in (tiny, wordpiece):
-        expected = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(t)) for t in texts]
-        assert tokenizer.encode_batch(texts) == expected
-        assert [tokenizer.encode(text) for text in texts] == expected
+def test_encode_agrees_with_tokenize(tokenizer, wordpiece, texts):
+    for each in (tokenizer, wordpiece):
+        expected = [each.convert_tokens_to_ids(each.tokenize(t)) for t in texts]
+        assert each.encode_batch(texts) == expected
+        assert [each.encode(text) for text in texts] == expected
 
 
 @settings(max_examples=200, deadline=None)
 @given(text=TEXTS)
-def test_pieces_keep_every_character(tiny, text):
-    pieces = tokenization.encode_pieces(tiny.sp_model, tokenization.preprocess_text(text))
-    raw = tiny.sp_model.encode(tokenization.preprocess_text(text), out_type=str)
+def test_pieces_keep_every_character(tokenizer, text):
+    pieces = tokenization.encode_pieces(tokenizer.sp_model, tokenization.preprocess_text(text))
+    raw = tokenizer.sp_model.encode(tokenization.preprocess_text(text), out_type=str)
     assert "".join(pieces) == "".join(raw)
     assert not any(re.search(r"\d,$", piece) and len(piece) > 1 for piece in pieces)
 
 
-def test_special_pieces_in_text_stay_text(tiny):
-    assert not {tiny.cls_id, tiny.sep_id, tiny.mask_id} & set(tiny.encode("[CLS] a [SEP] [MASK]"))
-    cased = tokenization.FullTokenizer(spm_model_file=tiny.spm_model_file, do_lower_case=False)
+def test_special_pieces_in_text_stay_text(tokenizer):
+    assert not {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id} & set(
+        tokenizer.encode("[CLS] a [SEP] [MASK]")
+    )
+    cased = tokenization.FullTokenizer(spm_model_file=tokenizer.spm_model_file, do_lower_case=False)
     assert cased.sp_model.encode("[CLS]", out_type=str) == ["▁", "[CLS]"]
     assert cased.encode("[CLS]") == [cased.vocab["▁"], cased.unk_id]
 
 
-def test_bytes_are_text(tiny, wordpiece):
-    for tokenizer in (tiny, wordpiece):
-        assert tokenizer.tokenize("größe, 了".encode()) == tokenizer.tokenize("größe, 了")
-        assert all(isinstance(piece, str) for piece in tokenizer.tokenize(b"the boats"))
+def test_bytes_are_text(tokenizer, wordpiece):
+    for each in (tokenizer, wordpiece):
+        assert each.tokenize("größe, 了".encode()) == each.tokenize("größe, 了")
+        assert all(isinstance(piece, str) for piece in each.tokenize(b"the boats"))
 
 
-def test_half_surrogate_is_no_crash(tiny):
+def test_half_surrogate_is_no_crash(tokenizer):
     assert tokenization.preprocess_text("a\ud83d b") == "a\ufffd b"
-    assert tiny.tokenize("a \ud83d b") == tiny.tokenize("a \ufffd b")
+    assert tokenizer.tokenize("a \ud83d b") == tokenizer.tokenize("a \ufffd b")
 
 
-def test_pickled_tokenizer(tiny, wordpiece):
-    for tokenizer in (tiny, wordpiece):
-        again = pickle.loads(pickle.dumps(tokenizer))
-        assert again.encode("the boats, x14, 2") == tokenizer.encode("the boats, x14, 2")
+def test_pickled_tokenizer(tokenizer, wordpiece):
+    for each in (tokenizer, wordpiece):
+        again = pickle.loads(pickle.dumps(each))
+        assert again.encode("the boats, x14, 2") == each.encode("the boats, x14, 2")
 
 
 # --- preprocess_text ----------------------------------------------------------------------------
@@ -340,30 +333,32 @@ def test_words_pieces_and_ids_step_by_step(wordpiece):
         tokenization.convert_by_vocab(vocab, ["nothing"])
 
 
-def test_pieces_of_bytes_and_drawn_pieces(tiny):
+def test_pieces_of_bytes_and_drawn_pieces(tokenizer):
     text = "the boats went over the water, 2000,"
-    best = tokenization.encode_pieces(tiny.sp_model, text)
-    assert tokenization.encode_pieces(tiny.sp_model, text.encode(), return_unicode=False) == best
-    assert tokenization.encode_ids(tiny.sp_model, text.encode()) == tiny.encode(text)
-    drawn = [tokenization.encode_pieces(tiny.sp_model, text, sample=True) for _ in range(50)]
+    best = tokenization.encode_pieces(tokenizer.sp_model, text)
+    assert (
+        tokenization.encode_pieces(tokenizer.sp_model, text.encode(), return_unicode=False) == best
+    )
+    assert tokenization.encode_ids(tokenizer.sp_model, text.encode()) == tokenizer.encode(text)
+    drawn = [tokenization.encode_pieces(tokenizer.sp_model, text, sample=True) for _ in range(50)]
     assert any(pieces != best for pieces in drawn)
     # Only the digit-comma rule may cut, so every drawn segmentation spells the text.
     for pieces in drawn:
         assert "".join(pieces).replace("▁", " ").strip() == text
-    sizes = {len(tokenization.encode_ids(tiny.sp_model, text, sample=True)) for _ in range(50)}
+    sizes = {len(tokenization.encode_ids(tokenizer.sp_model, text, sample=True)) for _ in range(50)}
     assert len(sizes) > 1
 
 
 # --- choosing and checking ----------------------------------------------------------------------
 
 
-def test_sentencepiece_wins_over_vocab_file(tiny):
-    both = tokenization.FullTokenizer("no/such/file", True, tiny.spm_model_file)
-    assert both.tokenize("the boat") == tiny.tokenize("the boat")
+def test_sentencepiece_wins_over_vocab_file(tokenizer):
+    both = tokenization.FullTokenizer("no/such/file", True, tokenizer.spm_model_file)
+    assert both.tokenize("the boat") == tokenizer.tokenize("the boat")
 
 
-def test_class_methods(testdata, tiny, golden, tmp_path):
-    made = tokenization.FullTokenizer.from_scratch(None, False, tiny.spm_model_file)
+def test_class_methods(testdata, tokenizer, golden, tmp_path):
+    made = tokenization.FullTokenizer.from_scratch(None, False, tokenizer.spm_model_file)
     assert made.sp_model and not made.do_lower_case
     hub = tokenization.FullTokenizer.from_hub_module(str(golden / "hub_tf1"))
     assert hub.sp_model and hub.do_lower_case
@@ -443,18 +438,18 @@ def test_wordpiece_prefers_its_own_special_names(tmp_path):
     assert tokenizer.tokenize("q") == ["[UNK]"]
 
 
-def test_id_outside_the_vocabulary(tiny):
+def test_id_outside_the_vocabulary(tokenizer):
     with pytest.raises(ValueError, match=r"id 400 is outside the vocabulary, expected 0\.\.399"):
-        tiny.convert_ids_to_tokens([5, 400])
+        tokenizer.convert_ids_to_tokens([5, 400])
 
 
-def test_check_vocab_size(tiny, caplog):
-    tokenization.check_vocab_size(tiny, 400)
+def test_check_vocab_size(tokenizer, caplog):
+    tokenization.check_vocab_size(tokenizer, 400)
     assert not caplog.records
     with pytest.raises(file_io.InputError, match=r"tiny\.model has 400 pieces.* is only 399"):
-        tokenization.check_vocab_size(tiny, 399)
+        tokenization.check_vocab_size(tokenizer, 399)
     with caplog.at_level("WARNING", logger="absl"):
-        tokenization.check_vocab_size(tiny, 408)
+        tokenization.check_vocab_size(tokenizer, 408)
     assert "400 pieces, the config's vocab_size is 408" in caplog.text
 
 

@@ -1,0 +1,49 @@
+"""The modules of the package and their layers, for the tests that look at sources."""
+
+import ast
+import functools
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "albert"
+MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
+
+# Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
+PLAIN = """
+    file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
+    corpus demo_data tfrecord sequence_formats pretraining_data pretraining_files
+    squad_spans squad_metrics squad_features squad_records
+    huggingface
+""".split()
+LAYERS = {
+    "plain": PLAIN,
+    "TF parts": [
+        *"kernels batching layers modeling memory optimization lamb_optimizer".split(),
+        *"records distribution tpu training_log checkpoints".split(),
+    ],
+    "engine": "train_step engine checkpoint_walk".split(),
+    "assembly": "heads pretrained model_folder task".split(),
+    "tasks": [
+        *"pretraining_task classifier_utils custom_data race_utils".split(),
+        *"squad_utils squad_task".split(),
+    ],
+    "uses": [
+        *"stages predictors feature_extractor".split(),
+        *"export hub_exporter huggingface_exporter".split(),
+    ],
+    "scripts": [
+        *"command_line common_flags squad_flags".split(),
+        *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
+        *"ask predict".split(),
+        *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
+        *"export_to_huggingface extract_features make_demo_data glue_report".split(),
+    ],
+}
+FLAG_MODULES = {"command_line", "common_flags", "squad_flags"}  # what scripts share
+SCRIPTS = [n for n in LAYERS["scripts"] if n in MODULES and n not in FLAG_MODULES]
+
+
+@functools.cache
+def tree_of(name):
+    """Syntax tree of a module of the package."""
+    return ast.parse((PACKAGE / f"{name}.py").read_text(encoding="utf-8"))
