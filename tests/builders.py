@@ -17,6 +17,7 @@ from albert import (
     layers,
     modeling,
     pretraining_data,
+    tokenization,
 )
 
 TESTDATA = pathlib.Path(__file__).parent / "testdata"
@@ -84,6 +85,18 @@ def write_model(folder, model, config, vocabulary="30k-clean.model"):
     checkpoints.save(str(folder / "model.ckpt-best"), model)
     (folder / "albert_config.json").write_text(config.to_json_string())
     (folder / vocabulary).write_bytes(SPM.read_bytes())
+
+
+def watch_cleaning(monkeypatch):
+    """List that gets each text that is preprocessed from now on."""
+    seen, preprocess_text = [], tokenization.preprocess_text
+
+    def clean(text, **settings):
+        seen.append(text)
+        return preprocess_text(text, **settings)
+
+    monkeypatch.setattr(tokenization, "preprocess_text", clean)
+    return seen
 
 
 # --- models and batches -------------------------------------------------------------------------

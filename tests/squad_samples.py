@@ -1,13 +1,19 @@
-"""Small SQuAD files, a configuration and flags for the tests of the SQuAD scripts."""
+"""Small SQuAD files, questions, a configuration and flags for the tests around SQuAD."""
 
 import json
-import pathlib
 
-from absl import flags
+from albert import demo_data, file_io, squad_features
+from tests import builders
 
-from albert import demo_data, file_io, modeling
-
-SPM = pathlib.Path(__file__).parent / "testdata" / "tiny.model"
+FIELDS = """
+    qas_id unique_id doc_span_index tok_start_to_orig_index tok_end_to_orig_index
+    token_is_max_context input_ids segment_ids p_mask paragraph_len start_position end_position
+    is_impossible
+""".split()
+TEXT = (
+    "The old harbour lies at the end of a narrow road between two hills. Every morning the boats "
+    "leave before the sun is up, and they come back at noon. My grandmother was a teacher."
+)
 COUNTS = {"train": 160, "dev": 12}
 
 
@@ -32,19 +38,28 @@ def write_inputs(folder, version):
             del question["answers"]
             question.pop("is_impossible", None)
     file_io.write_json(str(folder / "test.json"), unlabelled)
-    config = modeling.AlbertConfig(
-        vocab_size=400, embedding_size=32, hidden_size=64, num_hidden_layers=2,
-        num_attention_heads=2, intermediate_size=192, max_position_embeddings=64,
-        initializer_range=0.1,
+    config = builders.tiny_config(
+        embedding_size=32, hidden_size=64, num_hidden_layers=2, intermediate_size=192,
+        max_position_embeddings=64, initializer_range=0.1,
     )  # fmt: skip
     file_io.write_text(str(folder / "albert_config.json"), config.to_json_string())
+
+
+def write_long_context(folder):
+    """squad.json: six texts, of which the second is long enough for several windows."""
+    data = content("dev", 6, version=2)
+    paragraphs = data["data"][0]["paragraphs"]
+    paragraphs[1]["context"] = " ".join(p["context"] for p in paragraphs[1:])
+    path = str(folder / "squad.json")
+    file_io.write_json(path, data)
+    return path
 
 
 def flags_for(inputs, output_dir, **changes):
     """A short run; `changes` add or replace flags, None leaves one out."""
     values = {
         "output_dir": output_dir, "albert_config_file": inputs / "albert_config.json",
-        "spm_model_file": SPM, "train_file": inputs / "train.json",
+        "spm_model_file": builders.SPM, "train_file": inputs / "train.json",
         "predict_file": inputs / "dev.json", "max_seq_length": 64, "max_query_length": 16,
         "doc_stride": 24, "train_batch_size": 16, "predict_batch_size": 16,
         "learning_rate": 1e-3, "num_train_epochs": 0.25, "save_checkpoints_steps": 5, **changes,
@@ -52,20 +67,32 @@ def flags_for(inputs, output_dir, **changes):
     return {name: value for name, value in values.items() if value is not None}
 
 
-def run(module, values):
-    """Runs a script's main in this process."""
-    flag_values = flags.FlagValues()
-    module.define_flags(flag_values)
-    flag_values(["script", *(f"--{name}={value}" for name, value in values.items())])
-    module.main(flag_values)
-
-
-def read_results(folder):
-    """The blocks of eval_results.txt as dicts of texts."""
-    text = (folder / "eval_results.txt").read_text()
-    blocks = [block.strip() for block in text.split("=" * 50)]
-    return [dict(line.split(" = ") for line in block.splitlines()) for block in blocks if block]
-
-
 def read_json(path):
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+# --- questions, windows ------------------------------------------------------------------------
+
+
+def features_of(tokenizer, examples, length=64, stride=16, query=12, is_training=False, **kwargs):
+    """The windows of some examples."""
+    return list(
+        squad_features.convert_examples_to_features(
+            examples,
+            tokenizer,
+            max_seq_length=length,
+            doc_stride=stride,
+            max_query_length=query,
+            is_training=is_training,
+            do_lower_case=tokenizer.do_lower_case,
+            **kwargs,
+        )
+    )
+
+
+def training_example(text, answer, number=0, question="where is the boat?"):
+    """An example whose answer is the first place of `answer` in the text; empty for none."""
+    start = text.index(answer) if answer else -1
+    return squad_features.SquadExample(
+        f"q{number}", question, text, answer, start, is_impossible=not answer
+    )

@@ -14,19 +14,15 @@ from albert import (
     heads,
     layers,
     model_folder,
-    modeling,
     predictors,
     pretrained,
     squad_task,
     squad_utils,
     tokenization,
 )
-from tests import squad_samples
+from tests import builders, squad_samples
 
-CONFIG = modeling.AlbertConfig(
-    vocab_size=400, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-    intermediate_size=16, max_position_embeddings=48, initializer_range=0.5,
-)  # fmt: skip
+CONFIG = builders.tiny_config(initializer_range=0.5)
 V1 = squad_task.Settings(48, 16, 10, 20, 30)
 V2 = dataclasses.replace(V1, start_n_top=3, end_n_top=4, dropout_prob=0.1)
 LONG = " ".join(
@@ -38,7 +34,7 @@ LONG = " ".join(
 
 
 def make_folder(folder, kind, settings):
-    source = pretrained.Source("", None, str(squad_samples.SPM), None, True)
+    source = pretrained.Source("", None, str(builders.SPM), None, True)
     model_folder.write(str(folder), kind, CONFIG, source, dataclasses.asdict(settings))
     task = squad_task.make_task(kind, settings)
     prefix = str(folder / "model.ckpt-7")
@@ -58,7 +54,7 @@ def folders(tmp_path_factory):
 def expected(kind, folder, question, context):
     """The answers by the way of the scripts: all windows padded, one batch."""
     example = squad_utils.SquadExample("q", question, context)
-    tokenizer = tokenization.FullTokenizer(spm_model_file=str(squad_samples.SPM))
+    tokenizer = tokenization.FullTokenizer(spm_model_file=str(builders.SPM))
     windows = list(
         squad_utils.convert_examples_to_features([example], tokenizer, 48, 16, 10, False, True)
     )

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from albert import checkpoints, file_io, heads, modeling, optimization
+from tests.builders import assert_same, model_weights
 
 CONFIG = modeling.AlbertConfig(
     vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_hidden_groups=2,
@@ -30,16 +31,6 @@ def prefix(tmp_path, model):
     return prefix
 
 
-def weights(model):
-    return {name: v.numpy() for name, v in checkpoints.variables_by_name(model).items()}
-
-
-def assert_same(a, b):
-    assert a.keys() == b.keys()
-    for name in a:
-        np.testing.assert_array_equal(a[name], b[name])
-
-
 @pytest.mark.parametrize(
     "form", ["", ".index", ".data-00000-of-00001", "folder", "folder/", "other name"]
 )
@@ -53,7 +44,7 @@ def test_every_form_of_a_path_is_read(prefix, model, form):
             shutil.move(prefix + ending, os.path.dirname(prefix) + "/bert_model" + ending)
         path = os.path.dirname(prefix)
     report = checkpoints.restore(other, path)
-    assert_same(weights(other), weights(model))
+    assert_same(model_weights(other), model_weights(model))
     assert report.new == report.unused == []
 
 
@@ -75,13 +66,13 @@ def test_a_missing_checkpoint_is_named_with_what_is_there(prefix, tmp_path, mode
 def test_new_heads_keep_their_values_and_are_listed(prefix):
     other = heads.RegressionModel(CONFIG, seed=3)
     pooler = heads.SquadV1Model(CONFIG, seed=3)
-    before = weights(pooler)
+    before = model_weights(pooler)
     with pytest.raises(file_io.InputError, match=r"output_weights is \[2, 8\] in the checkpoint"):
         checkpoints.restore(other, prefix)
     report = checkpoints.restore(pooler, prefix)
     assert report.new == ["cls/squad/output_bias", "cls/squad/output_weights"]
     assert report.unused == ["output_bias", "output_weights"]
-    np.testing.assert_array_equal(weights(pooler)[report.new[1]], before[report.new[1]])
+    np.testing.assert_array_equal(model_weights(pooler)[report.new[1]], before[report.new[1]])
     assert "new, with random values: cls/squad/output_bias" in str(report)
 
 
@@ -93,10 +84,10 @@ def test_evaluation_needs_the_head(prefix):
 def test_other_shapes_are_refused_and_change_nothing(prefix):
     config = modeling.AlbertConfig(**{**CONFIG.to_dict(), "hidden_size": 16})
     other = heads.ClassifierModel(config, 2, seed=5)
-    before = weights(other)
+    before = model_weights(other)
     with pytest.raises(file_io.InputError, match=r"pooler/dense/kernel is \[8, 8\] in the check"):
         checkpoints.restore(other, prefix)
-    assert_same(weights(other), before)
+    assert_same(model_weights(other), before)
 
 
 def test_missing_encoder_variables_are_named(prefix, tmp_path):
@@ -118,10 +109,10 @@ def test_a_checkpoint_cut_in_half_is_refused(prefix, model, damaged):
     path = f"{prefix}.{damaged}"
     with open(path, "r+b") as file:
         file.truncate(os.path.getsize(path) // 2)
-    before = weights(model)
+    before = model_weights(model)
     with pytest.raises(file_io.InputError, match="checkpoint .*model.ckpt-30 is damaged: ") as one:
         checkpoints.restore(model, prefix)
-    assert_same(weights(model), before)
+    assert_same(model_weights(model), before)
     assert "goes on from" not in str(one.value)
     older = prefix.replace("-30", "-20")
     checkpoints.save(older, model)
@@ -134,15 +125,15 @@ def test_a_checkpoint_cut_in_half_is_refused(prefix, model, damaged):
 def test_every_group_can_start_from_group_0(prefix, model):
     other = heads.ClassifierModel(CONFIG, 2, seed=2)
     report = checkpoints.restore(other, prefix, rename=checkpoints.group_zero_name)
-    loaded = weights(other)
+    loaded = model_weights(other)
     name = "bert/encoder/transformer/group_{}/inner_group_0/attention_1/self/query/kernel"
     np.testing.assert_array_equal(loaded[name.format(1)], loaded[name.format(0)])
-    np.testing.assert_array_equal(loaded[name.format(0)], weights(model)[name.format(0)])
+    np.testing.assert_array_equal(loaded[name.format(0)], model_weights(model)[name.format(0)])
     assert all("group_1" in unused for unused in report.unused)
 
 
 def test_a_failed_save_leaves_the_old_checkpoint(prefix, model, monkeypatch, tmp_path):
-    before = weights(model)
+    before = model_weights(model)
 
     def full_disk(**_):
         raise tf.errors.ResourceExhaustedError(None, None, "no space left")
@@ -152,11 +143,11 @@ def test_a_failed_save_leaves_the_old_checkpoint(prefix, model, monkeypatch, tmp
         checkpoints.save(prefix, heads.ClassifierModel(CONFIG, 2, seed=9))
     monkeypatch.undo()
     checkpoints.restore(model, prefix)
-    assert_same(weights(model), before)
+    assert_same(model_weights(model), before)
 
 
 def test_a_background_save_holds_the_values_of_its_moment(model, tmp_path, monkeypatch):
-    before, go_on = weights(model), threading.Event()
+    before, go_on = model_weights(model), threading.Event()
     write, prefix = checkpoints.write_tensors, str(tmp_path / "model.ckpt-7")
 
     def slow_write(*arguments, **settings):
@@ -176,7 +167,7 @@ def test_a_background_save_holds_the_values_of_its_moment(model, tmp_path, monke
         go_on.set()
     assert checkpoints.read_step(prefix) == 0
     checkpoints.restore(model, prefix)
-    assert_same(weights(model), before)
+    assert_same(model_weights(model), before)
 
 
 def test_an_interrupted_run_lets_its_checkpoint_be_finished(model, tmp_path, monkeypatch):
@@ -256,7 +247,7 @@ def test_the_copy_of_a_killed_replacement_is_the_best(tmp_path, model):
     checkpoints.complete_best(str(tmp_path))
     assert checkpoints.resolve(str(tmp_path)) == str(tmp_path / "model.ckpt-best")
     checkpoints.restore(other, str(tmp_path))
-    assert_same(weights(other), weights(model))
+    assert_same(model_weights(other), model_weights(model))
     (tmp_path / "new-model.ckpt-best.data-00000-of-00001").write_text("half")
     checkpoints.complete_best(str(tmp_path))
     assert not list(tmp_path.glob("new-*"))

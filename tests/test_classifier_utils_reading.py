@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert import classifier_utils, distribution, file_io, records, tokenization
+from tests import builders
 
 SPLITS = ("train", "dev", "test")
 # Task: (text columns, label column, test columns, files, label of the examples made below)
@@ -112,14 +113,7 @@ def test_a_task_cleans_each_text_up_once(tmp_path, tokenizer, monkeypatch):
     row = classifier_utils.get_task("rte")
     (cleaned,) = row.examples(str(tmp_path), "dev")
     expected = classifier_utils.convert_example(cleaned, row, 24, tokenizer)
-    seen = []
-
-    def clean(text, **settings):
-        seen.append(text)
-        return preprocess_text(text, **settings)
-
-    preprocess_text = tokenization.preprocess_text
-    monkeypatch.setattr(tokenization, "preprocess_text", clean)
+    seen = builders.watch_cleaning(monkeypatch)
     data = _data(tmp_path, tokenizer, length=24)
     (path,) = data.records("dev")
     assert seen == texts

@@ -1,7 +1,6 @@
 """How scripts start and end."""
 
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -9,8 +8,7 @@ import pytest
 from absl import flags
 
 from albert import command_line, file_io
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tests.sources import ROOT
 
 SCRIPT = """
 from absl import flags

@@ -1,7 +1,6 @@
 """What the scripts share: checks of flags, and how a script ends."""
 
 import importlib.metadata  # noqa: F401  loaded before a test changes sys.path
-import pathlib
 import types
 
 import pytest
@@ -9,8 +8,6 @@ import tensorflow as tf
 from absl import flags
 
 from albert import common_flags, distribution, file_io, layers, memory, modeling
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture

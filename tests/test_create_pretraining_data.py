@@ -15,8 +15,8 @@ import tensorflow as tf
 from absl import flags
 
 from albert import command_line, create_pretraining_data, file_io, masking, pretraining_data
+from tests.sources import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXT = "the boats leave before the sun is up\nit rained all night\nnobody knew who\n\n" * 30
 
 

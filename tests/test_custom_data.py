@@ -15,7 +15,8 @@ from albert import (
     run_classifier,
     tables,
 )
-from tests.test_run_classifier import flags_for, read_results, reviews, write_inputs
+from tests import builders
+from tests.builders import glue_flags, read_results
 
 TEXT = tables.Columns()
 
@@ -192,7 +193,7 @@ def test_mixed_endings_and_repeated_columns_are_refused(tmp_path):
 def own_files(folder):
     """The reviews of `reviews` as csv: training, validation, test data with and without labels."""
     folder.mkdir()
-    for split, text in reviews().items():
+    for split, text in builders.reviews().items():
         rows = [line.split("\t") for line in text.splitlines()[1:]]
         with open(folder / f"{split}.csv", "w", newline="") as file:
             writer = csv.writer(file)
@@ -208,14 +209,14 @@ def own_files(folder):
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
-    write_inputs(folder)
+    builders.write_glue(folder)
     own_files(folder / "own")
     return folder
 
 
 def own_flags(inputs, output_dir, **changes):
     own = inputs / "own"
-    flags = flags_for(
+    flags = glue_flags(
         inputs, output_dir, "custom", train_file=own / "train.csv", text_column="sentence",
         validation_file=own / "dev.csv", label_column="mood", from_scratch=True, **changes,
     )  # fmt: skip
@@ -226,7 +227,7 @@ def own_flags(inputs, output_dir, **changes):
 @pytest.mark.slow
 def test_the_same_data_gives_the_same_model_as_the_glue_task(inputs, tmp_path, run_script):
     stages = {"do_train": True, "do_eval": True, "do_predict": True, "train_step": 60}
-    glue = flags_for(inputs, tmp_path / "glue", from_scratch=True, **stages)
+    glue = glue_flags(inputs, tmp_path / "glue", from_scratch=True, **stages)
     run_script(run_classifier, **glue)
     test_file = inputs / "own" / "test.csv"
     own = own_flags(inputs, tmp_path / "own", test_file=test_file, **stages)
@@ -267,7 +268,7 @@ def test_a_regression_on_pairs(inputs, tmp_path, run_script):
         for word, score in (("fine", 4.5), ("ugly", 0.5), ("lovely", 5), ("awful", 0)) * 8
     )
     (tmp_path / "data.jsonl").write_text(content)
-    flags = flags_for(
+    flags = glue_flags(
         inputs, tmp_path / "out", "custom", from_scratch=True, do_train=True, do_eval=True,
         do_predict=True, text_column="a", text_pair_column="b", label_column="score",
         train_step=100, save_checkpoints_steps=100, warmup_step=10,
@@ -309,17 +310,12 @@ def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
 
 
 def test_the_task_of_the_flags(inputs, tmp_path):
-    from absl import flags
-
     def find(**chosen):
-        values = flags.FlagValues()
-        run_classifier.define_flags(values)
-        values(["script", *(f"--{name}={value}" for name, value in chosen.items())])
-        return common_flags.classifier_row(values)
+        return common_flags.classifier_row(builders.flag_values(run_classifier, **chosen))
 
     own = own_flags(inputs, tmp_path)
     assert find(**own).columns == tables.Columns("sentence", None, "mood", None)
-    assert find(**flags_for(inputs, tmp_path, "mrpc")) is classifier_utils.get_task("MRPC")
+    assert find(**glue_flags(inputs, tmp_path, "mrpc")) is classifier_utils.get_task("MRPC")
 
 
 @pytest.mark.parametrize(
@@ -333,7 +329,7 @@ def test_the_task_of_the_flags(inputs, tmp_path):
     ],
 )
 def test_glue_tasks_take_no_files(inputs, tmp_path, run_script, changes, message):
-    flags = {**flags_for(inputs, tmp_path), "do_train": True, **changes}
+    flags = {**glue_flags(inputs, tmp_path), "do_train": True, **changes}
     flags = {name: value for name, value in flags.items() if value is not None}
     with pytest.raises(file_io.InputError, match=message):
         run_script(run_classifier, **flags)

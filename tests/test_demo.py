@@ -1,7 +1,6 @@
 """The demo: its table, its failures, and once in earnest."""
 
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -10,7 +9,7 @@ import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tests.sources import ROOT
 
 # Stands in for the interpreter: writes the result files that the table is made of.
 FAKE = """#!/bin/bash

@@ -24,6 +24,7 @@ from albert import (
     task,
     training_log,
 )
+from tests import builders
 
 SPECS = (
     records.FeatureSpec("input_mask", "int64", (8,), sequence=True),
@@ -121,7 +122,7 @@ def train(runner, path, on_checkpoint=None, rate=0.1):
         lambda model: None,
         on_checkpoint,
     )
-    return {name: v.numpy() for name, v in checkpoints.variables_by_name(runner.model).items()}
+    return builders.model_weights(runner.model)
 
 
 def test_training_learns_and_saves(path, tmp_path):

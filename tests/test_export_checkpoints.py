@@ -1,19 +1,11 @@
 """Checkpoints without optimizer state."""
 
-import pathlib
-
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from albert import checkpoints, export_checkpoints, file_io, heads, modeling, pretrained
-
-SPM = pathlib.Path(__file__).parent / "testdata" / "tiny.model"
-
-
-def tensors(prefix):
-    names = [name for name, _ in tf.train.list_variables(str(prefix))]
-    return {name: tf.train.load_variable(str(prefix), name) for name in names}
+from tests import builders
+from tests.builders import weights
 
 
 def test_slots_and_step_are_left_out(golden, tmp_path, run_script):
@@ -22,7 +14,7 @@ def test_slots_and_step_are_left_out(golden, tmp_path, run_script):
         export_checkpoints, albert_directory=source, checkpoint_name="model.ckpt-8",
         export_path=tmp_path / "out" / "albert",
     )  # fmt: skip
-    before, after = tensors(source / "model.ckpt-8"), tensors(tmp_path / "out" / "albert")
+    before, after = weights(source / "model.ckpt-8"), weights(tmp_path / "out" / "albert")
     assert set(before) - set(after) == {n for n in before if "adam_" in n} | {"global_step"}
     for name, value in after.items():
         np.testing.assert_array_equal(value, before[name])
@@ -31,13 +23,10 @@ def test_slots_and_step_are_left_out(golden, tmp_path, run_script):
 
 def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
     folder = tmp_path / "model"
-    folder.mkdir()
     config = modeling.AlbertConfig(
         400, embedding_size=4, hidden_size=8, num_attention_heads=2, intermediate_size=8
     )
-    checkpoints.save(str(folder / "model.ckpt-best"), heads.PretrainingModel(config, seed=1))
-    (folder / "albert_config.json").write_text(config.to_json_string())
-    (folder / "30k-clean.model").write_bytes(SPM.read_bytes())
+    builders.write_model(folder, heads.PretrainingModel(config, seed=1), config)
     (folder / "eval_results.txt").write_text("")
     run_script(export_checkpoints, albert_directory=folder, export_path=f"{tmp_path}/out/")
     names = sorted(path.name for path in (tmp_path / "out").iterdir())

@@ -2,29 +2,24 @@
 
 import io
 import json
-import pathlib
 import sys
 
 import numpy as np
 import pytest
 
 from albert import (
-    checkpoints,
     extract_features,
     feature_extractor,
     file_io,
     heads,
     huggingface_exporter,
-    modeling,
     pretrained,
-    tokenization,
 )
+from tests import builders
 
-SPM = pathlib.Path(__file__).parent / "testdata" / "tiny.model"
-CONFIG = modeling.AlbertConfig(
-    vocab_size=400, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
-    intermediate_size=24, max_position_embeddings=32, initializer_range=0.3,
-)  # fmt: skip
+CONFIG = builders.tiny_config(
+    num_hidden_layers=3, intermediate_size=24, max_position_embeddings=32, initializer_range=0.3
+)
 TEXTS = [
     "the old harbour",
     "a much longer line about the old harbour and the bread of the town",
@@ -37,17 +32,14 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("model")
-    checkpoints.save(str(path / "model.ckpt-best"), heads.PretrainingModel(CONFIG, seed=1))
-    (path / "albert_config.json").write_text(CONFIG.to_json_string())
-    (path / "30k-clean.model").write_bytes(SPM.read_bytes())
+    builders.write_model(path, heads.PretrainingModel(CONFIG, seed=1), CONFIG)
     return path
 
 
 @pytest.fixture(scope="module")
-def expected():
+def expected(tokenizer):
     """[(tokens, all layers [T, L, H], pooled [H])] of each text, computed alone."""
     model = heads.PretrainingModel(CONFIG, seed=1).albert
-    tokenizer = tokenization.FullTokenizer(spm_model_file=str(SPM))
     found = []
     for text in TEXTS:
         parts = [tokenizer.tokenize(part) for part in text.split("\t")]
@@ -113,7 +105,7 @@ def texts_file(tmp_path):
     return path
 
 
-def test_npz_of_tokens(folder, expected, texts_file, tmp_path, run_script):
+def test_npz_of_tokens(folder, expected, tokenizer, texts_file, tmp_path, run_script):
     run(
         run_script, input_file=texts_file, output_file=tmp_path / "out.npz", batch_size=2,
         init_checkpoint=folder, layers="-2,-1", max_seq_length=32,
@@ -121,7 +113,6 @@ def test_npz_of_tokens(folder, expected, texts_file, tmp_path, run_script):
     found = np.load(tmp_path / "out.npz")
     assert sorted(found.files) == ["offsets", "token_ids", "vectors"]
     assert found["vectors"].dtype == np.float32
-    tokenizer = tokenization.FullTokenizer(spm_model_file=str(SPM))
     for i, (tokens, layers, _) in enumerate(expected):
         place = slice(*found["offsets"][i : i + 2])
         assert tokenizer.convert_ids_to_tokens(found["token_ids"][place]) == tokens

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert import file_io, heads, layers, modeling
-from tests import test_layers
+from tests import builders
 
 TOLERANCE = 2e-5
 CONFIGS = ["shared", "groups", "bert"]
@@ -416,9 +416,9 @@ def test_examples_that_fill_up_a_batch_have_no_weight():
     np.testing.assert_array_equal(heads.real_examples(features), [1, 0, 1])
 
 
-@pytest.mark.parametrize("name", test_layers.MODELS)
+@pytest.mark.parametrize("name", builders.MODELS)
 def test_losses_of_parts_add_up_under_common_weights(name):
-    model, features = test_layers.make_model(name), test_layers.make_features(name)
+    model, features = builders.make_model(name), builders.make_features(name)
     outputs = model(features, training=True, seed=tf.constant([1, 2]))
     weights = model.loss_weights(features)
     whole = model.losses(outputs, features, weights)
@@ -428,10 +428,10 @@ def test_losses_of_parts_add_up_under_common_weights(name):
     assert float(model.loss(outputs, features)) == pytest.approx(float(sum(whole.values())))
 
 
-@pytest.mark.parametrize("name", test_layers.MODELS)
+@pytest.mark.parametrize("name", builders.MODELS)
 def test_the_way_of_computing_is_given_to_the_encoder(name):
     compute = layers.Compute("bfloat16", recompute=True)
-    assert test_layers.make_model(name, compute).albert.compute == compute
+    assert builders.make_model(name, compute).albert.compute == compute
 
 
 def test_the_way_of_computing_cannot_be_changed():

@@ -1,7 +1,6 @@
 """Hub modules of our own: what they compute, how they train, and that they are read again."""
 
 import dataclasses
-import pathlib
 
 import numpy as np
 import pytest
@@ -17,11 +16,10 @@ from albert import (
     pretrained,
     tokenization,
 )
+from tests import builders
 
-TESTDATA = pathlib.Path(__file__).parent / "testdata"
-CONFIG = modeling.AlbertConfig(
-    vocab_size=400, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
-    intermediate_size=24, max_position_embeddings=32, initializer_range=0.3,
+CONFIG = builders.tiny_config(
+    num_hidden_layers=3, intermediate_size=24, max_position_embeddings=32, initializer_range=0.3,
     hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1,
 )  # fmt: skip
 LENGTH = 12
@@ -35,22 +33,15 @@ def trained(tmp_path_factory):
     rng = np.random.default_rng(7)
     for variable in model.variables:
         variable.assign_add(rng.normal(0, 0.1, variable.shape).astype(np.float32))
-    checkpoints.save(str(folder / "model.ckpt-best"), model)
-    (folder / "albert_config.json").write_text(CONFIG.to_json_string())
-    (folder / "30k-clean.model").write_bytes((TESTDATA / "tiny.model").read_bytes())
+    builders.write_model(folder, model, CONFIG)
     (folder / "30k-clean.vocab").write_text("<pad>\t0\n")
     return folder, model
 
 
 @pytest.fixture(scope="module")
 def module(trained, tmp_path_factory):
-    from absl import flags
-
-    values = flags.FlagValues()
-    export_to_tfhub.define_flags(values)
     path = tmp_path_factory.mktemp("export") / "module"
-    values(["script", f"--albert_directory={trained[0]}", f"--export_path={path}/"])
-    export_to_tfhub.main(values)
+    builders.run(export_to_tfhub, albert_directory=trained[0], export_path=f"{path}/")
     return path
 
 
@@ -235,7 +226,7 @@ def test_casing_and_wordpiece_are_kept(tmp_path, trained, run_script):
     folder.mkdir()
     checkpoints.copy(str(trained[0] / "model.ckpt-best"), str(folder / "model.ckpt-7"))
     (folder / "albert_config.json").write_text(CONFIG.to_json_string())
-    (folder / "vocab.txt").write_bytes((TESTDATA / "tiny_vocab.txt").read_bytes())
+    (folder / "vocab.txt").write_bytes((builders.TESTDATA / "tiny_vocab.txt").read_bytes())
     run_script(
         export_to_tfhub, albert_directory=folder, checkpoint_name="model.ckpt-7",
         export_path=tmp_path / "module", do_lower_case=False,
@@ -276,11 +267,10 @@ def test_an_option_without_effect_is_said_to_be_one(
     assert len(made) == 1
 
 
-def test_strings_become_inputs_of_the_module(trained, loaded, tmp_path):
+def test_strings_become_inputs_of_the_module(loaded, tokenizer, tmp_path):
     tensorflow_text = pytest.importorskip("tensorflow_text")
     from albert import classifier_utils
 
-    tokenizer = tokenization.FullTokenizer(spm_model_file=str(TESTDATA / "tiny.model"))
     path = hub_exporter.export_preprocessing(tokenizer, 16, str(tmp_path / "preprocessing"))
     assert tensorflow_text
     preprocess = tf.saved_model.load(path)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert import kernels
-from tests.test_layers import optimized_nodes
+from tests.builders import optimized_nodes
 
 LOW = ("bfloat16", "float16")
 

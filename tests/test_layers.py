@@ -3,75 +3,27 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.grappler import tf_optimizer
 
-from albert import heads, kernels, layers, modeling
-
-CONFIG = {
-    "vocab_size": 50,
-    "embedding_size": 8,
-    "hidden_size": 12,
-    "num_hidden_layers": 4,
-    "num_hidden_groups": 2,
-    "num_attention_heads": 3,
-    "intermediate_size": 16,
-    "inner_group_num": 2,
-    "max_position_embeddings": 32,
-}
-LENGTHS = (9, 24, 3, 17)
-BATCH, LENGTH = len(LENGTHS), 24
-
-# Functions of configuration and `layers.Compute`; models of one kind have the same weights.
-MODELS = {
-    "classifier": lambda *c: heads.ClassifierModel(c[0], 3, *c[1:], seed=1),
-    "regression": lambda *c: heads.RegressionModel(*c, seed=1),
-    "choices": lambda *c: heads.MultipleChoiceModel(c[0], 2, 0.0, *c[1:], seed=1),
-    "pretraining": lambda *c: heads.PretrainingModel(*c, seed=1),
-    "squad_v1": lambda *c: heads.SquadV1Model(*c, seed=1),
-    "squad_v2": lambda *c: heads.SquadV2Model(c[0], 2, 2, 0.0, *c[1:], seed=1),
-}
-
-
-def make_model(name, compute=layers.Compute(), **changes):
-    return MODELS[name](modeling.AlbertConfig.from_dict(CONFIG | changes), compute)
+from albert import kernels, layers, modeling
+from tests.builders import (
+    GROUPED,
+    LENGTHS,
+    MODELS,
+    make_features,
+    make_model,
+    optimized_nodes,
+    optimized_sums,
+)
 
 
 def make_encoder(compute=layers.Compute(), **changes):
-    return modeling.AlbertModel(modeling.AlbertConfig.from_dict(CONFIG | changes), 1, compute)
+    return modeling.AlbertModel(modeling.AlbertConfig.from_dict(GROUPED | changes), 1, compute)
 
 
-def make_features(name, lengths=LENGTHS, length=LENGTH):
-    rng = np.random.default_rng(3)
-    batch = len(lengths)
-    mask = np.arange(length) < np.array(lengths)[:, np.newaxis]
-    features = {
-        "input_ids": rng.integers(5, 50, (batch, length)) * mask,
-        "input_mask": mask,
-        "segment_ids": rng.integers(0, 2, (batch, length)) * mask,
-    }
-    if name == "choices":
-        features = {key: x.reshape(batch // 2, -1) for key, x in features.items()}
-        features["label_ids"] = rng.integers(0, 2, batch // 2)
-    if name == "classifier":
-        features["label_ids"] = rng.integers(0, 3, batch)
-    if name == "pretraining":
-        features["masked_lm_positions"] = rng.integers(0, 3, (batch, 4))
-        features["masked_lm_ids"] = rng.integers(5, 50, (batch, 4))
-        features["next_sentence_labels"] = rng.integers(0, 2, (batch, 1))
-    if name.startswith("squad"):
-        features["start_positions"] = features["end_positions"] = rng.integers(0, 3, batch)
-        features["p_mask"] = 1 - mask.astype(int)
-        features["is_impossible"] = rng.integers(0, 2, batch)
-    features = {key: tf.constant(x, tf.int32) for key, x in features.items()}
-    if name == "regression":
-        features["label_ids"] = tf.constant(rng.normal(size=batch), tf.float32)
-    if name == "pretraining":
-        features["masked_lm_weights"] = tf.constant(rng.integers(0, 2, (batch, 4)), tf.float32)
-    return features
+def gradients(model, features, training=True, signature=None):
+    """(loss, {name of a variable: gradient}), computed in a graph."""
 
-
-def gradients(model, features, training=True):
-    @tf.function
+    @tf.function(input_signature=signature)
     def run(features):
         with tf.GradientTape() as tape:
             outputs = model(features, training=training, seed=tf.constant([1, 2]))
@@ -82,6 +34,18 @@ def gradients(model, features, training=True):
     loss, found = run(features)
     named = zip(model.trained_variables, found, strict=True)
     return float(loss), {variable.name: gradient.numpy() for variable, gradient in named}
+
+
+def training_graph(model, features):
+    """A `tf.function` without inputs that computes the gradients."""
+
+    @tf.function
+    def run():
+        with tf.GradientTape() as tape:
+            loss = model.loss(model(features, training=True), features)
+        return tape.gradient(loss, model.trained_variables)
+
+    return run
 
 
 def assert_same_gradients(found, wanted, tolerance=1e-6):
@@ -114,18 +78,9 @@ def test_a_batch_may_have_fewer_examples_than_parts(batch):
     model = make_model("classifier", layers.Compute(skip_padding=True, parts=4))
     features = make_features("classifier", LENGTHS[:batch])
 
-    @tf.function(input_signature=[{key: tf.TensorSpec([None] * x.shape.rank, tf.int32)
-                                   for key, x in features.items()}])  # fmt: skip
-    def run(features):
-        with tf.GradientTape() as tape:
-            loss = model.loss(model(features, training=True, seed=tf.constant([1, 2])), features)
-        found = tape.gradient(loss, model.trained_variables)
-        return loss, [tf.convert_to_tensor(g) for g in found]
-
-    loss, found = run(features)
-    named = zip(model.trained_variables, found, strict=True)
-    found = {variable.name: gradient.numpy() for variable, gradient in named}
-    assert_same_gradients((float(loss), found), gradients(make_model("classifier"), features))
+    rows = {key: tf.TensorSpec([None] * x.shape.rank, tf.int32) for key, x in features.items()}
+    found = gradients(model, features, signature=[rows])
+    assert_same_gradients(found, gradients(make_model("classifier"), features))
 
 
 def test_parts_have_dropout_of_their_own():
@@ -205,42 +160,13 @@ def test_recomputation_keeps_only_the_inputs_of_blocks():
     def count_products(recompute):
         model = make_model("classifier", layers.Compute(recompute=recompute))
 
-        @tf.function
-        def run():
-            with tf.GradientTape() as tape:
-                loss = model.loss(model(features, training=True), features)
-            return tape.gradient(loss, model.trained_variables)
-
+        run = training_graph(model, features)
         nodes = optimized_nodes(run.get_concrete_function())
         return sum(node.op in ("MatMul", "_FusedMatMul") for node in nodes)
 
     blocks = 8
     # Queries of the last are apart.
     assert count_products(True) == count_products(False) + 4 * blocks + 1
-
-
-def optimized_nodes(concrete_function):
-    """What the graph optimizer makes of the nodes of a function."""
-    graph = concrete_function.graph
-    with graph.as_default():
-        meta_graph = tf.compat.v1.train.export_meta_graph()
-    fetches = meta_graph.collection_def["train_op"].node_list.value
-    fetches.extend(output.op.name for output in graph.outputs)
-    return tf_optimizer.OptimizeGraph(tf.compat.v1.ConfigProto(), meta_graph).node
-
-
-def optimized_sums(function):
-    """{name: number of terms} of the sums that the graph optimizer makes of a `tf.function`'s.
-
-    Those over the parts of one tensor are left out.
-    """
-    nodes = optimized_nodes(function.get_concrete_function())
-    terms = {
-        node.name: [name.split(":")[0] for name in node.input if name[0] != "^"]
-        for node in nodes
-        if node.op == "AddN"
-    }
-    return {name: len(found) for name, found in terms.items() if len(set(found)) > 1}
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -257,7 +183,7 @@ def test_nothing_is_fused_with_products_in_low_precision(monkeypatch, dtype, tra
             return model(ids, training=training).sequence_output
 
     kinds = [node.op for node in optimized_nodes(run.get_concrete_function())]
-    blocks = CONFIG["num_hidden_layers"] * CONFIG["inner_group_num"]
+    blocks = GROUPED["num_hidden_layers"] * GROUPED["inner_group_num"]
     found = [kinds.count("MatMul"), kinds.count("_FusedMatMul")]
     pooler = 1
     if dtype == "float32" and not training:
@@ -276,13 +202,7 @@ def test_gradients_of_shared_weights_are_added_up_on_the_way(monkeypatch, comput
         monkeypatch.setattr(layers, "carried", carried)
         found.append(gradients(model, features))
 
-        @tf.function
-        def run():
-            with tf.GradientTape() as tape:
-                loss = model.loss(model(features, training=True), features)
-            return tape.gradient(loss, model.trained_variables)
-
-        longest.append(max(optimized_sums(run).values()))
+        longest.append(max(optimized_sums(training_graph(model, features)).values()))
     assert longest[0] <= 3 and longest[1] >= 9
     assert_same_gradients(*found)
 
@@ -295,14 +215,7 @@ def test_layers_that_share_weights_are_traced_once(monkeypatch, compute):
     shared = {"num_hidden_layers": 12, "inner_group_num": 1, "hidden_dropout_prob": 0.1}
     model = make_model("pretraining", layers.Compute(**compute), **shared)
     features = make_features("pretraining")
-
-    @tf.function
-    def run():
-        with tf.GradientTape() as tape:
-            loss = model.loss(model(features, training=True), features)
-        return tape.gradient(loss, model.trained_variables)
-
-    run.get_concrete_function()
+    training_graph(model, features).get_concrete_function()
     # Both groups, and the last layer by itself; a block that is computed again is traced again.
     parts, times = compute.get("parts", 1), 2 if "recompute" in compute else 1
     assert len(passes) == (2 + 1) * parts * times

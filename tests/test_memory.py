@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from albert import heads, lamb_optimizer, layers, memory, modeling
+from tests import builders
 
 BASE = modeling.AlbertConfig(
     vocab_size=30000, hidden_size=768, num_attention_heads=12, intermediate_size=3072
@@ -14,21 +15,10 @@ BASE = modeling.AlbertConfig(
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"embedding_size": 12}, {"num_hidden_groups": 2, "inner_group_num": 3}],
+    [{}, {"embedding_size": 16}, {"num_hidden_groups": 2, "inner_group_num": 3}],
 )
 def test_parameters_are_counted_as_they_are(changes):
-    config = modeling.AlbertConfig.from_dict(
-        {
-            "vocab_size": 50,
-            "embedding_size": 8,
-            "hidden_size": 12,
-            "num_hidden_layers": 4,
-            "num_attention_heads": 3,
-            "intermediate_size": 16,
-            "max_position_embeddings": 32,
-            **changes,
-        }
-    )
+    config = builders.tiny_config(num_hidden_layers=4, intermediate_size=24, **changes)
     counted = sum(v.shape.num_elements() for v in modeling.AlbertModel(config).variables)
     assert memory.count_parameters(config) == counted
 

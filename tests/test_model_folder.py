@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import json
-import pathlib
 import re
 import shutil
 
@@ -16,17 +15,13 @@ from albert import (
     file_io,
     heads,
     model_folder,
-    modeling,
     pretrained,
     race_utils,
     squad_task,
 )
+from tests.builders import TESTDATA, tiny_config
 
-TESTDATA = pathlib.Path(__file__).parent / "testdata"
-CONFIG = modeling.AlbertConfig(
-    vocab_size=400, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-    intermediate_size=16, max_position_embeddings=32,
-)  # fmt: skip
+CONFIG = tiny_config(max_position_embeddings=32)
 SETTINGS = {"max_seq_length": 32, "labels": ["good", "bad"]}
 
 

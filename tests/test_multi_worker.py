@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import pathlib
 import re
 import signal
 import socket
@@ -16,12 +15,11 @@ import pytest
 import tensorflow as tf
 
 from albert import checkpoints, file_io, records
-from tests import test_run_classifier as classifier
-from tests import test_run_pretraining as pretraining
+from tests import builders
+from tests.sources import ROOT
 
 pytestmark = pytest.mark.slow
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 STEPS = 20
 PARTS = {"gradient_accumulation_steps": 2, "do_eval": False}
 TRAIN_ONLY = {"do_predict": False, "export_dir": ""}
@@ -63,16 +61,16 @@ def start_workers(arguments, folder):
 def folder(tmp_path_factory):
     """Inputs: 70 and 21 examples, which no batch size used here divides."""
     folder = tmp_path_factory.mktemp("workers")
-    rows = pretraining.make_rows(70)
-    records.write(str(folder / "part0.tfrecord"), pretraining.SPECS, rows, {})
-    file_io.write_text(str(folder / "config.json"), pretraining.CONFIG.to_json_string())
-    classifier.write_inputs(folder)
+    rows = builders.pretraining_rows(70)
+    records.write(str(folder / "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
+    file_io.write_text(str(folder / "config.json"), builders.PRETRAINING_CONFIG.to_json_string())
+    builders.write_glue(folder)
     return folder
 
 
 def pretraining_run(folder, name, after=None, **changes):
     changes = {"do_eval": True, **changes}
-    flags = pretraining.flags_for(
+    flags = builders.pretraining_flags(
         folder, folder / name, num_train_steps=STEPS, log_every_steps=1, learning_rate=0.001,
         optimizer="adamw", **changes,
     )  # fmt: skip
@@ -83,7 +81,7 @@ def pretraining_run(folder, name, after=None, **changes):
 def classifier_run(folder, name, **changes):
     export_dir = folder / name / "export"
     changes = {"do_eval": True, "do_predict": True, "export_dir": export_dir, **changes}
-    flags = classifier.flags_for(
+    flags = builders.glue_flags(
         folder, folder / name, do_train=True, from_scratch=True, log_every_steps=1,
         train_step=STEPS, **changes,
     )  # fmt: skip
@@ -156,7 +154,7 @@ def assert_same_training(path, expected, steps=range(1, STEPS + 1)):
     assert sorted(found) == list(steps)
     for step in steps:
         assert found[step] == pytest.approx(wanted[step], rel=1e-6), step
-    weights = [pretraining.weights(str(p / f"model.ckpt-{STEPS}")) for p in (path, expected)]
+    weights = [builders.weights(p / f"model.ckpt-{STEPS}") for p in (path, expected)]
     assert weights[0].keys() == weights[1].keys()
     for name, value in weights[1].items():
         # Keys' biases change no attention: their gradients are rounding, which Adam blows up.
@@ -165,7 +163,7 @@ def assert_same_training(path, expected, steps=range(1, STEPS + 1)):
 
 
 def assert_same_results(path, expected):
-    for block, other in zip(*map(pretraining.read_results, (path, expected)), strict=True):
+    for block, other in zip(*map(builders.read_results, (path, expected)), strict=True):
         assert block.keys() == other.keys()
         for key, value in other.items():
             assert float(block[key]) == pytest.approx(float(value), rel=1e-5), key

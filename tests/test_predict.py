@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from albert import file_io, predict, predictors, run_classifier
-from tests.test_run_classifier import flags_for, write_inputs
+from tests import builders
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TASKS = ("SST-2", "RTE", "STS-B")
@@ -22,30 +22,22 @@ TASKS = ("SST-2", "RTE", "STS-B")
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """Folders of models of one text, two texts, and a regression; what made them is gone."""
-    from absl import flags
-
     made = tmp_path_factory.mktemp("made")
-    write_inputs(made)
+    builders.write_glue(made)
     folder = tmp_path_factory.mktemp("models")
     for task in TASKS:
-        values = flags.FlagValues()
-        run_classifier.define_flags(values)
-        chosen = flags_for(
+        chosen = builders.glue_flags(
             made, folder / task, task, do_train=True, do_predict=True, from_scratch=True,
             learning_rate=2e-3, predict_batch_size=4, do_lower_case=True,
         )  # fmt: skip
-        values(["script", *(f"--{name}={value}" for name, value in chosen.items())])
-        run_classifier.main(values)
+        builders.run(run_classifier, **chosen)
         shutil.copy(made / "glue" / task / "test.tsv", folder / f"{task}.tsv")
     shutil.rmtree(made)
     return folder
 
 
 def texts_of(models, task):
-    """The texts of the test file, as tuples."""
-    lines = (models / f"{task}.tsv").read_text().splitlines()[1:]
-    first = {"SST-2": 1, "RTE": 1, "STS-B": 7}[task]
-    return [tuple(line.split("\t")[first : first + 1 + (task != "SST-2")]) for line in lines]
+    return builders.glue_texts(models / f"{task}.tsv", task)
 
 
 def results_of(models, task):

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from albert import distribution, file_io, race_utils, records, tokenization
+from tests import builders
 
 PASSAGE = {
     "id": "middle7.txt",
@@ -86,14 +87,7 @@ def test_a_task_cleans_each_text_up_once(tmp_path, tokenizer, monkeypatch):
     first, _ = race_utils.read_race_examples(str(tmp_path), "dev", middle_only=True)
     raw, _ = race_utils.read_race_examples(str(tmp_path), "dev", middle_only=True, use_spm=False)
     expected = race_utils.convert_example(first, 40, 20, tokenizer)
-    seen = []
-
-    def clean(text, **settings):
-        seen.append(text)
-        return preprocess_text(text, **settings)
-
-    preprocess_text = tokenization.preprocess_text
-    monkeypatch.setattr(tokenization, "preprocess_text", clean)
+    seen = builders.watch_cleaning(monkeypatch)
     data = race_utils.make_data(
         *(tokenizer, 40, 20, str(tmp_path), {}, {"dev": str(tmp_path / "records")}),
         distribution.create_strategy("one_device"),

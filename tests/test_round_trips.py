@@ -1,16 +1,12 @@
 """Every form in which a model can be given starts the same training, bit for bit."""
 
 import json
-import pathlib
-import shutil
 import tarfile
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from albert import (
-    checkpoints,
     export_checkpoints,
     export_to_huggingface,
     export_to_tfhub,
@@ -21,39 +17,22 @@ from albert import (
     run_classifier,
     run_pretraining,
 )
-from tests import test_run_classifier, test_run_pretraining
-
-SPM = pathlib.Path(__file__).parent / "testdata" / "tiny.model"
-
-
-def weights(prefix):
-    names = [name for name, _ in tf.train.list_variables(str(prefix))]
-    return {name: tf.train.load_variable(str(prefix), name) for name in names}
-
-
-def assert_same(one, other):
-    assert one.keys() == other.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+from tests import builders
+from tests.builders import assert_same, weights
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     """GLUE data, and in `model` a pre-trained model."""
     folder = tmp_path_factory.mktemp("inputs")
-    test_run_classifier.write_inputs(folder)
+    builders.write_glue(folder)
     config = modeling.AlbertConfig.from_json_file(str(folder / "albert_config.json"))
-    (folder / "model").mkdir()
-    checkpoints.save(
-        str(folder / "model" / "model.ckpt-best"), heads.PretrainingModel(config, seed=5)
-    )
-    shutil.copy(folder / "albert_config.json", folder / "model")
-    shutil.copy(SPM, folder / "model" / "30k-clean.model")
+    builders.write_model(folder / "model", heads.PretrainingModel(config, seed=5), config)
     return folder
 
 
 def fine_tune(inputs, out, run_script, **start):
-    flags = test_run_classifier.flags_for(inputs, out, do_train=True, train_step=2, **start)
+    flags = builders.glue_flags(inputs, out, do_train=True, train_step=2, **start)
     del flags["albert_config_file"], flags["spm_model_file"]
     run_script(run_classifier, **flags)
     return weights(out / "model.ckpt-2")
@@ -93,8 +72,8 @@ def test_fine_tuning_is_the_same_from_every_form(inputs, tmp_path, run_script, m
 @pytest.mark.slow
 def test_pre_training_goes_on_from_a_module_as_from_its_checkpoint(tmp_path, run_script, golden):
     module = golden / "hub_tf1"
-    specs = test_run_pretraining.SPECS
-    records.write(str(tmp_path / "part.tfrecord"), specs, test_run_pretraining.make_rows(40), {})
+    specs = builders.PRETRAINING_SPECS
+    records.write(str(tmp_path / "part.tfrecord"), specs, builders.pretraining_rows(40), {})
     starts = {
         "hub": {"albert_hub_module_handle": module},
         "checkpoint": {
@@ -103,7 +82,7 @@ def test_pre_training_goes_on_from_a_module_as_from_its_checkpoint(tmp_path, run
         },
     }
     for name, start in starts.items():
-        flags = test_run_pretraining.flags_for(tmp_path, tmp_path / name, num_train_steps=1)
+        flags = builders.pretraining_flags(tmp_path, tmp_path / name, num_train_steps=1)
         del flags["albert_config_file"]
         run_script(run_pretraining, **{**flags, "input_file": tmp_path / "part.tfrecord", **start})
     first = weights(tmp_path / "hub" / "model.ckpt-0")
@@ -114,7 +93,7 @@ def test_pre_training_goes_on_from_a_module_as_from_its_checkpoint(tmp_path, run
 
 
 def test_pre_training_needs_a_configuration_from_somewhere(tmp_path, run_script):
-    flags = test_run_pretraining.flags_for(tmp_path, tmp_path / "out")
+    flags = builders.pretraining_flags(tmp_path, tmp_path / "out")
     del flags["albert_config_file"]
     with pytest.raises(file_io.InputError, match="albert_config_file must be given"):
         run_script(run_pretraining, **flags)

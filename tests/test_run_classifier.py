@@ -1,8 +1,6 @@
 """Fine-tuning end to end on small made-up tasks in GLUE's layout."""
 
 import os
-import pathlib
-import random
 import signal
 import subprocess
 import sys
@@ -16,93 +14,33 @@ from albert import (
     checkpoints,
     classifier_utils,
     common_flags,
-    demo_data,
     file_io,
     modeling,
     records,
     run_classifier,
     stages,
 )
-from tests import reference_folder
-
-SPM = pathlib.Path(__file__).parent / "testdata" / "tiny.model"
-
-
-def reviews(seed=1):
-    """SST-2 files whose labels a single word gives away."""
-    rng = random.Random(seed)
-    files = {"train": "sentence\tlabel\n", "dev": "sentence\tlabel\n", "test": "index\tsentence\n"}
-    for split, count in (("train", 600), ("dev", 60), ("test", 21)):
-        for i in range(count):
-            mood = rng.choice((demo_data.BAD, demo_data.GOOD))
-            text = f"the bread was {rng.choice(demo_data.QUALITIES[mood])} ."
-            label = int(mood == demo_data.GOOD)
-            files[split] += f"{i}\t{text}\n" if split == "test" else f"{text}\t{label}\n"
-    return files
-
-
-def write_inputs(folder):
-    """GLUE folders cut to a few hundred rows, a configuration and nothing else."""
-    for name in ("SST-2", "RTE", "STS-B"):
-        (folder / "glue" / name).mkdir(parents=True)
-        files = reviews() if name == "SST-2" else demo_data.task_files(name, seed=1)
-        for split, text in files.items():
-            lines = text.splitlines(keepends=True)
-            count = {"train": 600, "dev": 60, "test": 21}[split]
-            (folder / "glue" / name / f"{split}.tsv").write_text("".join(lines[: count + 1]))
-    (folder / "glue" / "diagnostic").mkdir()
-    test = (folder / "glue" / "RTE" / "test.tsv").read_text()
-    (folder / "glue" / "diagnostic" / "diagnostic.tsv").write_text(test)
-    config = modeling.AlbertConfig(
-        vocab_size=400, embedding_size=16, hidden_size=32, num_hidden_layers=2,
-        num_attention_heads=2, intermediate_size=64, max_position_embeddings=64,
-        initializer_range=0.2,
-    )  # fmt: skip
-    file_io.write_text(str(folder / "albert_config.json"), config.to_json_string())
+from tests import builders, reference_folder
+from tests.builders import glue_flags, read_results, weights
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("classifier")
-    write_inputs(folder)
+    builders.write_glue(folder)
     return folder
-
-
-def flags_for(inputs, output_dir, task="SST-2", **changes):
-    return {
-        "data_dir": inputs / "glue", "task_name": task, "output_dir": output_dir,
-        "albert_config_file": inputs / "albert_config.json", "spm_model_file": SPM,
-        "max_seq_length": 64, "train_step": 20, "save_checkpoints_steps": 10,
-        "train_batch_size": 16, "learning_rate": 5e-4, **changes,
-    }  # fmt: skip
-
-
-def read_results(folder):
-    text = (folder / "eval_results.txt").read_text()
-    blocks = [block.strip() for block in text.split("=" * 50)]
-    return [dict(line.split(" = ") for line in block.splitlines()) for block in blocks if block]
-
-
-def weights(prefix):
-    names = [name for name, _ in tf.train.list_variables(str(prefix))]
-    return {name: tf.train.load_variable(str(prefix), name) for name in names}
 
 
 @pytest.fixture(scope="module")
 def trained(inputs, tmp_path_factory):
     """Output folder of an SST-2 model that has learnt its task, with predictions and an export."""
-    from absl import flags
-
     folder = tmp_path_factory.mktemp("trained") / "out"
-    values = flags.FlagValues()
-    run_classifier.define_flags(values)
-    chosen = flags_for(
+    chosen = glue_flags(
         inputs, folder, do_train=True, do_eval=True, do_predict=True, from_scratch=True,
         train_step=200, save_checkpoints_steps=50, keep_checkpoint_max=2,
         export_dir=folder / "export", threshold_to_export=0.25,
     )  # fmt: skip
-    values(["script", *(f"--{name}={value}" for name, value in chosen.items())])
-    run_classifier.main(values)
+    builders.run(run_classifier, **chosen)
     return folder
 
 
@@ -145,7 +83,7 @@ def test_the_files_are_those_of_the_reference(trained, golden):
 
 
 def test_the_best_of_the_reference_is_not_lost(inputs, trained, tmp_path, run_script):
-    flags = flags_for(inputs, tmp_path / "out", do_eval=True, train_step=1)
+    flags = glue_flags(inputs, tmp_path / "out", do_eval=True, train_step=1)
     run = lambda do_train: run_script(run_classifier, **flags, do_train=do_train)  # noqa: E731
     reference_folder.check_best_survives(trained, tmp_path / "out", run)
 
@@ -199,7 +137,7 @@ def test_saved_model_cli_gives_the_predictions(trained, tmp_path):
 )
 def test_pair_and_regression_tasks(inputs, tmp_path, run_script, task, metrics, best):
     steps = {"train_step": 250, "save_checkpoints_steps": 125} if task == "STS-B" else {}
-    flags = flags_for(
+    flags = glue_flags(
         inputs, tmp_path, task, do_train=True, do_eval=True, do_predict=True, from_scratch=True,
         **steps,
     )  # fmt: skip
@@ -222,12 +160,12 @@ def test_pair_and_regression_tasks(inputs, tmp_path, run_script, task, metrics, 
 
 def test_ax_is_predicted_by_a_model_of_mnli(inputs, tmp_path, run_script):
     with pytest.raises(file_io.InputError, match="task ax has no train data, only test"):
-        run_script(run_classifier, **flags_for(inputs, tmp_path, "ax", do_train=True))
+        run_script(run_classifier, **glue_flags(inputs, tmp_path, "ax", do_train=True))
     config = modeling.AlbertConfig.from_json_file(str(inputs / "albert_config.json"))
     from albert import heads
 
     checkpoints.save(str(tmp_path / "model.ckpt-best"), heads.ClassifierModel(config, 3, seed=1))
-    run_script(run_classifier, **flags_for(inputs, tmp_path, "AX", do_predict=True))
+    run_script(run_classifier, **glue_flags(inputs, tmp_path, "AX", do_predict=True))
     lines = (tmp_path / "submit_results.tsv").read_text().splitlines()[1:]
     assert len(lines) == 21
     assert {line.split("\t")[1] for line in lines} <= {"contradiction", "entailment", "neutral"}
@@ -235,7 +173,7 @@ def test_ax_is_predicted_by_a_model_of_mnli(inputs, tmp_path, run_script):
 
 @pytest.mark.slow
 def test_the_same_command_again_is_harmless(inputs, tmp_path, run_script):
-    flags = flags_for(
+    flags = glue_flags(
         inputs, tmp_path, do_train=True, do_eval=True, do_predict=True, from_scratch=True
     )
     run_script(run_classifier, **flags)
@@ -258,16 +196,18 @@ def test_stages_can_run_one_by_one(inputs, tmp_path, run_script):
     stages = ("do_train", "do_eval", "do_predict")
     run_script(
         run_classifier,
-        **flags_for(inputs, together, from_scratch=True, **dict.fromkeys(stages, True)),
+        **glue_flags(inputs, together, from_scratch=True, **dict.fromkeys(stages, True)),
     )
     for stage in stages:
-        run_script(run_classifier, **flags_for(inputs, apart, from_scratch=True, **{stage: True}))
+        run_script(run_classifier, **glue_flags(inputs, apart, from_scratch=True, **{stage: True}))
     for name in ("eval_results.txt", "best_trial.txt", "test_results.tsv", "submit_results.tsv"):
         assert (apart / name).read_text() == (together / name).read_text(), name
 
 
 def test_pretrained_weights_are_loaded_and_reported(inputs, trained, tmp_path, run_script):
-    flags = flags_for(inputs, tmp_path, "RTE", do_train=True, train_step=1, init_checkpoint=trained)
+    flags = glue_flags(
+        inputs, tmp_path, "RTE", do_train=True, train_step=1, init_checkpoint=trained
+    )
     run_script(run_classifier, **flags)
     start, source = weights(tmp_path / "model.ckpt-0"), weights(trained / "model.ckpt-best")
     for name, value in start.items():
@@ -281,7 +221,7 @@ def test_pretrained_weights_are_loaded_and_reported(inputs, trained, tmp_path, r
 def test_a_hub_module_brings_weights_configuration_and_vocabulary(
     inputs, tmp_path, run_script, golden
 ):
-    flags = flags_for(
+    flags = glue_flags(
         inputs, tmp_path / "hub", do_train=True, train_step=1,
         albert_hub_module_handle=golden / "hub_tf1",
     )  # fmt: skip
@@ -299,7 +239,7 @@ def test_a_hub_module_brings_weights_configuration_and_vocabulary(
     assert "output_weights" in report and "cls/predictions/output_bias" in report
     # A model of the same weights given as a checkpoint starts with the same loss, bit for bit.
     flags = {
-        **flags_for(inputs, tmp_path / "checkpoint", do_train=True, train_step=1),
+        **glue_flags(inputs, tmp_path / "checkpoint", do_train=True, train_step=1),
         "albert_config_file": golden / "hub_tf1" / "assets" / "albert_config.json",
         "spm_model_file": golden / "hub_tf1" / "assets" / "30k-clean.model",
         "init_checkpoint": golden / "hub_tf1" / "variables" / "variables.index",
@@ -321,7 +261,7 @@ def test_a_url_is_resolved_by_tensorflow_hub(inputs, tmp_path, run_script, golde
 
     monkeypatch.setattr(tensorflow_hub, "resolve", resolve)
     url = "https://example.org/albert/1"
-    flags = flags_for(inputs, tmp_path, do_train=True, train_step=1, albert_hub_module_handle=url)
+    flags = glue_flags(inputs, tmp_path, do_train=True, train_step=1, albert_hub_module_handle=url)
     del flags["albert_config_file"], flags["spm_model_file"]
     run_script(run_classifier, **flags)
     assert asked == [url]
@@ -330,7 +270,7 @@ def test_a_url_is_resolved_by_tensorflow_hub(inputs, tmp_path, run_script, golde
 @pytest.mark.slow
 def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
     for out in ("a", "b"):
-        flags = flags_for(
+        flags = glue_flags(
             inputs, tmp_path / out, do_train=True, do_eval=True, from_scratch=True, train_step=1,
             cached_dir=tmp_path / "cache",
         )  # fmt: skip
@@ -376,14 +316,14 @@ def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
 )
 def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
     with pytest.raises(file_io.InputError, match=message):
-        run_script(run_classifier, **flags_for(inputs, tmp_path / "out", **changes))
+        run_script(run_classifier, **glue_flags(inputs, tmp_path / "out", **changes))
 
 
 def test_a_vocabulary_that_does_not_fit_is_named(inputs, tmp_path, run_script):
     config = modeling.AlbertConfig.from_json_file(str(inputs / "albert_config.json"))
     small = modeling.AlbertConfig(**{**config.to_dict(), "vocab_size": 300})
     file_io.write_text(str(tmp_path / "small.json"), small.to_json_string())
-    flags = flags_for(
+    flags = glue_flags(
         inputs,
         tmp_path,
         do_train=True,
@@ -399,12 +339,12 @@ def test_a_checkpoint_without_the_head_cannot_be_evaluated(inputs, trained, tmp_
     encoder = {name: value for name, value in tensors.items() if name.startswith("bert/")}
     checkpoints.write_tensors(str(tmp_path / "model.ckpt-best"), encoder)
     with pytest.raises(file_io.InputError, match="lacks .*output_weights.*fine-tune first"):
-        run_script(run_classifier, **flags_for(inputs, tmp_path, do_eval=True))
+        run_script(run_classifier, **glue_flags(inputs, tmp_path, do_eval=True))
 
 
 @pytest.mark.slow
 def test_a_damaged_cache_is_made_again(inputs, tmp_path, run_script):
-    flags = flags_for(inputs, tmp_path, do_train=True, from_scratch=True, train_step=1)
+    flags = glue_flags(inputs, tmp_path, do_train=True, from_scratch=True, train_step=1)
     run_script(run_classifier, **flags)
     path = tmp_path / "sst-2_train.tf_record"
     whole = path.read_bytes()
@@ -419,7 +359,7 @@ def test_a_bad_label_changes_nothing_that_exists(inputs, tmp_path, run_script):
     data.mkdir(parents=True)
     good = (inputs / "glue" / "SST-2" / "train.tsv").read_text()
     (data / "train.tsv").write_text(good)
-    flags = flags_for(
+    flags = glue_flags(
         inputs, tmp_path / "out", do_train=True, from_scratch=True, train_step=1,
         data_dir=tmp_path / "glue",
     )  # fmt: skip
@@ -434,7 +374,7 @@ def test_a_bad_label_changes_nothing_that_exists(inputs, tmp_path, run_script):
 
 @pytest.mark.slow
 def test_a_run_killed_while_it_evaluates_goes_on(inputs, tmp_path, run_script):
-    flags = flags_for(
+    flags = glue_flags(
         inputs, tmp_path / "killed", do_train=True, do_eval=True, from_scratch=True,
         save_checkpoints_steps=4,
     )  # fmt: skip
@@ -494,7 +434,7 @@ def test_batches_are_checked_before_any_data(
     inputs, tmp_path, run_script, monkeypatch, changes, message
 ):
     monkeypatch.setattr(common_flags, "strategy", lambda values: ThreeReplicas())
-    flags = flags_for(inputs, tmp_path, from_scratch=True, **changes)
+    flags = glue_flags(inputs, tmp_path, from_scratch=True, **changes)
     with pytest.raises(file_io.InputError, match=message):
         run_script(run_classifier, **flags)
     assert not list(tmp_path.iterdir())

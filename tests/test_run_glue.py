@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import re
 import shlex
 import signal
@@ -13,8 +12,8 @@ import time
 import pytest
 
 from albert import demo_data, file_io, glue_report
+from tests.sources import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 # task: warm-up, rate, steps, steps between checkpoints, batch
 VALUES = {
     "SST-2": "1256 1e-5 20935 100 32",

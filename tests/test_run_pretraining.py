@@ -16,83 +16,31 @@ from albert import (
     checkpoints,
     file_io,
     modeling,
-    pretraining_data,
     pretraining_task,
     records,
     run_pretraining,
 )
 from tests import reference_folder
-
-CONFIG = modeling.AlbertConfig(
-    vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-    intermediate_size=32, max_position_embeddings=32, initializer_range=0.2,
-)  # fmt: skip
-LENGTH, PREDICTIONS = 24, 4
-SPECS = pretraining_data.feature_specs(LENGTH, PREDICTIONS)
-
-
-def make_rows(count, seed=0):
-    """One word over and over, then another: both the masked words and the order can be seen."""
-    rng = np.random.default_rng(seed)
-    for _ in range(count):
-        half, start, swapped = rng.integers(6, 10), rng.integers(5, 20), rng.integers(2)
-        a, b = np.full(half, start), np.full(half, start + 20)
-        a, b = (b, a) if swapped else (a, b)
-        ids = np.zeros(LENGTH, np.int64)
-        tokens = [2, *a, 3, *b, 3]
-        ids[: len(tokens)] = tokens
-        positions = np.sort(rng.choice(np.arange(1, 1 + half), 3, replace=False))
-        labels = ids[positions]
-        masked = ids.copy()
-        masked[positions] = 4
-        segments = np.zeros(LENGTH, np.int64)
-        segments[half + 2 : len(tokens)] = 1
-        yield {
-            "input_ids": masked,
-            "input_mask": (np.arange(LENGTH) < len(tokens)).astype(np.int64),
-            "segment_ids": segments,
-            "token_boundary": (np.arange(LENGTH) < len(tokens)).astype(np.int64),
-            "masked_lm_positions": np.append(positions, 0),
-            "masked_lm_ids": np.append(labels, 0),
-            "masked_lm_weights": np.float32([1, 1, 1, 0]),
-            "next_sentence_labels": swapped,
-        }
+from tests.builders import (
+    PREDICTIONS,
+    assert_same,
+    pretraining_flags,
+    pretraining_rows,
+    read_results,
+    weights,
+)
+from tests.builders import PRETRAINING_CONFIG as CONFIG
+from tests.builders import PRETRAINING_LENGTH as LENGTH
+from tests.builders import PRETRAINING_SPECS as SPECS
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pretraining")
     for i in range(2):
-        records.write(str(folder / f"part{i}.tfrecord"), SPECS, make_rows(90, seed=i), {})
+        records.write(str(folder / f"part{i}.tfrecord"), SPECS, pretraining_rows(90, seed=i), {})
     file_io.write_text(str(folder / "config.json"), CONFIG.to_json_string())
     return folder
-
-
-def flags_for(inputs, output_dir, **changes):
-    return {
-        "albert_config_file": inputs / "config.json", "input_file": inputs / "part*.tfrecord",
-        "output_dir": output_dir, "max_seq_length": LENGTH, "max_predictions_per_seq": PREDICTIONS,
-        "train_batch_size": 16, "eval_batch_size": 16, "num_train_steps": 30, "num_warmup_steps": 5,
-        "save_checkpoints_steps": 10, "learning_rate": 0.01, "log_every_steps": 10, **changes,
-    }  # fmt: skip
-
-
-def read_results(folder):
-    text = (folder / "eval_results.txt").read_text()
-    blocks = [block.strip() for block in text.split("=" * 50)]
-    return [dict(line.split(" = ") for line in block.splitlines()) for block in blocks if block]
-
-
-def weights(prefix):
-    return {
-        name: tf.train.load_variable(prefix, name) for name, _ in tf.train.list_variables(prefix)
-    }
-
-
-def assert_same(a, b):
-    assert a.keys() == b.keys()
-    for name in a:
-        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
 
 
 # With fewer steps or a higher rate the seed, or rounding, decides how far a run gets.
@@ -100,7 +48,7 @@ def assert_same(a, b):
     ("optimizer", "rate", "steps"), [("adamw", 0.004, 300), ("lamb", 0.005, 600)]
 )
 def test_a_model_learns_what_can_be_learnt(inputs, tmp_path, run_script, optimizer, rate, steps):
-    flags = flags_for(
+    flags = pretraining_flags(
         inputs, tmp_path, do_eval=True, optimizer=optimizer, num_train_steps=steps,
         save_checkpoints_steps=steps // 2, learning_rate=rate,
     )  # fmt: skip
@@ -115,13 +63,11 @@ def test_a_model_learns_what_can_be_learnt(inputs, tmp_path, run_script, optimiz
     best = (tmp_path / "best_trial.txt").read_text()
     best_value = float(np.float32(last["masked_lm_accuracy"]))
     assert re.fullmatch(rf"{steps}:{steps}:{best_value}", best)
-    assert_same(
-        weights(str(tmp_path / "model.ckpt-best")), weights(str(tmp_path / f"model.ckpt-{steps}"))
-    )
+    assert_same(weights(tmp_path / "model.ckpt-best"), weights(tmp_path / f"model.ckpt-{steps}"))
 
 
 def test_names_are_those_of_a_reference_run(inputs, tmp_path, run_script, golden):
-    run_script(run_pretraining, **flags_for(inputs, tmp_path, num_train_steps=2))
+    run_script(run_pretraining, **pretraining_flags(inputs, tmp_path, num_train_steps=2))
     ours = {name for name, _ in tf.train.list_variables(str(tmp_path / "model.ckpt-2"))}
     theirs = tf.train.list_variables(str(golden / "model" / "shared" / "lamb" / "model.ckpt-8"))
     assert ours == {name for name, _ in theirs}
@@ -138,16 +84,16 @@ def test_a_run_of_the_reference_goes_on_with_its_slots(tmp_path, shared, run_scr
     for ending in (".index", ".data-00000-of-00001"):
         name = f"model.ckpt-20{ending}"
         (tmp_path / name).write_bytes((source / "pretraining" / name).read_bytes())
-    before = weights(str(tmp_path / "model.ckpt-20"))
+    before = weights(tmp_path / "model.ckpt-20")
     flags = {
         "albert_config_file": source / "albert_config.json", "output_dir": tmp_path,
         "input_file": source / "loss_parity" / "eval.tfrecord", "max_seq_length": 128,
         "max_predictions_per_seq": 20, "train_batch_size": 4, "num_warmup_steps": 2,
     }  # fmt: skip
     run_script(run_pretraining, num_train_steps=20, **flags)
-    assert_same(weights(str(tmp_path / "model.ckpt-20")), before)
+    assert_same(weights(tmp_path / "model.ckpt-20"), before)
     run_script(run_pretraining, num_train_steps=21, **flags)
-    after = weights(str(tmp_path / "model.ckpt-21"))
+    after = weights(tmp_path / "model.ckpt-21")
     assert after.keys() == before.keys()
     assert after["global_step"] == 21
     name = "cls/predictions/transform/dense/kernel/adam_v"
@@ -158,8 +104,8 @@ def test_a_run_of_the_reference_goes_on_with_its_slots(tmp_path, shared, run_scr
 
 @pytest.mark.slow
 def test_evaluation_alone_ends_and_can_be_repeated(inputs, tmp_path, run_script):
-    run_script(run_pretraining, **flags_for(inputs, tmp_path))
-    flags = flags_for(inputs, tmp_path, do_train=False, do_eval=True)
+    run_script(run_pretraining, **pretraining_flags(inputs, tmp_path))
+    flags = pretraining_flags(inputs, tmp_path, do_train=False, do_eval=True)
     run_script(run_pretraining, **flags)
     first = (tmp_path / "eval_results.txt").read_text()
     assert [int(b["global_step"]) for b in read_results(tmp_path)] == [0, 10, 20, 30]
@@ -170,8 +116,8 @@ def test_evaluation_alone_ends_and_can_be_repeated(inputs, tmp_path, run_script)
 
 
 def test_the_best_of_the_reference_is_not_lost(inputs, tmp_path, run_script):
-    run_script(run_pretraining, **flags_for(inputs, tmp_path / "trained", do_eval=True))
-    flags = flags_for(inputs, tmp_path / "reference", do_eval=True, num_train_steps=1)
+    run_script(run_pretraining, **pretraining_flags(inputs, tmp_path / "trained", do_eval=True))
+    flags = pretraining_flags(inputs, tmp_path / "reference", do_eval=True, num_train_steps=1)
     run = lambda do_train: run_script(run_pretraining, **flags, do_train=do_train)  # noqa: E731
     reference_folder.check_best_survives(tmp_path / "trained", tmp_path / "reference", run)
 
@@ -180,19 +126,19 @@ def test_the_best_of_the_reference_is_not_lost(inputs, tmp_path, run_script):
 def test_evaluation_of_the_same_folder_while_training_or_after_is_the_same(
     inputs, tmp_path, run_script
 ):
-    run_script(run_pretraining, **flags_for(inputs, tmp_path, do_eval=True))
+    run_script(run_pretraining, **pretraining_flags(inputs, tmp_path, do_eval=True))
     while_training = (tmp_path / "eval_results.txt").read_text()
-    run_script(run_pretraining, **flags_for(inputs, tmp_path, do_train=False, do_eval=True))
+    run_script(run_pretraining, **pretraining_flags(inputs, tmp_path, do_train=False, do_eval=True))
     assert (tmp_path / "eval_results.txt").read_text() == while_training
 
 
 @pytest.mark.slow
 def test_memory_can_be_saved_without_changing_the_result(inputs, tmp_path, run_script):
     flags = {"num_train_steps": 6, "save_checkpoints_steps": 6}
-    run_script(run_pretraining, **flags_for(inputs, tmp_path / "plain", **flags))
+    run_script(run_pretraining, **pretraining_flags(inputs, tmp_path / "plain", **flags))
     saving = {"gradient_accumulation_steps": 4, "recompute": True}
-    run_script(run_pretraining, **flags_for(inputs, tmp_path / "saving", **flags, **saving))
-    wanted, found = (weights(str(tmp_path / name / "model.ckpt-6")) for name in ("plain", "saving"))
+    run_script(run_pretraining, **pretraining_flags(inputs, tmp_path / "saving", **flags, **saving))
+    wanted, found = (weights(tmp_path / name / "model.ckpt-6") for name in ("plain", "saving"))
     for name in wanted:
         np.testing.assert_allclose(found[name], wanted[name], atol=1e-4, err_msg=name)
 
@@ -202,7 +148,7 @@ def test_memory_can_be_saved_without_changing_the_result(inputs, tmp_path, run_s
 def test_low_precision_follows_float32(inputs, tmp_path, run_script, precision):
     losses = {}
     for name in ("float32", precision):
-        flags = flags_for(inputs, tmp_path / name, precision=name, do_eval=True)
+        flags = pretraining_flags(inputs, tmp_path / name, precision=name, do_eval=True)
         run_script(run_pretraining, **flags)
         losses[name] = float(read_results(tmp_path / name)[-1]["loss"])
     assert losses[precision] == pytest.approx(losses["float32"], rel=0.02)
@@ -211,29 +157,31 @@ def test_low_precision_follows_float32(inputs, tmp_path, run_script, precision):
 
 def test_memory_is_estimated_before_anything_is_done(inputs, tmp_path, run_script, capsys):
     with pytest.raises(SystemExit) as stop:
-        run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", estimate_memory=True))
+        run_script(
+            run_pretraining, **pretraining_flags(inputs, tmp_path / "out", estimate_memory=True)
+        )
     assert stop.value.code == 0
     text = capsys.readouterr().out
     assert "estimated for 16 x 24 tokens in float32" in text and "recompute" in text
     assert not (tmp_path / "out").exists()
-    flags = flags_for(inputs, tmp_path, estimate_memory=True, gradient_accumulation_steps=3)
+    flags = pretraining_flags(inputs, tmp_path, estimate_memory=True, gradient_accumulation_steps=3)
     with pytest.raises(file_io.InputError, match="computed in --gradient_accumulation_steps=3 eq"):
         run_script(run_pretraining, **flags)
 
 
 @pytest.mark.slow
 def test_every_group_can_start_from_group_0(inputs, tmp_path, run_script):
-    run_script(run_pretraining, **flags_for(inputs, tmp_path / "a", num_train_steps=1))
+    run_script(run_pretraining, **pretraining_flags(inputs, tmp_path / "a", num_train_steps=1))
     config = modeling.AlbertConfig(**{**CONFIG.to_dict(), "num_hidden_groups": 2})
     file_io.write_text(str(tmp_path / "groups.json"), config.to_json_string())
-    flags = flags_for(
+    flags = pretraining_flags(
         inputs, tmp_path / "b", num_train_steps=1, albert_config_file=tmp_path / "groups.json",
         init_checkpoint=tmp_path / "a",
     )  # fmt: skip
     with pytest.raises(file_io.InputError, match="lacks .*group_1"):
         run_script(run_pretraining, **flags)
     run_script(run_pretraining, **flags, init_from_group0=True)
-    start = weights(str(tmp_path / "b" / "model.ckpt-0"))
+    start = weights(tmp_path / "b" / "model.ckpt-0")
     name = "bert/encoder/transformer/group_{}/inner_group_0/LayerNorm/gamma"
     np.testing.assert_array_equal(start[name.format(0)], start[name.format(1)])
     assert '"new": []' in (tmp_path / "b" / "load_report.json").read_text()
@@ -242,7 +190,7 @@ def test_every_group_can_start_from_group_0(inputs, tmp_path, run_script):
 def test_masks_can_be_drawn_anew_at_every_step():
     config = pretraining_task.masking.MaskingConfig(PREDICTIONS, 0.2)
     transform = pretraining_task.mask_anew(config, 40, 4, (2, 3), seed=1)
-    rows = list(make_rows(8))
+    rows = list(pretraining_rows(8))
     batch = {name: tf.constant(np.int32(np.stack([r[name] for r in rows]))) for name in rows[0]}
     batch["masked_lm_weights"] = tf.cast(batch["masked_lm_weights"], tf.float32)
     predicted = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
@@ -288,7 +236,7 @@ def test_masks_can_be_drawn_anew_at_every_step():
 )
 def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
     with pytest.raises(file_io.InputError, match=message):
-        run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", **changes))
+        run_script(run_pretraining, **pretraining_flags(inputs, tmp_path / "out", **changes))
 
 
 def test_positions_without_weight_may_be_anything(inputs, tmp_path, run_script):
@@ -301,16 +249,16 @@ def test_positions_without_weight_may_be_anything(inputs, tmp_path, run_script):
         return row
 
     for i in range(2):
-        rows = map(changed, make_rows(90, seed=i))
+        rows = map(changed, pretraining_rows(90, seed=i))
         records.write(str(tmp_path / f"part{i}.tfrecord"), SPECS, rows, {})
     files = {"plain": inputs / "part*.tfrecord", "changed": tmp_path / "part*.tfrecord"}
     for name, pattern in files.items():
-        flags = flags_for(
+        flags = pretraining_flags(
             inputs, tmp_path / name, input_file=pattern, num_train_steps=3, do_eval=True
         )
         run_script(run_pretraining, **flags)
     assert read_results(tmp_path / "changed") == read_results(tmp_path / "plain")
-    last = [weights(str(tmp_path / name / "model.ckpt-3")) for name in files]
+    last = [weights(tmp_path / name / "model.ckpt-3") for name in files]
     assert_same(*last)
 
 
@@ -324,19 +272,23 @@ def test_positions_without_weight_may_be_anything(inputs, tmp_path, run_script):
     ],
 )
 def test_a_position_behind_the_real_tokens_is_named(inputs, tmp_path, run_script, position, flags):
-    rows = list(make_rows(40))
+    rows = list(pretraining_rows(40))
     rows[37]["masked_lm_positions"][1] = position
     path = tmp_path / "other.tfrecord"
     records.write(str(path), SPECS, rows, {})
     if flags:
-        run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", num_train_steps=1))
+        run_script(
+            run_pretraining, **pretraining_flags(inputs, tmp_path / "out", num_train_steps=1)
+        )
     tokens = rows[37]["input_mask"].sum()
     message = (
         rf"^{path}, record 38: masked_lm_positions\[1\] = {position} is the place of none of the "
         rf"{tokens} real tokens \(input_mask\), but masked_lm_weights\[1\] is 1.0: "
     )
     with pytest.raises(file_io.InputError, match=message):
-        run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", input_file=path, **flags))
+        run_script(
+            run_pretraining, **pretraining_flags(inputs, tmp_path / "out", input_file=path, **flags)
+        )
 
 
 def test_a_record_file_cut_in_half_is_named(inputs, tmp_path, run_script):
@@ -344,18 +296,18 @@ def test_a_record_file_cut_in_half_is_named(inputs, tmp_path, run_script):
     whole = (inputs / "part0.tfrecord").read_bytes()
     cut.write_bytes(whole[: len(whole) // 2 + 5])
     with pytest.raises(file_io.InputError, match=rf"{cut} is damaged: .* at byte \d+; make it ag"):
-        run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", input_file=cut))
+        run_script(run_pretraining, **pretraining_flags(inputs, tmp_path / "out", input_file=cut))
 
 
 def test_other_shapes_than_the_checkpoint_of_the_folder_are_named(inputs, tmp_path, run_script):
-    run_script(run_pretraining, **flags_for(inputs, tmp_path / "out", num_train_steps=1))
-    before = weights(str(tmp_path / "out" / "model.ckpt-1"))
+    run_script(run_pretraining, **pretraining_flags(inputs, tmp_path / "out", num_train_steps=1))
+    before = weights(tmp_path / "out" / "model.ckpt-1")
     config = modeling.AlbertConfig(**{**CONFIG.to_dict(), "hidden_size": 32})
     file_io.write_text(str(tmp_path / "wide.json"), config.to_json_string())
-    flags = flags_for(inputs, tmp_path / "out", albert_config_file=tmp_path / "wide.json")
+    flags = pretraining_flags(inputs, tmp_path / "out", albert_config_file=tmp_path / "wide.json")
     with pytest.raises(file_io.InputError, match="does not fit the configuration"):
         run_script(run_pretraining, **flags)
-    assert_same(weights(str(tmp_path / "out" / "model.ckpt-1")), before)
+    assert_same(weights(tmp_path / "out" / "model.ckpt-1"), before)
 
 
 def start_process(flags):
@@ -375,7 +327,7 @@ def test_a_killed_run_ends_with_the_weights_of_an_unbroken_one(
     inputs, tmp_path, run_script, kill_after
 ):
     """SIGKILL comes while steps and saves alternate quickly, so it hits either."""
-    flags = flags_for(
+    flags = pretraining_flags(
         inputs, tmp_path / "killed", num_train_steps=40, save_checkpoints_steps=2, do_eval=True
     )
     process = start_process(flags)
@@ -387,8 +339,8 @@ def test_a_killed_run_ends_with_the_weights_of_an_unbroken_one(
     run_script(run_pretraining, **flags)
     run_script(run_pretraining, **{**flags, "output_dir": tmp_path / "whole"})
     assert_same(
-        weights(str(tmp_path / "killed" / "model.ckpt-40")),
-        weights(str(tmp_path / "whole" / "model.ckpt-40")),
+        weights(tmp_path / "killed" / "model.ckpt-40"),
+        weights(tmp_path / "whole" / "model.ckpt-40"),
     )
     for name in ("eval_results.txt", "best_trial.txt", "checkpoint"):
         assert (tmp_path / "killed" / name).read_text() == (tmp_path / "whole" / name).read_text()
@@ -396,14 +348,14 @@ def test_a_killed_run_ends_with_the_weights_of_an_unbroken_one(
 
 @pytest.mark.slow
 def test_ctrl_c_and_wrong_flags_end_with_a_plain_message(inputs, tmp_path):
-    process = start_process(flags_for(inputs, tmp_path / "out", num_train_steps=100000))
+    process = start_process(pretraining_flags(inputs, tmp_path / "out", num_train_steps=100000))
     while not checkpoints.numbered(str(tmp_path / "out")):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted" in errors and "Traceback" not in errors
-    process = start_process(flags_for(inputs, tmp_path / "out", input_file="nowhere"))
+    process = start_process(pretraining_flags(inputs, tmp_path / "out", input_file="nowhere"))
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "error: --input_file: no file matches 'nowhere'" in errors

@@ -2,13 +2,11 @@
 
 import json
 import os
-import random
 
 import pytest
 
 from albert import (
     checkpoints,
-    demo_data,
     file_io,
     lamb_optimizer,
     model_folder,
@@ -19,26 +17,7 @@ from albert import (
     stages,
 )
 from tests import reference_folder
-from tests.test_run_classifier import SPM, read_results, weights
-
-STATEMENT = "the bread was fine ."
-
-
-def passages(level, split, count):
-    rng = random.Random(f"{level} {split}")
-    for number in range(count):
-        questions, options, answers = [], [], []
-        for question in ("the cake was _ .", "how was the soup ?"):
-            words = rng.sample(demo_data.QUALITIES[demo_data.BAD], 3)
-            place = rng.randrange(4)
-            words.insert(place, rng.choice(demo_data.QUALITIES[demo_data.GOOD]))
-            questions.append(question)
-            options.append(words)
-            answers.append("ABCD"[place])
-        yield {
-            "id": f"{level}{number}.txt", "article": STATEMENT, "questions": questions,
-            "options": options, "answers": answers,
-        }  # fmt: skip
+from tests.builders import SPM, passages, read_results, tiny_config, weights
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +34,8 @@ def inputs(tmp_path_factory):
                     (place / f"{number}.txt").write_text(text)
             else:
                 (place / "all.txt").write_text("\n".join(texts))
-    config = modeling.AlbertConfig(
-        vocab_size=400, embedding_size=16, hidden_size=32, num_hidden_layers=1,
-        num_attention_heads=2, intermediate_size=32, max_position_embeddings=40,
+    config = tiny_config(
+        embedding_size=16, hidden_size=32, intermediate_size=32, max_position_embeddings=40,
         initializer_range=0.2,
     )  # fmt: skip
     file_io.write_text(str(folder / "albert_config.json"), config.to_json_string())

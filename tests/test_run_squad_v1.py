@@ -19,17 +19,18 @@ from albert import (
     squad_features,
     squad_records,
 )
-from tests import reference_folder, squad_samples
-from tests.squad_samples import flags_for, read_json, read_results
+from tests import builders, reference_folder, squad_samples
+from tests.builders import read_results
+from tests.squad_samples import flags_for, read_json
 
 TWO_CPUS = """
 import sys
 import tensorflow as tf
 from albert import run_squad_v1
-from tests import squad_samples
+from tests import builders
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-squad_samples.run(run_squad_v1, dict(a.removeprefix("--").split("=", 1) for a in sys.argv[1:]))
+builders.run(run_squad_v1, **dict(a.removeprefix("--").split("=", 1) for a in sys.argv[1:]))
 """
 
 
@@ -44,9 +45,9 @@ def inputs(tmp_path_factory):
 def trained(inputs, tmp_path_factory):
     """Output folder of a model that has learnt its task, with answers and an export."""
     folder = tmp_path_factory.mktemp("trained_v1") / "out"
-    squad_samples.run(
+    builders.run(
         run_squad_v1,
-        flags_for(
+        **flags_for(
             inputs, folder, do_train=True, do_predict=True, from_scratch=True,
             num_train_epochs=6, save_checkpoints_steps=80, keep_checkpoint_max=2,
             export_dir=folder / "export",

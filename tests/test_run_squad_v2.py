@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 from albert import file_io, predictors, records, run_squad_v2, squad_records, squad_task
-from tests import reference_folder, squad_samples
-from tests.squad_samples import flags_for, read_json, read_results
+from tests import builders, reference_folder, squad_samples
+from tests.builders import read_results
+from tests.squad_samples import flags_for, read_json
 
 BEAMS = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index")
 
@@ -24,9 +25,9 @@ def inputs(tmp_path_factory):
 def trained(inputs, tmp_path_factory):
     """Output folder of a model that has learnt its task, with answers and an export."""
     folder = tmp_path_factory.mktemp("trained_v2") / "out"
-    squad_samples.run(
+    builders.run(
         run_squad_v2,
-        flags_for(
+        **flags_for(
             inputs, folder, do_train=True, do_predict=True, from_scratch=True,
             num_train_epochs=6, save_checkpoints_steps=100, export_dir=folder / "export",
         ),

@@ -10,38 +10,10 @@ from hypothesis import strategies as st
 
 from albert import squad_features, squad_utils, tokenization
 from albert.file_io import InputError
-from tests.test_squad_spans import plain_align
+from tests.plain_alignment import plain_align
+from tests.squad_samples import FIELDS, TEXT, features_of, training_example
 
 SETTINGS = ("v1_train", "v2_train", "v2_dev", "v2_dev_short")
-FIELDS = """
-    qas_id unique_id doc_span_index tok_start_to_orig_index tok_end_to_orig_index
-    token_is_max_context input_ids segment_ids p_mask paragraph_len start_position end_position
-    is_impossible
-""".split()
-
-
-def features_of(tokenizer, examples, length=64, stride=16, query=12, is_training=False, **kwargs):
-    return list(
-        squad_features.convert_examples_to_features(
-            examples,
-            tokenizer,
-            max_seq_length=length,
-            doc_stride=stride,
-            max_query_length=query,
-            is_training=is_training,
-            do_lower_case=tokenizer.do_lower_case,
-            **kwargs,
-        )
-    )
-
-
-def training_example(text, answer, number=0, question="where is the boat?"):
-    start = text.index(answer) if answer else -1
-    return squad_features.SquadExample(
-        f"q{number}", question, text, answer, start, is_impossible=not answer
-    )
-
-
 # --- recorded features ---------------------------------------------------------------------------
 
 
@@ -251,11 +223,6 @@ def test_wordpiece_paragraph_of_unknown_words_is_kept(wordpiece):
 
 
 # --- windows -------------------------------------------------------------------------------------
-
-TEXT = (
-    "The old harbour lies at the end of a narrow road between two hills. Every morning the boats "
-    "leave before the sun is up, and they come back at noon. My grandmother was a teacher."
-)
 
 
 def test_layout_of_windows(tokenizer):

@@ -8,7 +8,7 @@ import pytest
 
 from albert import squad_features, squad_records
 from albert.file_io import InputError
-from tests.test_squad_features import FIELDS, TEXT, features_of, training_example
+from tests.squad_samples import FIELDS, TEXT, features_of, training_example
 
 # --- records and processes -----------------------------------------------------------------------
 

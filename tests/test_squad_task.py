@@ -13,31 +13,21 @@ from albert import (
     file_io,
     heads,
     layers,
-    modeling,
     records,
     squad_records,
     squad_task,
     squad_utils,
 )
-from tests import squad_samples
+from tests import builders, squad_samples
 
 V1 = squad_task.Settings(48, 16, 10, 20, 30)
 V2 = squad_task.Settings(48, 16, 10, 20, 30, start_n_top=3, end_n_top=4, dropout_prob=0.1)
-CONFIG = modeling.AlbertConfig(
-    vocab_size=400, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-    intermediate_size=16, max_position_embeddings=48,
-)  # fmt: skip
+CONFIG = builders.tiny_config()
 
 
 @pytest.fixture(scope="module")
 def squad_file(tmp_path_factory):
-    """Six texts, of which the second is long enough for several windows."""
-    data = squad_samples.content("dev", 6, version=2)
-    paragraphs = data["data"][0]["paragraphs"]
-    paragraphs[1]["context"] = " ".join(p["context"] for p in paragraphs[1:])
-    path = str(tmp_path_factory.mktemp("data") / "squad.json")
-    file_io.write_json(path, data)
-    return path
+    return squad_samples.write_long_context(tmp_path_factory.mktemp("data"))
 
 
 def question_files(tokenizer, settings, **files):

@@ -9,19 +9,15 @@ from albert import (
     file_io,
     heads,
     model_folder,
-    modeling,
     predict,
     predictors,
     run_classifier,
     run_race,
     run_squad_v1,
 )
-from tests import squad_samples, test_run_classifier, test_run_race
+from tests import builders, squad_samples
 
-CONFIG = modeling.AlbertConfig(
-    vocab_size=400, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-    intermediate_size=16, max_position_embeddings=64,
-)  # fmt: skip
+CONFIG = builders.tiny_config(max_position_embeddings=64)
 
 
 def foreign(folder, model):
@@ -37,7 +33,7 @@ def reviews(tmp_path_factory):
     """One task in GLUE's layout."""
     folder = tmp_path_factory.mktemp("data") / "SST-2"
     folder.mkdir()
-    for split, text in test_run_classifier.reviews().items():
+    for split, text in builders.reviews().items():
         lines = text.splitlines(keepends=True)[:21]
         (folder / f"{split}.tsv").write_text("".join(lines))
     return folder.parent
@@ -46,7 +42,7 @@ def reviews(tmp_path_factory):
 def flags_for(reviews, folder, **changes):
     return {
         "data_dir": reviews, "task_name": "SST-2", "output_dir": folder, "max_seq_length": 32,
-        "albert_config_file": f"{folder}.json", "spm_model_file": test_run_classifier.SPM,
+        "albert_config_file": f"{folder}.json", "spm_model_file": builders.SPM,
         **changes,
     }  # fmt: skip
 
@@ -97,7 +93,7 @@ def test_only_a_run_that_succeeds_with_this_model_completes_it(
 def test_a_multiple_choice_model(tmp_path, run_script):
     place = tmp_path / "RACE" / "test" / "high"
     place.mkdir(parents=True)
-    for number, passage in enumerate(test_run_race.passages("high", "test", 2)):
+    for number, passage in enumerate(builders.passages("high", "test", 2)):
         (place / f"{number}.txt").write_text(json.dumps(passage))
     folder = foreign(tmp_path / "out", heads.MultipleChoiceModel(CONFIG, 4, 0.1, seed=1))
     flags = {
@@ -106,7 +102,7 @@ def test_a_multiple_choice_model(tmp_path, run_script):
     }  # fmt: skip
     with pytest.raises(file_io.InputError, match="albert.run_race --nodo_train --nodo_eval --data"):
         run_script(run_race, **flags)
-    model = {"albert_config_file": f"{folder}.json", "spm_model_file": test_run_classifier.SPM}
+    model = {"albert_config_file": f"{folder}.json", "spm_model_file": builders.SPM}
     run_script(run_race, **flags, **model)
     answers = (folder / "predictions.tsv").read_text()
     run_script(run_race, **flags)

@@ -16,13 +16,12 @@ from albert import (
     export,
     file_io,
     heads,
-    modeling,
     packing,
     run_classifier,
     tokenization,
 )
-from tests.test_predict import texts_of
-from tests.test_run_classifier import SPM, flags_for, write_inputs
+from tests import builders
+from tests.builders import SPM, glue_flags
 
 pytest.importorskip("tensorflow_text")
 
@@ -136,11 +135,7 @@ def _rows_with_text(value):
 
 @pytest.fixture(scope="module")
 def model():
-    config = modeling.AlbertConfig(
-        vocab_size=400, embedding_size=8, hidden_size=16, num_hidden_layers=1,
-        num_attention_heads=2, intermediate_size=16, max_position_embeddings=32,
-        initializer_range=0.2,
-    )  # fmt: skip
+    config = builders.tiny_config(max_position_embeddings=32, initializer_range=0.2)
     return heads.ClassifierModel(config, 3, seed=1)
 
 
@@ -178,16 +173,13 @@ def test_lengths_of_pairs_are_those_of_packing():
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("text_export")
-    write_inputs(folder)
-    for task in ("SST-2", "RTE", "STS-B"):
-        text = (folder / "glue" / task / "test.tsv").read_text()
-        (folder / f"{task}.tsv").write_text(text)
+    builders.write_glue(folder)
     return folder
 
 
 @pytest.mark.parametrize("task", ["SST-2", "RTE", "STS-B"])
 def test_exported_models_reproduce_the_test_results(inputs, tmp_path, run_script, task):
-    flags = flags_for(
+    flags = glue_flags(
         inputs, tmp_path, task, do_train=True, do_predict=True, from_scratch=True,
         learning_rate=2e-3, export_dir=tmp_path / "export", export_text=True,
     )  # fmt: skip
@@ -195,7 +187,7 @@ def test_exported_models_reproduce_the_test_results(inputs, tmp_path, run_script
     (exported,) = (tmp_path / "export" / "text").iterdir()
     assert exported.name.isdigit()
     serve = tf.saved_model.load(str(exported)).signatures["serving_default"]
-    columns = zip(*texts_of(inputs, task), strict=True)
+    columns = zip(*builders.glue_texts(inputs / "glue" / task / "test.tsv", task), strict=True)
     given = dict(zip(("text", "text_pair"), map(tf.constant, columns), strict=False))
     answer = {name: value.numpy() for name, value in serve(**given).items()}
     lines = (tmp_path / "test_results.tsv").read_text().splitlines()
@@ -214,7 +206,7 @@ def test_exported_models_reproduce_the_test_results(inputs, tmp_path, run_script
 
 def test_the_package_is_asked_for_before_any_work(inputs, tmp_path, run_script, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
-    flags = flags_for(
+    flags = glue_flags(
         inputs, tmp_path / "out", do_train=True, from_scratch=True, export_text=True,
         export_dir=tmp_path / "export",
     )  # fmt: skip
@@ -223,11 +215,9 @@ def test_the_package_is_asked_for_before_any_work(inputs, tmp_path, run_script, 
     assert not (tmp_path / "out").exists()
 
 
-def test_wordpiece_is_refused():
-    vocabulary = SPM.parent / "tiny_vocab.txt"
-    tokenizer = tokenization.FullTokenizer(vocab_file=str(vocabulary))
+def test_wordpiece_is_refused(wordpiece):
     with pytest.raises(file_io.InputError, match="needs a SentencePiece vocabulary that holds the"):
-        export.check_text(tokenizer)
+        export.check_text(wordpiece)
 
 
 def test_the_script_does_not_load_tensorflow_text_unasked():

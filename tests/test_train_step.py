@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert import kernels, layers, optimization, pretraining_task, train_step
-from tests.test_layers import make_features, make_model, optimized_sums
+from tests.builders import make_features, make_model, optimized_sums
 
 TRAIN_METRICS = {
     "pretraining": pretraining_task.TASK.train_metrics,
