@@ -24,7 +24,6 @@ from albert import file_io, tpu
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
 _CHUNK, _LENGTH_DIGITS = 4096, 10  # bytes of what the chief sends to the others
-_SECONDS_OF_WAITING = 30  # between lines of the log that say for whom
 # What operations raise that wait for a worker that is gone.
 _CONNECTION_ERRORS = (
     tf.errors.UnavailableError,
@@ -154,7 +153,7 @@ def create_strategy(name="auto", tpu_name=None, tpu_zone=None, gcp_project=None,
 
 
 def _multi_worker_strategy(cluster):
-    _wait_for_workers(cluster)
+    wait_for_workers(cluster)
     with _ended_by_signals():
         return tf.distribute.MultiWorkerMirroredStrategy()
 
@@ -172,10 +171,14 @@ def _ended_by_signals():
             signal.signal(kind, handler)
 
 
-def _wait_for_workers(cluster):
+def wait_for_workers(cluster, seconds_between_lines=30):
     """Returns once all workers are there, or connecting; says whom it waits for.
 
     TensorFlow would wait for them, too, but without a word, and deaf to signals.
+
+    Args:
+      cluster: `Cluster`.
+      seconds_between_lines: of the log, which name the workers that are missing.
 
     Raises:
       file_io.InputError: the port of this worker cannot be used.
@@ -194,7 +197,7 @@ def _wait_for_workers(cluster):
     with listener:
         while silent:
             silent = {index for index in silent if not _answers(cluster.addresses[index])}
-            if silent and time.monotonic() > asked + _SECONDS_OF_WAITING:
+            if silent and time.monotonic() > asked + seconds_between_lines:
                 asked = time.monotonic()
                 names = ", ".join(map(cluster.name, sorted(silent)))
                 logging.info("Still waiting: no answer from %s", names)

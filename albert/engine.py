@@ -30,7 +30,7 @@ from albert import (
 LOAD_REPORT = "load_report.json"
 
 # A call of the compiled loop is to take no longer: Ctrl-C is answered at its end.
-_SECONDS_OF_A_CALL = 5.0
+SECONDS_OF_A_CALL = 5.0
 # What TensorFlow calls exhausted resources, too, beside memory.
 _FILE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
@@ -258,7 +258,7 @@ class Engine:
     def _steps_of_a_call(self, seconds):
         """How many steps to run at a time; all workers must do the same."""
         fitting = distribution.from_chief(
-            self.strategy, lambda: int(_SECONDS_OF_A_CALL / max(seconds, 1e-6))
+            self.strategy, lambda: int(SECONDS_OF_A_CALL / max(seconds, 1e-6))
         )
         return max(1, min(fitting, self.run_config.iterations_per_loop))
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from albert import file_io, kernels, layers, modeling
 
 # Dropout on the pooled output of the classifiers, whatever the configuration says.
-_CLASSIFIER_DROPOUT = 0.1
+CLASSIFIER_DROPOUT = 0.1
 _MASKED_LM_EPSILON = 1e-5  # keeps the masked LM's denominator above 0
 # Subtracted from the logits of positions where an answer cannot be.
 _IMPOSSIBLE = 1e30
@@ -264,7 +264,7 @@ class ClassifierModel(_LabelModel):
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
-        logits = self._scores(features, training, seed, _CLASSIFIER_DROPOUT, "classifier")
+        logits = self._scores(features, training, seed, CLASSIFIER_DROPOUT, "classifier")
         return self._with_losses(_choice(logits), features)
 
 
@@ -285,7 +285,7 @@ class RegressionModel(_LabelModel):
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: logits and predictions [B], probabilities [B, 1], all the score."""
-        scores = self._scores(features, training, seed, _CLASSIFIER_DROPOUT, "classifier")
+        scores = self._scores(features, training, seed, CLASSIFIER_DROPOUT, "classifier")
         logits = scores[:, 0]
         outputs = {"logits": logits, "probabilities": scores, "predictions": logits}
         return self._with_losses(outputs, features)

@@ -28,7 +28,6 @@ from albert import file_io
 LAYER_NORM_EPSILON = 1e-12
 # Signs of units for a type among the features that Linux tells of a processor.
 _UNITS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "fphp"}}
-_PROCESSOR_FILE = "/proc/cpuinfo"
 _NORM_LANES, _SOFTMAX_LANES = 64, 16
 _COLUMN_PARTS = 4
 _COMPILED_WIDTH = 192  # least last axis of the tensors that are worth compiling for
@@ -41,10 +40,10 @@ _CUBIC = 0.044715
 
 
 @functools.cache
-def _processor_features():
-    if not file_io.exists(_PROCESSOR_FILE):
+def _processor_features(path):
+    if not file_io.exists(path):
         return frozenset()
-    with file_io.open_file(_PROCESSOR_FILE) as file:
+    with file_io.open_file(path) as file:
         lines = (line.partition(":") for line in file)
         return frozenset(
             word for name, _, words in lines if name.strip() in ("flags", "Features")
@@ -52,13 +51,16 @@ def _processor_features():
         )  # fmt: skip
 
 
-def has_units(dtype):
-    """Whether the devices multiply matrices of this type at least as fast as float32 ones."""
+def has_units(dtype, processor_file="/proc/cpuinfo"):
+    """Whether the devices multiply matrices of this type at least as fast as float32 ones.
+
+    `processor_file` lists the features of the processor, as Linux does.
+    """
     if dtype == tf.float32:
         return True
     if any(device.device_type != "CPU" for device in tf.config.list_logical_devices()):
         return True
-    return not _UNITS[dtype.name].isdisjoint(_processor_features())
+    return not _UNITS[dtype.name].isdisjoint(_processor_features(processor_file))
 
 
 def _rounded(a, b, **transposed):
@@ -113,7 +115,7 @@ def _compiled(function):
     return choose
 
 
-def _narrowed(x, dtype):
+def narrowed(x, dtype):
     """float32 `x` in `dtype`, rounded to the nearest, ties to even.
 
     For bfloat16 by its bits: the compiler's own conversion takes as long as a tanh.
@@ -133,7 +135,7 @@ def _sum(x, y):
 
 @_compiled
 def _add_bias_forward(x, bias):
-    return _narrowed(_sum(x, bias), x.dtype)
+    return narrowed(_sum(x, bias), x.dtype)
 
 
 @tf.custom_gradient
@@ -148,7 +150,7 @@ def add_bias(x, bias):
 
 @_compiled
 def _gelu_forward(x, bias):
-    return _narrowed(tf.nn.gelu(_sum(x, bias), approximate=True), x.dtype)
+    return narrowed(tf.nn.gelu(_sum(x, bias), approximate=True), x.dtype)
 
 
 @_compiled
@@ -158,7 +160,7 @@ def _gelu_backward(x, bias, upstream):
     tanh = tf.tanh(_SCALE * x * (1.0 + _CUBIC * squared))
     inner = _SCALE * (1.0 + 3.0 * _CUBIC * squared)
     slope = 0.5 * (1.0 + tanh + x * (1.0 - tanh * tanh) * inner)
-    return _narrowed(upstream * slope, dtype)
+    return narrowed(upstream * slope, dtype)
 
 
 @tf.custom_gradient
@@ -211,7 +213,7 @@ def _residual_norm_forward(x, bias, residual, gamma, beta):
     variance = _row_means(tf.square(centered), _NORM_LANES)
     inverse = tf.math.rsqrt(variance + LAYER_NORM_EPSILON)  # [rows, 1]
     normal = centered * inverse
-    return _narrowed(normal * gamma + beta, x.dtype), _narrowed(normal, x.dtype), inverse
+    return narrowed(normal * gamma + beta, x.dtype), narrowed(normal, x.dtype), inverse
 
 
 @_compiled
@@ -222,7 +224,7 @@ def _residual_norm_backward(normal, inverse, gamma, upstream):
     along = _row_means(scaled * normal, _NORM_LANES)
     total = inverse * (scaled - _row_means(scaled, _NORM_LANES) - normal * along)
     return (
-        _narrowed(total, dtype),
+        narrowed(total, dtype),
         _column_sums(upstream * normal),
         _column_sums(upstream),
     )
@@ -258,7 +260,7 @@ def _softmax_backward(probabilities, upstream):
     shape = tf.shape(probabilities)
     means = _row_means(tf.reshape(probabilities * upstream, [-1, shape[-1]]), _SOFTMAX_LANES)
     sums = tf.reshape(means * tf.cast(shape[-1], means.dtype), tf.concat([shape[:-1], [1]], 0))
-    return _narrowed(probabilities * (upstream - sums), dtype)
+    return narrowed(probabilities * (upstream - sums), dtype)
 
 
 def masked_softmax(scores, bias):

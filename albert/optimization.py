@@ -258,7 +258,8 @@ class LossScale(tf.Module):
     """
 
     PREFIX = "loss_scale/"  # of its names in checkpoints
-    _FIRST, _LARGEST, _GOOD_UPDATES = 2.0**15, 2.0**24, 2000
+    GOOD_UPDATES = 2000  # in a row, after which the scale is doubled
+    _FIRST, _LARGEST = 2.0**15, 2.0**24
 
     def __init__(self):
         super().__init__()
@@ -274,7 +275,7 @@ class LossScale(tf.Module):
         """
         scale = tf.convert_to_tensor(self.scale)
         good = tf.where(finite, self._good + 1, 0)
-        grows = good >= self._GOOD_UPDATES
+        grows = good >= self.GOOD_UPDATES
         larger = tf.where(grows, tf.minimum(scale * 2.0, self._LARGEST), scale)
         self.scale.assign(tf.where(finite, larger, tf.maximum(scale / 2.0, 1.0)))
         self._good.assign(tf.where(grows, tf.zeros_like(good), good))

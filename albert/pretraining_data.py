@@ -20,7 +20,7 @@ import numpy as np
 from albert import corpus, masking, sequence_formats, tfrecord
 
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
-_BATCH_CELLS = 1 << 18  # B * S of the arrays that are worked on at a time
+BATCH_CELLS = 1 << 18  # B * S of the arrays that are worked on at a time
 _LINES_AT_A_TIME = 2048  # sentences per call of the tokenizer
 
 
@@ -284,7 +284,7 @@ def make_records(documents, settings, vocabulary, stream):
     rng = np.random.default_rng([settings.random_seed, *stream])
     inputs, counts = sequence_formats.draw_inputs(documents, settings, rng)
     yield [], counts
-    batch_size = max(1, _BATCH_CELLS // settings.max_seq_length)
+    batch_size = max(1, BATCH_CELLS // settings.max_seq_length)
     for start in range(0, len(inputs), batch_size):
         batch = inputs.part(start, start + batch_size)
         yield _make_batch(documents.tokens, batch, settings, vocabulary, rng)

@@ -18,7 +18,7 @@ from albert import file_io, squad_features, tfrecord
 from albert.file_io import InputError
 
 # A worker takes about half a second to start, the time of 4,000 questions.
-_MIN_EXAMPLES_PER_PROCESS = 4000
+MIN_EXAMPLES_PER_PROCESS = 4000
 _WORKER = "from albert import squad_records; squad_records.worker_main()"
 _LEFT_FILE_FORMAT = "albert-squad-features-left"
 _LEFT_FILE_VERSION = 1
@@ -137,7 +137,7 @@ def convert_examples_to_records(
     settings = (tokenizer, max_seq_length, doc_stride, max_query_length, is_training)
     featurizer = squad_features.Featurizer(*settings)
     report = squad_features.FeatureReport() if report is None else report
-    num_processes = min(num_processes, len(examples) // _MIN_EXAMPLES_PER_PROCESS)
+    num_processes = min(num_processes, len(examples) // MIN_EXAMPLES_PER_PROCESS)
     if num_processes > 1:
         made = _batches_of_workers(examples, settings, num_processes)
     else:

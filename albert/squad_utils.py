@@ -43,7 +43,7 @@ __all__ = [
 TRAINING_SHUFFLE_SEED = 12345
 # Null odds of a question without any window: it is never answered.
 NO_WINDOW_NULL_ODDS = 1000000.0
-_WINDOWS_AT_A_TIME = 4096
+WINDOWS_AT_A_TIME = 4096
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def _groups(by_question):
     group = []
     for windows in by_question:
         group += windows
-        if len(group) >= _WINDOWS_AT_A_TIME:
+        if len(group) >= WINDOWS_AT_A_TIME:
             yield group
             group = []
     if group:

@@ -2,8 +2,6 @@
 
 import os
 import re
-import threading
-import time
 import types
 
 import numpy as np
@@ -91,17 +89,21 @@ def test_a_run_killed_while_it_replaced_the_best_goes_on(folder):
     assert (folder / "eval_results.txt").read_text().count("=" * 50) == 2
 
 
-def test_a_walk_beside_a_trainer_waits_for_its_checkpoints(tmp_path):
-    def trainer():
-        for step in SCORES:
-            time.sleep(0.3)
+def test_a_walk_beside_a_trainer_waits_for_its_checkpoints(tmp_path, monkeypatch):
+    """Each comes two seconds after the last, by a clock that only waiting moves."""
+    seconds = [0]
+
+    def sleep(more):
+        seconds[0] += more
+        step = {2: 0, 4: 10, 6: 20}.get(seconds[0])
+        if step is not None:
             save(str(tmp_path), step)
 
-    thread = threading.Thread(target=trainer)
-    thread.start()
+    clock = types.SimpleNamespace(time=lambda: seconds[0], sleep=sleep)
+    monkeypatch.setattr(checkpoint_walk, "time", clock)
     tracker = checkpoint_walk.evaluate_all(make_engine(tmp_path), None, wait_secs=3)
-    thread.join()
     assert (tracker.last_step, tracker.best_step) == (20, 10)
+    assert seconds[0] == 6 + 3
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from albert import checkpoints, file_io, heads, modeling, optimization
 from tests.builders import assert_same, model_weights
+from tests.processes import wait_until
 
 CONFIG = modeling.AlbertConfig(
     vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_hidden_groups=2,
@@ -193,10 +194,10 @@ def test_a_failed_background_save_is_reported_without_waiting_for_the_next(
             stack.enter_context(pytest.raises(file_io.InputError, match="no space left"))
             writer = stack.enter_context(checkpoints.BackgroundWriter())
             writer.save(str(tmp_path / "model.ckpt-7"), model, None, lambda: None)
-            while not writer._last.done():
-                time.sleep(0.01)
-            if report != "__exit__":
-                getattr(writer, report)()
+            if report == "wait":
+                writer.wait()
+            if report == "check":
+                wait_until(writer.check, seconds=60)
 
 
 def test_pruning_keeps_the_last_and_the_best(tmp_path, model):

@@ -8,13 +8,13 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import tensorflow as tf
 from absl import flags
 
 from albert import command_line, create_pretraining_data, file_io, masking, pretraining_data
+from tests.processes import wait_until
 from tests.sources import ROOT
 
 TEXT = "the boats leave before the sun is up\nit rained all night\nnobody knew who\n\n" * 30
@@ -272,10 +272,7 @@ def start_long_run(tmp_path, *arguments, until=has_written):
         text=True,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 60
-    while not until(process, tmp_path):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: until(process, tmp_path), process)
     return process
 
 
@@ -293,10 +290,7 @@ def members(process):
 
 
 def wait_until_all_ended(process):
-    deadline = time.monotonic() + 20
-    while members(process):
-        assert time.monotonic() < deadline, "worker processes go on"
-        time.sleep(0.05)
+    wait_until(lambda: not members(process), seconds=20, say=lambda: "worker processes go on")
 
 
 @pytest.mark.slow

@@ -2,13 +2,12 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
+from tests.processes import interrupt
 from tests.sources import ROOT
 
 # Stands in for the interpreter: writes the result files that the table is made of.
@@ -92,18 +91,8 @@ def test_a_step_that_fails_ends_the_demo_with_its_log(tmp_path):
 @pytest.mark.slow
 def test_ctrl_c_stops_at_once(tmp_path):
     process = _start(tmp_path, trouble="sleep")
-    running = tmp_path / "running"
-    while not (running.exists() and running.read_text().strip()):
-        assert process.poll() is None
-        time.sleep(0.05)
-    started = time.monotonic()
-    os.killpg(process.pid, signal.SIGINT)
-    output, _ = process.communicate(timeout=30)
-    assert time.monotonic() - started < 5
-    assert process.returncode == 130
+    output = interrupt(process, tmp_path / "running")
     assert "interrupted; ./run_demo.sh goes on from here" in output
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(running.read_text()), 0)
 
 
 @pytest.mark.slow

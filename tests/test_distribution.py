@@ -6,7 +6,6 @@ import pathlib
 import re
 import socket
 import subprocess
-import threading
 import types
 
 import pytest
@@ -118,7 +117,7 @@ def test_fewer_than_two_workers_are_no_cluster(monkeypatch, config):
 def test_auto_takes_what_is_there(monkeypatch, gpus, config, chosen):
     monkeypatch.setenv("TF_CONFIG", config)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU"] * gpus)
-    monkeypatch.setattr(distribution, "_wait_for_workers", lambda cluster: None)
+    monkeypatch.setattr(distribution, "wait_for_workers", lambda cluster: None)
     made = []
     for kind, name in (
         ("OneDeviceStrategy", "one_device"),
@@ -207,24 +206,28 @@ def test_parts_are_for_one_cpu(monkeypatch, replicas, devices, gains):
     assert distribution.gains_from_parts(strategy) == gains
 
 
-def test_a_worker_says_for_whom_it_waits(monkeypatch, caplog):
-    monkeypatch.setattr(distribution, "_SECONDS_OF_WAITING", 0.3)
+def test_a_worker_says_for_whom_it_waits(monkeypatch):
+    """The one that is missing appears when it is named."""
+    lines = []
     with socket.create_server(("localhost", 0)) as there, socket.socket() as absent:
         absent.bind(("localhost", 0))
         ports = [there.getsockname()[1], absent.getsockname()[1]]
+
+        def info(text, *values):
+            lines.append(text % values)
+            if text.startswith("Still waiting"):
+                absent.listen()
+
+        monkeypatch.setattr(distribution.logging, "info", info)
         cluster = distribution.Cluster(("localhost:0", *(f"localhost:{port}" for port in ports)), 0)
-        opening = threading.Timer(1.0, absent.listen)
-        opening.start()
-        with caplog.at_level("INFO", logger="absl"):
-            distribution._wait_for_workers(cluster)
-        opening.join()
-    assert f"Still waiting: no answer from worker 2 (localhost:{ports[1]})\n" in caplog.text
+        distribution.wait_for_workers(cluster, seconds_between_lines=0)
+    assert lines[1:] == [f"Still waiting: no answer from worker 2 (localhost:{ports[1]})"]
 
 
 def test_a_port_in_use_is_refused():
-    with distribution._listen(0) as other:
+    with socket.create_server(("", 0)) as other:
         address = f"localhost:{other.getsockname()[1]}"
         with pytest.raises(
             file_io.InputError, match=rf"worker 0 \({address}\) cannot use its port: .*in use"
         ):
-            distribution._wait_for_workers(distribution.Cluster((address, "localhost:1"), 0))
+            distribution.wait_for_workers(distribution.Cluster((address, "localhost:1"), 0))

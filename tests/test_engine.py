@@ -203,7 +203,7 @@ def test_a_resumed_run_ends_with_the_same_weights(path, tmp_path, stop):
 
 
 def test_a_resumed_run_goes_on_with_its_loss_scale(path, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert.optimization.LossScale._GOOD_UPDATES", 8)
+    monkeypatch.setattr("albert.optimization.LossScale.GOOD_UPDATES", 8)
     float16 = {"compute": layers.Compute("float16")}
 
     def run(folder, stop, **changes):
@@ -466,7 +466,7 @@ def test_waiting_for_input_is_measured(path, tmp_path):
 @pytest.mark.parametrize(("longest", "calls"), [(0.0, 30), (1e9, 5)])
 def test_calls_are_short_enough_for_ctrl_c(path, tmp_path, monkeypatch, longest, calls):
     """One step at a time if it is slow, else as many as fit between logs and checkpoints."""
-    monkeypatch.setattr(engine, "_SECONDS_OF_A_CALL", longest)
+    monkeypatch.setattr(engine, "SECONDS_OF_A_CALL", longest)
     updates = []
     monkeypatch.setattr(
         training_log.TrainingLog, "update", lambda log, step, *_: updates.append(step)

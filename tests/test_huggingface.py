@@ -1,11 +1,10 @@
-"""Hugging Face folders, both ways: names, values, errors; and what transformers says to them."""
+"""Hugging Face folders, both ways: names, values, errors.
 
-import importlib.util
+The outputs and ids of transformers are compared in test_huggingface_peer.py.
+"""
+
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -22,56 +21,8 @@ from albert import (
     pretrained,
     tokenization,
 )
-
-TESTDATA = pathlib.Path(__file__).parent / "testdata"
-CONFIG = modeling.AlbertConfig(
-    vocab_size=400, embedding_size=8, hidden_size=12, num_hidden_layers=4, num_hidden_groups=2,
-    inner_group_num=2, num_attention_heads=3, intermediate_size=20, max_position_embeddings=24,
-    initializer_range=0.3,
-)  # fmt: skip
-# As many values for embeddings as for layers: no mapping between them here.
-SQUARE = modeling.AlbertConfig(
-    **{**CONFIG.to_dict(), "embedding_size": 12, "num_hidden_groups": 1, "inner_group_num": 1,
-       "hidden_act": "relu"},
-)  # fmt: skip
-MODELS = {
-    "encoder": lambda config: modeling.AlbertModel(config, 1),
-    "pretraining": lambda config: heads.PretrainingModel(config, seed=1),
-    "classification": lambda config: heads.ClassifierModel(config, 3, seed=1),
-    "regression": lambda config: heads.RegressionModel(config, seed=1),
-    "multiple_choice": lambda config: heads.MultipleChoiceModel(config, 2, 0.1, seed=1),
-    "squad_v1": lambda config: heads.SquadV1Model(config, seed=1),
-}
-LABELS = ["no", "maybe", "yes"]
-
-
-def randomize(model):
-    """Every variable gets values that show where they went; biases too."""
-    rng = np.random.default_rng(7)
-    for variable in sorted(model.variables, key=lambda v: v.name):
-        variable.assign_add(rng.normal(0, 0.2, variable.shape).astype(np.float32))
-    return model
-
-
-def write_model(folder, head, config=CONFIG):
-    """A folder with checkpoint, configuration and vocabulary; returns the model."""
-    folder.mkdir(parents=True, exist_ok=True)
-    model = randomize(MODELS[head](config))
-    checkpoints.save(str(folder / "model.ckpt-best"), model)
-    (folder / "albert_config.json").write_text(config.to_json_string())
-    (folder / "spiece.model").write_bytes((TESTDATA / "tiny.model").read_bytes())
-    return model
-
-
-def exported(tmp_path, head, config=CONFIG):
-    model = write_model(tmp_path / "ours", head, config)
-    huggingface_exporter.export(
-        model_dir=str(tmp_path / "ours"),
-        output_dir=str(tmp_path / "theirs"),
-        head=None if head in ("encoder", "pretraining", "squad_v1") else head,
-        labels=LABELS if head == "classification" else (),
-    )
-    return model, tmp_path / "theirs"
+from tests.builders import model_weights
+from tests.huggingface_samples import CLASSES, CONFIG, LABELS, MODELS, SQUARE, exported, write_model
 
 
 def read_safetensors(path):
@@ -84,10 +35,6 @@ def write_safetensors(path, tensors):
     from safetensors import numpy as safetensors_numpy
 
     pathlib.Path(path).write_bytes(safetensors_numpy.save(tensors))
-
-
-def values(model):
-    return {name: v.numpy() for name, v in checkpoints.variables_by_name(model).items()}
 
 
 # --- names and shapes, as transformers 5 writes them --------------------------------------------
@@ -128,18 +75,17 @@ HEADS = {
     "multiple_choice": {"classifier.weight": [1, 12], "classifier.bias": [1]},
     "squad_v1": {"qa_outputs.weight": [2, 12], "qa_outputs.bias": [2]},
 }  # fmt: skip
-CLASSES = {
-    "encoder": "AlbertModel", "pretraining": "AlbertForPreTraining",
-    "classification": "AlbertForSequenceClassification",
-    "regression": "AlbertForSequenceClassification",
-    "multiple_choice": "AlbertForMultipleChoice", "squad_v1": "AlbertForQuestionAnswering",
-}  # fmt: skip
 
 
 def expected_shapes(head):
     encoder = {**ENCODER, **({} if head == "squad_v1" else POOLER)}
     prefix = "" if head == "encoder" else "albert."
     return {**{prefix + name: shape for name, shape in encoder.items()}, **HEADS[head]}
+
+
+def test_the_table_of_names_is_one_to_one():
+    table = huggingface.name_table(2, 3)
+    assert len(set(table.values())) == len(table) == 20 + 2 * 3 * 16
 
 
 @pytest.mark.parametrize("head", MODELS)
@@ -163,7 +109,7 @@ def test_matrices_are_stored_the_other_way_round(tmp_path):
     found = read_safetensors(folder / "model.safetensors")
     name = "bert/encoder/transformer/group_1/inner_group_0/ffn_1/intermediate/dense/kernel"
     theirs = found["encoder.albert_layer_groups.1.albert_layers.0.ffn.weight"]
-    np.testing.assert_array_equal(theirs, values(model)[name].T)
+    np.testing.assert_array_equal(theirs, model_weights(model)[name].T)
 
 
 @pytest.mark.parametrize("config", [CONFIG, SQUARE], ids=["mapped", "square"])
@@ -179,8 +125,8 @@ def test_a_round_trip_changes_no_bit(tmp_path, head, config, caplog):
     assert report.unused == []
     pooler = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
     assert report.new == (pooler if head == "squad_v1" else [])
-    wanted = values(model)
-    for name, value in values(other).items():
+    wanted = model_weights(model)
+    for name, value in model_weights(other).items():
         if name not in report.new:
             np.testing.assert_array_equal(value, wanted[name], err_msg=name)
     tokenizer = tokenization.FullTokenizer(spm_model_file=source.spm_model_file)
@@ -390,196 +336,3 @@ def test_the_script(tmp_path, run_script):
     assert json.loads((tmp_path / "out" / "config.json").read_text())["label2id"]["LABEL_2"] == 2
     with pytest.raises(file_io.InputError, match="give --model_dir or --checkpoint"):
         run_script(export_to_huggingface, output_dir=tmp_path / "out")
-
-
-# --- against transformers ------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def peer(tmp_path_factory):
-    """``peer(requests) -> answers`` of `testdata/huggingface_peer.py`; see there."""
-    python = os.environ.get("ALBERT_TRANSFORMERS_PYTHON")
-    if not python:
-        if not (importlib.util.find_spec("transformers") and importlib.util.find_spec("torch")):
-            pytest.skip("needs transformers and torch (ALBERT_TRANSFORMERS_PYTHON names a Python)")
-        python = sys.executable
-    folder = tmp_path_factory.mktemp("peer")
-
-    def ask(requests):
-        (folder / "requests.json").write_text(json.dumps(requests))
-        script = str(TESTDATA / "huggingface_peer.py")
-        files = [str(folder / name) for name in ("requests.json", "answers.json")]
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-        done = subprocess.run(
-            [python, script, *files], capture_output=True, text=True, env=environment
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads((folder / "answers.json").read_text())
-
-    return ask
-
-
-def make_inputs(config, choices=None):
-    """Two rows, one with padding; [B, S] or [B, C, S]."""
-    rng = np.random.default_rng(3)
-    shape = [2, 16] if choices is None else [2, choices, 16]
-    mask = np.ones(shape, np.int32)
-    mask[-1, ..., 11:] = 0
-    return {
-        "input_ids": rng.integers(0, config.vocab_size, shape).astype(np.int32) * mask,
-        "input_mask": mask,
-        "segment_ids": rng.integers(0, 2, shape).astype(np.int32) * mask,
-    }
-
-
-def our_outputs(model, head, inputs):
-    """What we compute, under the names of transformers."""
-    if head == "encoder":
-        encoded = model(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"])
-        return {
-            "last_hidden_state": encoded.sequence_output,
-            "pooler_output": encoded.pooled_output,
-        }
-    if head == "pretraining":
-        places = np.tile(np.arange(16, dtype=np.int32), [2, 1])
-        outputs = model({**inputs, "masked_lm_positions": places})
-        words = tf.reshape(outputs["masked_lm_logits"], [2, 16, -1])
-        return {"prediction_logits": words, "sop_logits": outputs["sentence_order_logits"]}
-    outputs = model(inputs)
-    if head == "squad_v1":
-        return {name: outputs[name] for name in ("start_logits", "end_logits")}
-    return {"logits": tf.reshape(outputs["logits"], [2, -1])}
-
-
-def assert_close(theirs, ours):
-    assert set(theirs) == set(ours)
-    for name, value in ours.items():
-        assert np.std(value) > 0.001, name
-        np.testing.assert_allclose(theirs[name], value, atol=1e-5, err_msg=name)
-
-
-@pytest.mark.parametrize("config", [CONFIG, SQUARE], ids=["mapped", "square"])
-def test_transformers_computes_the_same_from_our_folders(tmp_path, peer, config):
-    requests, models = [], {}
-    for head in MODELS:
-        models[head], folder = exported(tmp_path / head, head, config)
-        inputs = make_inputs(config, 2 if head == "multiple_choice" else None)
-        np.savez(tmp_path / head / "inputs.npz", **inputs)
-        requests.append({
-            "do": "load", "class": CLASSES[head], "folder": str(folder),
-            "inputs": str(tmp_path / head / "inputs.npz"),
-            "outputs": str(tmp_path / head / "outputs.npz"),
-        })  # fmt: skip
-    for head, answer in zip(MODELS, peer(requests), strict=True):
-        labels = answer.pop("labels")
-        assert not any(answer.values()), (head, answer)
-        if head == "classification":
-            assert list(labels.values()) == LABELS
-        inputs = dict(np.load(tmp_path / head / "inputs.npz"))
-        theirs = dict(np.load(tmp_path / head / "outputs.npz"))
-        assert_close(theirs, our_outputs(models[head], head, inputs))
-
-
-def test_we_compute_the_same_from_folders_of_transformers(tmp_path, peer, caplog):
-    sizes = {**CONFIG.to_dict(), "hidden_act": "gelu_new"}
-    requests = []
-    for head, name in CLASSES.items():
-        (tmp_path / head).mkdir()
-        inputs = make_inputs(CONFIG, 2 if head == "multiple_choice" else None)
-        np.savez(tmp_path / head / "inputs.npz", **inputs)
-        labels = {"classification": 3, "regression": 1}.get(head, 2)
-        requests.append({
-            "do": "make", "class": name, "folder": str(tmp_path / head / "theirs"),
-            "config": {**sizes, "num_labels": labels},
-            "inputs": str(tmp_path / head / "inputs.npz"),
-            "outputs": str(tmp_path / head / "outputs.npz"),
-        })  # fmt: skip
-    peer(requests)
-    for head in CLASSES:
-        source = pretrained.locate(
-            checkpoint=str(tmp_path / head / "theirs"), needs_vocabulary=False
-        )
-        config = modeling.AlbertConfig.from_json_file(source.config_file)
-        assert config == CONFIG
-        assert "Unknown keys" not in caplog.text
-        model = MODELS[head](config)
-        report = checkpoints.restore(model, source.checkpoint, allow_new_heads=False)
-        assert report.unused == []
-        inputs = dict(np.load(tmp_path / head / "inputs.npz"))
-        theirs = dict(np.load(tmp_path / head / "outputs.npz"))
-        assert_close(theirs, our_outputs(model, head, inputs))
-
-
-TOKENIZERS = ["AutoTokenizer", "PreTrainedTokenizerFast", "AlbertTokenizer", "AlbertTokenizerFast"]
-TEXTS = [
-    "The old harbour lies at the end of the town.",
-    "Two  spaces,\ta tab\u00a0and a thin\u2009one.",
-    "In 1999, 2,000 boats came; 12, 13, and 14.",
-    "Caf\u00e9 \u00dcber na\u00efve \ufb01ne \u00bd \u2460 \u0130stanbul",
-    '"quoted" (bracketed) well-known \u2013 \u00a35 \u20ac6',
-    "\u6f22\u5b57 \u0441\u043b\u043e\u0432\u043e \U0001f600 x\u0301\u0323y",
-    "",
-    "``a'' \u0937\u0947\u0932\u0941",
-]
-
-
-def test_token_ids_are_the_same(tmp_path, peer):
-    _, folder = exported(tmp_path, "encoder")
-    (answer,) = peer(
-        [{"do": "tokenize", "folder": str(folder), "classes": TOKENIZERS, "texts": TEXTS}]
-    )
-    tokenizer = tokenization.FullTokenizer(spm_model_file=str(TESTDATA / "tiny.model"))
-    ids = [tokenizer.encode(text) for text in TEXTS]
-    for name in TOKENIZERS:
-        wanted = [[tokenizer.cls_id, *row, tokenizer.sep_id] for row in ids]
-        # The class itself reads `` and '' as quotation marks.
-        count = len(TEXTS) - name.startswith("Albert")
-        assert answer[name]["ids"][:count] == wanted[:count], name
-        pair = answer[name]["pair"]
-        assert pair["input_ids"] == [*wanted[0], *wanted[1][1:]]
-        assert pair["token_type_ids"] == [0] * len(wanted[0]) + [1] * (len(wanted[1]) - 1)
-
-
-def test_token_ids_are_the_same_on_real_text(tmp_path, peer, shared):
-    """Numbers before a comma can be cut elsewhere there; see `huggingface_exporter`."""
-    model = str(shared / "data" / "spm" / "30k-clean.model")
-    corpus = shared / "data" / "corpus"
-    texts = [
-        line
-        for name in ("wiki_000.txt", "book_000.txt")
-        for line in (corpus / name).read_text(encoding="utf-8").splitlines()[:3000]
-        if line.strip()
-    ]
-    tokenizer = tokenization.FullTokenizer(spm_model_file=model)
-    huggingface_exporter.write_tokenizer(str(tmp_path), tokenizer, 512)
-    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
-    (answer,) = peer(
-        [{"do": "tokenize", "folder": str(tmp_path), "classes": TOKENIZERS, "texts": texts}]
-    )
-    ids = [[tokenizer.cls_id, *tokenizer.encode(t), tokenizer.sep_id] for t in texts]
-    assert len(texts) > 4000
-    for name in TOKENIZERS:
-        differing = [
-            text
-            for text, one, other in zip(texts, ids, answer[name]["ids"], strict=True)
-            if one != other
-        ]
-        assert len(differing) <= len(texts) // 1000, differing
-
-
-def test_wordpiece_vocabularies_are_written_too(tmp_path, peer):
-    tokenizer = tokenization.FullTokenizer(vocab_file=str(TESTDATA / "tiny_vocab.txt"))
-    huggingface_exporter.write_tokenizer(str(tmp_path), tokenizer, 24)
-    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
-    classes = ["BertTokenizer", "AutoTokenizer"]
-    (answer,) = peer(
-        [{"do": "tokenize", "folder": str(tmp_path), "classes": classes, "texts": TEXTS}]
-    )
-    for name in classes:
-        wanted = [[tokenizer.cls_id, *tokenizer.encode(t), tokenizer.sep_id] for t in TEXTS]
-        assert answer[name]["ids"] == wanted, name
-
-
-def test_the_table_of_names_is_one_to_one():
-    table = huggingface.name_table(2, 3)
-    assert len(set(table.values())) == len(table) == 20 + 2 * 3 * 16

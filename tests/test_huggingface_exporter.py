@@ -1,5 +1,5 @@
-"""What is read of a SentencePiece model, and exports that fail; the rest, ids too, is in
-test_huggingface.
+"""What is read of a SentencePiece model, and exports that fail; the rest is in test_huggingface.py,
+ids are compared in test_huggingface_peer.py.
 """
 
 import base64

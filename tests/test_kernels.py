@@ -17,7 +17,7 @@ def test_numbers_are_rounded_as_a_cast_does(dtype, compiled):
     halfway = (np.arange(2**16, dtype=np.int64) << 16) | 0x8000  # between two bfloat16 each
     patterns = np.concatenate([bits, halfway, halfway - 1, halfway + 1, halfway ^ 0x8000])
     x = tf.constant(patterns.astype(np.uint32).view(np.float32))
-    narrowed = tf.function(lambda x: kernels._narrowed(x, tf.dtypes.as_dtype(dtype)))
+    narrowed = tf.function(lambda x: kernels.narrowed(x, tf.dtypes.as_dtype(dtype)))
     if compiled:
         narrowed = tf.function(narrowed, jit_compile=True)
         # What is compiled takes the smallest numbers for 0, as the processor then does.
@@ -147,20 +147,6 @@ def test_what_is_kept_apart_has_all_gradients():
 # Products
 
 
-@pytest.fixture
-def processor(monkeypatch, tmp_path):
-    def describe(text):
-        path = tmp_path / "cpuinfo"
-        path.write_text(text)
-        monkeypatch.setattr(kernels, "_PROCESSOR_FILE", str(path))
-        kernels._processor_features.cache_clear()
-
-    devices = [tf.config.LogicalDevice("/device:CPU:0", "CPU")]
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda: devices)
-    yield describe
-    kernels._processor_features.cache_clear()
-
-
 @pytest.mark.parametrize(
     ("text", "bfloat16", "float16"),
     [
@@ -171,24 +157,28 @@ def processor(monkeypatch, tmp_path):
         ("", False, False),
     ],
 )
-def test_units_are_read_from_the_processors_features(processor, text, bfloat16, float16):
-    processor(text)
+def test_units_are_read_from_the_processors_features(
+    monkeypatch, tmp_path, text, bfloat16, float16
+):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda: devices("CPU"))
+    (tmp_path / "cpuinfo").write_text(text)
+    found = [kernels.has_units(t, str(tmp_path / "cpuinfo")) for t in (tf.bfloat16, tf.float16)]
+    assert found == [bfloat16, float16]
     assert kernels.has_units(tf.float32)
-    assert kernels.has_units(tf.bfloat16) is bfloat16
-    assert kernels.has_units(tf.float16) is float16
 
 
-def test_a_system_that_tells_nothing_has_no_units(monkeypatch, processor, tmp_path):
-    processor("flags : amx_bf16")
-    monkeypatch.setattr(kernels, "_PROCESSOR_FILE", str(tmp_path / "missing"))
-    assert not kernels.has_units(tf.bfloat16)
+def test_a_system_that_tells_nothing_has_no_units(monkeypatch, tmp_path):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda: devices("CPU"))
+    assert not kernels.has_units(tf.bfloat16, str(tmp_path / "missing"))
 
 
-def test_other_devices_than_processors_do_without_a_look(monkeypatch, processor):
-    processor("")
-    devices = [tf.config.LogicalDevice("/device:GPU:0", "GPU")]
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda: devices)
-    assert kernels.has_units(tf.bfloat16)
+def test_other_devices_than_processors_do_without_a_look(monkeypatch, tmp_path):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda: devices("CPU", "GPU"))
+    assert kernels.has_units(tf.bfloat16, str(tmp_path / "missing"))
+
+
+def devices(*kinds):
+    return [tf.config.LogicalDevice(f"/device:{kind}:0", kind) for kind in kinds]
 
 
 @pytest.mark.parametrize("dtype", LOW)

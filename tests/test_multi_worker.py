@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from albert import checkpoints, file_io, records
 from tests import builders
+from tests.processes import killed_at_the_end, wait_until
 from tests.sources import ROOT
 
 pytestmark = pytest.mark.slow
@@ -55,6 +56,10 @@ def start(arguments, log, cluster=None, index=0):
 def start_workers(arguments, folder):
     cluster = free_addresses(2)
     return [start(arguments, folder / f"worker{i}.log", cluster, i) for i in range(2)]
+
+
+def ends_of(logs):
+    return lambda: [log.read_text()[-3000:] for log in logs]
 
 
 @pytest.fixture(scope="module")
@@ -127,11 +132,8 @@ def done(folder):
     processes = start_workers(["tests.worker", str(folder / "workers.json")], folder)
     processes.append(start(["tests.worker", str(folder / "alone.json")], folder / "alone.log"))
     logs = [folder / name for name in ("worker0.log", "worker1.log", "alone.log")]
-    try:
+    with killed_at_the_end(processes):
         status = [process.wait(timeout=600) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
     texts = [log.read_text() for log in logs]
     assert status == [0, 0, 0], "\n\n".join(text[-3000:] for text in texts)
     return folder, texts
@@ -236,9 +238,9 @@ def test_workers_agree(done):
 
 @pytest.mark.slow
 def test_workers_with_other_flags_are_refused(folder, tmp_path):
-    cluster, processes = free_addresses(2), []
+    cluster = free_addresses(2)
     logs = [tmp_path / f"worker{i}.log" for i in range(2)]
-    try:
+    with killed_at_the_end([]) as processes:
         for index in range(2):
             run = pretraining_run(folder, "differ", do_eval=False)["flags"]
             run.update({"learning_rate": "0.1", "do_eval": "true"} if index else {})
@@ -247,10 +249,6 @@ def test_workers_with_other_flags_are_refused(folder, tmp_path):
                 start(["albert.run_pretraining", *arguments], logs[index], cluster, index)
             )
         status = [process.wait(timeout=120) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
     chief, worker = (log.read_text() for log in logs)
     assert status == [1, 1], chief[-3000:] + worker[-3000:]
     assert re.search(
@@ -277,27 +275,15 @@ def test_workers_can_be_stopped(folder, tmp_path, kind, status, started):
         for index, log in enumerate(logs)
     ]
     last_words = "waiting for the others" if started == 1 else "First step after"
-    try:
-        wait_until(lambda: last_words in logs[0].read_text(), processes, logs)
+    with killed_at_the_end(processes):
+        wait_until(lambda: last_words in logs[0].read_text(), *processes, say=ends_of(logs))
         time.sleep(3)
         for process in processes:
             process.send_signal(kind)
         ends = {process.wait(timeout=30) for process in processes}
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
     # One of two may see the end of the other first.
     assert status in ends and ends <= {status, 1}
     assert not any("Traceback" in log.read_text() for log in logs)
-
-
-def wait_until(condition, processes, logs, seconds=120):
-    deadline = time.time() + seconds
-    while not condition():
-        assert all(p.poll() is None for p in processes), [log.read_text()[-3000:] for log in logs]
-        assert time.time() < deadline, [log.read_text()[-3000:] for log in logs]
-        time.sleep(0.1)
 
 
 @pytest.mark.slow
@@ -317,14 +303,11 @@ def test_a_killed_worker_ends_the_other_and_both_go_on(folder, tmp_path):
         def steps():
             return [checkpoints.step_of(p) for p in checkpoints.numbered(str(folder / "killed"))]
 
-        try:
-            wait_until(lambda: max(steps(), default=-1) >= last + 20, processes, logs)  # noqa: B023
+        with killed_at_the_end(processes):
+            reached = lambda: max(steps(), default=-1) >= last + 20  # noqa: B023,E731
+            wait_until(reached, *processes, say=ends_of(logs))
             processes[victim].send_signal(signal.SIGKILL)
             status = processes[1 - victim].wait(timeout=60)
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
         text = logs[1 - victim].read_text()
         assert status == 1, text[-3000:]
         assert re.search(

@@ -212,7 +212,7 @@ def test_streams_and_seeds_differ_and_repeat():
 def test_batches_are_only_a_matter_of_memory(monkeypatch):
     documents = make_documents(*[[9] * 100] * 3)
     settings = pretraining_data.Settings(max_seq_length=40)
-    monkeypatch.setattr(pretraining_data, "_BATCH_CELLS", 7 * 40)
+    monkeypatch.setattr(pretraining_data, "BATCH_CELLS", 7 * 40)
     records, counts = records_of(documents, settings)
     assert len(records) == counts["instances"] > 7
     parse(records)

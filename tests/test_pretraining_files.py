@@ -5,6 +5,7 @@ import concurrent.futures
 import dataclasses
 import itertools
 import os
+import types
 
 import numpy as np
 import pytest
@@ -325,12 +326,15 @@ def test_leftovers_of_a_killed_run_are_named_and_not_used(text, job, tmp_path, c
 # --- report -------------------------------------------------------------------------------------
 
 
-def test_disk_warning(tmp_path, caplog):
+@pytest.mark.skipif(not hasattr(os, "statvfs"), reason="asks the system for the room left")
+def test_disk_warning(text, job, tmp_path, monkeypatch, caplog):
     with caplog.at_level("WARNING"):
-        pretraining_files._warn_if_disk_is_small(str(tmp_path), 1)
+        create(text, [tmp_path / "out"], job)
         assert not caplog.records
-        pretraining_files._warn_if_disk_is_small(str(tmp_path), 1e18)
-    assert "About 1000000000.0 GB will be written, but" in caplog.text
+        full = types.SimpleNamespace(f_bavail=1, f_frsize=512)
+        monkeypatch.setattr(os, "statvfs", lambda folder: full)
+        create(text, [tmp_path / "out"], job)
+    assert f"GB will be written, but {tmp_path} has only 0.0 GB left" in caplog.text
 
 
 def test_expected_size_is_about_right(text, job, tmp_path):

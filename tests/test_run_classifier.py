@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from albert import (
 )
 from tests import builders, reference_folder
 from tests.builders import glue_flags, read_results, weights
+from tests.processes import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -382,9 +382,7 @@ def test_a_run_killed_while_it_evaluates_goes_on(inputs, tmp_path, run_script):
     process = subprocess.Popen(
         [sys.executable, "-m", "albert.run_classifier", *arguments], stderr=subprocess.DEVNULL
     )
-    while len(checkpoints.numbered(str(tmp_path / "killed"))) < 2:
-        assert process.poll() is None
-        time.sleep(0.005)
+    wait_until(lambda: len(checkpoints.numbered(str(tmp_path / "killed"))) >= 2, process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     run_script(run_classifier, **flags)

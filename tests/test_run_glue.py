@@ -4,14 +4,13 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from albert import demo_data, file_io, glue_report
+from tests.processes import interrupt
 from tests.sources import ROOT
 
 # task: warm-up, rate, steps, steps between checkpoints, batch
@@ -205,17 +204,7 @@ def test_ctrl_c_stops_the_sweep_and_shows_the_table(fake, tmp_path):
         text=True,
         start_new_session=True,
     )
-    running = tmp_path / "running"
-    while not (running.exists() and running.read_text().strip()):
-        assert process.poll() is None
-        time.sleep(0.05)
-    started = time.monotonic()
-    os.killpg(process.pid, signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
-    assert time.monotonic() - started < 30
-    assert process.returncode == 130
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(running.read_text()), 0)
+    output = interrupt(process, tmp_path / "running")
     assert re.search(r"\| MRPC .* 0.7500 +\| done", output)
     assert re.search(r"\| QNLI +\| eval_accuracy +\| - +\| - +\| interrupted; log:", output)
     assert re.search(r"\| RTE +\| eval_accuracy +\| - +\| - +\| not run", output)

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -32,6 +31,7 @@ from tests.builders import (
 from tests.builders import PRETRAINING_CONFIG as CONFIG
 from tests.builders import PRETRAINING_LENGTH as LENGTH
 from tests.builders import PRETRAINING_SPECS as SPECS
+from tests.processes import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -331,9 +331,8 @@ def test_a_killed_run_ends_with_the_weights_of_an_unbroken_one(
         inputs, tmp_path / "killed", num_train_steps=40, save_checkpoints_steps=2, do_eval=True
     )
     process = start_process(flags)
-    while len(checkpoints.numbered(str(tmp_path / "killed"))) < kill_after:
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.005)
+    written = lambda: checkpoints.numbered(str(tmp_path / "killed"))  # noqa: E731
+    wait_until(lambda: len(written()) >= kill_after, process, say=process.stderr.read)
     process.send_signal(signal.SIGKILL)
     process.wait()
     run_script(run_pretraining, **flags)
@@ -349,8 +348,9 @@ def test_a_killed_run_ends_with_the_weights_of_an_unbroken_one(
 @pytest.mark.slow
 def test_ctrl_c_and_wrong_flags_end_with_a_plain_message(inputs, tmp_path):
     process = start_process(pretraining_flags(inputs, tmp_path / "out", num_train_steps=100000))
-    while not checkpoints.numbered(str(tmp_path / "out")):
-        time.sleep(0.05)
+    wait_until(
+        lambda: checkpoints.numbered(str(tmp_path / "out")), process, say=process.stderr.read
+    )
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130

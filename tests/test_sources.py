@@ -146,6 +146,15 @@ def test_plain_modules_and_scripts_start_without_tensorflow():
     assert result.returncode == 0, result.stderr
 
 
+def test_tests_share_modules_that_are_no_tests():
+    """A test file can be renamed, split or run alone; what several need is beside them."""
+    for path in (ROOT / "tests").glob("*.py"):
+        for module, names in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+            parts = [*module.split("."), *(names if module == "tests" else [])]
+            found = [part for part in parts if part.startswith("test_")]
+            assert not found, f"tests/{path.name} imports {found[0]}"
+
+
 # --- files, chance, flags -----------------------------------------------------------------------
 
 
@@ -252,6 +261,12 @@ def test_sizes(name):
         if function.name != "define_flags":  # a table, however long
             limit = MAX_MAIN if name in SCRIPTS and function.name == "main" else MAX_FUNCTION
             assert length(function) <= limit, f"{name}.{function.name}: {length(function)} lines"
+
+
+def test_sizes_of_tests():
+    for path in (ROOT / "tests").glob("*.py"):
+        lines = path.read_text(encoding="utf-8").count("\n")
+        assert lines <= MAX_FILE, f"tests/{path.name}: {lines} lines"
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

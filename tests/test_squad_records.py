@@ -2,6 +2,8 @@
 
 import pickle
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -61,7 +63,7 @@ def test_records_hold_the_features(tokenizer, is_training):
 
 @pytest.fixture
 def many_processes(monkeypatch):
-    monkeypatch.setattr(squad_records, "_MIN_EXAMPLES_PER_PROCESS", 1)
+    monkeypatch.setattr(squad_records, "MIN_EXAMPLES_PER_PROCESS", 1)
 
 
 @pytest.mark.parametrize("is_training", [False, True])
@@ -82,26 +84,26 @@ def test_processes_keep_the_order(tokenizer, wordpiece, many_processes, is_train
 
 
 def test_a_dead_process_is_an_error(tokenizer, many_processes, monkeypatch):
-    monkeypatch.setattr(squad_records, "_WORKER", "import sys; sys.exit(3)")
+    popen = subprocess.Popen
+    dies = [sys.executable, "-c", "import sys; sys.exit(3)"]
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **more: popen(dies, **more))
     with pytest.raises(RuntimeError, match="ended early with code 3"):
         list(_records(tokenizer, _examples(50, True), True, 2))
 
 
 def test_processes_end_with_the_iterator(tokenizer, many_processes, monkeypatch):
     started = []
-    popen = squad_records.subprocess.Popen
+    popen = subprocess.Popen
 
     def start(*args, **kwargs):
         started.append(popen(*args, **kwargs))
         return started[-1]
 
-    monkeypatch.setattr(squad_records.subprocess, "Popen", start)
-    batches = squad_records._batches_of_workers(
-        _examples(2000, True), (tokenizer, 32, 8, 6, True), num_processes=2
-    )
-    next(batches)
+    monkeypatch.setattr(subprocess, "Popen", start)
+    made = _records(tokenizer, _examples(2000, True), True, num_processes=2)
+    next(made)
     assert len(started) == 2
-    batches.close()
+    del made
     assert all(process.poll() is not None for process in started)
 
 

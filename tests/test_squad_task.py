@@ -254,7 +254,7 @@ def test_texts_without_text_are_counted_and_none_at_all_is_an_error(
 
 
 def test_processes_make_the_same_records(squad_file, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(squad_records, "_MIN_EXAMPLES_PER_PROCESS", 1)
+    monkeypatch.setattr(squad_records, "MIN_EXAMPLES_PER_PROCESS", 1)
     contents = []
     for processes in (1, 2):
         path = tmp_path / f"{processes}.tf_record"

@@ -343,7 +343,7 @@ def test_many_windows_give_the_same_answers_in_groups(monkeypatch):
     starts, ends = rng.standard_normal((2, len(windows), 12)).astype(np.float32)
     examples = [example_of(key=key) for key in keys]
     together = v1(windows, starts, ends, 20, 30, examples)
-    monkeypatch.setattr(squad_utils, "_WINDOWS_AT_A_TIME", 7)
+    monkeypatch.setattr(squad_utils, "WINDOWS_AT_A_TIME", 7)
     assert v1(windows, starts, ends, 20, 30, examples) == together
 
 

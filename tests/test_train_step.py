@@ -121,11 +121,11 @@ def test_micro_batches_are_computed_one_after_another():
 
 @pytest.fixture(autouse=True)
 def no_classifier_dropout(monkeypatch):
-    monkeypatch.setattr("albert.heads._CLASSIFIER_DROPOUT", 0.0)
+    monkeypatch.setattr("albert.heads.CLASSIFIER_DROPOUT", 0.0)
 
 
 def test_micro_batches_draw_dropout_of_their_own(monkeypatch):
-    monkeypatch.setattr("albert.heads._CLASSIFIER_DROPOUT", 0.5)
+    monkeypatch.setattr("albert.heads.CLASSIFIER_DROPOUT", 0.5)
     seeds = []
     model = make_model("classifier")
     optimizer = optimization.create_optimizer(1e-2, 100, 0)
@@ -180,7 +180,7 @@ def test_training_recovers_from_overflows():
 
 
 def test_the_scale_grows_after_many_good_updates(monkeypatch):
-    monkeypatch.setattr("albert.optimization.LossScale._GOOD_UPDATES", 3)
+    monkeypatch.setattr("albert.optimization.LossScale.GOOD_UPDATES", 3)
     scales = []
     _, results, _ = updated("classifier", 7, prepare=lambda o: o.scale_loss())
     scales = [float(result["loss_scale"][0]) for result in results]

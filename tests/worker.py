@@ -84,7 +84,7 @@ def main(path):
     cpus = tf.config.list_physical_devices("CPU")
     parts = [tf.config.LogicalDeviceConfiguration()] * plan["logical_cpus"]
     tf.config.set_logical_device_configuration(cpus[0], parts)
-    heads._CLASSIFIER_DROPOUT = 0.0  # replicas drop different values, as they should
+    heads.CLASSIFIER_DROPOUT = 0.0  # replicas drop different values, as they should
     strategies = {}
     for step in plan["runs"]:
         run(step["script"], step["flags"], strategies, step.get("after"))

@@ -1,0 +1,59 @@
+"""Models with heads, and folders of them in both forms, for the tests around Hugging Face."""
+
+import numpy as np
+
+from albert import heads, huggingface_exporter, modeling
+from tests import builders
+
+CONFIG = builders.tiny_config(
+    hidden_size=12, num_hidden_layers=4, num_hidden_groups=2, inner_group_num=2,
+    num_attention_heads=3, intermediate_size=20, max_position_embeddings=24, initializer_range=0.3,
+)  # fmt: skip
+# As many values for embeddings as for layers: no mapping between them here.
+SQUARE = modeling.AlbertConfig(
+    **{**CONFIG.to_dict(), "embedding_size": 12, "num_hidden_groups": 1, "inner_group_num": 1,
+       "hidden_act": "relu"},
+)  # fmt: skip
+MODELS = {
+    "encoder": lambda config: modeling.AlbertModel(config, 1),
+    "pretraining": lambda config: heads.PretrainingModel(config, seed=1),
+    "classification": lambda config: heads.ClassifierModel(config, 3, seed=1),
+    "regression": lambda config: heads.RegressionModel(config, seed=1),
+    "multiple_choice": lambda config: heads.MultipleChoiceModel(config, 2, 0.1, seed=1),
+    "squad_v1": lambda config: heads.SquadV1Model(config, seed=1),
+}
+# The classes of transformers.
+CLASSES = {
+    "encoder": "AlbertModel", "pretraining": "AlbertForPreTraining",
+    "classification": "AlbertForSequenceClassification",
+    "regression": "AlbertForSequenceClassification",
+    "multiple_choice": "AlbertForMultipleChoice", "squad_v1": "AlbertForQuestionAnswering",
+}  # fmt: skip
+LABELS = ["no", "maybe", "yes"]
+
+
+def randomize(model):
+    """Every variable gets values that show where they went; biases too."""
+    rng = np.random.default_rng(7)
+    for variable in sorted(model.variables, key=lambda v: v.name):
+        variable.assign_add(rng.normal(0, 0.2, variable.shape).astype(np.float32))
+    return model
+
+
+def write_model(folder, head, config=CONFIG):
+    """A folder with checkpoint, configuration and vocabulary; returns the model."""
+    model = randomize(MODELS[head](config))
+    builders.write_model(folder, model, config, "spiece.model")
+    return model
+
+
+def exported(tmp_path, head, config=CONFIG):
+    """(model, its folder in the form of Hugging Face)."""
+    model = write_model(tmp_path / "ours", head, config)
+    huggingface_exporter.export(
+        model_dir=str(tmp_path / "ours"),
+        output_dir=str(tmp_path / "theirs"),
+        head=None if head in ("encoder", "pretraining", "squad_v1") else head,
+        labels=LABELS if head == "classification" else (),
+    )
+    return model, tmp_path / "theirs"

@@ -1,0 +1,49 @@
+"""Waiting for processes that a test has started, and stopping them."""
+
+import contextlib
+import os
+import signal
+import time
+
+
+def wait_until(condition, *processes, seconds=120, say=lambda: ""):
+    """Waits for a condition.
+
+    Args:
+      condition: function without arguments.
+      *processes: they must not end before.
+      seconds: how long at the most.
+      say: function without arguments; what a failure says, such as the end of a log.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        ended = [process.returncode for process in processes if process.poll() is not None]
+        assert not ended, f"a process has ended with status {ended[0]}: {say()}"
+        assert time.monotonic() < deadline, f"nothing for {seconds} seconds: {say()}"
+        time.sleep(0.005)
+
+
+def interrupt(process, running):
+    """Ctrl-C for a script once the file `running` names a process of its; returns its output.
+
+    Both must have ended long before that process would by itself.
+    """
+    wait_until(lambda: running.exists() and running.read_text().strip(), process)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(running.read_text()), 0)
+        raise AssertionError("the process that the script waited for goes on")
+    return output
+
+
+@contextlib.contextmanager
+def killed_at_the_end(processes):
+    """However the block ends, no process of the list goes on."""
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()

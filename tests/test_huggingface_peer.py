@@ -1,0 +1,196 @@
+"""Hugging Face folders as transformers sees them: the same outputs and ids, both ways."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import checkpoints, huggingface_exporter, modeling, pretrained
+from tests.builders import TESTDATA
+from tests.huggingface_samples import CLASSES, CONFIG, LABELS, MODELS, SQUARE, exported
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory):
+    """``peer(requests) -> answers`` of `testdata/huggingface_peer.py`; see there."""
+    python = os.environ.get("ALBERT_TRANSFORMERS_PYTHON")
+    if not python:
+        if not (importlib.util.find_spec("transformers") and importlib.util.find_spec("torch")):
+            pytest.skip("needs transformers and torch (ALBERT_TRANSFORMERS_PYTHON names a Python)")
+        python = sys.executable
+    folder = tmp_path_factory.mktemp("peer")
+
+    def ask(requests):
+        (folder / "requests.json").write_text(json.dumps(requests))
+        script = str(TESTDATA / "huggingface_peer.py")
+        files = [str(folder / name) for name in ("requests.json", "answers.json")]
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+        done = subprocess.run(
+            [python, script, *files], capture_output=True, text=True, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads((folder / "answers.json").read_text())
+
+    return ask
+
+
+def make_inputs(config, choices=None):
+    """Two rows, one with padding; [B, S] or [B, C, S]."""
+    rng = np.random.default_rng(3)
+    shape = [2, 16] if choices is None else [2, choices, 16]
+    mask = np.ones(shape, np.int32)
+    mask[-1, ..., 11:] = 0
+    return {
+        "input_ids": rng.integers(0, config.vocab_size, shape).astype(np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": rng.integers(0, 2, shape).astype(np.int32) * mask,
+    }
+
+
+def our_outputs(model, head, inputs):
+    """What we compute, under the names of transformers."""
+    if head == "encoder":
+        encoded = model(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"])
+        return {
+            "last_hidden_state": encoded.sequence_output,
+            "pooler_output": encoded.pooled_output,
+        }
+    if head == "pretraining":
+        places = np.tile(np.arange(16, dtype=np.int32), [2, 1])
+        outputs = model({**inputs, "masked_lm_positions": places})
+        words = tf.reshape(outputs["masked_lm_logits"], [2, 16, -1])
+        return {"prediction_logits": words, "sop_logits": outputs["sentence_order_logits"]}
+    outputs = model(inputs)
+    if head == "squad_v1":
+        return {name: outputs[name] for name in ("start_logits", "end_logits")}
+    return {"logits": tf.reshape(outputs["logits"], [2, -1])}
+
+
+def assert_close(theirs, ours):
+    assert set(theirs) == set(ours)
+    for name, value in ours.items():
+        assert np.std(value) > 0.001, name
+        np.testing.assert_allclose(theirs[name], value, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("config", [CONFIG, SQUARE], ids=["mapped", "square"])
+def test_transformers_computes_the_same_from_our_folders(tmp_path, peer, config):
+    requests, models = [], {}
+    for head in MODELS:
+        models[head], folder = exported(tmp_path / head, head, config)
+        inputs = make_inputs(config, 2 if head == "multiple_choice" else None)
+        np.savez(tmp_path / head / "inputs.npz", **inputs)
+        requests.append({
+            "do": "load", "class": CLASSES[head], "folder": str(folder),
+            "inputs": str(tmp_path / head / "inputs.npz"),
+            "outputs": str(tmp_path / head / "outputs.npz"),
+        })  # fmt: skip
+    for head, answer in zip(MODELS, peer(requests), strict=True):
+        labels = answer.pop("labels")
+        assert not any(answer.values()), (head, answer)
+        if head == "classification":
+            assert list(labels.values()) == LABELS
+        inputs = dict(np.load(tmp_path / head / "inputs.npz"))
+        theirs = dict(np.load(tmp_path / head / "outputs.npz"))
+        assert_close(theirs, our_outputs(models[head], head, inputs))
+
+
+def test_we_compute_the_same_from_folders_of_transformers(tmp_path, peer, caplog):
+    sizes = {**CONFIG.to_dict(), "hidden_act": "gelu_new"}
+    requests = []
+    for head, name in CLASSES.items():
+        (tmp_path / head).mkdir()
+        inputs = make_inputs(CONFIG, 2 if head == "multiple_choice" else None)
+        np.savez(tmp_path / head / "inputs.npz", **inputs)
+        labels = {"classification": 3, "regression": 1}.get(head, 2)
+        requests.append({
+            "do": "make", "class": name, "folder": str(tmp_path / head / "theirs"),
+            "config": {**sizes, "num_labels": labels},
+            "inputs": str(tmp_path / head / "inputs.npz"),
+            "outputs": str(tmp_path / head / "outputs.npz"),
+        })  # fmt: skip
+    peer(requests)
+    for head in CLASSES:
+        source = pretrained.locate(
+            checkpoint=str(tmp_path / head / "theirs"), needs_vocabulary=False
+        )
+        config = modeling.AlbertConfig.from_json_file(source.config_file)
+        assert config == CONFIG
+        assert "Unknown keys" not in caplog.text
+        model = MODELS[head](config)
+        report = checkpoints.restore(model, source.checkpoint, allow_new_heads=False)
+        assert report.unused == []
+        inputs = dict(np.load(tmp_path / head / "inputs.npz"))
+        theirs = dict(np.load(tmp_path / head / "outputs.npz"))
+        assert_close(theirs, our_outputs(model, head, inputs))
+
+
+TOKENIZERS = ["AutoTokenizer", "PreTrainedTokenizerFast", "AlbertTokenizer", "AlbertTokenizerFast"]
+TEXTS = [
+    "The old harbour lies at the end of the town.",
+    "Two  spaces,\ta tab\u00a0and a thin\u2009one.",
+    "In 1999, 2,000 boats came; 12, 13, and 14.",
+    "Caf\u00e9 \u00dcber na\u00efve \ufb01ne \u00bd \u2460 \u0130stanbul",
+    '"quoted" (bracketed) well-known \u2013 \u00a35 \u20ac6',
+    "\u6f22\u5b57 \u0441\u043b\u043e\u0432\u043e \U0001f600 x\u0301\u0323y",
+    "",
+    "``a'' \u0937\u0947\u0932\u0941",
+]
+
+
+def test_token_ids_are_the_same(tmp_path, tokenizer, peer):
+    _, folder = exported(tmp_path, "encoder")
+    (answer,) = peer(
+        [{"do": "tokenize", "folder": str(folder), "classes": TOKENIZERS, "texts": TEXTS}]
+    )
+    ids = [tokenizer.encode(text) for text in TEXTS]
+    for name in TOKENIZERS:
+        wanted = [[tokenizer.cls_id, *row, tokenizer.sep_id] for row in ids]
+        # The class itself reads `` and '' as quotation marks.
+        count = len(TEXTS) - name.startswith("Albert")
+        assert answer[name]["ids"][:count] == wanted[:count], name
+        pair = answer[name]["pair"]
+        assert pair["input_ids"] == [*wanted[0], *wanted[1][1:]]
+        assert pair["token_type_ids"] == [0] * len(wanted[0]) + [1] * (len(wanted[1]) - 1)
+
+
+def test_token_ids_are_the_same_on_real_text(tmp_path, peer, shared, english):
+    """Numbers before a comma can be cut elsewhere there; see `huggingface_exporter`."""
+    corpus = shared / "data" / "corpus"
+    texts = [
+        line
+        for name in ("wiki_000.txt", "book_000.txt")
+        for line in (corpus / name).read_text(encoding="utf-8").splitlines()[:3000]
+        if line.strip()
+    ]
+    huggingface_exporter.write_tokenizer(str(tmp_path), english, 512)
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
+    (answer,) = peer(
+        [{"do": "tokenize", "folder": str(tmp_path), "classes": TOKENIZERS, "texts": texts}]
+    )
+    ids = [[english.cls_id, *english.encode(t), english.sep_id] for t in texts]
+    assert len(texts) > 4000
+    for name in TOKENIZERS:
+        differing = [
+            text
+            for text, one, other in zip(texts, ids, answer[name]["ids"], strict=True)
+            if one != other
+        ]
+        assert len(differing) <= len(texts) // 1000, differing
+
+
+def test_wordpiece_vocabularies_are_written_too(tmp_path, wordpiece, peer):
+    huggingface_exporter.write_tokenizer(str(tmp_path), wordpiece, 24)
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
+    classes = ["BertTokenizer", "AutoTokenizer"]
+    (answer,) = peer(
+        [{"do": "tokenize", "folder": str(tmp_path), "classes": classes, "texts": TEXTS}]
+    )
+    for name in classes:
+        wanted = [[wordpiece.cls_id, *wordpiece.encode(t), wordpiece.sep_id] for t in TEXTS]
+        assert answer[name]["ids"] == wanted, name
