@@ -61,16 +61,15 @@ def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
 def test_gradients_of_micro_batches_are_added_up_two_by_two(monkeypatch):
     model = make_model("pretraining", num_hidden_groups=1, inner_group_num=1)
     features = make_features("pretraining", LENGTHS)
+    optimizer = optimization.create_optimizer(1e-2, 100, 0)
+    optimizer.build(model.trained_variables)
     longest = []
     for apart in (kernels.apart, tf.identity):
         monkeypatch.setattr("albert.train_step.kernels.apart", apart)
 
         @tf.function
         def run():
-            compute = lambda x, seed: train_step._gradients(  # noqa: E731
-                FakeTask("pretraining"), model, x, seed, model.loss_weights(x), None
-            )
-            return train_step._accumulate(compute, features, tf.constant([1, 2]), 4)
+            return train_step.run(FakeTask("pretraining"), model, optimizer, features, 7, 4)
 
         sums = optimized_sums(run)
         assert any("while" in name for name in sums)
