@@ -20,7 +20,7 @@ BLOCK_BYTES = 16 << 20
 # A document longer than this is handled as several, and a line longer than it is refused.
 MAX_DOCUMENT_BYTES = 2 * BLOCK_BYTES
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
-_PIECE_BYTES = 1 << 20  # text decoded at a time
+PIECE_BYTES = 1 << 20  # text decoded at a time
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")  # ids 2, 3, 4, after <pad> 0 and <unk> 1
 # Pieces by themselves wherever they occur.
 USER_DEFINED_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
@@ -135,7 +135,7 @@ def read_lines(segment):
         left = segment.end - segment.start
         rest = b""
         while left:
-            data = file.read(min(_PIECE_BYTES, left))
+            data = file.read(min(PIECE_BYTES, left))
             if not data:
                 raise file_io.InputError(f"{segment.path} was cut off while it was being read")
             at_file_start = left == segment.end

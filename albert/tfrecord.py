@@ -25,9 +25,9 @@ FLOAT_LIST, INT64_LIST = 2, 3  # field numbers of Feature's oneof
 _POLYNOMIAL = np.uint32(0x82F63B78)  # Castagnoli's, bits reversed
 BUCKET_BYTES = 64 << 20  # what a bucket should hold
 MAX_BUCKETS = 4096
-_FLUSH_BYTES = 16 << 20
+FLUSH_BYTES = 16 << 20
 # A bucket longer than this is shuffled in parts, each a random choice of its records.
-_MEMORY_BYTES = 4 * BUCKET_BYTES
+MEMORY_BYTES = 4 * BUCKET_BYTES
 _SEGMENT_HEADER = struct.Struct("<QQQQ")  # block, pass, number of the segment, records
 
 
@@ -274,7 +274,7 @@ class BucketWriter:
         for record, bucket in zip(records, drawn, strict=True):
             buckets[bucket].append(record)
         self._num_bytes += sum(map(len, records))
-        if self._num_bytes >= _FLUSH_BYTES:
+        if self._num_bytes >= FLUSH_BYTES:
             self._flush()
 
     def _flush(self):
@@ -336,7 +336,7 @@ def _read_segment(segment):
 def _shuffled_bucket(paths, rng):
     segments = _segments(paths)
     total = sum(segment.count for segment in segments)
-    parts = 1 + sum(map(file_io.size, paths)) // _MEMORY_BYTES
+    parts = 1 + sum(map(file_io.size, paths)) // MEMORY_BYTES
     part_of = rng.integers(parts, size=total)
     for part in range(parts):
         records, seen = [], 0

@@ -104,7 +104,7 @@ def test_invalid_utf8_names_file_line_and_byte(tmp_path, block_bytes):
 
 
 def test_multibyte_characters_may_lie_across_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "_PIECE_BYTES", 3)
+    monkeypatch.setattr(corpus, "PIECE_BYTES", 3)
     (path,) = write(tmp_path, "\ufeffäöü€\n\n𝄞𝄞\n".encode())
     assert lines_of(corpus.plan_blocks([path])) == [["äöü€", ""], ["𝄞𝄞"]]
 

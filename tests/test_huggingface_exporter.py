@@ -4,13 +4,11 @@ ids are compared in test_huggingface_peer.py.
 
 import base64
 import json
-import pathlib
 import sys
 
 import pytest
 
 from albert import (
-    checkpoints,
     file_io,
     heads,
     huggingface,
@@ -18,8 +16,8 @@ from albert import (
     modeling,
     tokenization,
 )
+from tests.builders import SPM, write_model
 
-TINY = pathlib.Path(__file__).parent / "testdata" / "tiny.model"
 CONFIG = modeling.AlbertConfig(
     vocab_size=400, embedding_size=4, hidden_size=4, num_hidden_layers=1, num_attention_heads=1,
     intermediate_size=4, max_position_embeddings=8,
@@ -32,8 +30,7 @@ def without_generated_module(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece.sentencepiece_model_pb2", None)
 
 
-def test_the_model_is_read_with_any_protobuf(tmp_path, without_generated_module):
-    tokenizer = tokenization.FullTokenizer(spm_model_file=str(TINY))
+def test_the_model_is_read_with_any_protobuf(tmp_path, tokenizer, without_generated_module):
     huggingface_exporter.write_tokenizer(str(tmp_path), tokenizer, 8)
     written = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
     sp_model = tokenizer.sp_model
@@ -47,16 +44,14 @@ def test_the_model_is_read_with_any_protobuf(tmp_path, without_generated_module)
         assert sp_model.get_score(i) == 0 or tokenization.is_digit_comma(vocab[i][0])
     charsmap, *rest = written["normalizer"]["normalizers"][-3:]
     data = base64.b64decode(charsmap["precompiled_charsmap"])
-    assert len(data) > 200_000 and data in TINY.read_bytes()
+    assert len(data) > 200_000 and data in SPM.read_bytes()
     assert rest[0]["pattern"]["Regex"] == " {2,}"
 
 
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    checkpoints.save(str(folder / "model.ckpt-best"), heads.PretrainingModel(CONFIG, 1))
-    (folder / "albert_config.json").write_text(CONFIG.to_json_string())
-    (folder / "spiece.model").write_bytes(TINY.read_bytes())
+    write_model(folder, heads.PretrainingModel(CONFIG, 1), CONFIG, "spiece.model")
     return folder
 
 
@@ -75,10 +70,8 @@ def test_an_export_that_fails_changes_nothing(tmp_path, model_dir, monkeypatch, 
     def fail(*_):
         raise OSError("No space left on device")
 
-    if step == "write_tokenizer":
-        monkeypatch.setattr(huggingface_exporter, "_describe_tokenizer", fail)
-    else:
-        monkeypatch.setattr(huggingface, step, fail)
+    module = huggingface_exporter if step == "write_tokenizer" else huggingface
+    monkeypatch.setattr(module, step, fail)
     for name in ("old", "new"):
         with pytest.raises(OSError, match="No space left"):
             huggingface_exporter.export(model_dir=str(model_dir), output_dir=str(tmp_path / name))

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -14,8 +13,8 @@ import pytest
 
 from albert import file_io, predict, predictors, run_classifier
 from tests import builders
+from tests.sources import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 TASKS = ("SST-2", "RTE", "STS-B")
 
 

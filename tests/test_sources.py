@@ -155,6 +155,17 @@ def test_tests_share_modules_that_are_no_tests():
             assert not found, f"tests/{path.name} imports {found[0]}"
 
 
+def test_tests_replace_no_private_names():
+    """What a test has to set is a parameter or a public constant."""
+    for path in (ROOT / "tests").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "setattr":
+                texts = [n.value for n in node.args if isinstance(n, ast.Constant)]
+                names = [text.split(".")[-1] for text in texts if isinstance(text, str)]
+                private = [name for name in names if re.match(r"_(?!_)", name)]
+                assert not private, f"tests/{path.name} line {node.lineno}: {private[0]}"
+
+
 # --- files, chance, flags -----------------------------------------------------------------------
 
 

@@ -143,7 +143,7 @@ def test_every_record_comes_once_and_the_seed_decides_the_order(tmp_path):
 
 @pytest.mark.parametrize("flush_bytes", [1, 50, 1 << 20])
 def test_order_does_not_depend_on_who_wrote_when(tmp_path, monkeypatch, flush_bytes):
-    monkeypatch.setattr(tfrecord, "_FLUSH_BYTES", flush_bytes)
+    monkeypatch.setattr(tfrecord, "FLUSH_BYTES", flush_bytes)
     first = shuffled(tmp_path, "a", [KEYS])
     assert shuffled(tmp_path, "b", [KEYS[::-1]]) == first
     assert shuffled(tmp_path, "c", [[KEYS[3], KEYS[0]], [KEYS[2]], [KEYS[1]]]) == first
@@ -151,14 +151,14 @@ def test_order_does_not_depend_on_who_wrote_when(tmp_path, monkeypatch, flush_by
 
 def test_a_bucket_beyond_memory_is_shuffled_in_parts(tmp_path, monkeypatch):
     whole = shuffled(tmp_path, "a", [KEYS], buckets=1)
-    monkeypatch.setattr(tfrecord, "_MEMORY_BYTES", 200)
+    monkeypatch.setattr(tfrecord, "MEMORY_BYTES", 200)
     parts = shuffled(tmp_path, "b", [KEYS], buckets=1)
     assert sorted(parts) == sorted(whole)
 
 
 @pytest.mark.parametrize("memory_bytes, buckets", [(1 << 20, 1), (1 << 20, 3), (100, 1)])
 def test_the_shuffle_is_uniform(tmp_path, monkeypatch, memory_bytes, buckets):
-    monkeypatch.setattr(tfrecord, "_MEMORY_BYTES", memory_bytes)
+    monkeypatch.setattr(tfrecord, "MEMORY_BYTES", memory_bytes)
     places = []
     for trial in range(600):
         folder = tmp_path / str(trial)

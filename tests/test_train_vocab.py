@@ -2,7 +2,6 @@
 
 import collections
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -14,9 +13,9 @@ import sentencepiece
 from scipy import stats
 
 from albert import corpus, file_io, tokenization, train_vocab
+from tests.sources import ROOT
 from tests.testdata import make_tiny_vocab
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 SPECIAL = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
 
 
