@@ -25,7 +25,7 @@ FLOAT_LIST, INT64_LIST = 2, 3  # field numbers of Feature's oneof
 _POLYNOMIAL = np.uint32(0x82F63B78)  # Castagnoli's, bits reversed
 BUCKET_BYTES = 64 << 20  # what a bucket should hold
 MAX_BUCKETS = 4096
-FLUSH_BYTES = 16 << 20
+FLUSH_BYTES = 16 << 20  # of records that wait in memory for being written together
 # A bucket longer than this is shuffled in parts, each a random choice of its records.
 MEMORY_BYTES = 4 * BUCKET_BYTES
 _SEGMENT_HEADER = struct.Struct("<QQQQ")  # block, pass, number of the segment, records
