@@ -297,6 +297,17 @@ def pretraining_rows(count, seed=0):
         }
 
 
+def make_documents(*documents):
+    """`Documents` of lists of sentence lengths; every token is its own place + 5, modulo 150."""
+    sentence_offsets, document_offsets = [0], [0]
+    for lengths in documents:
+        for length in lengths:
+            sentence_offsets.append(sentence_offsets[-1] + length)
+        document_offsets.append(len(sentence_offsets) - 1)
+    tokens = 5 + np.arange(sentence_offsets[-1], dtype=np.int32) % 150
+    return pretraining_data.Documents(tokens, sentence_offsets, document_offsets)
+
+
 def pretraining_flags(inputs, output_dir, **changes):
     """Flags of a short run of run_pretraining on part*.tfrecord with config.json."""
     return {

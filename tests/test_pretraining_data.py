@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import strategies as st
 
 from albert import corpus, masking, packing, pretraining_data, sequence_formats
-from tests.test_sequence_formats import make_documents
+from tests.builders import make_documents
 
 VOCABULARY = pretraining_data.Vocabulary(
     word_starts=np.arange(200) % 3 > 0, cls_id=2, sep_id=3, mask_id=4, pad_id=0

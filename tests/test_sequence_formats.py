@@ -10,19 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from albert import file_io, pretraining_data, sequence_formats
+from tests.builders import make_documents
 
 P_THRESHOLD = 1e-3  # seeds are fixed, so a test that passes once passes always
-
-
-def make_documents(*documents):
-    """`Documents` of lists of sentence lengths; every token is its own place + 5, modulo 150."""
-    sentence_offsets, document_offsets = [0], [0]
-    for lengths in documents:
-        for length in lengths:
-            sentence_offsets.append(sentence_offsets[-1] + length)
-        document_offsets.append(len(sentence_offsets) - 1)
-    tokens = 5 + np.arange(sentence_offsets[-1], dtype=np.int32) % 150
-    return pretraining_data.Documents(tokens, sentence_offsets, document_offsets)
 
 
 def draw(documents, seed=0, **settings):
