@@ -16,6 +16,7 @@ from albert import (
     masking,
     pretraining_data,
     pretraining_files,
+    pretraining_flags,
     sequence_formats,
 )
 
@@ -29,17 +30,6 @@ def define_flags(flag_values=flags.FLAGS):
     text("spm_model_file", None, "SentencePiece model.")
     text("input_file_mode", "r", 'Accepts "r" and "rb"; either way the text must be UTF-8.')
     switch("do_lower_case", True, "Lower-case the text.")
-    switch("do_whole_word_mask", True, "Mask all pieces of a word or none.")
-    switch(
-        "do_permutation",
-        False,
-        "Choose as many tokens again beside the masked ones, permute and predict them.",
-    )
-    switch(
-        "favor_shorter_ngram",
-        True,
-        "Runs of n words have probability ~ 1/n; if false in reverse order.",
-    )
     switch(
         "random_next_sentence",
         False,
@@ -64,13 +54,17 @@ def define_flags(flag_values=flags.FLAGS):
         flag_values=flag_values,
     )
     integer("max_seq_length", 512, "Tokens in an instance.")
-    integer("ngram", 3, "Longest run of words masked together.")
-    integer("max_predictions_per_seq", 20, "Most masked tokens in an instance.")
     integer("random_seed", 12345, "Same seed, same files, for any --num_workers.")
     integer("dupe_factor", 40, "Passes over the text, each with other pairs and masks.")
     integer("num_workers", None, "Processes; all cores by default, 1 starts none.")
-    number("masked_lm_prob", 0.15, "Share of the tokens to mask.")
     number("short_seq_prob", 0.1, "Share of documents cut into instances of random length.")
+    switch(
+        "mask_in_training",
+        False,
+        "Write small records, without masks and in one pass; run_pretraining draws the masks.",
+    )
+    switch("compress", False, "Write gzip files, under the names given.")
+    pretraining_flags.define_mask_flags(flag_values)
 
 
 def job(values):
@@ -82,13 +76,14 @@ def job(values):
     common_flags.require_given(values, "input_file", "output_file")
     if not values.spm_model_file and not values.vocab_file:
         raise file_io.InputError("--spm_model_file (or, for WordPiece, --vocab_file) must be given")
-    counts = ("ngram", "max_predictions_per_seq", "dupe_factor")
-    common_flags.require_positive(values, *counts)
+    common_flags.require_positive(values, "dupe_factor")
     if values.num_workers is not None:
         common_flags.require_positive(values, "num_workers")
-    for name in ("masked_lm_prob", "short_seq_prob"):
-        if not 0 <= values[name].value <= 1:
-            raise file_io.InputError(f"--{name}={values[name].value} must be between 0 and 1")
+    mask = pretraining_flags.mask_config(values)
+    if not 0 <= values.short_seq_prob <= 1:
+        raise file_io.InputError(
+            f"--short_seq_prob={values.short_seq_prob} must be between 0 and 1"
+        )
     if values["short_seq_prob"].present and values.sequence_format != "segment_pair":
         common_flags.refuse_given(values, "--sequence_format=segment_pair", "short_seq_prob")
     if values.input_file_mode not in ("r", "rb"):
@@ -102,8 +97,6 @@ def job(values):
         task = "nsp"
     elif not values["sentence_task"].present:
         task = task if sequence_formats.has_sentence_task(values.sequence_format) else "none"
-    mask_fields = ("ngram", "max_predictions_per_seq", "masked_lm_prob", "favor_shorter_ngram")
-    mask_fields += ("do_whole_word_mask", "do_permutation")
     settings = pretraining_data.Settings(
         max_seq_length=values.max_seq_length,
         short_seq_prob=values.short_seq_prob,
@@ -111,17 +104,28 @@ def job(values):
         sentence_task=task,
         # Seeds below zero are allowed in the reference; numpy wants them above.
         random_seed=values.random_seed % (1 << 64),
-        mask=masking.MaskingConfig(**{name: values[name].value for name in mask_fields}),
+        mask=None if values.mask_in_training else mask,
     )
-    files = ("vocab_file", "spm_model_file", "do_lower_case", "dupe_factor")
-    return pretraining_files.Job(settings, **{name: values[name].value for name in files})
+    files = ("vocab_file", "spm_model_file", "do_lower_case", "compress")
+    passes = 1 if values.mask_in_training else values.dupe_factor
+    return pretraining_files.Job(settings, passes, **{name: values[name].value for name in files})
+
+
+def warn(values, todo):
+    """Warns of a share of masks that cannot be reached, or of flags that have no effect here."""
+    mask = todo.settings.mask
+    warning = mask and masking.share_warning(mask, values.max_seq_length)
+    unused = pretraining_flags.given_mask_flags(values)
+    if not mask and unused:
+        warning = f"{', '.join(unused)}: not used here; masks are drawn by the flags of training"
+    if warning:
+        logging.warning("%s", warning)
 
 
 def main(values):
     """Runs the script with parsed flag values."""
     todo = job(values)
-    if warning := pretraining_files.masked_share_warning(todo.settings):
-        logging.warning("%s", warning)
+    warn(values, todo)
     inputs = file_io.expand_globs(values.input_file, "--input_file")
     outputs = [path.strip() for path in values.output_file.split(",") if path.strip()]
     started = time.monotonic()

@@ -50,6 +50,24 @@ class MaskingConfig:
         return self.max_predictions_per_seq * (2 if self.do_permutation else 1)
 
 
+def share_warning(config, seq_length):
+    """A warning where `max_predictions_per_seq` stands against `masked_lm_prob`, else None.
+
+    Args:
+      config: `MaskingConfig`.
+      seq_length: S.
+    """
+    wanted = round(seq_length * config.masked_lm_prob)
+    if config.max_predictions_per_seq >= 0.9 * wanted:
+        return None
+    return (
+        f"max_predictions_per_seq={config.max_predictions_per_seq} allows only "
+        f"{config.max_predictions_per_seq / seq_length:.1%} of {seq_length} tokens to be masked, "
+        f"but masked_lm_prob={config.masked_lm_prob:g} asks for {wanted}; "
+        f"max_predictions_per_seq={wanted} would allow that"
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class MaskedBatch:
     """What `mask_batch` makes.

@@ -17,7 +17,7 @@ import operator
 
 import numpy as np
 
-from albert import corpus, masking, sequence_formats, tfrecord
+from albert import compact_records, corpus, masking, sequence_formats, tfrecord
 
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 BATCH_CELLS = 1 << 18  # B * S of the arrays that are worked on at a time
@@ -34,7 +34,7 @@ class Settings:
         only of segment pairs.
       sentence_task: "reference", "sop", "nsp" or "none"; see `sequence_formats.draw_pairs`.
       random_seed: non-negative integer, the one source of chance.
-      mask: `masking.MaskingConfig`.
+      mask: `masking.MaskingConfig`; None makes records without masks, see `compact_records`.
       sequence_format: a name in `sequence_formats.FORMATS`; see `sequence_formats.draw_inputs`.
     """
 
@@ -42,7 +42,7 @@ class Settings:
     short_seq_prob: float = 0.1
     sentence_task: str = "reference"
     random_seed: int = 12345
-    mask: masking.MaskingConfig = masking.MaskingConfig()
+    mask: masking.MaskingConfig | None = masking.MaskingConfig()
     sequence_format: str = "segment_pair"
 
     def __post_init__(self):
@@ -61,6 +61,7 @@ class Vocabulary:
     Attributes:
       word_starts: [V] booleans, see `masking.starts_word`.
       cls_id, sep_id, mask_id, pad_id: ids of the special pieces.
+      fingerprint: what `compact_records.fingerprint` gives; only records without masks hold it.
     """
 
     word_starts: np.ndarray
@@ -68,12 +69,14 @@ class Vocabulary:
     sep_id: int
     mask_id: int
     pad_id: int
+    fingerprint: int = 0
 
     @classmethod
     def of(cls, tokenizer):
         pieces = [tokenizer.inv_vocab[i] for i in range(tokenizer.vocab_size)]
         starts = masking.word_start_table(pieces, wordpiece=tokenizer.sp_model is None)
-        return cls(starts, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id)
+        special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id)
+        return cls(starts, *special, compact_records.fingerprint(pieces))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,19 +188,6 @@ def assemble(tokens, inputs, max_seq_length, vocabulary):
     return padded(ids, vocabulary.pad_id), lengths, padded(segment_ids, 0), padded(is_text, 0)
 
 
-def _packed_rows(values):
-    """List of the varint bytes of each row of a [B, N] array of ids, positions or flags."""
-    packed = tfrecord.packed_varints(values)
-    if len(packed) == values.size:
-        ends = itertools.accumulate(itertools.repeat(values.shape[1], len(values)))
-    else:
-        sizes = np.ones(values.shape, np.int64)
-        for bits in (7, 14, 21, 28):
-            sizes += values >= 1 << bits
-        ends = np.cumsum(sizes.sum(axis=1)).tolist()
-    return [packed[start:end] for start, end in itertools.pairwise((0, *ends))]
-
-
 @functools.cache
 def _ones_entry(name, num_ones, size, dtype):
     """Feature-map entry of `num_ones` ones followed by zeros."""
@@ -248,7 +238,7 @@ def serialize(masked, lengths, segment_ids, token_boundary, labels):
         "token_boundary": token_boundary,
     }
     entries = {
-        name: [tfrecord.int64_header(name, len(row)) + row for row in _packed_rows(values)]
+        name: [tfrecord.int64_header(name, len(row)) + row for row in tfrecord.packed_rows(values)]
         for name, values in columns.items()
     }
     seq_length, num_slots = segment_ids.shape[1], masked.positions.shape[1]
@@ -294,6 +284,15 @@ def _make_batch(tokens, inputs, settings, vocabulary, rng):
     input_ids, lengths, segment_ids, maskable = assemble(
         tokens, inputs, settings.max_seq_length, vocabulary
     )
+    labels = inputs.labels
+    counts = collections.Counter(
+        instances=len(inputs), instance_tokens=int(lengths.sum()), labels_1=int(labels.sum())
+    )
+    if settings.mask is None:
+        records = compact_records.serialize(
+            input_ids, lengths, segment_ids, labels, vocabulary.fingerprint
+        )
+        return records, counts
     token_boundary = vocabulary.word_starts[input_ids]
     # [CLS] and [SEP] count as words, padding does not.
     token_boundary &= maskable
@@ -308,13 +307,6 @@ def _make_batch(tokens, inputs, settings, vocabulary, rng):
         vocabulary.mask_id,
         rng,
     )
-    labels = inputs.labels
-    records = serialize(masked, lengths, segment_ids, token_boundary, labels)
-    counts = collections.Counter(
-        instances=len(records),
-        instance_tokens=int(lengths.sum()),
-        masked=int(masked.num_masked.sum()),
-        permuted=int((masked.num_predictions - masked.num_masked).sum()),
-        labels_1=int(labels.sum()),
-    )
-    return records, counts
+    counts["masked"] = int(masked.num_masked.sum())
+    counts["permuted"] = int((masked.num_predictions - masked.num_masked).sum())
+    return serialize(masked, lengths, segment_ids, token_boundary, labels), counts

@@ -39,6 +39,7 @@ class Job:
       settings: `pretraining_data.Settings`.
       dupe_factor: passes over the text, each with new pairs and new masks.
       vocab_file, do_lower_case, spm_model_file: see `tokenization.FullTokenizer`.
+      compress: write gzip files.
     """
 
     settings: pretraining_data.Settings
@@ -46,6 +47,7 @@ class Job:
     vocab_file: str | None = None
     do_lower_case: bool = True
     spm_model_file: str | None = None
+    compress: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +110,7 @@ def create(input_paths, output_paths, job, num_workers=1):
         _check_instances(counts, input_paths, job.settings)
         records = tfrecord.shuffled_records(folder, [job.settings.random_seed, _SHUFFLE_STREAM])
         with progress.Progress("writing", counts["instances"], "instances") as shown:
-            _write_outputs(records, output_paths, shown)
+            _write_outputs(records, output_paths, job.compress, shown)
     return counts
 
 
@@ -136,7 +138,10 @@ def _absolute(path):
 
 def _bytes_per_text_byte(settings):
     """Rough size of the records of one pass relative to the text, for an English vocabulary."""
-    record = 5 * settings.max_seq_length + 7 * settings.mask.num_slots + 200
+    if settings.mask is None:
+        record = 2 * settings.max_seq_length + 150
+    else:
+        record = 5 * settings.max_seq_length + 7 * settings.mask.num_slots + 200
     text = 4 * 0.9 * sequence_formats.typical_tokens(settings)
     return record / text
 
@@ -341,13 +346,15 @@ def _working_folder(output_path):
         file_io.remove(path)
 
 
-def _write_outputs(records, output_paths, shown):
+def _write_outputs(records, output_paths, compress, shown):
     """Deals framed records round-robin to files that take their names when all are complete."""
     temporaries = [file_io.temporary_name(path) for path in output_paths]
     try:
         with tfrecord.writing(os.path.dirname(output_paths[0]) or "."):
             with contextlib.ExitStack() as stack:
                 files = [stack.enter_context(file_io.open_file(path, "wb")) for path in temporaries]
+                if compress:
+                    files = [stack.enter_context(tfrecord.compressing(file)) for file in files]
                 for index, record in enumerate(records):
                     files[index % len(files)].write(record)
                     if index % 1024 == 0:
@@ -360,20 +367,6 @@ def _write_outputs(records, output_paths, shown):
 
 
 # --- report -----------------------------------------------------------------------------------
-
-
-def masked_share_warning(settings):
-    """A warning where `max_predictions_per_seq` stands against `masked_lm_prob`, else None."""
-    mask, length = settings.mask, settings.max_seq_length
-    wanted = round(length * mask.masked_lm_prob)
-    if mask.max_predictions_per_seq >= 0.9 * wanted:
-        return None
-    return (
-        f"max_predictions_per_seq={mask.max_predictions_per_seq} allows only "
-        f"{mask.max_predictions_per_seq / length:.1%} of {length} tokens to be masked, but "
-        f"masked_lm_prob={mask.masked_lm_prob:g} asks for {wanted}; "
-        f"max_predictions_per_seq={wanted} would allow that"
-    )
 
 
 def report(counts, job, output_paths, seconds):
@@ -391,6 +384,13 @@ def report(counts, job, output_paths, seconds):
     def share(part, whole):
         return f"{part} ({part / max(1, whole):.1%})"
 
+    if mask is None:
+        masked = "nothing: training draws the masks, so this is one pass whatever dupe_factor"
+    else:
+        masked = (
+            f"{share(counts['masked'], counts['instance_tokens'])} of the instances' tokens; "
+            f"asked for {mask.masked_lm_prob:.1%}, at most {mask.max_predictions_per_seq} each"
+        )
     lines = [
         f"{instances} instances in {len(output_paths)} file(s), {seconds:.1f} s, "
         f"{instances / seconds:.0f} instances/s",
@@ -401,8 +401,7 @@ def report(counts, job, output_paths, seconds):
         f"{counts['single_sentences_skipped']} sentences left alone (in {job.dupe_factor} passes)",
         f"  tokens: {share(counts['instance_tokens'], instances * settings.max_seq_length)} of the "
         "instances' positions; the others are padding",
-        f"  masked: {share(counts['masked'], counts['instance_tokens'])} of the instances' tokens; "
-        f"asked for {mask.masked_lm_prob:.1%}, at most {mask.max_predictions_per_seq} each",
+        f"  masked: {masked}",
     ]
     if sequence_formats.has_sentence_task(settings.sequence_format):
         lines.append(
@@ -410,7 +409,7 @@ def report(counts, job, output_paths, seconds):
             f"{share(counts['random_next'], instances)}, of these "
             f"{counts['random_next_single_sentence']} because a sentence was left alone"
         )
-    if mask.do_permutation:
+    if mask is not None and mask.do_permutation:
         lines.append(f"  permuted: {share(counts['permuted'], counts['instance_tokens'])}")
     if counts["random_next_same_document"]:
         lines.append(

@@ -1,12 +1,21 @@
 """Pre-training (masked words and sentence order) as a task of the engine."""
 
 import contextlib
+import functools
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import file_io, heads, masking, pretraining_data, records, task
+from albert import (
+    compact_records,
+    file_io,
+    heads,
+    pretraining_data,
+    pretraining_masks,
+    records,
+    task,
+)
 
 _HINT = "Give the max_seq_length and max_predictions_per_seq that the records were made with"
 # Sums that each row carries; a metric is the ratio of two totals.
@@ -51,30 +60,39 @@ def prepare(features):
 
 
 @contextlib.contextmanager
-def damage_reported(paths, specs):
-    """As `records.damage_reported`, also for what `prepare` refuses.
+def damage_reported(paths, lengths, without_masks=()):
+    """As `records.damage_reported`, also for what is refused of a record's content.
 
     Args:
       paths: record files that are read inside the block.
-      specs: their feature specifications.
+      lengths: (S, P).
+      without_masks: those of them whose records have no masks.
 
     Raises:
       file_io.InputError: names the file and the record.
     """
+    masked = [path for path in paths if path not in without_masks]
+    others = [path for path in paths if path in without_masks]
+    refused = {
+        _MISPLACED: lambda: _first_misplaced(masked, lengths),
+        pretraining_masks.TOO_LONG: lambda: pretraining_masks.first_too_long(others, lengths[0]),
+    }
     with records.damage_reported(paths):
         try:
             yield
         except tf.errors.InvalidArgumentError as error:
-            if _MISPLACED not in error.message:
-                raise
-            logging.info("A record has a wrong masked position; looking for it")
-            raise file_io.InputError(_first_misplaced(paths, specs)) from error
+            for reason, find in refused.items():
+                if reason in error.message:
+                    logging.info("%s; looking for it", reason.capitalize())
+                    raise file_io.InputError(find()) from error
+            raise
 
 
-def _first_misplaced(paths, specs):
+def _first_misplaced(paths, lengths):
     """What to tell the user of the first record that `prepare` refuses."""
+    specs = pretraining_data.feature_specs(*lengths, with_boundaries=False)
     for path in paths:
-        dataset = tf.data.TFRecordDataset(path).batch(_SCANNED_AT_ONCE)
+        dataset = records.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
         for batch, serialized in enumerate(dataset):
             features = records.parse(specs, serialized)
             rows, slots = np.nonzero(_misplaced(features))
@@ -89,67 +107,6 @@ def _first_misplaced(paths, specs):
                     "the weight 0, which makes any position harmless, and make the records again"
                 )
     return f"{_MISPLACED}, in {', '.join(paths)}"
-
-
-# --- masks ---------------------------------------------------------------------------------------
-
-
-def unmask(input_ids, positions, labels, weights):
-    """[B, S] ids with the original tokens put back at the predicted positions.
-
-    Args:
-      input_ids: [B, S] masked ids.
-      positions, labels, weights: [B, P]; entries of weight 0 are padding.
-    """
-    original = input_ids.copy()
-    rows, slots = np.nonzero(weights)
-    original[rows, positions[rows, slots]] = labels[rows, slots]
-    return original
-
-
-def mask_anew(config, vocab_size, mask_id, special_ids, seed):
-    """Transform for `records.train_input_fn` that masks each batch afresh.
-
-    Args:
-      config: `masking.MaskingConfig`.
-      vocab_size: V.
-      mask_id: id of [MASK].
-      special_ids: ids that are never masked: [CLS] and [SEP].
-      seed: integer; a batch's masks are a function of it and of the batch's number.
-    """
-
-    def on_arrays(number, input_ids, input_mask, token_boundary, positions, labels, weights):
-        original = unmask(input_ids, positions, labels, weights)
-        maskable = (input_mask > 0) & ~np.isin(original, special_ids)
-        masked = masking.mask_batch(
-            original,
-            input_mask.sum(axis=1),
-            token_boundary > 0,
-            maskable,
-            config,
-            vocab_size,
-            mask_id,
-            np.random.default_rng([seed, int(number)]),
-        )
-        filled = np.arange(config.num_slots) < masked.num_predictions[:, np.newaxis]
-        arrays = (masked.input_ids, masked.positions, masked.labels, filled)
-        return tuple(np.int32(array) for array in arrays)
-
-    def transform(number, features):
-        inputs = ("input_ids", "input_mask", "token_boundary", "masked_lm_positions")
-        inputs = [features[name] for name in (*inputs, "masked_lm_ids", "masked_lm_weights")]
-        ids, *predicted = tf.numpy_function(on_arrays, [number, *inputs], [tf.int32] * 4)
-        ids = tf.ensure_shape(ids, features["input_ids"].shape)
-        predicted = [tf.ensure_shape(x, features["masked_lm_ids"].shape) for x in predicted]
-        return {
-            **{name: v for name, v in features.items() if name != "token_boundary"},
-            "input_ids": ids,
-            "masked_lm_positions": predicted[0],
-            "masked_lm_ids": predicted[1],
-            "masked_lm_weights": tf.cast(predicted[2], tf.float32),
-        }
-
-    return transform
 
 
 # --- metrics -------------------------------------------------------------------------------------
@@ -221,39 +178,48 @@ TASK = task.Task(
 )
 
 
-def make_data(train_paths, eval_paths, lengths, max_eval_examples, transform=None):
+def make_data(files, lengths, max_eval_examples, masker=None, anew=False):
     """The `task.Data` of records that `create_pretraining_data` has made.
 
     Args:
-      train_paths, eval_paths: record files.
-      lengths: (S, P) that they were made with.
+      files: {"train": …, "dev": …}, what `pretraining_masks.look_at` gives.
+      lengths: (S, P) that records with masks were made with; others have at most S tokens.
       max_eval_examples: most examples to evaluate, from the front.
-      transform: what `mask_anew` returns, for training; None keeps the masks of the records.
+      masker: `pretraining_masks.Masker` for records without masks.
+      anew: the masker masks records for training that have masks, too.
 
     Raises:
       file_io.InputError: there are no records, a file is cut off, or the lengths differ.
     """
-    paths = {"train": list(train_paths), "dev": list(eval_paths)}
-    specs = {
-        "train": pretraining_data.feature_specs(*lengths, with_boundaries=bool(transform)),
-        "dev": pretraining_data.feature_specs(*lengths, with_boundaries=False),
-    }
-    for split, found in paths.items():
-        records.check_files(found, specs[split], _HINT)
+    specs, train_input = {}, {"prepare": prepare}
     # Predictions of short texts need no less memory.
-    least = lengths[0] // 4
+    eval_input = {
+        "prepare": prepare, "max_examples": max_eval_examples, "least_tokens": lengths[0] // 4,
+    }  # fmt: skip
+    for split, found in files.items():
+        slots = masker.config.num_slots if found.without_masks else lengths[1]
+        specs[split] = pretraining_data.feature_specs(
+            lengths[0], slots, with_boundaries=anew and split == "train"
+        )
+        written = compact_records.feature_specs() if found.without_masks else specs[split]
+        if split == "train" or found is not files["train"]:
+            records.check_files(found.paths, written, _HINT)
+    if files["train"].without_masks:
+        read = functools.partial(masker.read, seq_length=lengths[0])
+        train_input = {"read": read, "transform": masker.transform}
+    elif anew:
+        train_input["transform"] = masker.transform
+    if files["dev"].without_masks:
+        eval_input["rewrite"] = functools.partial(masker.rewrite, seq_length=lengths[0])
+    unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
     return task.Data(
         specs=specs.get,
-        records=paths.get,
+        records=lambda split: files[split].paths,
         ids=_no_predictions,
         write_predictions=_no_predictions,
-        reading=lambda read: damage_reported(read, specs["dev"]),
-        train_input={"prepare": prepare, "transform": transform},
-        eval_input={
-            "prepare": prepare,
-            "max_examples": max_eval_examples,
-            "least_tokens": least,
-        },
+        reading=lambda read: damage_reported(read, lengths, unmasked),
+        train_input=train_input,
+        eval_input=eval_input,
     )
 
 

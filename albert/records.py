@@ -20,6 +20,7 @@ MANIFEST_VERSION = 1
 SHUFFLE_BYTES = 512 << 20
 # Examples sorted by length at a time: enough that batches hold equal lengths, bounded memory.
 SORT_WINDOW = 8192
+_REWRITTEN_AT_ONCE = 1024  # records
 
 
 def encode(specs, features):
@@ -32,19 +33,25 @@ def encode(specs, features):
     entries = []
     for spec in specs:
         values = np.asarray(features[spec.name], dtype=spec.dtype)
-        if values.size != spec.size:
+        if spec.size is not None and values.size != spec.size:
             raise ValueError(f"feature {spec.name} has {values.size} values, expected {spec.size}")
         entries.append(tfrecord.feature_entry(spec.name, values))
     return tfrecord.example(entries)
 
 
+def _column(spec):
+    dtype = tf.dtypes.as_dtype(spec.dtype)
+    if spec.size is not None:
+        return tf.io.FixedLenFeature(spec.shape, dtype)
+    return tf.io.FixedLenSequenceFeature((), dtype, allow_missing=True, default_value=-1)
+
+
 def parse(specs, serialized):
-    """Feature dict of a batch of serialized Examples, [B] strings -> {name: [B, ...]}."""
-    columns = {
-        spec.name: tf.io.FixedLenFeature(spec.shape, tf.dtypes.as_dtype(spec.dtype))
-        for spec in specs
-    }
-    features = tf.io.parse_example(serialized, columns)
+    """Feature dict of a batch of serialized Examples, [B] strings -> {name: [B, ...]}.
+
+    Lists of any length are padded with -1 to the longest of the batch.
+    """
+    features = tf.io.parse_example(serialized, {spec.name: _column(spec) for spec in specs})
     return {
         name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
         for name, value in features.items()
@@ -198,7 +205,7 @@ def count_records(paths):
     """Number of records in TFRecord files, from their framing alone.
 
     Raises:
-      file_io.InputError: a file is cut off; names the file and the place.
+      file_io.InputError: a file is cut off, or is compressed and damaged; names file and place.
     """
     total = 0
     for path in paths:
@@ -221,15 +228,30 @@ def check_files(paths, specs, hint):
     """
     count_records(paths)
     for path in paths:
-        with damage_reported([path]):
-            for serialized in tf.data.TFRecordDataset(path).take(1):
-                _check_record(serialized.numpy(), path, specs, hint)
-                return
+        if (example := first_example(path)) is not None:
+            check_example(example, path, specs, hint)
+            return
     raise file_io.InputError(f"no records in {', '.join(paths)}")
 
 
-def _check_record(serialized, path, specs, hint):
-    example = tf.train.Example.FromString(serialized)
+def first_example(path):
+    """`tf.train.Example` of the first record of a file; None if it has none.
+
+    Raises:
+      file_io.InputError: the file is cut off, or damaged.
+    """
+    with damage_reported([path]):
+        for serialized in serialized_examples([path]).take(1):
+            return tf.train.Example.FromString(serialized.numpy())
+    return None
+
+
+def check_example(example, path, specs, hint):
+    """Checks that a record has the features of the specifications; others do not matter.
+
+    Raises:
+      file_io.InputError: names file and feature; the hint says what to do.
+    """
     for spec in specs:
         if spec.name not in example.features.feature:
             raise file_io.InputError(
@@ -244,7 +266,7 @@ def _check_record(serialized, path, specs, hint):
                 f"{path}: {spec.name} is a {kind}, expected a {wanted}. {hint}"
             )
         found = len(getattr(feature, kind).value)
-        if found != spec.size:
+        if spec.size is not None and found != spec.size:
             raise file_io.InputError(
                 f"{path}: {spec.name} has {found} values, expected {spec.size}. {hint}"
             )
@@ -269,20 +291,36 @@ def damage_reported(paths):
 # --- input functions ---------------------------------------------------------------------------
 
 
+def _with_compression(paths):
+    """(Paths, what `tf.data.TFRecordDataset` is to be told of each)."""
+    kinds = []
+    for path in paths:
+        with file_io.open_file(path, "rb") as file:
+            kinds.append("GZIP" if tfrecord.is_compressed(file) else "")
+    return list(paths), kinds
+
+
+def serialized_examples(paths):
+    """Dataset of the records of files, one file after the other; any may be compressed."""
+    files = tf.data.Dataset.from_tensor_slices(_with_compression(paths))
+    return files.flat_map(tf.data.TFRecordDataset)
+
+
 def shuffle_buffer_size(paths):
     """Records that fit in `SHUFFLE_BYTES`, judged by the first record's size."""
-    for serialized in tf.data.TFRecordDataset(paths[:1]).take(1):
+    for serialized in serialized_examples(paths[:1]).take(1):
         # Each buffered record also costs about a hundred bytes of bookkeeping.
         return max(1, SHUFFLE_BYTES // (len(serialized.numpy()) + 100))
     return 1
 
 
-def _epoch(paths, seed, buffer_size, epoch):
+def _epoch(files, seed, buffer_size, epoch):
     """All records once, in an order that depends on (seed, epoch) alone."""
     epoch_seed = seed * 1_000_003 + epoch
-    files = tf.data.Dataset.from_tensor_slices(list(paths))
-    files = files.shuffle(len(paths), seed=epoch_seed, reshuffle_each_iteration=False)
-    records = files.interleave(tf.data.TFRecordDataset, cycle_length=min(len(paths), 16))
+    count = len(files[0])
+    files = tf.data.Dataset.from_tensor_slices(files)
+    files = files.shuffle(count, seed=epoch_seed, reshuffle_each_iteration=False)
+    records = files.interleave(tf.data.TFRecordDataset, cycle_length=min(count, 16))
     return records.shuffle(buffer_size, seed=epoch_seed, reshuffle_each_iteration=False)
 
 
@@ -303,7 +341,7 @@ def _pipeline_batch_size(params):
     return params["batch_size"] * params.get("replicas_per_pipeline", 1)
 
 
-def train_input_fn(paths, specs, seed, trim_batches=True, prepare=None, transform=None):
+def train_input_fn(paths, specs, seed, trim_batches=True, read=None, prepare=None, transform=None):
     """Endless shuffled batches; the order is a function of (seed, epoch, step).
 
     Args:
@@ -311,6 +349,7 @@ def train_input_fn(paths, specs, seed, trim_batches=True, prepare=None, transfor
       specs: feature specifications.
       seed: integer; the same seed gives the same batches.
       trim_batches: cut each batch to its real length.
+      read: ``(serialized) -> features`` of a batch; by default by the specifications.
       prepare: ``(features) -> features`` on each batch as it was read.
       transform: ``(number, features) -> features`` on each batch; no two batches of a run have
         the same number, and it does not change when a run is resumed.
@@ -325,11 +364,11 @@ def train_input_fn(paths, specs, seed, trim_batches=True, prepare=None, transfor
     @tf.autograph.experimental.do_not_convert
     def input_fn(params):
         batch_size = _pipeline_batch_size(params)
-        buffer_size = shuffle_buffer_size(paths)
+        buffer_size, files = shuffle_buffer_size(paths), _with_compression(paths)
         consumed = params.get("first_step", 0) * batch_size * params.get("num_input_pipelines", 1)
         first_epoch, skip = divmod(consumed, count_records(paths)) if consumed else (0, 0)
         dataset = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(
-            lambda epoch: _epoch(paths, seed, buffer_size, epoch)
+            lambda epoch: _epoch(files, seed, buffer_size, epoch)
         )
         dataset = _deal(dataset.skip(skip).batch(batch_size, drop_remainder=True), params)
 
@@ -337,7 +376,7 @@ def train_input_fn(paths, specs, seed, trim_batches=True, prepare=None, transfor
         first_batch = params.get("first_step", 0) * params.get("replicas_per_pipeline", 1)
 
         def to_features(batch, serialized):
-            features = parse(specs, serialized)
+            features = read(serialized) if read else parse(specs, serialized)
             if prepare:
                 features = prepare(features)
             if transform:
@@ -396,7 +435,9 @@ def _equal_batches(dataset, sorted_blocks, batch_size, params):
     return _deal(dataset, params)
 
 
-def eval_input_fn(paths, specs, max_examples=None, trim_batches=True, prepare=None, least_tokens=1):
+def eval_input_fn(
+    paths, specs, max_examples=None, trim_batches=True, rewrite=None, prepare=None, least_tokens=1
+):
     """Every example exactly once, in batches of similar length.
 
     A single replica gets as many examples at a time as fit in the tokens of a full batch, so that
@@ -407,6 +448,8 @@ def eval_input_fn(paths, specs, max_examples=None, trim_batches=True, prepare=No
       specs: feature specifications.
       max_examples: use at most this many, from the front.
       trim_batches: cut each batch to its real length and sort by it.
+      rewrite: ``(number, serialized) -> serialized`` of records that are not as the specifications
+        say, in blocks that depend on nothing but their place: how they are batched does not matter.
       prepare: ``(features) -> features`` on each batch as it was read.
       least_tokens: what an example counts as at least, so that a batch holds at most S over this
         times its size.
@@ -420,9 +463,11 @@ def eval_input_fn(paths, specs, max_examples=None, trim_batches=True, prepare=No
     @tf.autograph.experimental.do_not_convert
     def input_fn(params):
         batch_size = _pipeline_batch_size(params)
-        dataset = tf.data.TFRecordDataset(paths)
+        dataset = serialized_examples(paths)
         if max_examples is not None:
             dataset = dataset.take(max_examples)
+        if rewrite:
+            dataset = dataset.batch(_REWRITTEN_AT_ONCE).enumerate().map(rewrite).unbatch()
         dataset = dataset.enumerate().map(lambda index, serialized: (serialized, index))
         trims = trim_batches and not params.get("fixed_shapes")
         if trims:

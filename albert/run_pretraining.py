@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io
+from albert import command_line, common_flags, file_io, pretraining_flags
 
 
 def define_flags(flag_values):
@@ -19,7 +19,6 @@ def define_flags(flag_values):
     switch("do_train", True, "Train.")
     switch("do_eval", False, "Evaluate: each checkpoint as it is saved, or all that are there.")
     integer("max_seq_length", 512, "Tokens per example, as the records were made.")
-    integer("max_predictions_per_seq", 20, "Masked tokens per example, as the records were made.")
     integer("train_batch_size", 4096, "Examples per step, over all devices.")
     integer("eval_batch_size", 64, "Examples per evaluation step, over all devices.")
     common_flags.define_optimizer_flag(flag_values, "lamb")
@@ -34,10 +33,11 @@ def define_flags(flag_values):
     number(
         "masked_lm_budget",
         0.0,
-        "Above 0: mask anew at every step, this share of the tokens, using token_boundary.",
+        "Above 0: mask records that have masks anew at every step, this share of the tokens.",
     )
-    text("spm_model_file", None, "SentencePiece model of the records; --masked_lm_budget needs it.")
-    text("vocab_file", None, "WordPiece vocabulary of the records, for --masked_lm_budget.")
+    text("spm_model_file", None, "SentencePiece model of the records; needed to draw masks.")
+    text("vocab_file", None, "WordPiece vocabulary of the records; needed to draw masks.")
+    pretraining_flags.define_mask_flags(flag_values, " For records without masks.")
     for name in ("input_file", "output_dir"):
         flags.mark_flag_as_required(name, flag_values=flag_values)
 
@@ -56,12 +56,10 @@ def check_flags(values):
         raise file_io.InputError(
             f"--masked_lm_budget={values.masked_lm_budget} must be a share, from 0 to below 1"
         )
-    if values.masked_lm_budget and not (values.spm_model_file or values.vocab_file or brought):
-        need = "--masked_lm_budget needs the vocabulary of the records"
-        raise file_io.InputError(f"{need}: --spm_model_file or --vocab_file")
+    pretraining_flags.mask_config(values)
     common_flags.require_positive(
         *(values, "train_batch_size", "eval_batch_size", "max_seq_length", "num_train_steps"),
-        *("max_predictions_per_seq", "save_checkpoints_steps", "max_eval_steps"),
+        *("save_checkpoints_steps", "max_eval_steps"),
     )
 
 
@@ -79,36 +77,21 @@ def make_optimizer(values):
     )
 
 
-def masking_transform(values, source, config):
-    """Masks every batch anew if --masked_lm_budget asks for it; else None."""
-    if not values.masked_lm_budget:
-        return None
-    from albert import masking, pretraining_task, tokenization
-
-    tokenizer = tokenization.FullTokenizer(source.vocab_file, True, source.spm_model_file)
-    tokenization.check_vocab_size(tokenizer, config.vocab_size)
-    return pretraining_task.mask_anew(
-        masking.MaskingConfig(values.max_predictions_per_seq, values.masked_lm_budget),
-        config.vocab_size,
-        tokenizer.mask_id,
-        (tokenizer.cls_id, tokenizer.sep_id),
-        values.seed,
-    )
-
-
-def make_data(values, transform):
+def make_data(values, config):
     """`task.Data` of the flags."""
-    from albert import pretraining_task
+    from albert import pretraining_masks, pretraining_task
 
-    paths = eval_paths = file_io.expand_globs(values.input_file, "--input_file")
+    paths = file_io.expand_globs(values.input_file, "--input_file")
+    files = dict.fromkeys(("train", "dev"), pretraining_masks.look_at(paths))
     if values.eval_input_file:
-        eval_paths = file_io.expand_globs(values.eval_input_file, "--eval_input_file")
+        paths = file_io.expand_globs(values.eval_input_file, "--eval_input_file")
+        files["dev"] = pretraining_masks.look_at(paths)
     return pretraining_task.make_data(
-        paths,
-        eval_paths,
+        files,
         (values.max_seq_length, values.max_predictions_per_seq),
         values.max_eval_steps * values.eval_batch_size,
-        transform,
+        pretraining_flags.masker(values, files, config.vocab_size),
+        anew=bool(values.masked_lm_budget),
     )
 
 
@@ -136,11 +119,12 @@ def main(values):
     from albert import modeling, pretraining_task, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
-    source = common_flags.source(values, needs_vocabulary=bool(values.masked_lm_budget))
+    source = common_flags.source(values, needs_vocabulary=False)
     config = modeling.AlbertConfig.from_json_file(source.config_file)
     common_flags.check_seq_length(values, config)
-    common_flags.end_with_estimate(values, config, strategy, values.max_predictions_per_seq)
-    data = make_data(values, masking_transform(values, source, config))
+    slots = pretraining_flags.mask_config(values).num_slots
+    common_flags.end_with_estimate(values, config, strategy, slots)
+    data = make_data(values, config)
     stages.run(pretraining_task.TASK, data, make_run(values, source, config, strategy))
 
 

@@ -3,19 +3,24 @@
 Importing TensorFlow to write a file costs 4-5 seconds and 600 MB, as much as making the data of a
 small corpus; and worker processes could not share the work. Data workers make records by the
 hundred thousand, so integer and float lists are encoded as arrays and records are framed many at a
-time. More of them than fit in memory are shuffled through files.
+time. More of them than fit in memory are shuffled through files. A file may be compressed as a
+whole with gzip, whatever its name.
 Sources: the protobuf encoding guide and tensorflow/core/example/{example,feature}.proto, field
-numbers; TensorFlow's guide "TFRecord and tf.train.Example"; CRC-32C of RFC 3720, appendix B.4.
+numbers; TensorFlow's guide "TFRecord and tf.train.Example"; CRC-32C of RFC 3720, appendix B.4;
+RFC 1952, section 2.3.1, the first bytes of a gzip file.
 """
 
 import collections
 import contextlib
 import dataclasses
 import functools
+import gzip
+import io
 import itertools
 import math
 import os
 import struct
+import zlib
 
 import numpy as np
 
@@ -29,6 +34,10 @@ FLUSH_BYTES = 16 << 20  # of records that wait in memory for being written toget
 # A bucket longer than this is shuffled in parts, each a random choice of its records.
 MEMORY_BYTES = 4 * BUCKET_BYTES
 _SEGMENT_HEADER = struct.Struct("<QQQQ")  # block, pass, number of the segment, records
+# Two bytes of identification and the method, deflate. As the length of a first record they would
+# stand for half a megabyte.
+_GZIP = b"\x1f\x8b\x08"
+_AT_A_TIME = 1 << 20  # bytes that are compressed or passed over
 
 
 # --- messages ----------------------------------------------------------------------------------
@@ -53,7 +62,7 @@ class FeatureSpec:
     Attributes:
       name: key in the Example and in the feature dict.
       dtype: "int64" or "float32"; int64 reaches the model as int32.
-      shape: shape per example, () for a scalar.
+      shape: shape per example, () for a scalar, (None,) for a list of any length.
       sequence: the last axis is the padded sequence and may be cut to the batch's real length.
     """
 
@@ -64,7 +73,8 @@ class FeatureSpec:
 
     @property
     def size(self):
-        return math.prod(self.shape)
+        """Number of values; None if it may be any."""
+        return None if None in self.shape else math.prod(self.shape)
 
 
 def check_names(specs, names):
@@ -108,6 +118,27 @@ def packed_varints(values):
     present = np.ones_like(continued)
     present[:, 1:] = continued[:, :-1]
     return table[present].tobytes()
+
+
+def packed_rows(values, lengths=None):
+    """List of the varint bytes of each row.
+
+    Args:
+      values: [B, N] integers from 0 to 2**31 - 1.
+      lengths: [B] values of each row that count, from the front; by default all.
+    """
+    real = None if lengths is None else np.arange(values.shape[1]) < lengths[:, np.newaxis]
+    counted = values if real is None else values[real]
+    packed = packed_varints(counted)
+    sizes = itertools.repeat(values.shape[1], len(values)) if real is None else lengths.tolist()
+    if len(packed) > counted.size:
+        of_each = np.ones(values.shape, np.int64)
+        for bits in (7, 14, 21, 28):
+            of_each += values >= 1 << bits
+        sizes = of_each.sum(axis=1, where=True if real is None else real).tolist()
+    return [
+        packed[start:end] for start, end in itertools.pairwise((0, *itertools.accumulate(sizes)))
+    ]
 
 
 def feature_entry(name, values):
@@ -202,29 +233,76 @@ def frame(records):
     ]
 
 
+def is_compressed(file):
+    """True if an open binary file is in gzip format; its place is then the start."""
+    file.seek(0)
+    start = file.read(len(_GZIP))
+    file.seek(0)
+    return start == _GZIP
+
+
+@contextlib.contextmanager
+def compressing(file):
+    """A file whose content goes to an open binary file in gzip format.
+
+    The same content gives the same bytes: neither name nor time are stored.
+    """
+    with (
+        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+        io.BufferedWriter(packed, _AT_A_TIME) as buffered,
+    ):
+        yield buffered
+
+
 def read_record_lengths(file):
-    """Yields the payload length of each record of an open TFRecord file, without reading payloads.
+    """Yields the payload length of each record of an open TFRecord file.
+
+    Payloads are passed over; only those of a compressed file have to be read.
 
     Args:
       file: binary file with `seek` and `tell`.
 
     Raises:
-      ValueError: the file ends inside a record; the message gives the offset of that record.
+      ValueError: the file ends inside a record, and the message gives the offset of that record; or
+        it is compressed, and what is compressed is cut off or damaged.
     """
-    file.seek(0, 2)
-    end = file.tell()
+    if is_compressed(file):
+        file = gzip.GzipFile(fileobj=file)
+        pass_over = functools.partial(_read_past, file)
+    else:
+        file.seek(0, 2)
+        pass_over = functools.partial(_seek_past, file, file.tell())
+        file.seek(0)
     offset = 0
-    while offset < end:
-        file.seek(offset)
-        header = file.read(8)
-        if len(header) < 8:
-            raise ValueError(f"the file ends inside the record at byte {offset}")
-        (length,) = struct.unpack("<Q", header)
-        offset_next = offset + 8 + 4 + length + 4
-        if offset_next > end:
-            raise ValueError(f"the file ends inside the record at byte {offset}")
-        yield length
-        offset = offset_next
+    try:
+        while header := file.read(8):
+            length = struct.unpack("<Q", header)[0] if len(header) == 8 else None
+            if length is None or not pass_over(4 + length + 4):
+                raise ValueError(f"the file ends inside the record at byte {offset}")
+            yield length
+            offset += 8 + 4 + length + 4
+    except EOFError as error:  # of `gzip`, as are the other two
+        raise ValueError(f"its compressed data is cut off behind byte {offset}") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"its compressed data is wrong behind byte {offset}: {error}") from error
+
+
+def _seek_past(file, end, count):
+    """Goes on by so many bytes; whether the file has them."""
+    place = file.tell() + count
+    if place <= end:
+        file.seek(place)
+    return place <= end
+
+
+def _read_past(file, count):
+    """As `_seek_past`, where the end is not known."""
+    while count:
+        read = len(file.read(min(count, _AT_A_TIME)))
+        count -= read
+        if not read:
+            return False
+    return True
 
 
 # --- shuffling ---------------------------------------------------------------------------------

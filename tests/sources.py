@@ -11,7 +11,7 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
     file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
-    corpus demo_data tfrecord sequence_formats pretraining_data pretraining_files
+    corpus demo_data tfrecord sequence_formats compact_records pretraining_data pretraining_files
     squad_spans squad_metrics squad_features squad_records
     huggingface
 """.split()
@@ -24,7 +24,7 @@ LAYERS = {
     "engine": "train_step engine checkpoint_walk".split(),
     "assembly": "heads pretrained model_folder task".split(),
     "tasks": [
-        *"pretraining_task classifier_utils custom_data race_utils".split(),
+        *"pretraining_masks pretraining_task classifier_utils custom_data race_utils".split(),
         *"squad_utils squad_task".split(),
     ],
     "uses": [
@@ -32,14 +32,15 @@ LAYERS = {
         *"export hub_exporter huggingface_exporter".split(),
     ],
     "scripts": [
-        *"command_line common_flags squad_flags".split(),
+        *"command_line common_flags pretraining_flags squad_flags".split(),
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"ask predict".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),
     ],
 }
-FLAG_MODULES = {"command_line", "common_flags", "squad_flags"}  # what scripts share
+# What scripts share.
+FLAG_MODULES = {"command_line", "common_flags", "pretraining_flags", "squad_flags"}
 SCRIPTS = [n for n in LAYERS["scripts"] if n in MODULES and n not in FLAG_MODULES]
 
 

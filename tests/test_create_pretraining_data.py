@@ -60,8 +60,10 @@ def test_every_flag_reaches_the_job():
             *("--short_seq_prob=0.5", "--sentence_task=sop", "--random_seed=-3", "--ngram=5"),
             *("--max_predictions_per_seq=8", "--masked_lm_prob=0.2", "--nofavor_shorter_ngram"),
             *("--nodo_whole_word_mask", "--do_permutation", "--sequence_format=segment_pair"),
+            "--compress",
         )
     )
+    assert job.compress
     assert (job.vocab_file, job.spm_model_file, job.do_lower_case) == ("v", "m", False)
     assert job.dupe_factor == 7
     mask = masking.MaskingConfig(8, 0.2, 5, False, False, True)
@@ -83,6 +85,17 @@ def test_formats_of_two_texts_have_any_sentence_task(task):
         values = parse(*NEEDED, f"--sequence_format={name}", f"--sentence_task={task}")
         settings = create_pretraining_data.job(values).settings
         assert (settings.sequence_format, settings.sentence_task) == (name, task)
+
+
+def test_records_without_masks_are_made_in_one_pass(caplog):
+    values = parse(*NEEDED, "--mask_in_training", "--dupe_factor=7", "--max_predictions_per_seq=9")
+    job = create_pretraining_data.job(values)
+    assert job.settings.mask is None and job.dupe_factor == 1 and not job.compress
+    create_pretraining_data.warn(values, job)
+    assert not caplog.records
+    values = parse(*NEEDED, "--mask_in_training", "--ngram=2", "--nodo_whole_word_mask")
+    create_pretraining_data.warn(values, create_pretraining_data.job(values))
+    assert "--ngram, --do_whole_word_mask: not used here; masks are drawn by" in caplog.text
 
 
 @pytest.mark.parametrize("task", ["", "--sentence_task=reference", "--sentence_task=nsp"])

@@ -1,6 +1,7 @@
 """Masking: invariants on arbitrary batches, and the stated probabilities."""
 
 import collections
+import re
 
 import hypothesis
 import numpy as np
@@ -302,3 +303,15 @@ def test_an_empty_batch_and_a_sequence_without_text():
         )
         assert masked.num_predictions.tolist() == [0] * rows
         np.testing.assert_array_equal(masked.input_ids, ids)
+
+
+@pytest.mark.parametrize(
+    "max_predictions, length, expected",
+    [(20, 128, None), (20, 512, "only 3.9% of 512 tokens .* asks for 77"), (17, 128, "13.3%")],
+)
+def test_warning_where_max_predictions_cuts_the_masked_share(max_predictions, length, expected):
+    warning = masking.share_warning(masking.MaskingConfig(max_predictions), length)
+    if expected is None:
+        assert warning is None
+    else:
+        assert re.search(expected, warning)

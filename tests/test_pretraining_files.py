@@ -261,6 +261,22 @@ def test_unusable_outputs(text, job, tmp_path):
     assert_untouched(tmp_path, [])
 
 
+def test_a_disk_that_fills_up_while_compressing(text, job, tmp_path, monkeypatch):
+    class Full(io.BytesIO):
+        def write(self, data):
+            raise OSError(28, "No space left on device")
+
+    open_file = file_io.open_file
+
+    def full(path, mode="r"):
+        return Full() if mode == "wb" else open_file(path, mode)
+
+    monkeypatch.setattr(file_io, "open_file", full)
+    with pytest.raises(file_io.InputError, match="cannot write in .*No space left on device"):
+        create(text, [tmp_path / "out"], dataclasses.replace(job, compress=True))
+    assert_untouched(tmp_path, [])
+
+
 def test_a_missing_vocabulary_is_found_before_any_work(text, job, tmp_path):
     job = dataclasses.replace(job, spm_model_file=str(tmp_path / "none.model"))
     with pytest.raises(file_io.InputError, match="there is no file .*none.model"):
@@ -338,28 +354,14 @@ def test_disk_warning(text, job, tmp_path, monkeypatch, caplog):
     assert re.search("About .* GB will be written, but .* has only 0.0 GB left", caplog.text)
 
 
-def test_expected_size_is_about_right(text, job, tmp_path):
+@pytest.mark.parametrize("mask", [masking.MaskingConfig(6), None], ids=["masked", "not masked"])
+def test_expected_size_is_about_right(text, golden, tmp_path, mask):
+    job = make_job(golden, mask=mask)
     counts = create(text, [tmp_path / "out"], job)
     text_bytes = os.path.getsize(text) * job.dupe_factor
     expected = text_bytes * pretraining_files._bytes_per_text_byte(job.settings)
     assert 0.3 < expected / os.path.getsize(tmp_path / "out") < 3
     assert counts["bytes"] == os.path.getsize(text)
-
-
-@pytest.mark.parametrize(
-    "max_predictions, length, expected",
-    [(20, 128, None), (20, 512, "only 3.9% of 512 tokens .* asks for 77"), (17, 128, "13.3%")],
-)
-def test_warning_where_max_predictions_cuts_the_masked_share(max_predictions, length, expected):
-    settings = pretraining_data.Settings(
-        max_seq_length=length, mask=masking.MaskingConfig(max_predictions)
-    )
-    warning = pretraining_files.masked_share_warning(settings)
-    if expected is None:
-        assert warning is None
-    else:
-        with pytest.raises(ValueError, match=expected):
-            raise ValueError(warning)
 
 
 def test_report_names_everything(golden):

@@ -153,6 +153,70 @@ def test_an_empty_file_is_refused(tmp_path):
         records.check_files([str(tmp_path / "empty")], SPECS, "")
 
 
+# --- lists of any length, compressed files -------------------------------------------------------
+
+
+def test_lists_of_any_length_are_padded_to_the_longest(tmp_path):
+    specs = (records.FeatureSpec("tokens", "int64", (None,)), SPECS[2])
+    rows = [{"tokens": list(range(count)), "label_ids": count} for count in (3, 0, 5)]
+    path = str(tmp_path / "rows")
+    records.write(path, specs, rows, {"a": 1})
+    parsed = records.parse(specs, tf.stack(list(tf.data.TFRecordDataset(path))))
+    assert parsed["tokens"].dtype == tf.int32
+    assert parsed["tokens"].numpy().tolist() == [[0, 1, 2, -1, -1], [-1] * 5, [0, 1, 2, 3, 4]]
+    records.check_files([path], specs, "")
+    assert records.cached(path, specs, {"a": 1}, lambda: pytest.fail("made again")) == 3
+    with pytest.raises(file_io.InputError, match="label_ids is a int64_list, expected a float_li"):
+        records.check_files([path], (records.FeatureSpec("label_ids", "float32"),), "")
+
+
+@pytest.fixture
+def packed(path, tmp_path):
+    """The records of `path` in a compressed file without an ending that says so."""
+    packed = str(tmp_path / "packed")
+    with tf.io.TFRecordWriter(packed, "GZIP") as writer:
+        for record in tf.data.TFRecordDataset(path):
+            writer.write(record.numpy())
+    return packed
+
+
+def test_compressed_files_are_read_as_others(path, packed):
+    records.check_files([packed], SPECS, "")
+    assert records.count_records([packed, path]) == 20
+    assert records.shuffle_buffer_size([packed]) == records.shuffle_buffer_size([path])
+    found = list(records.serialized_examples([packed, path]))
+    assert found[:10] == found[10:] and len(found) == 20
+    for step in (0, 3):
+        batches = [
+            labels(
+                records.train_input_fn(paths, SPECS, seed=1)({"batch_size": 4, "first_step": step}),
+                8,
+            )
+            for paths in ([path, path], [packed, path], [packed, packed])
+        ]
+        assert batches[0] == batches[1] == batches[2]
+    evaluated = [
+        labels(records.eval_input_fn([p], SPECS)({"batch_size": 4})) for p in (path, packed)
+    ]
+    assert evaluated[0] == evaluated[1]
+
+
+def test_damaged_compressed_files_are_named(path, packed):
+    content = pathlib.Path(packed).read_bytes()
+    for wrong in (content[: len(content) // 2], content[:40] + b"rubbish" + content[47:]):
+        pathlib.Path(packed).write_bytes(wrong)
+        with pytest.raises(file_io.InputError, match=rf"{packed} is damaged: its .* byte \d+"):
+            records.check_files([path, packed], SPECS, "")
+        with (
+            pytest.raises(file_io.InputError, match=f"{packed} is damaged"),
+            records.damage_reported([path, packed]),
+        ):
+            list(records.serialized_examples([path, packed]))
+
+
+# --- input functions -----------------------------------------------------------------------------
+
+
 def test_training_epochs_hold_every_example_once(path):
     dataset = records.train_input_fn([path], SPECS, seed=1)({"batch_size": 5})
     first, second = labels(dataset, 2), labels(dataset.skip(2), 2)

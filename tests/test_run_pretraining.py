@@ -15,7 +15,7 @@ from albert import (
     checkpoints,
     file_io,
     modeling,
-    pretraining_task,
+    pretraining_data,
     records,
     run_pretraining,
 )
@@ -185,29 +185,6 @@ def test_every_group_can_start_from_group_0(inputs, tmp_path, run_script):
     name = "bert/encoder/transformer/group_{}/inner_group_0/LayerNorm/gamma"
     np.testing.assert_array_equal(start[name.format(0)], start[name.format(1)])
     assert '"new": []' in (tmp_path / "b" / "load_report.json").read_text()
-
-
-def test_masks_can_be_drawn_anew_at_every_step():
-    config = pretraining_task.masking.MaskingConfig(PREDICTIONS, 0.2)
-    transform = pretraining_task.mask_anew(config, 40, 4, (2, 3), seed=1)
-    rows = list(pretraining_rows(8))
-    batch = {name: tf.constant(np.int32(np.stack([r[name] for r in rows]))) for name in rows[0]}
-    batch["masked_lm_weights"] = tf.cast(batch["masked_lm_weights"], tf.float32)
-    predicted = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
-
-    def original(features):
-        arrays = [features[name].numpy() for name in ("input_ids", *predicted)]
-        return pretraining_task.unmask(*arrays)
-
-    once, again, other = (transform(tf.constant(n, tf.int64), batch) for n in (5, 5, 6))
-    for name in predicted:
-        np.testing.assert_array_equal(once[name], again[name])
-    assert (once["masked_lm_positions"].numpy() != other["masked_lm_positions"].numpy()).any()
-    for masked in (once, other):
-        np.testing.assert_array_equal(original(masked), original(batch))
-        assert "token_boundary" not in masked
-    labels = once["masked_lm_ids"].numpy()[once["masked_lm_weights"].numpy() > 0]
-    assert labels.size and not np.isin(labels, (0, 2, 3)).any()
 
 
 @pytest.mark.parametrize(

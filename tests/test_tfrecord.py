@@ -68,6 +68,68 @@ def test_a_cut_file_is_reported_with_the_place(cut):
         list(tfrecord.read_record_lengths(file))
 
 
+def compressed(content):
+    file = io.BytesIO()
+    with tfrecord.compressing(file) as packed:
+        packed.write(content)
+    return file.getvalue()
+
+
+def test_compressed_files_are_those_of_tensorflow(tmp_path, monkeypatch):
+    monkeypatch.setattr(tfrecord, "_AT_A_TIME", 1000)
+    content = tfrecord.frame([b"first", bytes(3000), b"last"])
+    path = tmp_path / "records"
+    path.write_bytes(compressed(b"".join(content)))
+    found = [x.numpy() for x in tf.data.TFRecordDataset(str(path), "GZIP")]
+    assert found == [b"first", bytes(3000), b"last"]
+    with open(path, "rb") as file:
+        assert tfrecord.is_compressed(file) and file.tell() == 0
+        assert list(tfrecord.read_record_lengths(file)) == [5, 3000, 4]
+    with tf.io.TFRecordWriter(str(path), "GZIP") as writer:
+        writer.write(b"theirs")
+    with open(path, "rb") as file:
+        assert list(tfrecord.read_record_lengths(file)) == [6]
+    assert compressed(b"text") == compressed(b"text")
+
+
+@pytest.mark.parametrize("length", [0, 5, 0x8B1F])
+def test_other_files_are_not_compressed(length):
+    """Even where the first two bytes are those of gzip."""
+    file = io.BytesIO(struct.pack("<Q", length) + bytes(length + 8))
+    assert not tfrecord.is_compressed(file)
+    assert list(tfrecord.read_record_lengths(file)) == [length]
+    assert not tfrecord.is_compressed(io.BytesIO())
+
+
+def test_damage_of_a_compressed_file_is_reported():
+    content = b"".join(tfrecord.frame([bytes(range(256)) * 4] * 50))
+    whole = compressed(content)
+    changed = bytearray(whole)
+    changed[-6] ^= 1  # its checksum
+    cases = {
+        "compressed data is cut off behind byte": whole[:-20],
+        "compressed data is wrong behind byte .*CRC": bytes(changed),
+        "ends inside the record at byte 50960": compressed(content[:-3]),
+        "compressed data is wrong": whole[:20] + b"rubbish" + whole[27:],
+    }
+    for message, data in cases.items():
+        with pytest.raises(ValueError, match=message):
+            list(tfrecord.read_record_lengths(io.BytesIO(data)))
+
+
+@given(st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=5), min_size=1, max_size=5))
+def test_packed_rows(rows):
+    lengths = np.array([len(row) for row in rows])
+    values = np.full((len(rows), 5), 2**31 - 1, np.int64)
+    for row, content in zip(values, rows, strict=True):
+        row[: len(content)] = content
+    found = tfrecord.packed_rows(values, lengths)
+    assert found == [b"".join(map(tfrecord.varint, row)) for row in rows]
+    assert tfrecord.packed_rows(values) == [
+        b"".join(map(tfrecord.varint, row)) for row in values.tolist()
+    ]
+
+
 @pytest.mark.parametrize(
     "data, expected",
     [
