@@ -12,7 +12,6 @@ import array
 import collections
 import dataclasses
 import functools
-import itertools
 import operator
 
 import numpy as np

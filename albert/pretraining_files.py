@@ -369,6 +369,23 @@ def _write_outputs(records, output_paths, compress, shown):
 # --- report -----------------------------------------------------------------------------------
 
 
+def _share(part, whole):
+    return f"{part} ({part / max(1, whole):.1%})"
+
+
+def _masked_lines(counts, mask):
+    if mask is None:
+        text = "nothing; training draws the masks, so one pass is made, whatever dupe_factor"
+        return [f"  masked: {text}"]
+    lines = [
+        f"  masked: {_share(counts['masked'], counts['instance_tokens'])} of the instances' "
+        f"tokens; asked for {mask.masked_lm_prob:.1%}, at most {mask.max_predictions_per_seq} each"
+    ]
+    if mask.do_permutation:
+        lines.append(f"  permuted: {_share(counts['permuted'], counts['instance_tokens'])}")
+    return lines
+
+
 def report(counts, job, output_paths, seconds):
     """Text that tells what `create` read, made and left out.
 
@@ -379,18 +396,7 @@ def report(counts, job, output_paths, seconds):
       seconds: how long it took.
     """
     instances = counts["instances"]
-    settings, mask = job.settings, job.settings.mask
-
-    def share(part, whole):
-        return f"{part} ({part / max(1, whole):.1%})"
-
-    if mask is None:
-        masked = "nothing: training draws the masks, so this is one pass whatever dupe_factor"
-    else:
-        masked = (
-            f"{share(counts['masked'], counts['instance_tokens'])} of the instances' tokens; "
-            f"asked for {mask.masked_lm_prob:.1%}, at most {mask.max_predictions_per_seq} each"
-        )
+    settings = job.settings
     lines = [
         f"{instances} instances in {len(output_paths)} file(s), {seconds:.1f} s, "
         f"{instances / seconds:.0f} instances/s",
@@ -399,18 +405,16 @@ def report(counts, job, output_paths, seconds):
         f"  skipped: {counts['empty_lines']} empty lines, {counts['sentences_without_tokens']} "
         f"sentences and {counts['documents_without_tokens']} documents without tokens, "
         f"{counts['single_sentences_skipped']} sentences left alone (in {job.dupe_factor} passes)",
-        f"  tokens: {share(counts['instance_tokens'], instances * settings.max_seq_length)} of the "
-        "instances' positions; the others are padding",
-        f"  masked: {masked}",
+        f"  tokens: {_share(counts['instance_tokens'], instances * settings.max_seq_length)} of "
+        "the instances' positions; the others are padding",
+        *_masked_lines(counts, settings.mask),
     ]
     if sequence_formats.has_sentence_task(settings.sequence_format):
         lines.append(
-            f"  label 1: {share(counts['labels_1'], instances)}; with a random next text: "
-            f"{share(counts['random_next'], instances)}, of these "
+            f"  label 1: {_share(counts['labels_1'], instances)}; with a random next text: "
+            f"{_share(counts['random_next'], instances)}, of these "
             f"{counts['random_next_single_sentence']} because a sentence was left alone"
         )
-    if mask is not None and mask.do_permutation:
-        lines.append(f"  permuted: {share(counts['permuted'], counts['instance_tokens'])}")
     if counts["random_next_same_document"]:
         lines.append(
             f"  note: {counts['random_next_same_document']} random next texts come from the "

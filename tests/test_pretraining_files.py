@@ -3,6 +3,7 @@
 import collections
 import concurrent.futures
 import dataclasses
+import io
 import itertools
 import os
 import re
