@@ -1,5 +1,6 @@
 """Tiny models, configurations, data and flag values that several test files build on."""
 
+import collections
 import pathlib
 import random
 
@@ -306,6 +307,32 @@ def make_documents(*documents):
         document_offsets.append(len(sentence_offsets) - 1)
     tokens = 5 + np.arange(sentence_offsets[-1], dtype=np.int32) % 150
     return pretraining_data.Documents(tokens, sentence_offsets, document_offsets)
+
+
+VOCABULARY = pretraining_data.Vocabulary(
+    word_starts=np.arange(200) % 3 > 0, cls_id=2, sep_id=3, mask_id=4, pad_id=0
+)
+
+
+def records_of(documents, settings, stream=(0, 0)):
+    records, totals = [], collections.Counter()
+    for batch, counts in pretraining_data.make_records(documents, settings, VOCABULARY, stream):
+        records += batch
+        totals.update(counts)
+    return records, totals
+
+
+def parse_records(records):
+    """Feature dict of lists of arrays, straight from the protobuf library."""
+    features = collections.defaultdict(list)
+    for record in records:
+        example = tf.train.Example.FromString(record)
+        assert example.SerializeToString(deterministic=True) == record
+        for name, feature in example.features.feature.items():
+            kind = feature.WhichOneof("kind")
+            features[name].append(np.array(getattr(feature, kind).value))
+            assert kind == ("float_list" if name == "masked_lm_weights" else "int64_list")
+    return dict(features)
 
 
 def pretraining_flags(inputs, output_dir, **changes):

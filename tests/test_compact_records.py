@@ -7,7 +7,7 @@ import tensorflow as tf
 from hypothesis import strategies as st
 
 from albert import compact_records, pretraining_data, sequence_formats, tfrecord
-from tests.test_pretraining_data import VOCABULARY, make_documents, parse, records_of
+from tests.builders import VOCABULARY, make_documents, parse_records, records_of
 
 
 def batch_of(*rows):
@@ -89,7 +89,7 @@ def test_instances_are_those_of_the_first_pass_with_masks(documents, length, tas
     compact, same = records_of(documents, pretraining_data.Settings(**settings, mask=None))
     assert len(compact) == len(masked)
     assert {name: same[name] for name in same} == {name: counts[name] for name in same}
-    masked, compact = parse(masked), parse(compact)
+    masked, compact = parse_records(masked), parse_records(compact)
     for row in range(counts["instances"]):
         value = {name: rows[row] for name, rows in masked.items()}
         ids, filled = value["input_ids"].copy(), int(value["masked_lm_weights"].sum())

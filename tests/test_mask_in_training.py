@@ -20,8 +20,8 @@ from albert import (
     records,
     run_pretraining,
 )
-from tests.conftest import REPOSITORY
-from tests.test_run_pretraining import assert_same, read_results, weights
+from tests.builders import assert_same, read_results, weights
+from tests.sources import ROOT as REPOSITORY
 
 TINY = REPOSITORY / "tests" / "testdata" / "tiny.model"
 OTHER_VOCABULARY = REPOSITORY / "tests" / "testdata" / "tiny_vocab.txt"

@@ -1,20 +1,13 @@
 """Pre-training instances: text to documents to pairs to records."""
 
-import collections
 import itertools
 
 import hypothesis
 import numpy as np
-import tensorflow as tf
 from hypothesis import strategies as st
 
 from albert import corpus, masking, packing, pretraining_data, sequence_formats
-from tests.builders import make_documents
-
-VOCABULARY = pretraining_data.Vocabulary(
-    word_starts=np.arange(200) % 3 > 0, cls_id=2, sep_id=3, mask_id=4, pad_id=0
-)
-
+from tests.builders import VOCABULARY, make_documents, parse_records, records_of
 
 # --- reading ----------------------------------------------------------------------------------
 
@@ -103,27 +96,6 @@ def test_layout_of_one_text():
 # --- records ----------------------------------------------------------------------------------
 
 
-def records_of(documents, settings, stream=(0, 0)):
-    records, totals = [], collections.Counter()
-    for batch, counts in pretraining_data.make_records(documents, settings, VOCABULARY, stream):
-        records += batch
-        totals.update(counts)
-    return records, totals
-
-
-def parse(records):
-    """Feature dict of lists of arrays, straight from the protobuf library."""
-    features = collections.defaultdict(list)
-    for record in records:
-        example = tf.train.Example.FromString(record)
-        assert example.SerializeToString(deterministic=True) == record
-        for name, feature in example.features.feature.items():
-            kind = feature.WhichOneof("kind")
-            features[name].append(np.array(getattr(feature, kind).value))
-            assert kind == ("float_list" if name == "masked_lm_weights" else "int64_list")
-    return dict(features)
-
-
 FORMATS_AND_TASKS = [
     (name, task)
     for name in sequence_formats.FORMATS
@@ -159,7 +131,7 @@ def test_records_hold_the_text_and_nothing_else(lengths, settings):
     documents = make_documents(*lengths)
     records, counts = records_of(documents, settings)
     assert counts["instances"] == len(records)
-    features = parse(records)
+    features = parse_records(records)
     text = documents.tokens.tolist()
     for row in range(len(records)):
         value = {name: rows[row] for name, rows in features.items()}
@@ -215,7 +187,7 @@ def test_batches_are_only_a_matter_of_memory(monkeypatch):
     monkeypatch.setattr(pretraining_data, "BATCH_CELLS", 7 * 40)
     records, counts = records_of(documents, settings)
     assert len(records) == counts["instances"] > 7
-    parse(records)
+    parse_records(records)
 
 
 def test_no_documents_give_no_records():
@@ -235,7 +207,7 @@ def test_large_vocabularies_and_long_sequences():
         for batch, _ in pretraining_data.make_records(documents, settings, vocabulary, (0,))
         for record in batch
     ]
-    features = parse([record])
+    features = parse_records([record])
     ids = features["input_ids"][0].copy()
     filled = int(features["masked_lm_weights"][0].sum())
     assert filled == 20

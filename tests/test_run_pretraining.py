@@ -15,22 +15,20 @@ from albert import (
     checkpoints,
     file_io,
     modeling,
-    pretraining_data,
     records,
     run_pretraining,
 )
 from tests import reference_folder
+from tests.builders import PRETRAINING_CONFIG as CONFIG
+from tests.builders import PRETRAINING_LENGTH as LENGTH
+from tests.builders import PRETRAINING_SPECS as SPECS
 from tests.builders import (
-    PREDICTIONS,
     assert_same,
     pretraining_flags,
     pretraining_rows,
     read_results,
     weights,
 )
-from tests.builders import PRETRAINING_CONFIG as CONFIG
-from tests.builders import PRETRAINING_LENGTH as LENGTH
-from tests.builders import PRETRAINING_SPECS as SPECS
 from tests.processes import wait_until
 
 
