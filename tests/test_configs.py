@@ -33,7 +33,9 @@ PARAMETERS = {
     "albert_xxlarge_zh": 222_013_962,
     "albert_small": 4_858_290,
     "albert_tiny": 1_048_530,
-    "bert_large_lambert": 335_691_058,
+    "bert_base": 110_106_428,
+    "bert_large": 336_226_108,
+    "lambert": 336_226_108,
 }
 
 
@@ -114,13 +116,26 @@ def test_number_of_variables_does_not_depend_on_layers():
     assert set(counts.values()) == {32}
 
 
-def test_lambert_shares_nothing():
-    config = load("bert_large_lambert")
-    assert config.num_hidden_groups == config.num_hidden_layers == 24
-    assert config.embedding_size == config.hidden_size == 1024
+@pytest.mark.parametrize(
+    ("name", "size"), [("bert_base", "base"), ("bert_large", "large"), ("lambert", "large")]
+)
+def test_berts_share_nothing(name, size):
+    config = load(name)
+    shape = (
+        config.hidden_size,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.intermediate_size,
+    )
+    assert shape == PUBLISHED[size]
+    assert config.num_hidden_groups == config.num_hidden_layers
+    assert config.embedding_size == config.hidden_size
+    assert (config.vocab_size, config.hidden_act) == (30522, "gelu")
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.1, 0.1)
     names = parameter_shapes(config)
     assert not [name for name in names if "embedding_hidden_mapping_in" in name]
-    assert len([name for name in names if name.endswith("/query/kernel:0")]) == 24
+    found = [name for name in names if name.endswith("/query/kernel:0")]
+    assert len(found) == config.num_hidden_layers
 
 
 def test_small_equals_the_configuration_of_the_recorded_losses(shared):
