@@ -181,6 +181,30 @@ def gelu(x, bias):
     return _gelu_forward(x, bias), gradient
 
 
+@_compiled
+def _gelu_erf_forward(x, bias):
+    return narrowed(tf.nn.gelu(_sum(x, bias), approximate=False), x.dtype)
+
+
+@_compiled
+def _gelu_erf_backward(x, bias, upstream):
+    dtype, x, upstream = x.dtype, _sum(x, bias), tf.cast(upstream, tf.float32)
+    below = 0.5 * (1.0 + tf.math.erf(x * math.sqrt(0.5)))  # of the normal distribution
+    density = math.sqrt(0.5 / math.pi) * tf.exp(-0.5 * x * x)
+    return narrowed(upstream * (below + x * density), dtype)
+
+
+@tf.custom_gradient
+def gelu_erf(x, bias):
+    """Gaussian error linear unit, exact, of ``x + bias``; see `gelu`."""
+
+    def gradient(upstream):
+        by_sum = _gelu_erf_backward(x, bias, upstream)
+        return by_sum, column_sums(by_sum)
+
+    return _gelu_erf_forward(x, bias), gradient
+
+
 def _row_means(x, lanes):
     """[rows, width] -> [rows, 1].
 
@@ -301,6 +325,11 @@ def _plain_gelu(x, bias):
     return tf.cast(tf.nn.gelu(total, approximate=True), x.dtype)
 
 
+def _plain_gelu_erf(x, bias):
+    total = tf.cast(tf.nn.bias_add(x, bias), tf.float32)
+    return tf.cast(tf.nn.gelu(total, approximate=False), x.dtype)
+
+
 def _plain_residual_norm(x, bias, residual, gamma, beta):
     total = tf.cast(tf.nn.bias_add(x, bias), tf.float32) + tf.cast(residual, tf.float32)
     return tf.cast(normalize(total, gamma, beta), x.dtype)
@@ -311,12 +340,13 @@ class BlockKernels(NamedTuple):
 
     add_bias: Callable
     gelu: Callable
+    gelu_erf: Callable
     residual_norm: Callable
 
 
-COMPILED = BlockKernels(add_bias, gelu, residual_norm)
+COMPILED = BlockKernels(add_bias, gelu, gelu_erf, residual_norm)
 # Graph operations, which TensorFlow fuses with the products.
-PLAIN = BlockKernels(tf.nn.bias_add, _plain_gelu, _plain_residual_norm)
+PLAIN = BlockKernels(tf.nn.bias_add, _plain_gelu, _plain_gelu_erf, _plain_residual_norm)
 
 
 def for_block(training, dtype, few_rows=False):

@@ -17,6 +17,7 @@ from albert import batching, kernels
 
 ACTIVATIONS = {
     "gelu": lambda x: tf.nn.gelu(x, approximate=True),
+    "gelu_erf": lambda x: tf.nn.gelu(x, approximate=False),
     "relu": tf.nn.relu,
     "tanh": tf.tanh,
     "linear": tf.identity,
@@ -367,8 +368,9 @@ class Block(tf.Module):
         hidden = self._add(attended, residual, rest, seeds.attention_output, functions)
 
         expanded = kernels.matmul(hidden, weights.inner_kernel)  # [T, I]
-        if config.hidden_act == "gelu":
-            expanded = functions.gelu(expanded, weights.inner_bias)
+        fused = {"gelu": functions.gelu, "gelu_erf": functions.gelu_erf}
+        if config.hidden_act in fused:
+            expanded = fused[config.hidden_act](expanded, weights.inner_bias)
         else:
             expanded = functions.add_bias(expanded, weights.inner_bias)
             expanded = ACTIVATIONS[config.hidden_act](expanded)

@@ -9,6 +9,7 @@ Letters in shapes: B batch, S sequence, T rows (tokens) computed, V vocabulary, 
 H hidden, L layers.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import json
@@ -20,13 +21,24 @@ from absl import logging
 
 from albert import file_io, kernels, layers
 
-# Hugging Face's names for the tanh approximation of gelu.
-_TANH_GELU_ALIASES = ("gelu_new", "gelu_pytorch_tanh")
+# Other names of the tanh approximation of gelu.
+_TANH_GELU_ALIASES = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
+# Keys that only files of Hugging Face have; there "gelu" is the exact one.
+_HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version"}
+_EXACT_GELU = ("gelu", "gelu_python")
+# Keys of an ALBERT that the configuration of a BERT does not have.
+_ALBERT_KEYS = {"embedding_size", "num_hidden_groups", "inner_group_num"}
+# Keys that the configuration of a BERT must have; every bert_config.json does.
+_BERT_KEYS = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "hidden_act", "max_position_embeddings", "type_vocab_size"),
+)
 
 # Keys of released configurations that change nothing in the computation.
 _LEGACY_KEYS = frozenset(
-    "_name_or_path architectures bos_token_id classifier_dropout_prob directionality dtype "
-    "eos_token_id gap_size id2label label2id layer_norm_eps layers_to_keep ln_type model_type "
+    "_name_or_path add_cross_attention architectures bos_token_id classifier_dropout "
+    "classifier_dropout_prob directionality dtype eos_token_id gap_size gradient_checkpointing "
+    "id2label is_decoder label2id layer_norm_eps layers_to_keep ln_type model_type "
     "net_structure_type net_type num_memory_blocks output_past pad_token_id pooler_fc_size "
     "pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type "
     "position_embedding_type problem_type tie_word_embeddings torch_dtype "
@@ -37,6 +49,8 @@ _REQUIRED_VALUES = {
     "ln_type": "postln",
     "layer_norm_eps": kernels.LAYER_NORM_EPSILON,
     "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
 }
 
 
@@ -51,7 +65,7 @@ class AlbertConfig:
       num_hidden_groups: how many sets of parameters they share; layer i uses i * groups // L.
       inner_group_num: blocks, each with its own parameters, that one layer runs.
       down_scale_factor: kept for old files, unused.
-      hidden_act: "gelu" (tanh approximation), "relu", "tanh" or "linear".
+      hidden_act: "gelu" (tanh approximation), "gelu_erf" (exact), "relu", "tanh" or "linear".
       hidden_dropout_prob: dropout rate of embeddings and of both outputs of a block.
       attention_probs_dropout_prob: dropout rate of attention probabilities.
       max_position_embeddings: longest sequence.
@@ -97,10 +111,14 @@ class AlbertConfig:
 
         Raises:
           InputError: `vocab_size` is missing, a key looks like a misspelt one, a value is wrong,
-            or the file describes another network (pre-norm layers, another epsilon).
+            or the file describes another network (pre-norm layers, another epsilon, a BERT).
         """
         if not isinstance(values, dict):
             raise file_io.InputError(f"must be a JSON object, got {type(values).__name__}")
+        kind = values.get("model_type", "albert")
+        if kind != "albert":
+            hint = "; read that of a BERT with from_bert_json_file" if kind == "bert" else ""
+            raise file_io.InputError(f"model_type is {kind!r}, expected 'albert'{hint}")
         names = [field.name for field in dataclasses.fields(cls)]
         unknown = [key for key in values if key not in names and key not in _LEGACY_KEYS]
         for key in unknown:
@@ -117,18 +135,64 @@ class AlbertConfig:
         if unknown:
             logging.warning("Unknown keys of the configuration ignored: %s", ", ".join(unknown))
         known = {name: values[name] for name in names if name in values}
-        if known.get("hidden_act") in _TANH_GELU_ALIASES:
-            known["hidden_act"] = "gelu"
+        is_exact = _HUGGINGFACE_KEYS & values.keys() and values.get("hidden_act") in _EXACT_GELU
+        if is_exact or known.get("hidden_act") in _TANH_GELU_ALIASES:
+            known["hidden_act"] = "gelu_erf" if is_exact else "gelu"
         return cls(**known)
 
     @classmethod
     def from_json_file(cls, path):
-        """Reads ``albert_config.json``; the errors of `from_dict` then name the file."""
+        """Reads ``albert_config.json``; the errors of `from_dict` then name the file.
+
+        The configuration of a BERT is read as by `from_bert_json_file`. It is one if its
+        `model_type` is "bert", or if it has all keys of google-research/bert's
+        ``bert_config.json`` and none of ALBERT's own (and no `model_type`).
+        """
         values = file_io.read_json(path, "ALBERT configuration")
-        try:
-            return cls.from_dict(values)
-        except file_io.InputError as error:
-            raise file_io.InputError(f"ALBERT configuration {path}: {error}") from error
+        with _naming(f"ALBERT configuration {path}"):
+            if not _is_bert(values):
+                return cls.from_dict(values)
+            logging.info("%s is the configuration of a BERT: E = H, a group for each layer", path)
+            return cls._from_bert_dict(values)
+
+    @classmethod
+    def from_bert_json_file(cls, path):
+        """Reads the configuration of a BERT: E = H, and as many groups as layers.
+
+        Args:
+          path: ``bert_config.json`` of google-research/bert, whose "gelu" is the tanh
+            approximation, or ``config.json`` of Hugging Face's BertModel, whose "gelu" is exact.
+
+        Raises:
+          InputError: not such a file, a key of it is missing, or it says something else of E or
+            of the groups; as `from_dict` otherwise. Names the file.
+        """
+        values = file_io.read_json(path, "BERT configuration")
+        with _naming(f"BERT configuration {path}"):
+            return cls._from_bert_dict(values)
+
+    @classmethod
+    def _from_bert_dict(cls, values):
+        if not isinstance(values, dict):
+            raise file_io.InputError(f"must be a JSON object, got {type(values).__name__}")
+        missing = [key for key in _BERT_KEYS if key not in values]
+        if missing:
+            raise file_io.InputError(f"the required keys {missing} are missing")
+        implied = {
+            "embedding_size": values["hidden_size"],
+            "num_hidden_groups": values["num_hidden_layers"],
+            "inner_group_num": 1,
+        }
+        for key, value in (*implied.items(), ("model_type", "bert")):
+            if values.get(key, value) != value:
+                raise file_io.InputError(
+                    f"{key} is {values[key]!r}, in a BERT of this size it is {value!r}; read the "
+                    "configuration of an ALBERT with from_json_file"
+                )
+        if "model_type" in values:
+            implied["model_type"] = "albert"
+        rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1)
+        return cls.from_dict({**rates, **values, **implied})
 
     def to_dict(self):
         """All values as a dict that `from_dict` reads."""
@@ -137,6 +201,22 @@ class AlbertConfig:
     def to_json_string(self):
         """All values as indented JSON with a final line end."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+
+def _is_bert(values):
+    """Whether the content of a file is the configuration of a BERT."""
+    if not isinstance(values, dict) or "model_type" in values:
+        return isinstance(values, dict) and values["model_type"] == "bert"
+    return set(_BERT_KEYS) <= values.keys() and not _ALBERT_KEYS & values.keys()
+
+
+@contextlib.contextmanager
+def _naming(file):
+    """Puts the file's name in front of the message of an InputError."""
+    try:
+        yield
+    except file_io.InputError as error:
+        raise file_io.InputError(f"{file}: {error}") from error
 
 
 def _check_value(name, kind, value):

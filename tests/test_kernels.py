@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
 
 from albert import kernels
 from tests.builders import optimized_nodes
@@ -41,6 +42,10 @@ def plain_gelu(x, bias):
     return tf.nn.gelu(x + bias, approximate=True)
 
 
+def plain_gelu_erf(x, bias):
+    return tf.nn.gelu(x + bias, approximate=False)
+
+
 def plain_norm(x, bias, residual, gamma, beta):
     return kernels.normalize(x + bias + residual, gamma, beta)
 
@@ -52,9 +57,11 @@ def plain_norm(x, bias, residual, gamma, beta):
     [
         (kernels.COMPILED.add_bias, lambda x, bias: x + bias, "mv"),
         (kernels.COMPILED.gelu, plain_gelu, "mv"),
+        (kernels.COMPILED.gelu_erf, plain_gelu_erf, "mv"),
         (kernels.COMPILED.residual_norm, plain_norm, "mvmVV"),
         (kernels.PLAIN.add_bias, lambda x, bias: x + bias, "mv"),
         (kernels.PLAIN.gelu, plain_gelu, "mv"),
+        (kernels.PLAIN.gelu_erf, plain_gelu_erf, "mv"),
         (kernels.PLAIN.residual_norm, plain_norm, "mvmVV"),
     ],
 )
@@ -75,13 +82,23 @@ def test_functions_and_their_gradients_equal_the_plain_ones(function, plain, sha
         )
 
 
-def test_the_gradient_of_gelu_is_its_slope():
+@pytest.mark.parametrize(
+    ("function", "gelu"),
+    [
+        (
+            kernels.gelu,
+            lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+        ),
+        (kernels.gelu_erf, lambda x: x * stats.norm.cdf(x)),
+    ],
+    ids=["tanh", "erf"],
+)
+def test_the_gradient_of_gelu_is_its_slope(function, gelu):
     x = np.linspace(-4, 4, 33)
     step = 1e-3
-    gelu = lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))  # noqa: E731
     slope = (gelu(x + step) - gelu(x - step)) / (2 * step)
     inputs = [tf.constant(x[:, np.newaxis] - 0.5, tf.float32), tf.constant([0.5])]
-    y, by_x, by_bias = outputs_and_gradients(kernels.gelu, inputs, None)
+    y, by_x, by_bias = outputs_and_gradients(function, inputs, None)
     np.testing.assert_allclose(y[:, 0], gelu(x), atol=1e-6)
     np.testing.assert_allclose(by_x[:, 0], slope, atol=1e-5)
     np.testing.assert_allclose(by_bias, [slope.sum()], atol=1e-4)

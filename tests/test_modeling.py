@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
 
 from albert import file_io, layers, modeling
 
@@ -292,8 +293,9 @@ def test_layer_norm_and_dense_keep_the_type_of_their_input():
         np.testing.assert_allclose(tf.cast(low, tf.float32), part(x), atol=0.03)
 
 
-def test_gradients_of_the_encoder_equal_numerical_ones():
-    config = tiny_config(hidden_act="gelu", initializer_range=0.4)
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf"])
+def test_gradients_of_the_encoder_equal_numerical_ones(hidden_act):
+    config = tiny_config(hidden_act=hidden_act, initializer_range=0.4)
     model = modeling.AlbertModel(config, seed=5)
     ids = random_ids(batch=2, length=5)
     weights = tf.random.stateless_normal([2, 5, 12], [3, 4])
@@ -323,6 +325,7 @@ def test_gradients_of_the_encoder_equal_numerical_ones():
     "name, function",
     [
         ("gelu", lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))),
+        ("gelu_erf", lambda x: x * stats.norm.cdf(x)),
         ("relu", lambda x: np.maximum(x, 0)),
         ("tanh", np.tanh),
         ("linear", lambda x: x),
@@ -385,10 +388,7 @@ def test_config_cannot_be_changed():
         ({"attention_probs_dropout_prob": -0.1}, "attention_probs_dropout_prob .* got -0.1"),
         ({"initializer_range": 0}, "initializer_range must be above 0 and finite; got 0"),
         ({"initializer_range": float("inf")}, "initializer_range must be .* finite; got inf"),
-        (
-            {"hidden_act": "swish"},
-            "hidden_act must be one of gelu, relu, tanh, linear; got 'swish'",
-        ),
+        ({"hidden_act": "swish"}, "must be one of gelu, gelu_erf, relu, .*, linear; got 'swish'"),
         ({"hidden_act": ["gelu"]}, r"hidden_act must be one of .*; got \['gelu'\]"),
         ({"hidden_act": None}, "hidden_act must be one of .*; got None"),
     ],
@@ -466,7 +466,7 @@ def test_other_networks_are_refused(key, value):
         modeling.AlbertConfig.from_dict(TINY | {key: value})
 
 
-@pytest.mark.parametrize("alias", ["gelu_new", "gelu_pytorch_tanh"])
+@pytest.mark.parametrize("alias", ["gelu_new", "gelu_pytorch_tanh", "gelu_fast"])
 def test_other_names_of_the_tanh_gelu(alias):
     assert modeling.AlbertConfig.from_dict(TINY | {"hidden_act": alias}).hidden_act == "gelu"
 
