@@ -1,8 +1,8 @@
 """Checkpoints in the one format: TensorFlow V2 files with plain variable names.
 
 Names are those of TF1 ALBERT checkpoints (no object graph), so released models, runs of older
-toolkits and hub modules are all read the same way. SavedModels of TensorFlow 2 and Hugging Face
-folders are read as if they had these names.
+toolkits and hub modules are all read the same way. SavedModels of TensorFlow 2, BERT's checkpoints
+and Hugging Face folders are read as if they had these names.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import logging
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from albert import file_io, huggingface, optimization
+from albert import file_io, huggingface, optimization, weight_names
 
 BEST = "model.ckpt-best"
 # A whole copy of the checkpoint that is just taking the place of the best.
@@ -131,38 +131,25 @@ def resolve(path):
     raise file_io.InputError(f"there is no checkpoint {path} ({prefix}.index); {listing}")
 
 
-class _ObjectReader:
-    """A checkpoint whose keys are paths of objects, under the names of its variables."""
-
-    def __init__(self, checkpoint):
-        graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
-            checkpoint.get_tensor(_OBJECT_GRAPH)
-        )
-        stored = [attribute for node in graph.nodes for attribute in node.attributes]
-        self._checkpoint = checkpoint
-        self._keys = {
-            attribute.full_name: attribute.checkpoint_key
-            for attribute in stored
-            if attribute.full_name not in ("", _SAVE_COUNTER)
-        }
-
-    def get_variable_to_shape_map(self):
-        shapes = self._checkpoint.get_variable_to_shape_map()
-        return {name: shapes[key] for name, key in self._keys.items()}
-
-    def has_tensor(self, name):
-        return name in self._keys
-
-    def get_tensor(self, name):
-        return self._checkpoint.get_tensor(self._keys[name])
+def _keys_of(checkpoint):
+    """{name of a variable: its key}: keys may be paths of objects, or those of BERT."""
+    if not checkpoint.has_tensor(_OBJECT_GRAPH):
+        names = checkpoint.get_variable_to_shape_map()
+        return {weight_names.from_google(name): name for name in names}
+    graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
+        checkpoint.get_tensor(_OBJECT_GRAPH)
+    )
+    stored = [attribute for node in graph.nodes for attribute in node.attributes]
+    left_out = ("", _SAVE_COUNTER)
+    return {x.full_name: x.checkpoint_key for x in stored if x.full_name not in left_out}
 
 
 def reader(path):
     """What reads the checkpoint that `path` names, by the names of variables.
 
     Returns:
-      `tf.train.CheckpointReader`, or an object with its methods ``get_variable_to_shape_map``,
-      ``has_tensor`` and ``get_tensor``.
+      An object with the methods ``get_variable_to_shape_map``, ``has_tensor`` and ``get_tensor`` of
+      `tf.train.CheckpointReader`.
 
     Raises:
       file_io.InputError: no checkpoint there, or it is damaged.
@@ -172,7 +159,7 @@ def reader(path):
         return huggingface.Reader(prefix)
     try:
         checkpoint = tf.train.load_checkpoint(prefix)
-        return _ObjectReader(checkpoint) if checkpoint.has_tensor(_OBJECT_GRAPH) else checkpoint
+        return weight_names.RenamingReader(checkpoint, _keys_of(checkpoint))
     except _READ_ERRORS as error:
         raise _damaged(prefix, error) from error
 
@@ -195,8 +182,8 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
       `LoadReport`.
 
     Raises:
-      file_io.InputError: nothing matches, an encoder variable is missing, or shapes differ; names
-        the variables. The model is left as it was.
+      file_io.InputError: nothing matches, shapes differ, an encoder variable is missing or (when
+        strict, without `rename`) left over; names the variables. The model is left as it was.
     """
     prefix = resolve(path)
     checkpoint = reader(prefix)
@@ -207,11 +194,13 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
     new = sorted(set(variables) - set(loaded))
     used = {source[name] for name in loaded}
     unused = sorted(name for name in set(shapes) - used if not optimization.is_state(name))
-    _check_shapes(prefix, {name: shapes[source[name]] for name in loaded}, variables)
+    found = {name: shapes[source[name]] for name in loaded}
+    _check_shapes(prefix, found, variables, _misfit(shapes, variables))
     if not loaded:
         raise file_io.InputError(
             f"{prefix} has no variable of this model; it holds {sorted(shapes)[:10]}"
         )
+    _check_surplus(prefix, unused if strict and not rename else [], shapes, variables)
     trained = {v.name for v in getattr(model, "trained_variables", model.variables)}
     optional = getattr(checkpoint, "optional", ())
     missing = [
@@ -225,7 +214,7 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
     ]
     if strict and missing:
         hint = (
-            "is the configuration file the one of this checkpoint?"
+            _misfit(shapes, variables) or "is the configuration file the one of this checkpoint?"
             if any(name.startswith(ENCODER_PREFIX) for name in missing)
             else "this checkpoint has no head for the task: fine-tune first (do_train)"
         )
@@ -239,16 +228,31 @@ def group_zero_name(name):
     return re.sub(r"/group_\d+/", "/group_0/", name)
 
 
-def _check_shapes(prefix, found, variables):
+def _misfit(shapes, variables):
+    """What `weight_names.explain_misfit` says of a checkpoint's shapes and a model's variables."""
+    here = {name: variable.shape.as_list() for name, variable in variables.items()}
+    return weight_names.explain_misfit(shapes, here)
+
+
+def _check_surplus(prefix, unused, shapes, variables):
+    """Refuses a checkpoint with more layers than the model: together they are another network."""
+    surplus = [name for name in unused if name.startswith(f"{ENCODER_PREFIX}encoder/")]
+    if surplus:
+        raise file_io.InputError(
+            f"{prefix} has more in its encoder than the configuration, such as {surplus[0]}; "
+            f"{_misfit(shapes, variables)}"
+        )
+
+
+def _check_shapes(prefix, found, variables, hint=""):
     wrong = [
         f"{name} is {list(shape)} in the checkpoint, {variables[name].shape.as_list()} in the model"
         for name, shape in found.items()
         if list(shape) != variables[name].shape.as_list()
     ]
     if wrong:
-        raise file_io.InputError(
-            f"{prefix} does not fit the configuration: {'; '.join(sorted(wrong))}"
-        )
+        listing = "; ".join([*sorted(wrong), *filter(None, [hint])])
+        raise file_io.InputError(f"{prefix} does not fit the configuration: {listing}")
 
 
 def _damaged(prefix, error):

@@ -28,6 +28,14 @@ def define_flags(flag_values):
         "What the model is written as; by default what its folder or its variables tell.",
         flag_values=flag_values,
     )
+    flags.DEFINE_enum(
+        "architecture",
+        "albert",
+        ["albert", "bert"],
+        "Whose classes are to load it: bert for a model whose embeddings have the hidden size and "
+        "whose layers share nothing.",
+        flag_values=flag_values,
+    )
     flags.DEFINE_list(
         "labels",
         [],
@@ -52,6 +60,7 @@ def main(values):
         output_dir=values.output_dir,
         head=values.head,
         labels=values.labels,
+        architecture=values.architecture,
         config_file=values.albert_config_file,
         spm_model_file=values.spm_model_file,
         vocab_file=values.vocab_file,

@@ -1,6 +1,6 @@
-"""Hugging Face's ALBERT folders: names of weights, ``config.json``, both ways.
+"""Hugging Face's folders of ALBERT and BERT: names of weights, ``config.json``, both ways.
 
-`name_table` is the one place that knows both names of a weight. A dense layer's matrix is stored
+Names are those of `weight_names`. A dense layer's matrix is stored
 there as [outputs, inputs] and here as [inputs, outputs].
 
 Letters in shapes: V vocabulary, E embedding, H hidden.
@@ -8,94 +8,31 @@ Letters in shapes: V vocabulary, E embedding, H hidden.
 
 import json
 import os
-import re
 
 import numpy as np
-from absl import logging
 
-from albert import file_io
+from albert import file_io, weight_names
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
-MODEL_TYPE = "albert"
 _INDEX_ENDING = ".safetensors.index.json"
 _OLD_WEIGHTS = ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack")
-_ENCODER = "albert."
-# What the names of a module's variables end in: here, there.
-_ENDINGS = {
-    "table": (("", ".weight"),),
-    "dense": (("/kernel", ".weight"), ("/bias", ".bias")),
-    "norm": (("/gamma", ".weight"), ("/beta", ".bias")),
-    "labels": (("output_weights", ".weight"), ("output_bias", ".bias")),
-    "bias": (("", ".bias"),),
-}
-_MODULES = (
-    ("table", "bert/embeddings/word_embeddings", "albert.embeddings.word_embeddings"),
-    ("table", "bert/embeddings/token_type_embeddings", "albert.embeddings.token_type_embeddings"),
-    ("table", "bert/embeddings/position_embeddings", "albert.embeddings.position_embeddings"),
-    ("norm", "bert/embeddings/LayerNorm", "albert.embeddings.LayerNorm"),
-    (
-        "dense",
-        "bert/encoder/embedding_hidden_mapping_in",
-        "albert.encoder.embedding_hidden_mapping_in",
-    ),
-    ("dense", "bert/pooler/dense", "albert.pooler"),
-    ("dense", "cls/predictions/transform/dense", "predictions.dense"),
-    ("norm", "cls/predictions/transform/LayerNorm", "predictions.LayerNorm"),
-    ("bias", "cls/predictions/output_bias", "predictions"),
-    ("labels", "cls/seq_relationship/", "sop_classifier.classifier"),
-    ("labels", "", "classifier"),
-    ("labels", "cls/squad/", "qa_outputs"),
-)
-_BLOCK = (
-    "bert/encoder/transformer/group_{}/inner_group_{}/",
-    "albert.encoder.albert_layer_groups.{}.albert_layers.{}.",
-)
-_BLOCK_MODULES = (
-    ("dense", "attention_1/self/query", "attention.query"),
-    ("dense", "attention_1/self/key", "attention.key"),
-    ("dense", "attention_1/self/value", "attention.value"),
-    ("dense", "attention_1/output/dense", "attention.dense"),
-    ("norm", "LayerNorm", "attention.LayerNorm"),
-    ("dense", "ffn_1/intermediate/dense", "ffn"),
-    ("dense", "ffn_1/intermediate/output/dense", "ffn_output"),
-    ("norm", "LayerNorm_1", "full_layer_layer_norm"),
-)
-_BLOCK_PATTERN = re.compile(r"\.albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.")
-_MAPPING = "bert/encoder/embedding_hidden_mapping_in/"
-_WORDS = "bert/embeddings/word_embeddings"
-_POOLER = "bert/pooler/"
-# head -> (class of transformers, the prefixes of its own variables here)
+# head -> (its class of transformers after the architecture, prefixes of its own variables here)
 HEADS = {
-    "encoder": ("AlbertModel", ()),
-    "pretraining": ("AlbertForPreTraining", ("cls/predictions/", "cls/seq_relationship/")),
-    "masked_lm": ("AlbertForMaskedLM", ("cls/predictions/",)),
-    "classification": ("AlbertForSequenceClassification", ("output_",)),
-    "regression": ("AlbertForSequenceClassification", ("output_",)),
-    "multiple_choice": ("AlbertForMultipleChoice", ("output_",)),
-    "squad_v1": ("AlbertForQuestionAnswering", ("cls/squad/",)),
+    "encoder": ("Model", ()),
+    "pretraining": ("ForPreTraining", ("cls/predictions/", "cls/seq_relationship/")),
+    "masked_lm": ("ForMaskedLM", ("cls/predictions/",)),
+    "classification": ("ForSequenceClassification", ("output_",)),
+    "regression": ("ForSequenceClassification", ("output_",)),
+    "multiple_choice": ("ForMultipleChoice", ("output_",)),
+    "squad_v1": ("ForQuestionAnswering", ("cls/squad/",)),
 }
+_MAPPING, _POOLER = weight_names.MAPPING, weight_names.POOLER
 _WITHOUT_POOLER = ("masked_lm", "squad_v1")
-_HIDDEN_ACT = {"gelu": "gelu_new"}  # the tanh approximation, which has this name there
-
-
-def name_table(groups, inner_groups):
-    """{variable name here: tensor name there} of the encoder and of every head.
-
-    Args:
-      groups: `num_hidden_groups`.
-      inner_groups: `inner_group_num`.
-    """
-    modules = list(_MODULES)
-    for group in range(groups):
-        for inner in range(inner_groups):
-            ours, theirs = (prefix.format(group, inner) for prefix in _BLOCK)
-            modules += [(kind, ours + a, theirs + b) for kind, a, b in _BLOCK_MODULES]
-    return {
-        ours + our_end: theirs + their_end
-        for kind, ours, theirs in modules
-        for our_end, their_end in _ENDINGS[kind]
-    }
+# Names of activations there.
+_HIDDEN_ACT = {"gelu": "gelu_new", "gelu_erf": "gelu"}
+# Sizes that a BERT implies.
+_ONLY_ALBERT = ("embedding_size", "num_hidden_groups", "inner_group_num", "down_scale_factor")
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -136,17 +73,11 @@ def read_config(folder):
     if not file_io.exists(path):
         return {}
     config = file_io.read_json(path, "Hugging Face configuration")
-    found = config.get("model_type", MODEL_TYPE)
-    if found != MODEL_TYPE:
+    found = config.get("model_type", weight_names.ALBERT.model_type)
+    if found not in weight_names.ARCHITECTURES:
         raise file_io.InputError(
             f"{folder} holds a model of the architecture {found!r} ({path}); only "
-            f"{MODEL_TYPE!r} can be read"
-        )
-    if config.get("hidden_act") == "gelu":
-        logging.warning(
-            "%s asks for the exact gelu; its tanh approximation is computed, as in the original "
-            "ALBERT. Outputs can differ from those of transformers by about 1e-3",
-            path,
+            f"{' and '.join(map(repr, weight_names.ARCHITECTURES))} can be read"
         )
     return config
 
@@ -160,7 +91,7 @@ def read_lower_case(folder):
 
 
 class Reader:
-    """Weights of a Hugging Face ALBERT model under the names of checkpoints.
+    """Weights of a Hugging Face ALBERT or BERT under the names of checkpoints.
 
     Offers what is used of `tf.train.CheckpointReader`. All values are float32.
 
@@ -181,13 +112,15 @@ class Reader:
     def __init__(self, path):
         folder = os.path.dirname(path) or "."
         config = read_config(folder)
-        tensors = {_full_name(name): tensor for name, tensor in _read_tensors(path).items()}
-        blocks = [tuple(map(int, m.groups())) for m in map(_BLOCK_PATTERN.search, tensors) if m]
-        groups, inner = (
-            (max(sizes) + 1 for sizes in zip(*blocks, strict=True)) if blocks else (0, 0)
-        )
-        table = name_table(groups, inner)
-        if config.get("architectures") == ["AlbertForTokenClassification"]:
+        found = _read_tensors(path)
+        is_bert = any(map(weight_names.BERT.block_pattern.search, found))
+        architecture = self._architecture = weight_names.BERT if is_bert else weight_names.ALBERT
+        tensors = {
+            weight_names.full_name(name, architecture): value for name, value in found.items()
+        }
+        groups, inner = weight_names.count_blocks(tensors, architecture)
+        table = weight_names.name_table(groups, inner, architecture)
+        if config.get("architectures") == [f"{architecture.class_name}ForTokenClassification"]:
             # Its head bears the name of the one for whole texts.
             table = {n: t for n, t in table.items() if not t.startswith("classifier.")}
         self._tensors = {
@@ -199,15 +132,17 @@ class Reader:
 
     def _check_tied(self, path, rest):
         """Takes the second names of shared weights out of `rest`."""
-        rest.pop("albert.embeddings.position_ids", None)  # 0, 1, 2, …
-        bias = rest.pop("predictions.decoder.bias", None)
+        words = self._architecture.words
+        rest.pop(f"{self._architecture.model_type}.embeddings.position_ids", None)  # 0, 1, 2, …
+        bias = rest.pop(f"{words}decoder.bias", None)
         if bias is not None:
             self._tensors.setdefault("cls/predictions/output_bias", bias)
-        weights = rest.pop("predictions.decoder.weight", None)
-        if weights is not None and not np.array_equal(weights, self._tensors.get(_WORDS)):
+        weights = rest.pop(f"{words}decoder.weight", None)
+        table = self._tensors.get(weight_names.WORDS)
+        if weights is not None and not np.array_equal(weights, table):
             raise file_io.InputError(
-                f"{path}: predictions.decoder.weight is not the table of word embeddings; an "
-                "ALBERT with output weights of its own is not computed here"
+                f"{path}: {words}decoder.weight is not the table of word embeddings; a model "
+                "with output weights of its own is not computed here"
             )
 
     def _check_mapping(self, path):
@@ -237,11 +172,6 @@ class Reader:
 
     def _oriented(self, name):
         return self._tensors[name].T if name.endswith("/kernel") else self._tensors[name]
-
-
-def _full_name(name):
-    """Names of a bare encoder lack the prefix that they have in a model with a head."""
-    return _ENCODER + name if name.startswith(("embeddings.", "encoder.", "pooler.")) else name
 
 
 def _read_tensors(path):
@@ -299,7 +229,7 @@ def find_head(names):
     if starts("start_logits/") or starts("answer_class/"):
         raise file_io.InputError(
             "the checkpoint has the heads of SQuAD 2.0 (start_logits, end_logits, answer_class); "
-            "transformers has no ALBERT class with such heads"
+            "transformers has no class with such heads"
         )
     if starts("cls/squad/"):
         return "squad_v1"
@@ -310,13 +240,40 @@ def find_head(names):
     return "encoder"
 
 
-def convert_weights(tensors, config, head):
+def check_architecture(config, architecture):
+    """Refuses a model that does not have the architecture that it shall be written as.
+
+    Args:
+      config: `modeling.AlbertConfig`.
+      architecture: `Architecture`.
+
+    Raises:
+      file_io.InputError: names the sizes.
+    """
+    if architecture is not weight_names.BERT:
+        return
+    wanted = {
+        "embedding_size": config.hidden_size,
+        "num_hidden_groups": config.num_hidden_layers,
+        "inner_group_num": 1,
+    }
+    found = config.to_dict()
+    differing = [f"{k} {found[k]} (of a BERT {v})" for k, v in wanted.items() if found[k] != v]
+    if differing:
+        raise file_io.InputError(
+            f"architecture=bert: this model is no BERT, it has {', '.join(differing)}; write it "
+            "with architecture=albert"
+        )
+
+
+def convert_weights(tensors, config, head, architecture=weight_names.ALBERT):
     """Tensors as transformers stores them.
 
     Args:
       tensors: {variable name here: array}; other variables than those of the head are left out.
       config: `modeling.AlbertConfig`.
       head: key of `HEADS`.
+      architecture: `Architecture`; see `check_architecture`.
 
     Returns:
       {name there: float32 array}.
@@ -324,12 +281,12 @@ def convert_weights(tensors, config, head):
     Raises:
       file_io.InputError: variables are missing; names them.
     """
-    table = name_table(config.num_hidden_groups, config.inner_group_num)
+    table = weight_names.name_table(config.num_hidden_groups, config.inner_group_num, architecture)
     wanted = ("bert/", *HEADS[head][1])
     table = {ours: theirs for ours, theirs in table.items() if ours.startswith(wanted)}
     if head in _WITHOUT_POOLER:
         table = {n: theirs for n, theirs in table.items() if not n.startswith(_POOLER)}
-    if config.embedding_size == config.hidden_size:
+    if architecture is weight_names.ALBERT and config.embedding_size == config.hidden_size:
         # There the layer always exists; ours would map nothing.
         identity = {f"{_MAPPING}kernel": np.eye(config.hidden_size, dtype=np.float32)}
         tensors = {**tensors, **identity, f"{_MAPPING}bias": np.zeros(config.hidden_size, "f")}
@@ -340,12 +297,13 @@ def convert_weights(tensors, config, head):
     for ours, theirs in table.items():
         value = np.asarray(tensors[ours], np.float32)
         value = value.T if ours.endswith("/kernel") else value
-        name = theirs.removeprefix(_ENCODER) if head == "encoder" else theirs
+        prefix = f"{architecture.model_type}." if head == "encoder" else ""
+        name = theirs.removeprefix(prefix)
         converted[name] = np.ascontiguousarray(value)
     return converted
 
 
-def convert_config(config, head, labels, tokenizer):
+def convert_config(config, head, labels, tokenizer, architecture=weight_names.ALBERT):
     """Dict of ``config.json``.
 
     Args:
@@ -353,19 +311,23 @@ def convert_config(config, head, labels, tokenizer):
       head: key of `HEADS`.
       labels: names of the classes in the order of their ids; empty where there are none.
       tokenizer: `tokenization.FullTokenizer`.
+      architecture: `Architecture`.
     """
     values = {
         **config.to_dict(),
-        "architectures": [HEADS[head][0]],
-        "model_type": MODEL_TYPE,
+        "architectures": [architecture.class_name + HEADS[head][0]],
+        "model_type": architecture.model_type,
         "hidden_act": _HIDDEN_ACT.get(config.hidden_act, config.hidden_act),
         "layer_norm_eps": 1e-12,
-        "classifier_dropout_prob": 0.1,
         "position_embedding_type": "absolute",
         "pad_token_id": tokenizer.pad_id,
-        "bos_token_id": tokenizer.cls_id,
-        "eos_token_id": tokenizer.sep_id,
     }
+    if architecture is weight_names.BERT:
+        values = {key: value for key, value in values.items() if key not in _ONLY_ALBERT}
+        values["classifier_dropout"] = 0.1
+    else:
+        values["classifier_dropout_prob"] = 0.1
+        values |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
     if head == "regression":
         values |= {"problem_type": "regression", "id2label": {"0": "LABEL_0"}}
     elif labels:

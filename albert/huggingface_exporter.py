@@ -22,6 +22,7 @@ from albert import (
     modeling,
     pretrained,
     tokenization,
+    weight_names,
 )
 
 # Kind of a model folder -> key of `huggingface.HEADS`.
@@ -63,7 +64,15 @@ _SCHEMA = """
 _NEVER = -1e4
 
 
-def export(model_dir=None, checkpoint=None, output_dir=None, head=None, labels=(), **files):
+def export(
+    model_dir=None,
+    checkpoint=None,
+    output_dir=None,
+    head=None,
+    labels=(),
+    architecture="albert",
+    **files,
+):
     """Writes ``model.safetensors``, the tokenizer's files and ``config.json``: all or nothing.
 
     Args:
@@ -72,14 +81,16 @@ def export(model_dir=None, checkpoint=None, output_dir=None, head=None, labels=(
       output_dir: folder to write to.
       head: key of `huggingface.HEADS`; None: what the folder's description or the variables tell.
       labels: names of a classifier's labels by id; none: those of the description.
+      architecture: key of `weight_names.ARCHITECTURES`.
       **files: what `pretrained.locate` takes beside the checkpoint.
 
     Returns:
       The head that was written.
 
     Raises:
-      file_io.InputError: there is no such checkpoint, a head that transformers does not have, or
-        vocabulary, configuration and weights do not fit; nothing is written then.
+      file_io.InputError: there is no such checkpoint, a head that transformers does not have, a
+        model of another architecture, or vocabulary, configuration and weights do not fit; nothing
+        is written then.
     """
     prefix = _choose(model_dir, checkpoint) if model_dir else checkpoints.resolve(checkpoint)
     described_head, described_labels, lower_case = _described(model_dir)
@@ -87,6 +98,8 @@ def export(model_dir=None, checkpoint=None, output_dir=None, head=None, labels=(
         files["do_lower_case"] = lower_case
     source = pretrained.locate(checkpoint=prefix, **files)
     config = modeling.AlbertConfig.from_json_file(source.config_file)
+    architecture = weight_names.ARCHITECTURES[architecture]
+    huggingface.check_architecture(config, architecture)
     tokenizer = model_folder.load_tokenizer(source, config)
     tensors = checkpoints.read_tensors(prefix)
     _check_words(prefix, tensors, config)
@@ -100,8 +113,8 @@ def export(model_dir=None, checkpoint=None, output_dir=None, head=None, labels=(
             raise file_io.InputError(
                 f"labels: the model has {outputs} labels, got {len(labels)}: {labels}"
             )
-    weights = huggingface.convert_weights(tensors, config, head)
-    described = huggingface.convert_config(config, head, labels, tokenizer)
+    weights = huggingface.convert_weights(tensors, config, head, architecture)
+    described = huggingface.convert_config(config, head, labels, tokenizer, architecture)
     with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as folder:
         huggingface.write_weights(folder, weights)
         write_tokenizer(folder, tokenizer, config.max_position_embeddings)
@@ -123,7 +136,7 @@ def _described(model_dir):
     folder = model_folder.read(model_dir)
     if folder.kind not in _HEAD_OF_KIND:
         raise file_io.InputError(
-            f"{model_dir} holds a model of kind {folder.kind}; transformers has no ALBERT class "
+            f"{model_dir} holds a model of kind {folder.kind}; transformers has no class "
             f"for it. There are classes for {', '.join(_HEAD_OF_KIND)} and pre-trained models"
         )
     labels = folder.settings.get("labels", [])

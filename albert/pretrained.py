@@ -9,6 +9,7 @@ from absl import logging
 from albert import checkpoints, file_io, huggingface, modeling, wordpiece
 
 CONFIG_NAME = "albert_config.json"
+BERT_CONFIG_NAME = "bert_config.json"  # of google-research/bert
 VOCAB_NAME = "vocab.txt"  # of WordPiece models
 DESCRIPTION_NAME = "model.json"  # of fine-tuned models
 CONFIG_FLAG, SPM_FLAG, VOCAB_FLAG = "albert_config_file", "spm_model_file", "vocab_file"
@@ -76,7 +77,7 @@ def locate(
         folder = os.path.dirname(checkpoint) or "."
         lower_case, complete = _told_by_folder(folder, checkpoint)
     choose = functools.partial(_choose, folder, complete)
-    names = (CONFIG_NAME, huggingface.CONFIG_NAME)
+    names = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME)
     config_file = choose(CONFIG_FLAG, _existing(CONFIG_FLAG, config_file, hub_handle), names)
     if needs_vocabulary:
         existing = functools.partial(_existing, hub_handle=hub_handle)
@@ -206,8 +207,8 @@ def _missing_message(flags, folder, hub_handle):
     there = file_io.listdir(folder)
     if "tokenizer.json" in there and not any(name.endswith(".model") for name in there):
         return (
-            f"{message}: {folder} has a tokenizer.json, but no spiece.model. It is in the folder "
-            "of the model that this one was made from"
+            f"{message}: {folder} has a tokenizer.json, but no spiece.model or "
+            "vocab.txt. It is in the folder of the model that this one was made from"
         )
     return f"{message}: there is none beside the weights in {folder}"
 
@@ -215,7 +216,7 @@ def _missing_message(flags, folder, hub_handle):
 def files_beside(checkpoint):
     """Paths of configuration and vocabulary in a checkpoint's folder, as far as they are there."""
     folder = os.path.dirname(checkpoint) or "."
-    names = (CONFIG_NAME, huggingface.CONFIG_NAME, VOCAB_NAME)
+    names = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME, VOCAB_NAME)
     return [
         os.path.join(folder, name)
         for name in file_io.listdir(folder)

@@ -14,6 +14,12 @@ SQUARE = modeling.AlbertConfig(
     **{**CONFIG.to_dict(), "embedding_size": 12, "num_hidden_groups": 1, "inner_group_num": 1,
        "hidden_act": "relu"},
 )  # fmt: skip
+# A BERT, with the activation of those of Hugging Face.
+BERT = modeling.AlbertConfig(
+    **{**SQUARE.to_dict(), "num_hidden_groups": 4, "hidden_act": "gelu_erf"}
+)
+# Keys that a BERT's configuration does not have.
+ONLY_ALBERT = ("embedding_size", "num_hidden_groups", "inner_group_num", "down_scale_factor")
 MODELS = {
     "encoder": lambda config: modeling.AlbertModel(config, 1),
     "pretraining": lambda config: heads.PretrainingModel(config, seed=1),
@@ -32,6 +38,11 @@ CLASSES = {
 LABELS = ["no", "maybe", "yes"]
 
 
+def class_of(head, architecture):
+    """The class of an architecture for a head."""
+    return CLASSES[head].replace("Albert", architecture.capitalize())
+
+
 def randomize(model):
     """Every variable gets values that show where they went; biases too."""
     rng = np.random.default_rng(7)
@@ -47,7 +58,7 @@ def write_model(folder, head, config=CONFIG):
     return model
 
 
-def exported(tmp_path, head, config=CONFIG):
+def exported(tmp_path, head, config=CONFIG, architecture="albert"):
     """(model, its folder in the form of Hugging Face)."""
     model = write_model(tmp_path / "ours", head, config)
     huggingface_exporter.export(
@@ -55,5 +66,6 @@ def exported(tmp_path, head, config=CONFIG):
         output_dir=str(tmp_path / "theirs"),
         head=None if head in ("encoder", "pretraining", "squad_v1") else head,
         labels=LABELS if head == "classification" else (),
+        architecture=architecture,
     )
     return model, tmp_path / "theirs"

@@ -15,14 +15,23 @@ from albert import (
     export_to_huggingface,
     file_io,
     heads,
-    huggingface,
     huggingface_exporter,
     modeling,
     pretrained,
     tokenization,
 )
 from tests.builders import model_weights
-from tests.huggingface_samples import CLASSES, CONFIG, LABELS, MODELS, SQUARE, exported, write_model
+from tests.huggingface_samples import (
+    BERT,
+    CLASSES,
+    CONFIG,
+    LABELS,
+    MODELS,
+    ONLY_ALBERT,
+    SQUARE,
+    exported,
+    write_model,
+)
 
 
 def read_safetensors(path):
@@ -83,11 +92,6 @@ def expected_shapes(head):
     return {**{prefix + name: shape for name, shape in encoder.items()}, **HEADS[head]}
 
 
-def test_the_table_of_names_is_one_to_one():
-    table = huggingface.name_table(2, 3)
-    assert len(set(table.values())) == len(table) == 20 + 2 * 3 * 16
-
-
 @pytest.mark.parametrize("head", MODELS)
 def test_names_and_shapes_are_those_of_transformers(tmp_path, head):
     _, folder = exported(tmp_path, head)
@@ -112,10 +116,14 @@ def test_matrices_are_stored_the_other_way_round(tmp_path):
     np.testing.assert_array_equal(theirs, model_weights(model)[name].T)
 
 
-@pytest.mark.parametrize("config", [CONFIG, SQUARE], ids=["mapped", "square"])
+@pytest.mark.parametrize(
+    ("config", "architecture"),
+    [(CONFIG, "albert"), (SQUARE, "albert"), (BERT, "albert"), (BERT, "bert")],
+    ids=["mapped", "square", "unshared", "bert"],
+)
 @pytest.mark.parametrize("head", MODELS)
-def test_a_round_trip_changes_no_bit(tmp_path, head, config, caplog):
-    model, folder = exported(tmp_path, head, config)
+def test_a_round_trip_changes_no_bit(tmp_path, head, config, architecture, caplog):
+    model, folder = exported(tmp_path, head, config, architecture)
     source = pretrained.locate(checkpoint=str(folder))
     with caplog.at_level("WARNING", logger="absl"):
         assert modeling.AlbertConfig.from_json_file(source.config_file) == config
@@ -131,6 +139,81 @@ def test_a_round_trip_changes_no_bit(tmp_path, head, config, caplog):
             np.testing.assert_array_equal(value, wanted[name], err_msg=name)
     tokenizer = tokenization.FullTokenizer(spm_model_file=source.spm_model_file)
     assert tokenizer.vocab_size == 400
+
+
+BERT_LAYER = {
+    "attention.self.query.weight": [12, 12], "attention.self.query.bias": [12],
+    "attention.self.key.weight": [12, 12], "attention.self.key.bias": [12],
+    "attention.self.value.weight": [12, 12], "attention.self.value.bias": [12],
+    "attention.output.dense.weight": [12, 12], "attention.output.dense.bias": [12],
+    "attention.output.LayerNorm.weight": [12], "attention.output.LayerNorm.bias": [12],
+    "intermediate.dense.weight": [20, 12], "intermediate.dense.bias": [20],
+    "output.dense.weight": [12, 20], "output.dense.bias": [12],
+    "output.LayerNorm.weight": [12], "output.LayerNorm.bias": [12],
+}  # fmt: skip
+BERT_PRETRAINING = {
+    "bert.embeddings.word_embeddings.weight": [400, 12],
+    "bert.embeddings.token_type_embeddings.weight": [2, 12],
+    "bert.embeddings.position_embeddings.weight": [24, 12],
+    "bert.embeddings.LayerNorm.weight": [12], "bert.embeddings.LayerNorm.bias": [12],
+    "bert.pooler.dense.weight": [12, 12], "bert.pooler.dense.bias": [12],
+    "cls.predictions.transform.dense.weight": [12, 12],
+    "cls.predictions.transform.dense.bias": [12],
+    "cls.predictions.transform.LayerNorm.weight": [12],
+    "cls.predictions.transform.LayerNorm.bias": [12],
+    "cls.predictions.bias": [400],
+    "cls.seq_relationship.weight": [2, 12], "cls.seq_relationship.bias": [2],
+    **{
+        f"bert.encoder.layer.{layer}.{name}": shape
+        for layer in range(4) for name, shape in BERT_LAYER.items()
+    },
+}  # fmt: skip
+
+
+def test_a_bert_is_written_as_one(tmp_path):
+    _, folder = exported(tmp_path, "pretraining", BERT, "bert")
+    found = read_safetensors(folder / "model.safetensors")
+    assert {name: list(value.shape) for name, value in found.items()} == BERT_PRETRAINING
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == ["BertForPreTraining"]
+    assert (config["model_type"], config["hidden_act"]) == ("bert", "gelu")
+    assert not config.keys() & set(ONLY_ALBERT)
+
+
+def test_what_is_no_bert_is_not_written_as_one(tmp_path, run_script):
+    write_model(tmp_path / "ours", "encoder")
+    message = (
+        r"--architecture=bert: .* embedding_size 8 \(of a BERT 12\), num_hidden_groups 2 \(of a "
+        r"BERT 4\), inner_group_num 2 \(of a BERT 1\); write it with --architecture=albert"
+    )
+    flags = {"model_dir": tmp_path / "ours", "output_dir": tmp_path / "out"}
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(export_to_huggingface, architecture="bert", **flags)
+    assert not (tmp_path / "out").exists()
+
+
+def test_older_names_and_second_names_of_a_bert_are_understood(tmp_path):
+    model, folder = exported(tmp_path, "pretraining", BERT, "bert")
+    tensors = read_safetensors(folder / "model.safetensors")
+    older = {}
+    for name, value in tensors.items():
+        if "LayerNorm" in name:
+            name = name.replace("weight", "gamma").replace("bias", "beta")
+        older[name] = value
+    older["cls.predictions.decoder.bias"] = older.pop("cls.predictions.bias")
+    words = older["bert.embeddings.word_embeddings.weight"]
+    older["cls.predictions.decoder.weight"] = words
+    older["bert.embeddings.position_ids"] = np.arange(24)[np.newaxis]
+    write_safetensors(folder / "model.safetensors", older)
+    other = heads.PretrainingModel(BERT, seed=2)
+    report = checkpoints.restore(other, str(folder), allow_new_heads=False)
+    assert report.new == report.unused == []
+    for name, value in model_weights(other).items():
+        np.testing.assert_array_equal(value, model_weights(model)[name], err_msg=name)
+    older["cls.predictions.decoder.weight"] = words + 1
+    write_safetensors(folder / "model.safetensors", older)
+    with pytest.raises(file_io.InputError, match="cls.predictions.decoder.weight is not the table"):
+        checkpoints.restore(other, str(folder))
 
 
 # --- what else such files can look like --------------------------------------------------------
@@ -209,13 +292,12 @@ def test_the_folder_says_whether_text_is_lower_cased(tmp_path):
     assert pretrained.locate(checkpoint=str(folder), do_lower_case=True).do_lower_case
 
 
-def test_the_exact_gelu_is_warned_of(tmp_path, caplog):
-    _, folder = exported(tmp_path, "encoder")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "hidden_act": "gelu"}))
-    with caplog.at_level("WARNING", logger="absl"):
-        pretrained.locate(checkpoint=str(folder))
-    assert "asks for the exact gelu; its tanh approximation is computed" in caplog.text
+@pytest.mark.parametrize(("here", "there"), [("gelu", "gelu_new"), ("gelu_erf", "gelu")])
+def test_either_gelu_keeps_its_meaning(tmp_path, here, there):
+    config = modeling.AlbertConfig(**{**CONFIG.to_dict(), "hidden_act": here})
+    _, folder = exported(tmp_path, "encoder", config)
+    assert json.loads((folder / "config.json").read_text())["hidden_act"] == there
+    assert modeling.AlbertConfig.from_json_file(str(folder / "config.json")) == config
 
 
 def test_the_description_of_a_model_folder_is_used(tmp_path):
@@ -249,7 +331,7 @@ def change_config(folder, **changes):
 def test_another_architecture_is_refused(tmp_path):
     _, folder = exported(tmp_path, "encoder")
     change_config(folder, model_type="roberta")
-    message = "architecture 'roberta' .*config.json.*only 'albert' can be read"
+    message = "architecture 'roberta' .*config.json.*only 'albert' and 'bert' can be read"
     with pytest.raises(file_io.InputError, match=message):
         pretrained.locate(checkpoint=str(folder))
     with pytest.raises(file_io.InputError, match=message):
@@ -319,7 +401,7 @@ def test_heads_that_do_not_exist_there_are_refused(tmp_path):
         export(labels=["a", "b"])
     model = heads.SquadV2Model(CONFIG, 2, 2, seed=1)
     checkpoints.save(str(folder / "model.ckpt-best"), model)
-    with pytest.raises(file_io.InputError, match="heads of SQuAD 2.0 .* has no ALBERT class"):
+    with pytest.raises(file_io.InputError, match="heads of SQuAD 2.0 .* has no class"):
         export()
     assert not (tmp_path / "out").exists()
 

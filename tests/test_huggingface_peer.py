@@ -12,7 +12,19 @@ import tensorflow as tf
 
 from albert import checkpoints, huggingface_exporter, modeling, pretrained
 from tests.builders import TESTDATA
-from tests.huggingface_samples import CLASSES, CONFIG, LABELS, MODELS, SQUARE, exported
+from tests.huggingface_samples import (
+    BERT,
+    CLASSES,
+    CONFIG,
+    LABELS,
+    MODELS,
+    ONLY_ALBERT,
+    SQUARE,
+    class_of,
+    exported,
+)
+
+EXACT = modeling.AlbertConfig(**{**CONFIG.to_dict(), "hidden_act": "gelu_erf"})
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +76,7 @@ def our_outputs(model, head, inputs):
         places = np.tile(np.arange(16, dtype=np.int32), [2, 1])
         outputs = model({**inputs, "masked_lm_positions": places})
         words = tf.reshape(outputs["masked_lm_logits"], [2, 16, -1])
-        return {"prediction_logits": words, "sop_logits": outputs["sentence_order_logits"]}
+        return {"prediction_logits": words, "order_logits": outputs["sentence_order_logits"]}
     outputs = model(inputs)
     if head == "squad_v1":
         return {name: outputs[name] for name in ("start_logits", "end_logits")}
@@ -78,15 +90,19 @@ def assert_close(theirs, ours):
         np.testing.assert_allclose(theirs[name], value, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("config", [CONFIG, SQUARE], ids=["mapped", "square"])
-def test_transformers_computes_the_same_from_our_folders(tmp_path, peer, config):
+@pytest.mark.parametrize(
+    ("config", "architecture"),
+    [(CONFIG, "albert"), (SQUARE, "albert"), (BERT, "bert")],
+    ids=["mapped", "square", "bert"],
+)
+def test_transformers_computes_the_same_from_our_folders(tmp_path, peer, config, architecture):
     requests, models = [], {}
     for head in MODELS:
-        models[head], folder = exported(tmp_path / head, head, config)
+        models[head], folder = exported(tmp_path / head, head, config, architecture)
         inputs = make_inputs(config, 2 if head == "multiple_choice" else None)
         np.savez(tmp_path / head / "inputs.npz", **inputs)
         requests.append({
-            "do": "load", "class": CLASSES[head], "folder": str(folder),
+            "do": "load", "class": class_of(head, architecture), "folder": str(folder),
             "inputs": str(tmp_path / head / "inputs.npz"),
             "outputs": str(tmp_path / head / "outputs.npz"),
         })  # fmt: skip
@@ -100,12 +116,23 @@ def test_transformers_computes_the_same_from_our_folders(tmp_path, peer, config)
         assert_close(theirs, our_outputs(models[head], head, inputs))
 
 
-def test_we_compute_the_same_from_folders_of_transformers(tmp_path, peer, caplog):
-    sizes = {**CONFIG.to_dict(), "hidden_act": "gelu_new"}
+@pytest.mark.parametrize(
+    ("config", "architecture"),
+    [(CONFIG, "albert"), (EXACT, "albert"), (BERT, "bert")],
+    ids=["tanh", "erf", "bert"],
+)
+def test_we_compute_the_same_from_folders_of_transformers(
+    tmp_path, peer, caplog, config, architecture
+):
+    act = {"gelu": "gelu_new", "gelu_erf": "gelu"}[config.hidden_act]
+    sizes = {**config.to_dict(), "hidden_act": act}
+    if architecture == "bert":
+        sizes = {key: value for key, value in sizes.items() if key not in ONLY_ALBERT}
     requests = []
-    for head, name in CLASSES.items():
+    for head in CLASSES:
+        name = class_of(head, architecture)
         (tmp_path / head).mkdir()
-        inputs = make_inputs(CONFIG, 2 if head == "multiple_choice" else None)
+        inputs = make_inputs(config, 2 if head == "multiple_choice" else None)
         np.savez(tmp_path / head / "inputs.npz", **inputs)
         labels = {"classification": 3, "regression": 1}.get(head, 2)
         requests.append({
@@ -119,8 +146,7 @@ def test_we_compute_the_same_from_folders_of_transformers(tmp_path, peer, caplog
         source = pretrained.locate(
             checkpoint=str(tmp_path / head / "theirs"), needs_vocabulary=False
         )
-        config = modeling.AlbertConfig.from_json_file(source.config_file)
-        assert config == CONFIG
+        assert modeling.AlbertConfig.from_json_file(source.config_file) == config
         assert "Unknown keys" not in caplog.text
         model = MODELS[head](config)
         report = checkpoints.restore(model, source.checkpoint, allow_new_heads=False)

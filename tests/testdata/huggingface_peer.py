@@ -14,9 +14,11 @@ import torch
 import transformers
 
 ALL_OUTPUTS = (
-    "last_hidden_state", "pooler_output", "logits", "prediction_logits", "sop_logits",
+    "last_hidden_state", "pooler_output", "logits", "prediction_logits", "order_logits",
     "start_logits", "end_logits",
 )  # fmt: skip
+# What ALBERT and BERT call the scores of two sentences.
+ORDER = ("sop_logits", "seq_relationship_logits")
 
 
 def compute(model, request):
@@ -27,6 +29,7 @@ def compute(model, request):
     features = {names[name]: torch.tensor(arrays[name]).long() for name in arrays.files}
     with torch.no_grad():
         outputs = model.eval()(**features)
+    outputs = {"order_logits" if name in ORDER else name: x for name, x in outputs.items()}
     found = {name: outputs[name].numpy() for name in ALL_OUTPUTS if name in outputs}
     np.savez(request["outputs"], **found)
 
@@ -45,8 +48,8 @@ def load(request):
 
 def make(request):
     torch.manual_seed(1)
-    config = transformers.AlbertConfig(**request["config"])
-    model = getattr(transformers, request["class"])(config)
+    model_class = getattr(transformers, request["class"])
+    model = model_class(model_class.config_class(**request["config"]))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
