@@ -1,6 +1,10 @@
 """Hub modules of our own: what they compute, how they train, and that they are read again."""
 
 import dataclasses
+import importlib.util
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -204,6 +208,40 @@ def test_gradients_of_training_are_those_of_the_model(trained, tmp_path):
     source = pretrained.locate(checkpoint=str(trained[0] / "model.ckpt-best"))
     path = hub_exporter.export_module(model, source, str(tmp_path / "module"))
     assert_same_gradients(tf.saved_model.load(path), model, training=True)
+
+
+@pytest.mark.slow
+def test_a_keras_layer_takes_the_inputs_of_text_encoders(tmp_path):
+    """As the programs for Lambert are written: a BERT behind hub.KerasLayer, and one step."""
+    if not importlib.util.find_spec("tf_keras"):
+        pytest.skip("hub.KerasLayer needs tf_keras")
+    config = dataclasses.replace(
+        CONFIG, embedding_size=16, num_hidden_groups=3, max_position_embeddings=128,
+        hidden_act="gelu_erf",
+    )  # fmt: skip
+    model = heads.PretrainingModel(config, seed=1)
+    vocabulary = str(builders.TESTDATA / "tiny_vocab.txt")
+    source = pretrained.Source(None, None, None, vocabulary, do_lower_case=True)
+    path = hub_exporter.export_module(model, source, str(tmp_path / "module"))
+    done = subprocess.run(
+        [sys.executable, str(builders.TESTDATA / "keras_program.py"), path, str(tmp_path / "outputs.npz")],
+        env={**os.environ, "TF_USE_LEGACY_KERAS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found = np.load(tmp_path / "outputs.npz")
+    wanted = model.albert(*(found[name] for name in TEXT_INTERFACE))
+    assert found["pooled_output"].shape == (8, config.hidden_size)
+    np.testing.assert_array_equal(found["encoder_outputs"][-1], found["sequence_output"])
+    for name in ("pooled_output", "sequence_output"):
+        np.testing.assert_allclose(found[name], getattr(wanted, name), atol=1e-5, err_msg=name)
+    np.testing.assert_allclose(
+        found["encoder_outputs"], tf.stack(wanted.all_encoder_layers), atol=1e-5
+    )
+    assert found["trained"] == len(model.albert.variables)
+    before, after = found["losses"]
+    assert after < before
 
 
 def test_our_own_loader_takes_a_module_back_bit_by_bit(module, trained):
