@@ -27,6 +27,7 @@ EXTRAS = {
     "gpu": ["tensorflow[and-cuda]>=2.18"],
     # Before 2.20 its Unicode tables are older than Python's: digits and letters come out otherwise.
     "text": ["tensorflow-text>=2.20"],
+    "wordpiece": ["tokenizers>=0.15"],
     "plots": ["matplotlib>=3.7"],
     "beam": ["apache-beam>=2.60"],
     "dev": [

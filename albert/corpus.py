@@ -1,10 +1,11 @@
-"""Reads plain-text corpora, and trains the SentencePiece vocabulary of an ALBERT model on them.
+"""Reads plain-text corpora, and trains the vocabulary of a model on them.
 
 A corpus has one sentence a line and a blank line between documents. One of any size is handled as
 blocks of whole documents, so that memory stays bounded.
-The vocabulary is made as for the published English models: unigram pieces of preprocessed text, the
-special pieces in their places, some marks always alone. Source: ALBERT (Lan et al., 2020),
-section 4.1; SentencePiece (Kudo and Richardson, 2018).
+A SentencePiece vocabulary is made as for the published English models: unigram pieces of
+preprocessed text, the special pieces in their places, some marks always alone. Source: ALBERT (Lan
+et al., 2020), section 4.1; SentencePiece (Kudo and Richardson, 2018). A WordPiece one is made as
+for a BERT: the pieces that stand side by side most often are merged until there are enough.
 """
 
 import codecs
@@ -26,6 +27,11 @@ CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")  # ids 2, 3, 4, after <pad> 0 and
 USER_DEFINED_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 # SentencePiece leaves longer lines out without a word; here they are counted.
 MAX_SENTENCE_BYTES = 4192
+# The first pieces of a WordPiece vocabulary, where BERT's programs look for them.
+WORDPIECE_SYMBOLS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_NO_SENTENCE = "no sentence found in the input; expected one sentence a line"
+_MIN_PIECE_COUNT = 2  # what stands in the text once is not worth a piece
+_REPEATED_WORDS = 10_000  # at a time
 
 
 # --- blocks and lines ---------------------------------------------------------------------------
@@ -149,7 +155,7 @@ def read_lines(segment):
         yield [rest.decode("utf-8")]
 
 
-# --- the vocabulary -----------------------------------------------------------------------------
+# --- vocabularies -------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,8 +229,8 @@ def _lines(plan):
             yield from filter(str.strip, lines)
 
 
-def _sentences(plan, recipe, counts):
-    """Yields preprocessed lines; if there are too many, as many as wanted at random, in order.
+def _drawn_lines(plan, recipe, counts):
+    """Yields lines; if there are too many, as many as wanted at random, in order.
 
     SentencePiece can draw them too, but not twice the same ones (0.2.3, whatever its seed).
     """
@@ -236,6 +242,12 @@ def _sentences(plan, recipe, counts):
             counts["not_drawn"] += 1
             continue
         wanted -= 1
+        yield line
+
+
+def _sentences(plan, recipe, counts):
+    """Yields the drawn lines, preprocessed."""
+    for line in _drawn_lines(plan, recipe, counts):
         sentence = tokenization.preprocess_text(line, lower=recipe.do_lower_case)
         if not sentence:
             counts["empty"] += 1
@@ -248,21 +260,32 @@ def _sentences(plan, recipe, counts):
 
 def _explain(message, recipe, counts):
     """What SentencePiece's error means for the flags."""
-    amount = f"{counts['sentences']} sentence(s)"
     if not counts["sentences"]:
-        return "no sentence found in the input; expected one sentence a line"
+        return _NO_SENTENCE
     if largest := re.search(r"too high.*<= (\d+)", message):
-        return (
-            f"vocab_size={recipe.vocab_size} is too high for {amount}: they yield at most "
-            f"{largest[1]} pieces; give more text, or vocab_size={largest[1]}"
-        )
+        return _too_high(largest[1], recipe, counts)
     if smaller := re.search(r"smaller than required_chars\. (\d+) vs (\d+)", message):
-        return (
-            f"vocab_size={recipe.vocab_size} is too low for {amount}: the special pieces and "
-            f"the characters alone are {smaller[2]}; give a larger vocab_size or a lower "
-            f"character_coverage than {recipe.character_coverage:g}"
-        )
-    return f"SentencePiece cannot train on {amount}: {message}"
+        return _too_low(smaller[2], recipe, counts)
+    return f"SentencePiece cannot train on {_amount(counts)}: {message}"
+
+
+def _amount(counts):
+    return f"{counts['sentences']} sentence(s)"
+
+
+def _too_high(most, recipe, counts):
+    return (
+        f"vocab_size={recipe.vocab_size} is too high for {_amount(counts)}: they yield at most "
+        f"{most} pieces; give more text, or vocab_size={most}"
+    )
+
+
+def _too_low(least, recipe, counts):
+    return (
+        f"vocab_size={recipe.vocab_size} is too low for {_amount(counts)}: the special pieces and "
+        f"the characters alone are {least}; give a larger vocab_size or a lower "
+        f"character_coverage than {recipe.character_coverage:g}"
+    )
 
 
 def vocab_text(model):
@@ -280,3 +303,93 @@ def write_vocab(prefix, model):
     file_io.write_text(f"{prefix}.vocab", vocab_text(model))
     with file_io.atomic_writer(f"{prefix}.model", "wb") as file:
         file.write(model)
+
+
+# --- WordPiece ------------------------------------------------------------------------------------
+
+
+def train_wordpiece(input_paths, recipe):
+    """Trains a WordPiece vocabulary on text files, one sentence a line.
+
+    Args:
+      input_paths: UTF-8 text files.
+      recipe: `VocabRecipe`.
+
+    Returns:
+      (list of pieces by id, Counter of lines, sentences used and lines left out).
+
+    Raises:
+      file_io.InputError: unreadable text, too little of it for so many pieces, or the package
+        tokenizers is missing.
+    """
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise file_io.InputError(
+            "a WordPiece vocabulary needs the package tokenizers: "
+            f"pip install '.[wordpiece]' ({error})"
+        ) from error
+    plan = plan_blocks(input_paths)
+    counts = collections.Counter()
+    words = _count_words(plan, recipe, counts)
+    kept = _covering(words, recipe.character_coverage)
+    # A word with another character is unknown to any such vocabulary.
+    words = {word: count for word, count in words.items() if kept.issuperset(word)}
+    inside = {character for word in words for character in word[1:]}
+    first = [*WORDPIECE_SYMBOLS, *sorted(kept), *(f"##{c}" for c in sorted(inside))]
+    if not words:
+        raise file_io.InputError(_NO_SENTENCE)
+    if len(first) > recipe.vocab_size:
+        raise file_io.InputError(_too_low(len(first), recipe, counts))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    trainer = tokenizers.trainers.WordPieceTrainer(
+        vocab_size=recipe.vocab_size,
+        min_frequency=_MIN_PIECE_COUNT,
+        # Single characters too: else the order of theirs, and of what is as frequent, is chance.
+        special_tokens=first,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_repeated(words), trainer)
+    vocab = tokenizer.get_vocab()
+    if len(vocab) < recipe.vocab_size:
+        raise file_io.InputError(_too_high(len(vocab), recipe, counts))
+    return sorted(vocab, key=vocab.get), counts
+
+
+def _count_words(plan, recipe, counts):
+    """Counter of the words that the tokenizer makes of the drawn lines."""
+    split = tokenization.BasicTokenizer(recipe.do_lower_case).tokenize
+    words = collections.Counter()
+    for line in _drawn_lines(plan, recipe, counts):
+        found = split(line)
+        counts["sentences" if found else "empty"] += 1
+        words.update(found)
+    return words
+
+
+def _covering(words, coverage):
+    """The most frequent characters of counted words, so many that they are `coverage` of all."""
+    characters = collections.Counter()
+    for word, count in words.items():
+        for character in word:
+            characters[character] += count
+    kept, left = set(), coverage * characters.total()
+    for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
+        if left <= 0:
+            break
+        kept.add(character)
+        left -= count
+    return kept
+
+
+def _repeated(words):
+    """Yields texts in which each word stands as often as it was counted."""
+    for word, count in words.items():
+        for start in range(0, count, _REPEATED_WORDS):
+            yield " ".join([word] * min(_REPEATED_WORDS, count - start))
+
+
+def write_wordpiece(prefix, pieces):
+    """Writes `<prefix>.txt`, a piece a line; a file there is replaced as a whole."""
+    file_io.write_text(f"{prefix}.txt", "".join(f"{piece}\n" for piece in pieces))

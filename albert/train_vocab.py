@@ -1,4 +1,4 @@
-"""Trains a SentencePiece vocabulary (.model and .vocab) from plain text, one sentence a line."""
+"""Trains a SentencePiece or WordPiece vocabulary from plain text, one sentence a line."""
 
 import os
 import signal
@@ -14,7 +14,17 @@ def define_flags(flag_values=flags.FLAGS):
     kwargs = {"flag_values": flag_values}
     flags.DEFINE_string("input_file", None, "UTF-8 text files: comma-separated globs.", **kwargs)
     flags.DEFINE_string(
-        "output_prefix", None, "Path of the files to write, without .model and .vocab.", **kwargs
+        "output_prefix",
+        None,
+        "Path of the files to write, without .model and .vocab (or .txt).",
+        **kwargs,
+    )
+    flags.DEFINE_bool(
+        "wordpiece",
+        False,
+        "Write a WordPiece vocabulary, as BERT has, to <output_prefix>.txt (needs the extra "
+        "wordpiece). Scripts find it beside a checkpoint by the name vocab.txt.",
+        **kwargs,
     )
     flags.DEFINE_integer("vocab_size", 30000, "Number of pieces, special ones counted.", **kwargs)
     flags.DEFINE_bool("do_lower_case", True, "Lower-case the text.", **kwargs)
@@ -31,7 +41,10 @@ def define_flags(flag_values=flags.FLAGS):
         **kwargs,
     )
     flags.DEFINE_integer(
-        "num_threads", 1, "Threads; more are faster and give slightly other pieces.", **kwargs
+        "num_threads",
+        1,
+        "Threads of SentencePiece; more are faster and give slightly other pieces.",
+        **kwargs,
     )
     flags.DEFINE_integer(
         "random_seed", 12345, "Decides which sentences are drawn; same seed, same pieces.", **kwargs
@@ -42,7 +55,7 @@ def recipe(values):
     """`corpus.VocabRecipe` of the flag values.
 
     Raises:
-      file_io.InputError: a flag is out of range.
+      file_io.InputError: a flag is out of range, or of the other kind of vocabulary.
     """
     common_flags.require_given(values, "input_file", "output_prefix")
     names = ("vocab_size", "input_sentence_size", "num_threads")
@@ -50,6 +63,10 @@ def recipe(values):
     if not 0.98 <= values.character_coverage <= 1:
         raise file_io.InputError(
             f"--character_coverage={values.character_coverage} must be between 0.98 and 1"
+        )
+    if values.wordpiece and values["num_threads"].present:
+        raise file_io.InputError(
+            "--num_threads is of SentencePiece; with --wordpiece the package tokenizers decides"
         )
     names += ("do_lower_case", "character_coverage", "random_seed")
     return corpus.VocabRecipe(**{name: values[name].value for name in names})
@@ -62,18 +79,21 @@ def main(values):
     prefix = values.output_prefix
     file_io.make_dirs(os.path.dirname(prefix) or ".")
     logging.info("Training %d pieces on %d file(s)", chosen.vocab_size, len(paths))
+    train, write = corpus.train_vocab, corpus.write_vocab
+    if values.wordpiece:
+        train, write = corpus.train_wordpiece, corpus.write_wordpiece
     started = time.monotonic()
-    # SentencePiece does not return to Python for minutes: let Ctrl-C end the process at once.
+    # Training does not return to Python for minutes: let Ctrl-C end the process at once.
     # Nothing has been written by then.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        model, counts = corpus.train_vocab(paths, chosen)
+        vocabulary, counts = train(paths, chosen)
     finally:
         signal.signal(signal.SIGINT, before)
-    corpus.write_vocab(prefix, model)
+    write(prefix, vocabulary)
+    files = f"{prefix}.txt" if values.wordpiece else f"{prefix}.model and {prefix}.vocab"
     print(
-        f"{chosen.vocab_size} pieces in {prefix}.model and {prefix}.vocab, "
-        f"{time.monotonic() - started:.1f} s\n"
+        f"{chosen.vocab_size} pieces in {files}, {time.monotonic() - started:.1f} s\n"
         f"  read: {counts['lines']} lines in {len(paths)} file(s), {counts['sentences']} used\n"
         f"  skipped: {counts['not_drawn']} not drawn (--input_sentence_size="
         f"{chosen.input_sentence_size}), {counts['too_long']} of more than "

@@ -194,3 +194,100 @@ def test_a_vocabulary_of_the_published_size(shared, tmp_path, run_script):
     assert len(pieces(tmp_path / "30k-clean.model")) == 30000
     expected = (shared / "data" / "spm" / "30k-clean.vocab").read_text("utf-8")
     assert (tmp_path / "30k-clean.vocab").read_text("utf-8") == expected
+
+
+# --- WordPiece ----------------------------------------------------------------------------------
+
+
+def wordpieces(path):
+    return path.read_text("utf-8").splitlines()
+
+
+def test_a_wordpiece_vocabulary(text, tmp_path, run_script, capsys):
+    pytest.importorskip("tokenizers")
+    run_script(
+        train_vocab, input_file=text, output_prefix=tmp_path / "vocab", vocab_size=300,
+        wordpiece=True,
+    )  # fmt: skip
+    found = wordpieces(tmp_path / "vocab.txt")
+    assert found[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert len(found) == len(set(found)) == 300
+    assert "the" in found and "##e" in found and not any(p != p.lower() for p in found[5:])
+    tokenizer = tokenization.FullTokenizer(vocab_file=str(tmp_path / "vocab.txt"))
+    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.mask_id) == (0, 1, 4)
+    for sentence in make_tiny_vocab.sentences():
+        pieces = tokenizer.tokenize(sentence)
+        assert "[UNK]" not in pieces and len(pieces) < 0.6 * len(sentence), sentence
+    report = capsys.readouterr().out
+    assert report.startswith(f"300 pieces in {tmp_path}/vocab.txt, ")
+    assert re.search(r"read: (9\d) lines in 2 file\(s\), \1 used", report)
+
+
+def test_the_same_wordpieces_in_every_process(text, tmp_path):
+    pytest.importorskip("tokenizers")
+    for name, options in (("a", []), ("b", []), ("c", ["--nodo_lower_case"])):
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "albert.train_vocab", f"--input_file={text}"),
+                *(f"--output_prefix={tmp_path}/{name}", "--vocab_size=200", "--wordpiece"),
+                *options,
+            ],
+            cwd=ROOT,
+            check=True,
+        )
+    a, b, c = (wordpieces(tmp_path / f"{name}.txt") for name in "abc")
+    assert a == b != c
+    assert "t" in a and "T" in c and "t" not in c
+
+
+def test_rare_characters_get_no_wordpiece(tmp_path):
+    pytest.importorskip("tokenizers")
+    (tmp_path / "text").write_text("ab ab\n" * 500 + "xb ab\n", "utf-8")
+    paths = [str(tmp_path / "text")]
+    recipe = corpus.VocabRecipe(vocab_size=9, character_coverage=0.999)
+    found, counts = corpus.train_wordpiece(paths, recipe)
+    assert found == [*corpus.WORDPIECE_SYMBOLS, "a", "b", "##b", "ab"]
+    assert counts["sentences"] == 501
+    recipe = corpus.VocabRecipe(vocab_size=10, character_coverage=1)
+    assert "x" in corpus.train_wordpiece(paths, recipe)[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"vocab_size": 30000}, r"--vocab_size=30000 is too high for 9\d sentence.*at most \d+"),
+        ({"vocab_size": 20}, r"--vocab_size=20 is too low .* alone are \d+; give a larger"),
+        ({"num_threads": 2}, "--num_threads is of SentencePiece; with --wordpiece the package"),
+    ],
+)
+def test_mistakes_with_wordpieces(text, tmp_path, run_script, arguments, message):
+    pytest.importorskip("tokenizers")
+    arguments = {"input_file": text, "output_prefix": tmp_path / "v", **arguments}
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(train_vocab, wordpiece=True, **arguments)
+    assert not (tmp_path / "v.txt").exists()
+
+
+def test_the_largest_number_of_wordpieces_that_is_named_works(text, tmp_path, run_script):
+    pytest.importorskip("tokenizers")
+    flags = {"input_file": text, "output_prefix": tmp_path / "v", "wordpiece": True}
+    with pytest.raises(file_io.InputError) as error:
+        run_script(train_vocab, **flags)
+    largest = int(re.search(r"or --vocab_size=(\d+)", str(error.value))[1])
+    run_script(train_vocab, vocab_size=largest, **flags)
+    assert len(wordpieces(tmp_path / "v.txt")) == largest
+
+
+def test_no_sentence_for_wordpieces(tmp_path):
+    pytest.importorskip("tokenizers")
+    (tmp_path / "text").write_text("\n\n")
+    with pytest.raises(file_io.InputError, match="no sentence found in the input"):
+        corpus.train_wordpiece([str(tmp_path / "text")], corpus.VocabRecipe())
+
+
+def test_the_extra_for_wordpieces_is_named(text, tmp_path, run_script, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(
+        file_io.InputError, match=r"WordPiece .* needs .* tokenizers: pip install '.\[wordpiece"
+    ):
+        run_script(train_vocab, input_file=text, output_prefix=tmp_path / "v", wordpiece=True)
