@@ -1,20 +1,15 @@
 """Writes fine-tuned models in forms that other programs load.
 
 Classifiers for serialized tf.Examples and for strings, SQuAD models for ids, as SavedModels; SQuAD
-1.1 also for TensorFlow Lite. In a model that takes strings the tokenizer is part of the graph:
-clean-up by regular expressions, normalization and SentencePiece by tensorflow-text, and the comma
-rule of `tokenization.encode_pieces` as a table. The rule looks at one piece at a time, so what it
-makes of each piece of the vocabulary is known beforehand. Programs that load such a model must
-import ``tensorflow_text`` first.
+1.1 also for TensorFlow Lite. In a model that takes strings the tokenizer is part of the graph, see
+`graph_tokenizer`; programs that load it must import ``tensorflow_text`` first.
 
 Letters in shapes: B batch, K labels, S sequence.
 """
 
 import math
 import os
-import sys
 import time
-import unicodedata
 
 import tensorflow as tf
 from absl import logging
@@ -24,10 +19,10 @@ from albert import (
     checkpoint_walk,
     checkpoints,
     file_io,
+    graph_tokenizer,
     layers,
     records,
     squad_task,
-    tokenization,
 )
 
 MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -35,8 +30,6 @@ SAVED_MODEL = "saved_model"
 TFLITE_NAME = "albert_model.tflite"
 # What the original calls the logits of SQuAD 1.1 in its SavedModel.
 _OTHER_NAMES = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
-_EVERY_CHARACTER = range(1, sys.maxunicode + 1)
-_NO_TEXT = ("Cs", "Cn", "Co")  # Unicode categories: surrogates, unassigned, private
 
 
 def model_to_serve(runner, prefix, skip_padding=True):
@@ -244,94 +237,6 @@ def export_squad(runner, checkpoint, max_seq_length, export_dir):
 # --- strings ------------------------------------------------------------------------------------
 
 
-def check_text(tokenizer, flag="export_text"):
-    """Refuses what `GraphTokenizer` cannot do; `flag` is what the user asked for it with.
-
-    Raises:
-      file_io.InputError: tensorflow-text is missing, or the tokenizer is a WordPiece one or its
-        vocabulary has no comma, so that the comma rule would depend on more than the piece.
-    """
-    if tokenizer.sp_model is None or "," not in tokenizer.vocab:
-        raise file_io.InputError(
-            f"{flag} needs a SentencePiece vocabulary that holds the comma; this model has "
-            f"{tokenizer.spm_model_file or tokenizer.vocab_file}"
-        )
-    try:
-        import tensorflow_text  # noqa: F401
-    except (ImportError, tf.errors.NotFoundError) as error:
-        version = ".".join(tf.__version__.split(".")[:2])
-        raise file_io.InputError(
-            f"{flag} needs tensorflow-text, of the version of TensorFlow: pip install "
-            f"'tensorflow-text=={version}.*' ({error})"
-        ) from error
-
-
-class GraphTokenizer(tf.Module):
-    """`tokenization.FullTokenizer.encode` with a SentencePiece model, as TensorFlow operations.
-
-    Args:
-      tokenizer: `tokenization.FullTokenizer`.
-
-    Raises:
-      file_io.InputError: see `check_text`; or TensorFlow cleans up a character of the vocabulary in
-        another way than Python, being of another Unicode version.
-    """
-
-    def __init__(self, tokenizer):
-        super().__init__()
-        check_text(tokenizer)
-        import tensorflow_text
-
-        self._text = tensorflow_text
-        self._lower = tokenizer.do_lower_case
-        # Of segmentations with equal scores ("w ww", "ww w") this class takes the one that
-        # SentencePiece itself takes; tensorflow-text's SentencepieceTokenizer does not always.
-        self._encoder = self._text.FastSentencepieceTokenizer(
-            model=tokenizer.sp_model.serialized_model_proto()
-        )
-        self._space = tokenization.character_class(str.isspace) + "+"
-        self._combining = tokenization.character_class(unicodedata.combining) + "+"
-        replacements = [[i] for i in range(tokenizer.vocab_size)]
-        for piece, i in tokenizer.vocab.items():
-            pieces = tokenization.resplit(tokenizer.sp_model, piece)
-            replacements[i] = tokenizer.sp_model.piece_to_id(pieces)
-        self._replacements = tf.ragged.constant(replacements, dtype=tf.int32)
-        self._check_characters(tokenizer)
-
-    def _check_characters(self, tokenizer):
-        """TensorFlow and Python may know different versions of Unicode: does it matter here?"""
-        known = [chr(c) for c in _EVERY_CHARACTER if unicodedata.category(chr(c)) not in _NO_TEXT]
-        texts = [f"a{character}b" for character in known]
-        here = [tokenizer.preprocess(text) for text in texts]
-        there = self.preprocess(tf.constant(texts)).numpy()
-        different = {
-            character
-            for one, other in zip(here, there, strict=True)
-            if one.encode() != other
-            for character in {*one, *other.decode()}
-        }
-        spelled = {character for piece in tokenizer.vocab for character in piece}
-        shared = sorted((different & spelled) - set("ab"))
-        if shared:
-            raise file_io.InputError(
-                f"export_text: the vocabulary has characters {' '.join(shared)} that TensorFlow "
-                f"{tf.__version__} does not treat as Python does"
-            )
-
-    def preprocess(self, texts):
-        """`tokenization.preprocess_text` of strings [B]."""
-        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
-        texts = tf.strings.strip(tf.strings.regex_replace(texts, self._space, " "))
-        texts = self._text.normalize_utf8(texts, "NFKD")
-        texts = tf.strings.regex_replace(texts, self._combining, "")
-        return tf.strings.lower(texts, encoding="utf-8") if self._lower else texts
-
-    def encode(self, texts):
-        """Ids of strings [B]: a ragged tensor [B, (tokens)]."""
-        ids = self._encoder.tokenize(self.preprocess(texts)).with_row_splits_dtype(tf.int64)
-        return tf.gather(self._replacements, ids).merge_dims(1, 2)
-
-
 def kept_lengths(lengths_a, lengths_b, max_length):
     """Lengths [B] of two texts after `packing.truncate_pair`, whose rule this is in a graph."""
     excess = tf.maximum(lengths_a + lengths_b - max_length, 0)
@@ -354,12 +259,12 @@ class TextPacker(tf.Module):
       max_seq_length: S; longer texts are cut as `classifier_utils.convert_example` does.
 
     Attributes:
-      tokenizer: `GraphTokenizer`.
+      tokenizer: what `graph_tokenizer.make` makes.
     """
 
     def __init__(self, tokenizer, max_seq_length):
         super().__init__()
-        self.tokenizer = GraphTokenizer(tokenizer)
+        self.tokenizer = graph_tokenizer.make(tokenizer)
         self._max_seq_length = max_seq_length
         self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
         self._pad_id = tokenizer.pad_id
@@ -434,7 +339,7 @@ def export_text_classifier(model, tokenizer, max_seq_length, labels, is_pair, ex
       The new folder.
 
     Raises:
-      file_io.InputError: see `check_text`, or the folder cannot be written.
+      file_io.InputError: see `graph_tokenizer.make`, or the folder cannot be written.
     """
     server = TextServer(model, tokenizer, max_seq_length, labels, is_pair)
     parent = os.path.join(export_dir, "text")

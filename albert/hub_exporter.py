@@ -13,7 +13,7 @@ import os
 
 import tensorflow as tf
 
-from albert import export, file_io, pretrained
+from albert import export, file_io, graph_tokenizer, pretrained
 
 _INTERFACES = (
     ("input_ids", "input_mask", "segment_ids"),
@@ -209,7 +209,7 @@ def export_preprocessing(tokenizer, max_seq_length, path):
     target = path.rstrip("/")
     if file_io.exists(target):
         raise file_io.InputError(f"{target} exists already; delete it or name another folder")
-    export.check_text(tokenizer, "preprocessing_path")
+    graph_tokenizer.check_text(tokenizer, "preprocessing_path")
     packer = export.TextPacker(tokenizer, max_seq_length)
 
     def pack(*texts):

@@ -125,9 +125,9 @@ def main(values):
     common_flags.end_with_estimate(values, config, strategy)
     tokenizer = model_folder.load_tokenizer(source, config)
     if values.export_text:
-        from albert import export
+        from albert import graph_tokenizer
 
-        export.check_text(tokenizer)
+        graph_tokenizer.check_text(tokenizer)
     data = make_data(values, row, source, tokenizer, strategy)
     run = make_run(values, row, source, config, strategy)
     runner = stages.run(classifier_utils.make_task(row), data, run)

@@ -26,7 +26,7 @@ _SAMPLING = {"enable_sampling": True, "nbest_size": 64, "alpha": 0.1}
 def character_class(belongs):
     """Regular expression of one character for which ``belongs(character)`` holds (RE2, Rust)."""
     ranges = []
-    for code in filter(lambda code: belongs(chr(code)), range(1, sys.maxunicode + 1)):
+    for code in filter(lambda code: belongs(chr(code)), range(sys.maxunicode + 1)):
         if ranges and ranges[-1][1] == code - 1:
             ranges[-1][1] = code
         else:

@@ -91,18 +91,6 @@ def load_vocab(path):
     return vocab
 
 
-def _is_cjk(code):
-    """Whether the code point is a Chinese ideograph, by Unicode block."""
-    return (
-        0x4E00 <= code <= 0x9FFF
-        or 0x3400 <= code <= 0x4DBF
-        or 0xF900 <= code <= 0xFAFF
-        or 0x20000 <= code <= 0x2A6DF
-        or 0x2A700 <= code <= 0x2CEAF
-        or 0x2F800 <= code <= 0x2FA1F
-    )
-
-
 class _CharacterTable(dict):
     """Table for `str.translate` that works out a character's replacement when it first occurs."""
 
@@ -115,25 +103,51 @@ class _CharacterTable(dict):
         return value
 
 
+def is_dropped(character):
+    """Whether a character is taken out of a text: controls, and what could not be decoded."""
+    control = unicodedata.category(character) in ("Cc", "Cf") and character not in "\t\n\r"
+    return control or character == "\ufffd"
+
+
+def is_ideograph(character):
+    """Whether a character is a Chinese ideograph, by Unicode block: a word of its own."""
+    code = ord(character)
+    return (
+        0x4E00 <= code <= 0x9FFF
+        or 0x3400 <= code <= 0x4DBF
+        or 0xF900 <= code <= 0xFAFF
+        or 0x20000 <= code <= 0x2A6DF
+        or 0x2A700 <= code <= 0x2CEAF
+        or 0x2F800 <= code <= 0x2FA1F
+    )
+
+
+def is_punctuation(character):
+    """Whether a character is a mark or symbol that is a word of its own."""
+    # All ASCII symbols count, also those that Unicode does not call punctuation ("$", "^").
+    symbol = character.isascii() and character.isprintable() and not character.isalnum()
+    return (symbol and character != " ") or unicodedata.category(character).startswith("P")
+
+
+def is_accent(character):
+    """Whether a character is a mark that lower-cased text loses."""
+    return unicodedata.category(character) == "Mn"
+
+
 def _clean(character):
-    category = unicodedata.category(character)
-    if category == "Zs" or character in "\t\n\r":
+    if unicodedata.category(character) == "Zs" or character in "\t\n\r":
         return " "
-    if character == "\ufffd" or category.startswith("C"):
-        return "" if category in ("Cc", "Cf") or character == "\ufffd" else character
-    return f" {character} " if _is_cjk(ord(character)) else character
+    if is_dropped(character):
+        return ""
+    return f" {character} " if is_ideograph(character) else character
 
 
 def _space_punctuation(character):
-    # All ASCII symbols count, also those that Unicode does not call punctuation ("$", "^").
-    symbol = character.isascii() and character.isprintable() and not character.isalnum()
-    if (symbol and character != " ") or unicodedata.category(character).startswith("P"):
-        return f" {character} "
-    return character
+    return f" {character} " if is_punctuation(character) else character
 
 
 def _strip_accent_and_space_punctuation(character):
-    return "" if unicodedata.category(character) == "Mn" else _space_punctuation(character)
+    return "" if is_accent(character) else _space_punctuation(character)
 
 
 _CLEAN = _CharacterTable(_clean)

@@ -19,7 +19,7 @@ LAYERS = {
     "plain": PLAIN,
     "TF parts": [
         *"kernels batching layers modeling memory optimization lamb_optimizer".split(),
-        *"records distribution tpu training_log checkpoints".split(),
+        *"records distribution tpu training_log checkpoints graph_tokenizer".split(),
     ],
     "engine": "train_step engine checkpoint_walk".split(),
     "assembly": "heads pretrained model_folder task".split(),

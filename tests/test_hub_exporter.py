@@ -224,7 +224,12 @@ def test_a_keras_layer_takes_the_inputs_of_text_encoders(tmp_path):
     source = pretrained.Source(None, None, None, vocabulary, do_lower_case=True)
     path = hub_exporter.export_module(model, source, str(tmp_path / "module"))
     done = subprocess.run(
-        [sys.executable, str(builders.TESTDATA / "keras_program.py"), path, str(tmp_path / "outputs.npz")],
+        [
+            sys.executable,
+            str(builders.TESTDATA / "keras_program.py"),
+            path,
+            str(tmp_path / "outputs.npz"),
+        ],
         env={**os.environ, "TF_USE_LEGACY_KERAS": "1"},
         capture_output=True,
         text=True,
@@ -305,10 +310,12 @@ def test_an_option_without_effect_is_said_to_be_one(
     assert len(made) == 1
 
 
-def test_strings_become_inputs_of_the_module(loaded, tokenizer, tmp_path):
+@pytest.mark.parametrize("vocabulary", ["tokenizer", "wordpiece"])
+def test_strings_become_inputs_of_the_module(loaded, tmp_path, vocabulary, request):
     tensorflow_text = pytest.importorskip("tensorflow_text")
     from albert import classifier_utils
 
+    tokenizer = request.getfixturevalue(vocabulary)
     path = hub_exporter.export_preprocessing(tokenizer, 16, str(tmp_path / "preprocessing"))
     assert tensorflow_text
     preprocess = tf.saved_model.load(path)
