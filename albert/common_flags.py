@@ -5,7 +5,7 @@ import sys
 
 from absl import flags
 
-from albert import file_io, optimizer_table
+from albert import file_io
 
 PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
 # Least positions of a batch that gain from two parts: less is soon done, and more to compile.
@@ -105,23 +105,6 @@ def define_compute_flags(flag_values):
         "Print what training with these flags needs and what would fit, and end.",
         flag_values=flag_values,
     )
-
-
-def define_optimizer_flag(flag_values, default, as_text=False):
-    """How weights are updated.
-
-    Args:
-      flag_values: flag values.
-      default: name in `optimizer_table.OPTIMIZERS`.
-      as_text: as a plain text, which the script gives to `optimizer_table.check`; in
-        `run_classifier` the flag has always been one.
-    """
-    names = list(optimizer_table.OPTIMIZERS)
-    text = f"How weights are updated: by {' or '.join(names)}."
-    if as_text:
-        flags.DEFINE_string("optimizer", default, text, flag_values=flag_values)
-    else:
-        flags.DEFINE_enum("optimizer", default, names, text, flag_values=flag_values)
 
 
 def define_run_flags(flag_values):

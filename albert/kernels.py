@@ -416,7 +416,8 @@ def adam_update(variable, gradient, mean, square, factor, beta_1, beta_2, epsilo
       variable, gradient, mean, square: float32 tensors of one shape; mean and square are the
         running means of the gradient and of its square.
       factor: scalar that the gradient is multiplied by.
-      beta_1, beta_2, epsilon, decay: numbers.
+      beta_1, beta_2, decay: numbers.
+      epsilon: number or scalar.
 
     Returns:
       The new mean and square, and what times the rate is taken off the variable.

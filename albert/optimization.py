@@ -51,7 +51,7 @@ class Optimizer(tf.Module):
       learning_rate: function of the step, such as `learning_rate_at`, or a number.
       weight_decay_rate: share of a weight added to its update.
       exclude_from_weight_decay: regular expressions searched for in variable names.
-      clip_norm: largest global norm of the gradients; None does not clip.
+      clip_norm: largest global norm of the gradients; 0 or None does not clip.
 
     Attributes:
       SLOTS: what is kept for each variable: float32 variables of its shape, which start at 0 and
@@ -72,7 +72,7 @@ class Optimizer(tf.Module):
         self._learning_rate = learning_rate
         self._weight_decay_rate = weight_decay_rate
         self._exclude_from_weight_decay = exclude_from_weight_decay
-        self._clip_norm = clip_norm
+        self._clip_norm = clip_norm or None
         self._loss_scale = None
         self._slots = {}  # variable name -> its variables, in the order of SLOTS
         self.global_step = tf.Variable(0, dtype=tf.int64, name=STEP, trainable=False)
@@ -127,8 +127,17 @@ class Optimizer(tf.Module):
         """Factor of the loss whose gradients `apply_gradients` takes; None is 1."""
         return None if self._loss_scale is None else self._loss_scale.scale
 
+    def updates_made(self):
+        """Steps so far without those whose update was left out, an int64 scalar."""
+        if self._loss_scale is None:
+            return tf.convert_to_tensor(self.global_step)
+        return self.global_step - self._loss_scale.left_out
+
     def report(self):
-        """{name: scalar} of further things to log at each step."""
+        """{name: scalar} of further things to log at each step.
+
+        Of an update, so to be called after `apply_gradients` and in the same function.
+        """
         return {} if self._loss_scale is None else {"loss_scale": self._loss_scale.scale}
 
     def learning_rate(self):
@@ -202,6 +211,8 @@ class Optimizer(tf.Module):
 class AdamBase(Optimizer):
     """Adam without bias correction, with decoupled weight decay and a rate for each variable.
 
+    What its slots hold is the same in all subclasses: each can go on from the slots of another.
+
     Args:
       learning_rate, weight_decay_rate: see `Optimizer`.
       beta_1: decay of the mean gradient.
@@ -255,6 +266,10 @@ class LossScale(tf.Module):
 
     It is halved after a gradient that is not finite, whose update is left out, and doubled after
     2,000 good ones in a row (Mixed Precision Training, Micikevicius et al., 2018, section 3.2).
+
+    Attributes:
+      scale: the factor.
+      left_out: updates left out so far.
     """
 
     PREFIX = "loss_scale/"  # of its names in checkpoints
@@ -264,8 +279,9 @@ class LossScale(tf.Module):
     def __init__(self):
         super().__init__()
         self.scale = tf.Variable(self._FIRST, name=f"{self.PREFIX}scale", trainable=False)
-        self._good = tf.Variable(
-            0, dtype=tf.int64, name=f"{self.PREFIX}good_updates", trainable=False
+        self._good, self.left_out = (
+            tf.Variable(0, dtype=tf.int64, name=f"{self.PREFIX}{name}", trainable=False)
+            for name in ("good_updates", "left_out")
         )
 
     def update(self, finite):
@@ -279,7 +295,9 @@ class LossScale(tf.Module):
         larger = tf.where(grows, tf.minimum(scale * 2.0, self._LARGEST), scale)
         self.scale.assign(tf.where(finite, larger, tf.maximum(scale / 2.0, 1.0)))
         self._good.assign(tf.where(grows, tf.zeros_like(good), good))
-        return tf.logical_and(tf.logical_not(finite), scale > 1.0)
+        left_out = tf.logical_and(tf.logical_not(finite), scale > 1.0)
+        self.left_out.assign_add(tf.cast(left_out, tf.int64))
+        return left_out
 
 
 def _name(variable):
@@ -301,9 +319,9 @@ def optimizer_class(name):
       file_io.InputError: no such name.
     """
     optimizer_table.check(name)
-    module, class_name = optimizer_table.OPTIMIZERS[name]
+    row = optimizer_table.OPTIMIZERS[name]
     # Modules of other optimizers import this one.
-    return getattr(importlib.import_module(f"albert.{module}"), class_name)
+    return getattr(importlib.import_module(f"albert.{row.module}"), row.class_name)
 
 
 def is_state(name):
@@ -333,8 +351,10 @@ def create_optimizer(
       **settings: passed to the optimizer's constructor.
 
     Raises:
-      file_io.InputError: unknown optimizer, or a value out of range.
+      file_io.InputError: unknown optimizer, a setting that it does not take, or a value out of
+        range.
     """
+    optimizer_table.check(optimizer, settings)
     chosen = optimizer_class(optimizer)
     for name, value, lowest in (
         ("init_lr", init_lr, 0),

@@ -4,7 +4,7 @@ import os
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io, optimizer_table
+from albert import command_line, common_flags, file_io, optimizer_flags
 
 _COUNTS = (
     "train_batch_size eval_batch_size predict_batch_size max_seq_length train_step "
@@ -32,8 +32,7 @@ def define_flags(flag_values):
     integer("train_batch_size", 32, "Examples per step, over all devices.")
     integer("eval_batch_size", 8, "Examples per evaluation step, over all devices.")
     integer("predict_batch_size", 8, "Examples per prediction step, over all devices.")
-    common_flags.define_optimizer_flag(flag_values, "adamw", as_text=True)
-    number("learning_rate", 5e-5, "Highest learning rate.")
+    optimizer_flags.define_optimizer_flags(flag_values, "adamw", 5e-5, as_text=True)
     integer("train_step", 1000, "Steps in all.")
     integer("warmup_step", 0, "Steps over which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
@@ -51,7 +50,7 @@ def check_flags(values, row):
     common_flags.check_waiting(values)
     if values.export_text and not values.export_dir:
         raise file_io.InputError("--export_text needs --export_dir")
-    optimizer_table.check(values.optimizer)
+    optimizer_flags.check_optimizer(values)
     common_flags.require_positive(values, *_COUNTS)
     stages = {"train": values.do_train, "dev": values.do_eval, "test": values.do_predict}
     row.check_splits([split for split, wanted in stages.items() if wanted])
@@ -75,17 +74,14 @@ def make_data(values, row, source, tokenizer, strategy):
 
 def make_run(values, row, source, config, strategy):
     """`stages.Run` of the flags."""
-    from albert import optimization, predictors, stages
+    from albert import predictors, stages
 
     return stages.Run(
         model_config=config,
         run_config=common_flags.run_config(values, values.train_step, values.predict_batch_size),
         strategy=strategy,
-        make_optimizer=lambda: optimization.create_optimizer(
-            values.learning_rate,
-            values.train_step,
-            values.warmup_step,
-            optimizer=values.optimizer,
+        make_optimizer=lambda: optimizer_flags.make_optimizer(
+            values, values.train_step, values.warmup_step
         ),
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,

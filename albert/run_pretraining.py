@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io, pretraining_flags
+from albert import command_line, common_flags, file_io, optimizer_flags, pretraining_flags
 
 
 def define_flags(flag_values):
@@ -21,8 +21,7 @@ def define_flags(flag_values):
     integer("max_seq_length", 512, "Tokens per example, as the records were made.")
     integer("train_batch_size", 4096, "Examples per step, over all devices.")
     integer("eval_batch_size", 64, "Examples per evaluation step, over all devices.")
-    common_flags.define_optimizer_flag(flag_values, "lamb")
-    number("learning_rate", 0.00176, "Highest learning rate.")
+    optimizer_flags.define_optimizer_flags(flag_values, "lamb", 0.00176)
     number("poly_power", 1.0, "Power of the polynomial decay of the learning rate to 0.")
     integer("num_train_steps", 125000, "Steps in all.")
     integer("num_warmup_steps", 3125, "Steps over which the learning rate rises from 0.")
@@ -50,6 +49,7 @@ def check_flags(values):
     if values.do_train:
         common_flags.refuse_given(values, "--do_eval alone", "checkpoint")
     common_flags.check_waiting(values)
+    optimizer_flags.check_optimizer(values)
     if values.init_from_group0 and not brought:
         raise file_io.InputError("--init_from_group0 needs --init_checkpoint")
     if values.masked_lm_budget < 0 or values.masked_lm_budget >= 1:
@@ -60,20 +60,6 @@ def check_flags(values):
     common_flags.require_positive(
         *(values, "train_batch_size", "eval_batch_size", "max_seq_length", "num_train_steps"),
         *("save_checkpoints_steps", "max_eval_steps"),
-    )
-
-
-def make_optimizer(values):
-    """The optimizer of the flags."""
-    from albert import optimization
-
-    return optimization.create_optimizer(
-        values.learning_rate,
-        values.num_train_steps,
-        values.num_warmup_steps,
-        optimizer=values.optimizer,
-        poly_power=values.poly_power,
-        start_warmup_step=values.start_warmup_step,
     )
 
 
@@ -103,7 +89,13 @@ def make_run(values, source, config, strategy):
         model_config=config,
         run_config=common_flags.run_config(values, values.num_train_steps, values.eval_batch_size),
         strategy=strategy,
-        make_optimizer=lambda: make_optimizer(values),
+        make_optimizer=lambda: optimizer_flags.make_optimizer(
+            values,
+            values.num_train_steps,
+            values.num_warmup_steps,
+            poly_power=values.poly_power,
+            start_warmup_step=values.start_warmup_step,
+        ),
         init_checkpoint=source.checkpoint,
         from_scratch=True,
         rename=checkpoints.group_zero_name if values.init_from_group0 else None,

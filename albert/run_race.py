@@ -4,7 +4,7 @@ import os
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io
+from albert import command_line, common_flags, file_io, optimizer_flags
 
 
 def define_flags(flag_values):
@@ -29,8 +29,7 @@ def define_flags(flag_values):
     integer("eval_batch_size", 8, "Questions per evaluation step, over all devices.")
     integer("predict_batch_size", 8, "Questions per prediction step, over all devices.")
     number("dropout_prob", 0.1, "Dropout of the pooled output in training.")
-    common_flags.define_optimizer_flag(flag_values, "adamw")
-    number("learning_rate", 1e-5, "Highest learning rate.")
+    optimizer_flags.define_optimizer_flags(flag_values, "adamw", 1e-5)
     integer("train_step", 12000, "Steps in all.")
     integer("warmup_step", 1000, "Steps over which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 100, "Steps between checkpoints.")
@@ -44,6 +43,7 @@ def check_flags(values):
     if not (values.do_train or values.do_eval or values.do_predict):
         raise file_io.InputError("nothing to do: none of --do_train, --do_eval, --do_predict")
     common_flags.check_waiting(values)
+    optimizer_flags.check_optimizer(values)
     if values.task_name.lower() != "race":
         raise file_io.InputError(f"--task_name={values.task_name}: expected race")
     if not 0 <= values.dropout_prob < 1:
@@ -87,7 +87,7 @@ def make_data(values, settings, tokenizer, strategy):
 
 def make_run(values, settings, source, config, strategy):
     """`stages.Run` of the flags."""
-    from albert import optimization, race_utils, stages
+    from albert import race_utils, stages
 
     return stages.Run(
         model_config=config,
@@ -98,11 +98,8 @@ def make_run(values, settings, source, config, strategy):
             keep_checkpoint_max=values.num_keep_checkpoint,
         ),
         strategy=strategy,
-        make_optimizer=lambda: optimization.create_optimizer(
-            values.learning_rate,
-            values.train_step,
-            values.warmup_step,
-            optimizer=values.optimizer,
+        make_optimizer=lambda: optimizer_flags.make_optimizer(
+            values, values.train_step, values.warmup_step
         ),
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,

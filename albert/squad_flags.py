@@ -4,7 +4,7 @@ import dataclasses
 
 from absl import flags
 
-from albert import common_flags, file_io, squad_features
+from albert import common_flags, file_io, optimizer_flags, squad_features
 
 
 def define_flags(flag_values):
@@ -31,8 +31,7 @@ def define_flags(flag_values):
     integer("max_query_length", 64, "Most tokens of a question; the rest is cut off.")
     integer("train_batch_size", 32, "Windows per step, over all devices.")
     integer("predict_batch_size", 8, "Windows per prediction step, over all devices.")
-    common_flags.define_optimizer_flag(flag_values, "adamw")
-    number("learning_rate", 5e-5, "Highest learning rate.")
+    optimizer_flags.define_optimizer_flags(flag_values, "adamw", 5e-5)
     number("num_train_epochs", 3.0, "Steps in all are the questions times this, by the batch size.")
     number("warmup_proportion", 0.1, "Share of the steps in which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
@@ -51,6 +50,7 @@ def check_flags(values):
     for stage, name in (("do_train", "train_file"), ("do_predict", "predict_file")):
         if values[stage].value and not values[name].value:
             raise file_io.InputError(f"--{stage} needs --{name}")
+    optimizer_flags.check_optimizer(values)
     common_flags.require_positive(
         *(values, "train_batch_size", "predict_batch_size", "max_seq_length", "n_best_size"),
         *("max_answer_length", "save_checkpoints_steps"),
@@ -116,7 +116,7 @@ def make_run(values, kind, source, config, questions, settings, strategy):
     Raises:
       file_io.InputError: all checkpoints are to be scored, but the answers are not known.
     """
-    from albert import optimization, stages
+    from albert import stages
 
     steps = num_train_steps(values, len(questions.train_examples)) if values.do_train else 0
     scores_all = values.do_predict and values.checkpoint == "all"
@@ -135,11 +135,8 @@ def make_run(values, kind, source, config, questions, settings, strategy):
             eval_batch_size=values.predict_batch_size,
         ),
         strategy=strategy,
-        make_optimizer=lambda: optimization.create_optimizer(
-            values.learning_rate,
-            steps,
-            int(steps * values.warmup_proportion),
-            optimizer=values.optimizer,
+        make_optimizer=lambda: optimizer_flags.make_optimizer(
+            values, steps, int(steps * values.warmup_proportion)
         ),
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,

@@ -18,7 +18,8 @@ PLAIN = """
 LAYERS = {
     "plain": PLAIN,
     "TF parts": [
-        *"kernels batching layers modeling memory optimization lamb_optimizer".split(),
+        *"kernels batching layers modeling memory".split(),
+        *"optimization lamb_optimizer adam_optimizer".split(),
         *"records distribution tpu training_log checkpoints graph_tokenizer".split(),
     ],
     "engine": "train_step engine checkpoint_walk".split(),
@@ -32,7 +33,8 @@ LAYERS = {
         *"export hub_exporter huggingface_exporter".split(),
     ],
     "scripts": [
-        *"command_line common_flags pretraining_flags squad_flags".split(),
+        *"command_line common_flags optimizer_flags".split(),
+        *"pretraining_flags squad_flags".split(),
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"ask predict".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
@@ -40,7 +42,13 @@ LAYERS = {
     ],
 }
 # What scripts share.
-FLAG_MODULES = {"command_line", "common_flags", "pretraining_flags", "squad_flags"}
+FLAG_MODULES = {
+    "command_line",
+    "common_flags",
+    "optimizer_flags",
+    "pretraining_flags",
+    "squad_flags",
+}
 SCRIPTS = [n for n in LAYERS["scripts"] if n in MODULES and n not in FLAG_MODULES]
 
 

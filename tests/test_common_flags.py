@@ -7,7 +7,15 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from albert import common_flags, distribution, file_io, layers, memory, modeling
+from albert import (
+    common_flags,
+    distribution,
+    file_io,
+    layers,
+    memory,
+    modeling,
+    optimizer_flags,
+)
 
 
 @pytest.fixture
@@ -111,7 +119,7 @@ def test_memory_is_estimated_for_the_parts_that_are_computed(values, monkeypatch
     )
     found = values("--recompute", "--estimate_memory")
     flags.DEFINE_integer("train_batch_size", 16, "Batch.", flag_values=found)
-    common_flags.define_optimizer_flag(found, "lamb")
+    optimizer_flags.define_optimizer_flags(found, "lamb", 0.001)
     with pytest.raises(SystemExit):
         common_flags.end_with_estimate(found, "config", tf.distribute.get_strategy())
     assert told["rest"] == (1, True, 0, 1, "lamb")

@@ -79,3 +79,39 @@ def test_decay_and_ratio_can_have_lists_of_their_own(lists, decays, scaled):
 def test_is_what_create_optimizer_makes():
     optimizer = optimization.create_optimizer(0.1, 10, 0, optimizer="lamb", beta_2=0.9)
     assert type(optimizer) is lamb_optimizer.LAMB
+
+
+def test_trust_ratios_are_reported():
+    optimizer = lamb_optimizer.LAMB(
+        0.1, beta_1=0.5, beta_2=0.75, epsilon=0.0, weight_decay_rate=0.0, clip_norm=None
+    )
+    sizes = {"a": 5.0, "b": 1.0, "zero": 0.0, "c": 3.0, "bias": 100.0}
+    variables = [tf.Variable([size], name=name) for name, size in sizes.items()]
+
+    @tf.function
+    def step(gradient):
+        optimizer.apply_gradients([(gradient, variable) for variable in variables])
+        return optimizer.report()
+
+    # Each update is 1 long, so ratios are sizes: 1 for the weight of zero, none for the bias.
+    found = {name: float(value) for name, value in step(tf.constant([2.0])).items()}
+    assert found == pytest.approx(
+        {"trust_ratio_lowest": 1.0, "trust_ratio_median": 2.0, "trust_ratio_highest": 5.0}
+    )
+
+
+def test_without_a_ratio_there_is_nothing_to_report():
+    optimizer = lamb_optimizer.LAMB(0.1)
+    variable = tf.Variable([1.0], name="bias")
+    optimizer.apply_gradients([(tf.constant([1.0]), variable)])
+    assert optimizer.report() == {}
+
+
+def test_ratios_of_an_update_that_is_left_out_are_numbers():
+    optimizer = lamb_optimizer.LAMB(0.1)
+    optimizer.scale_loss()
+    variable = tf.Variable([1.0], name="kernel")
+    optimizer.apply_gradients([(tf.constant([float("inf")]), variable)])
+    report = optimizer.report()
+    assert report["loss_scale"] == 2.0**14
+    assert report["trust_ratio_lowest"] == report["trust_ratio_highest"] == 1

@@ -257,7 +257,7 @@ def test_variables_without_gradient_stay():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0.1, 10, 0, "sgd"), "optimizer=sgd: expected adamw or lamb"),
+        ((0.1, 10, 0, "sgd"), "optimizer=sgd: expected adamw, lamb or adam"),
         ((-0.1, 10, 0), "init_lr must be at least 0, got -0.1"),
         ((0.1, 0, 0), "num_train_steps must be at least 1, got 0"),
         ((0.1, 10, -1), "num_warmup_steps must be at least 0, got -1"),
@@ -266,6 +266,11 @@ def test_variables_without_gradient_stay():
 def test_mistakes_are_named(arguments, message):
     with pytest.raises(file_io.InputError, match=message):
         optimization.create_optimizer(*arguments)
+
+
+def test_settings_are_checked():
+    with pytest.raises(file_io.InputError, match="beta_1=1.5 must be a share"):
+        optimization.create_optimizer(0.1, 10, 0, beta_1=1.5)
 
 
 def test_variables_of_the_same_name_are_refused():
@@ -315,7 +320,9 @@ def test_weight_decay_shrinks_weights_without_gradient_and_spares_excluded_ones(
     np.testing.assert_allclose([w.numpy() for w in weights], [[1.9, -1.9], [2, -2], [2, -2]])
 
 
-@pytest.mark.parametrize("clip_norm, scale", [(1.0, 0.2), (2.5, 0.5), (5.0, 1.0), (None, 1.0)])
+@pytest.mark.parametrize(
+    "clip_norm, scale", [(1.0, 0.2), (2.5, 0.5), (5.0, 1.0), (None, 1.0), (0, 1.0)]
+)
 def test_clipping(clip_norm, scale):
     variables = [tf.Variable([0.0], name="a"), tf.Variable([0.0], name="b")]
     optimizer = optimization.AdamWeightDecayOptimizer(0.1, clip_norm=clip_norm)

@@ -4,7 +4,15 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from albert import common_flags, file_io, layers, memory, modeling, optimization, optimizer_table
+from albert import (
+    file_io,
+    layers,
+    memory,
+    modeling,
+    optimization,
+    optimizer_flags,
+    optimizer_table,
+)
 
 
 class Momentum(optimization.Optimizer):
@@ -20,7 +28,8 @@ class Momentum(optimization.Optimizer):
 @pytest.fixture
 def momentum(monkeypatch):
     monkeypatch.setattr(optimization, "Momentum", Momentum, raising=False)
-    monkeypatch.setitem(optimizer_table.OPTIMIZERS, "momentum", ("optimization", "Momentum"))
+    row = optimizer_table.Row("optimization", "Momentum")
+    monkeypatch.setitem(optimizer_table.OPTIMIZERS, "momentum", row)
 
 
 @pytest.mark.parametrize("name", optimizer_table.OPTIMIZERS)
@@ -32,7 +41,7 @@ def test_every_row_names_a_class(name):
 
 
 def test_other_names_are_refused():
-    with pytest.raises(file_io.InputError, match="optimizer=sgd: expected adamw or lamb$"):
+    with pytest.raises(file_io.InputError, match="optimizer=sgd: expected adamw, lamb or adam$"):
         optimizer_table.check("sgd")
 
 
@@ -49,8 +58,9 @@ def test_a_row_is_all_that_a_run_needs(momentum):
 def test_a_row_is_all_that_flags_estimates_and_checkpoints_need(momentum):
     for as_text in (False, True):
         values = flags.FlagValues()
-        common_flags.define_optimizer_flag(values, "adamw", as_text)
-        values(["script", "--optimizer=momentum"])
+        optimizer_flags.define_optimizer_flags(values, "adamw", 0.1, as_text)
+        values(["script", "--optimizer=momentum", "--clip_norm=2"])
+        optimizer_flags.check_optimizer(values)
         assert values.optimizer == "momentum" and "momentum" in values["optimizer"].help
     config = modeling.AlbertConfig(vocab_size=50)
     found = memory.estimate(config, 8, 128, layers.Compute(), optimizer="momentum")

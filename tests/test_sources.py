@@ -234,7 +234,11 @@ def _attributes(tree):
 
 
 def _flags_read_by(script):
-    modules = ["common_flags", *(FLAG_MODULES & own_imports(script) - {"common_flags"})]
+    modules, waiting = ["common_flags"], [script]
+    while waiting:
+        found = FLAG_MODULES & own_imports(waiting.pop()) - set(modules)
+        modules += found
+        waiting += found
     shared = {n.name: n for name in modules for n in tree_of(name).body if hasattr(n, "name")}
     own = [node for node in tree_of(script).body if getattr(node, "name", "") != "define_flags"]
     read, called = _attributes(ast.Module(own, []))

@@ -147,6 +147,8 @@ def test_a_scaled_loss_makes_the_same_update():
     for variable, value in wanted.items():
         np.testing.assert_allclose(found[variable], value, atol=1e-6, err_msg=variable)
     assert results[-1]["loss_scale"][0] == optimizer.gradient_scale().numpy() == 2.0**15
+    ratios = [results[-1][f"trust_ratio_{name}"][0] for name in ("lowest", "median", "highest")]
+    assert 0 < ratios[0] < ratios[1] < ratios[2]
 
 
 def test_an_overflow_leaves_the_update_out_and_halves_the_scale():
