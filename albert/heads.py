@@ -1,230 +1,47 @@
-"""The encoder with the heads of pre-training and of the fine-tuning tasks, and their losses.
+"""The encoder with the heads of the fine-tuning tasks and of pre-training, and their losses.
 
 Every model maps a dict of features to a dict of outputs.
 
-Letters in shapes: B batch, S sequence, V vocabulary, E embedding, H hidden, P masked positions,
-C choices, K starts kept, M ends kept for each start.
+Letters in shapes: B batch, S sequence, H hidden, C choices, K starts kept, M ends kept for each
+start.
 """
-
-import abc
 
 import tensorflow as tf
 
-from albert import file_io, kernels, layers, modeling
+from albert import file_io, head_parts, kernels, layers, pretraining_heads
 
-# Dropout on the pooled output of the classifiers, whatever the configuration says.
-CLASSIFIER_DROPOUT = 0.1
-_MASKED_LM_EPSILON = 1e-5  # keeps the masked LM's denominator above 0
+# All models have their name in this module.
+PretrainingModel = pretraining_heads.PretrainingModel
+
 # Subtracted from the logits of positions where an answer cannot be.
 _IMPOSSIBLE = 1e30
 
 
-class Model(tf.Module):
-    """What all models share: the encoder under `albert` and the arithmetic of their losses.
-
-    A loss is a sum of terms, and a term is ``sum(weight * loss) / total weight``: with total
-    weights taken over all replicas and micro-batches both the losses and the gradients of the parts
-    simply add up.
+class _LabelModel(head_parts.Model):
+    """A model with one loss per example, against `label_ids`, of the pooled output.
 
     Args:
-      config: AlbertConfig.
-      compute: `layers.Compute`, how the encoder computes.
-      seed: integer from which the initial weights are drawn, or None.
+      dropout_prob: dropout of the pooled output in training, whatever the configuration says.
+      For the rest see `head_parts.Model`.
     """
-
-    def __init__(self, config, compute=layers.Compute(), seed=None):
-        super().__init__()
-        self.config = config
-        self.albert = modeling.AlbertModel(config, seed, compute)
-
-    @property
-    def trained_variables(self):
-        """The variables that the loss depends on; only they have optimizer slots."""
-        return self.trainable_variables
-
-    def _encode(self, features, training, seed):
-        return self.albert(*_inputs(features), training, seed)
-
-    @abc.abstractmethod
-    def example_weights(self, features):
-        """Weight of every example (or masked position) in each loss term: dict of tensors."""
-
-    @abc.abstractmethod
-    def example_losses(self, outputs, features):
-        """Loss of every example (or masked position) in each term, shaped like its weights."""
-
-    def loss_weights(self, features):
-        """Total weight of this batch in each loss term, from inputs only: dict of scalars."""
-        return {
-            term: tf.reduce_sum(weights) for term, weights in self.example_weights(features).items()
-        }
-
-    def losses(self, outputs, features, weights=None):
-        """Loss terms of this batch.
-
-        Args:
-          outputs: what the model returned for `features`.
-          features: dict of features with labels.
-          weights: dict of scalars by which each term's sum is divided; None means
-            `loss_weights(features)`. A term whose weight is 0 is 0.
-
-        Returns:
-          Dict of scalars; their sum is the loss.
-        """
-        weights = self.loss_weights(features) if weights is None else weights
-        examples = self.example_weights(features)
-        return {
-            term: tf.math.divide_no_nan(tf.reduce_sum(losses * examples[term]), weights[term])
-            for term, losses in self.example_losses(outputs, features).items()
-        }
-
-    def loss(self, outputs, features, weights=None):
-        """The sum of `losses`: a scalar."""
-        return tf.add_n(list(self.losses(outputs, features, weights).values()))
-
-
-def _inputs(features):
-    """Ids, mask and token types, each [B, S]; None where they are not given."""
-    return features["input_ids"], features.get("input_mask"), features.get("segment_ids")
-
-
-def real_examples(features):
-    """[B] float: 0 for the examples that only fill up a batch, else 1."""
-    if "is_real_example" in features:
-        return tf.cast(tf.reshape(features["is_real_example"], [-1]), tf.float32)
-    return tf.ones(tf.shape(features["input_ids"])[:1])
-
-
-def _cross_entropy(labels, logits):
-    """[B] from integer labels of any shape with B elements and logits [B, classes]."""
-    labels = tf.reshape(labels, [-1])
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
-
-
-class LabelWeights(tf.Module):
-    """`output_weights` [labels, H] and `output_bias` [labels]: a dense layer stored transposed."""
-
-    def __init__(self, name, labels, config, seed):
-        super().__init__(name="label_weights")
-        self.weights = layers.normal_variable(
-            f"{name}output_weights", [labels, config.hidden_size], config, seed
-        )
-        self.bias = tf.Variable(tf.zeros([labels]), name=f"{name}output_bias")
-
-    def __call__(self, x):
-        """[rows, H] -> [rows, labels] float32."""
-        y = kernels.matmul(x, tf.cast(self.weights, x.dtype), transpose_b=True)
-        return tf.nn.bias_add(tf.cast(y, tf.float32), self.bias)
-
-
-class MaskedLmHead(tf.Module):
-    """Scores every word of the vocabulary at the masked positions (BERT, section 3.1).
-
-    Args:
-      config: AlbertConfig.
-      embedding_table: variable [V, E] of the word embeddings, used again as output weights.
-      seed: integer from which the initial weights are drawn, or None.
-    """
-
-    def __init__(self, config, embedding_table, seed=None):
-        super().__init__()
-        name = "cls/predictions"
-        self._embedding_table = embedding_table
-        self._activation = layers.ACTIVATIONS[config.hidden_act]
-        self.dense = layers.Dense(
-            f"{name}/transform/dense", config.hidden_size, config.embedding_size, config, seed
-        )
-        self.layer_norm = layers.LayerNorm(f"{name}/transform/LayerNorm", config.embedding_size)
-        self.bias = tf.Variable(tf.zeros([config.vocab_size]), name=f"{name}/output_bias")
-
-    def __call__(self, chosen):
-        """The encoder's outputs at masked positions [B, P, H] -> float32 logits [B * P, V]."""
-        chosen = tf.reshape(chosen, [-1, chosen.shape[-1]])  # [B * P, H]
-        words = self.layer_norm(self._activation(self.dense(chosen)))  # [B * P, E]
-        table = tf.cast(self._embedding_table, words.dtype)
-        logits = kernels.matmul(words, table, transpose_b=True)
-        return tf.nn.bias_add(tf.cast(logits, tf.float32), self.bias)
-
-
-class PretrainingModel(Model):
-    """Masked LM, and whether two pieces of text are in order or swapped (ALBERT, section 3.1).
-
-    Features: input_ids, input_mask, segment_ids [B, S]; masked_lm_positions [B, P]; for the loss
-    masked_lm_ids, masked_lm_weights [B, P] and next_sentence_labels [B, 1] (0 in order).
-    """
-
-    def __init__(self, config, compute=layers.Compute(), seed=None):
-        super().__init__(config, compute, seed)
-        self.masked_lm = MaskedLmHead(config, self.albert.embedding_table, seed)
-        self.sentence_order = LabelWeights("cls/seq_relationship/", 2, config, seed)
-
-    def __call__(self, features, training=False, seed=None):
-        """Returns a dict.
-
-        sequence_output [B, S, H], not while training; pooled_output [B, H]; masked_lm_logits and
-        masked_lm_log_probs [B * P, V]; sentence_order_logits and sentence_order_log_probs [B, 2];
-        where the features hold labels also masked_lm_example_loss [B * P].
-        """
-        positions = features["masked_lm_positions"]  # [B, P]
-        outputs = {}
-        if training:
-            asked = tf.pad(tf.cast(positions, tf.int32), [[0, 0], [1, 0]])  # the first one too
-            chosen = self.albert.at_positions(*_inputs(features), training, seed, asked)
-            pooled, chosen = self.albert.pool(chosen[:, 0]), chosen[:, 1:]
-        else:
-            encoded = self._encode(features, training, seed)
-            pooled = encoded.pooled_output
-            chosen = tf.gather(encoded.sequence_output, positions, batch_dims=1)  # [B, P, H]
-            outputs["sequence_output"] = encoded.sequence_output
-        words = self.masked_lm(chosen)
-        order = self.sentence_order(pooled)
-        outputs |= {
-            "pooled_output": pooled,
-            "masked_lm_logits": words,
-            # The losses come from the logits, so that a compiled step drops these when unused.
-            "masked_lm_log_probs": tf.nn.log_softmax(words),
-            "sentence_order_logits": order,
-            "sentence_order_log_probs": tf.nn.log_softmax(order),
-        }
-        if "masked_lm_ids" in features:
-            ids = features["masked_lm_ids"]
-            outputs["masked_lm_example_loss"] = kernels.cross_entropy(ids, words)
-        return outputs
-
-    def example_weights(self, features):
-        real = real_examples(features)
-        masked = tf.cast(features["masked_lm_weights"], tf.float32) * real[:, tf.newaxis]
-        return {"masked_lm_loss": tf.reshape(masked, [-1]), "sentence_order_loss": real}
-
-    def example_losses(self, outputs, features):
-        return {
-            "masked_lm_loss": outputs["masked_lm_example_loss"],
-            "sentence_order_loss": _cross_entropy(
-                features["next_sentence_labels"], outputs["sentence_order_logits"]
-            ),
-        }
-
-    def losses(self, outputs, features, weights=None):
-        weights = dict(self.loss_weights(features) if weights is None else weights)
-        weights["masked_lm_loss"] += _MASKED_LM_EPSILON
-        return super().losses(outputs, features, weights)
-
-
-class _LabelModel(Model):
-    """A model with one loss per example, against `label_ids`, of the pooled output."""
 
     _term = None  # name of the loss term
 
-    def _scores(self, features, training, seed, rate, site):
+    def __init__(self, config, compute, seed, dropout_prob):
+        head_parts.check_rate(dropout_prob)
+        super().__init__(config, compute, seed)
+        self._dropout_prob = dropout_prob
+
+    def _scores(self, features, training, seed, site):
         """[B, H] after dropout through the output layer: float32 [B, labels]."""
         # The last layer is computed at the first position alone.
-        first = self.albert.at_positions(*_inputs(features), training, seed)[:, 0]
+        first = self.albert.at_positions(*head_parts.inputs(features), training, seed)[:, 0]
         dropout = layers.Dropout(training, seed)
-        return self.output(dropout(self.albert.pool(first), rate, site))
+        return self.output(dropout(self.albert.pool(first), self._dropout_prob, site))
 
     def _label_loss(self, label_ids, logits):
         """[B] losses."""
-        return _cross_entropy(label_ids, logits)
+        return head_parts.cross_entropy(label_ids, logits)
 
     def _with_losses(self, outputs, features):
         """Adds per_example_loss [B] where the features hold labels."""
@@ -233,7 +50,7 @@ class _LabelModel(Model):
         return outputs
 
     def example_weights(self, features):
-        return {self._term: real_examples(features)}
+        return {self._term: head_parts.real_examples(features)}
 
     def example_losses(self, outputs, features):
         return {self._term: self._label_loss(features["label_ids"], outputs["logits"])}
@@ -256,15 +73,15 @@ class ClassifierModel(_LabelModel):
 
     _term = "classification_loss"
 
-    def __init__(self, config, num_labels, compute=layers.Compute(), seed=None):
+    def __init__(self, config, num_labels, compute=layers.Compute(), seed=None, dropout_prob=0.1):
         if num_labels < 2:
             raise file_io.InputError(f"a classifier needs at least 2 labels; got {num_labels}")
-        super().__init__(config, compute, seed)
-        self.output = LabelWeights("", num_labels, config, seed)
+        super().__init__(config, compute, seed, dropout_prob)
+        self.output = head_parts.LabelWeights("", num_labels, config, seed)
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
-        logits = self._scores(features, training, seed, CLASSIFIER_DROPOUT, "classifier")
+        logits = self._scores(features, training, seed, "classifier")
         return self._with_losses(_choice(logits), features)
 
 
@@ -276,16 +93,16 @@ class RegressionModel(_LabelModel):
 
     _term = "regression_loss"
 
-    def __init__(self, config, compute=layers.Compute(), seed=None):
-        super().__init__(config, compute, seed)
-        self.output = LabelWeights("", 1, config, seed)
+    def __init__(self, config, compute=layers.Compute(), seed=None, dropout_prob=0.1):
+        super().__init__(config, compute, seed, dropout_prob)
+        self.output = head_parts.LabelWeights("", 1, config, seed)
 
     def _label_loss(self, label_ids, logits):
         return tf.square(logits - tf.cast(tf.reshape(label_ids, [-1]), tf.float32))
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: logits and predictions [B], probabilities [B, 1], all the score."""
-        scores = self._scores(features, training, seed, CLASSIFIER_DROPOUT, "classifier")
+        scores = self._scores(features, training, seed, "classifier")
         logits = scores[:, 0]
         outputs = {"logits": logits, "probabilities": scores, "predictions": logits}
         return self._with_losses(outputs, features)
@@ -303,10 +120,9 @@ class MultipleChoiceModel(_LabelModel):
     def __init__(self, config, num_choices, dropout_prob=0.1, compute=layers.Compute(), seed=None):
         if num_choices < 2:
             raise file_io.InputError(f"multiple choice needs at least 2 choices; got {num_choices}")
-        super().__init__(config, compute, seed)
+        super().__init__(config, compute, seed, dropout_prob)
         self._choices = num_choices
-        self._dropout_rate = dropout_prob
-        self.output = LabelWeights("", 1, config, seed)
+        self.output = head_parts.LabelWeights("", 1, config, seed)
 
     def _fold(self, name, x):
         """[B, C, S] or [B, C * S] -> [B * C, S]."""
@@ -325,11 +141,11 @@ class MultipleChoiceModel(_LabelModel):
         """Returns a dict: logits, probabilities [B, C], predictions int32 [B]."""
         inputs = ("input_ids", "input_mask", "segment_ids")
         folded = {name: self._fold(name, features[name]) for name in inputs if name in features}
-        scores = self._scores(folded, training, seed, self._dropout_rate, "choice")  # [B * C, 1]
+        scores = self._scores(folded, training, seed, "choice")  # [B * C, 1]
         return self._with_losses(_choice(tf.reshape(scores, [-1, self._choices])), features)
 
 
-class _SquadModel(Model):
+class _SquadModel(head_parts.Model):
     """Works on the sequence alone: the pooler is there for checkpoints, but never trained."""
 
     @property
@@ -346,7 +162,7 @@ class SquadV1Model(_SquadModel):
 
     def __init__(self, config, compute=layers.Compute(), seed=None):
         super().__init__(config, compute, seed)
-        self.output = LabelWeights("cls/squad/", 2, config, seed)
+        self.output = head_parts.LabelWeights("cls/squad/", 2, config, seed)
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: start_logits and end_logits [B, S].
@@ -364,11 +180,11 @@ class SquadV1Model(_SquadModel):
         return {"start_logits": start, "end_logits": end}
 
     def example_weights(self, features):
-        return {"span_loss": real_examples(features)}
+        return {"span_loss": head_parts.real_examples(features)}
 
     def example_losses(self, outputs, features):
-        start = _cross_entropy(features["start_positions"], outputs["start_logits"])
-        end = _cross_entropy(features["end_positions"], outputs["end_logits"])
+        start = head_parts.cross_entropy(features["start_positions"], outputs["start_logits"])
+        end = head_parts.cross_entropy(features["end_positions"], outputs["end_logits"])
         return {"span_loss": 0.5 * (start + end)}
 
 
@@ -386,6 +202,7 @@ class SquadV2Model(_SquadModel):
             raise file_io.InputError(
                 f"start_n_top and end_n_top must be at least 1; got {start_n_top} and {end_n_top}"
             )
+        head_parts.check_rate(dropout_prob)
         super().__init__(config, compute, seed)
         size = config.hidden_size
         self._start_n_top = start_n_top
@@ -468,7 +285,7 @@ class SquadV2Model(_SquadModel):
         return tf.cast(logits[:, 0], tf.float32)
 
     def example_weights(self, features):
-        real = real_examples(features)
+        real = head_parts.real_examples(features)
         return {"span_loss": real, "answerability_loss": real}
 
     def example_losses(self, outputs, features):

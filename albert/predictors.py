@@ -34,7 +34,9 @@ _BATCH = 16  # windows that go through the model together
 # --- labels of texts ----------------------------------------------------------------------------
 
 
-def save_classifier_description(write, output_dir, row, config, source, max_seq_length):
+def save_classifier_description(
+    write, output_dir, row, config, source, max_seq_length, dropout_prob
+):
     """Makes the output folder of a classifier's run usable by itself.
 
     Args:
@@ -44,11 +46,13 @@ def save_classifier_description(write, output_dir, row, config, source, max_seq_
       config: `modeling.AlbertConfig`.
       source: `pretrained.Source` with the vocabulary.
       max_seq_length: S of the training.
+      dropout_prob: dropout of the pooled output in training.
     """
     settings = {
         "task_name": row.name,
         "labels": list(row.labels),
         "max_seq_length": max_seq_length,
+        "classifier_dropout_prob": dropout_prob,
         "columns": dataclasses.asdict(row.columns),
     }
     if write(output_dir, classifier_utils.KIND, config, source, settings):

@@ -4,7 +4,7 @@ import os
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io, optimizer_flags
+from albert import command_line, common_flags, dropout_flags, file_io, optimizer_flags
 
 _COUNTS = (
     "train_batch_size eval_batch_size predict_batch_size max_seq_length train_step "
@@ -33,6 +33,8 @@ def define_flags(flag_values):
     integer("eval_batch_size", 8, "Examples per evaluation step, over all devices.")
     integer("predict_batch_size", 8, "Examples per prediction step, over all devices.")
     optimizer_flags.define_optimizer_flags(flag_values, "adamw", 5e-5, as_text=True)
+    dropout_flags.define_dropout_flags(flag_values)
+    number("classifier_dropout_prob", 0.1, "Dropout of the pooled output.")
     integer("train_step", 1000, "Steps in all.")
     integer("warmup_step", 0, "Steps over which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
@@ -51,6 +53,7 @@ def check_flags(values, row):
     if values.export_text and not values.export_dir:
         raise file_io.InputError("--export_text needs --export_dir")
     optimizer_flags.check_optimizer(values)
+    dropout_flags.check_dropout(values)
     common_flags.require_positive(values, *_COUNTS)
     stages = {"train": values.do_train, "dev": values.do_eval, "test": values.do_predict}
     row.check_splits([split for split, wanted in stages.items() if wanted])
@@ -86,7 +89,8 @@ def make_run(values, row, source, config, strategy):
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,
         complete_folder=lambda write: predictors.save_classifier_description(
-            write, values.output_dir, row, config, source, values.max_seq_length
+            *(write, values.output_dir, row, config, source, values.max_seq_length),
+            values.classifier_dropout_prob,
         ),
         do_train=values.do_train,
         do_eval=values.do_eval,
@@ -112,11 +116,11 @@ def export_models(values, row, tokenizer, runner, prefix, specs):
 def main(values):
     row = common_flags.classifier_row(values)
     check_flags(values, row)
-    from albert import classifier_utils, distribution, model_folder, modeling, stages
+    from albert import classifier_utils, distribution, model_folder, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
     source = common_flags.source_of_run(values, classifier_utils.KIND)
-    config = modeling.AlbertConfig.from_json_file(source.config_file)
+    config = dropout_flags.read_config(values, source)
     common_flags.check_seq_length(values, config)
     common_flags.end_with_estimate(values, config, strategy)
     tokenizer = model_folder.load_tokenizer(source, config)
@@ -126,7 +130,7 @@ def main(values):
         graph_tokenizer.check_text(tokenizer)
     data = make_data(values, row, source, tokenizer, strategy)
     run = make_run(values, row, source, config, strategy)
-    runner = stages.run(classifier_utils.make_task(row), data, run)
+    runner = stages.run(classifier_utils.make_task(row, values.classifier_dropout_prob), data, run)
     if values.export_dir:
         prefix = stages.load(runner, values.checkpoint)
         if distribution.is_chief(strategy):

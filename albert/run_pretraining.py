@@ -2,7 +2,14 @@
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io, optimizer_flags, pretraining_flags
+from albert import (
+    command_line,
+    common_flags,
+    dropout_flags,
+    file_io,
+    optimizer_flags,
+    pretraining_flags,
+)
 
 
 def define_flags(flag_values):
@@ -22,6 +29,7 @@ def define_flags(flag_values):
     integer("train_batch_size", 4096, "Examples per step, over all devices.")
     integer("eval_batch_size", 64, "Examples per evaluation step, over all devices.")
     optimizer_flags.define_optimizer_flags(flag_values, "lamb", 0.00176)
+    dropout_flags.define_dropout_flags(flag_values)
     number("poly_power", 1.0, "Power of the polynomial decay of the learning rate to 0.")
     integer("num_train_steps", 125000, "Steps in all.")
     integer("num_warmup_steps", 3125, "Steps over which the learning rate rises from 0.")
@@ -50,6 +58,7 @@ def check_flags(values):
         common_flags.refuse_given(values, "--do_eval alone", "checkpoint")
     common_flags.check_waiting(values)
     optimizer_flags.check_optimizer(values)
+    dropout_flags.check_dropout(values)
     if values.init_from_group0 and not brought:
         raise file_io.InputError("--init_from_group0 needs --init_checkpoint")
     if values.masked_lm_budget < 0 or values.masked_lm_budget >= 1:
@@ -83,7 +92,7 @@ def make_data(values, config):
 
 def make_run(values, source, config, strategy):
     """`stages.Run` of the flags."""
-    from albert import checkpoints, stages
+    from albert import checkpoints, pretraining_folder, stages
 
     return stages.Run(
         model_config=config,
@@ -99,6 +108,7 @@ def make_run(values, source, config, strategy):
         init_checkpoint=source.checkpoint,
         from_scratch=True,
         rename=checkpoints.group_zero_name if values.init_from_group0 else None,
+        complete_folder=lambda _: pretraining_folder.write(values.output_dir, config),
         do_train=values.do_train,
         do_eval=values.do_eval,
         checkpoint=values.checkpoint,
@@ -108,11 +118,11 @@ def make_run(values, source, config, strategy):
 
 def main(values):
     check_flags(values)
-    from albert import modeling, pretraining_task, stages
+    from albert import pretraining_task, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
     source = common_flags.source(values, needs_vocabulary=False)
-    config = modeling.AlbertConfig.from_json_file(source.config_file)
+    config = dropout_flags.read_config(values, source)
     common_flags.check_seq_length(values, config)
     slots = pretraining_flags.mask_config(values).num_slots
     common_flags.end_with_estimate(values, config, strategy, slots)

@@ -4,7 +4,7 @@ import os
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io, optimizer_flags
+from albert import command_line, common_flags, dropout_flags, file_io, optimizer_flags
 
 
 def define_flags(flag_values):
@@ -29,6 +29,8 @@ def define_flags(flag_values):
     integer("eval_batch_size", 8, "Questions per evaluation step, over all devices.")
     integer("predict_batch_size", 8, "Questions per prediction step, over all devices.")
     number("dropout_prob", 0.1, "Dropout of the pooled output in training.")
+    flags.DEFINE_alias("classifier_dropout_prob", "dropout_prob", flag_values=flag_values)
+    dropout_flags.define_dropout_flags(flag_values)
     optimizer_flags.define_optimizer_flags(flag_values, "adamw", 1e-5)
     integer("train_step", 12000, "Steps in all.")
     integer("warmup_step", 1000, "Steps over which the learning rate rises from 0.")
@@ -44,12 +46,9 @@ def check_flags(values):
         raise file_io.InputError("nothing to do: none of --do_train, --do_eval, --do_predict")
     common_flags.check_waiting(values)
     optimizer_flags.check_optimizer(values)
+    dropout_flags.check_dropout(values)
     if values.task_name.lower() != "race":
         raise file_io.InputError(f"--task_name={values.task_name}: expected race")
-    if not 0 <= values.dropout_prob < 1:
-        raise file_io.InputError(
-            f"--dropout_prob={values.dropout_prob} must be a share, from 0 to below 1"
-        )
     names = [getattr(values, name) for name in ("train_file", "eval_file", "predict_file")]
     given = [name for name in names if name]
     if len(set(given)) < len(given):
@@ -104,7 +103,8 @@ def make_run(values, settings, source, config, strategy):
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,
         complete_folder=lambda write: write(
-            values.output_dir, race_utils.KIND, config, source, settings
+            *(values.output_dir, race_utils.KIND, config, source),
+            {**settings, "dropout_prob": values.dropout_prob},
         ),
         do_train=values.do_train,
         do_eval=values.do_eval,
@@ -116,11 +116,11 @@ def make_run(values, settings, source, config, strategy):
 
 def main(values):
     check_flags(values)
-    from albert import model_folder, modeling, race_utils, stages
+    from albert import model_folder, race_utils, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
     source = common_flags.source_of_run(values, race_utils.KIND)
-    config = modeling.AlbertConfig.from_json_file(source.config_file)
+    config = dropout_flags.read_config(values, source)
     common_flags.check_seq_length(values, config)
     common_flags.end_with_estimate(values, config, strategy, choices=race_utils.NUM_CHOICES)
     tokenizer = model_folder.load_tokenizer(source, config)

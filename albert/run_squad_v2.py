@@ -1,5 +1,7 @@
 """Fine-tunes ALBERT on SQuAD 2.0 (with unanswerable questions), answers, scores and exports."""
 
+from absl import flags
+
 from albert import command_line, common_flags, file_io, squad_flags
 
 
@@ -9,10 +11,11 @@ def define_flags(flag_values):
     integer("start_n_top", 5, "Starts of an answer to look at in each window.")
     integer("end_n_top", 5, "Ends to look at for each of these starts.")
     number("dropout_prob", 0.1, "Dropout of the part that tells whether there is an answer.")
+    flags.DEFINE_alias("classifier_dropout_prob", "dropout_prob", flag_values=flag_values)
 
 
 def check_flags(values):
-    """Refuses beams and rates that cannot be, before any work."""
+    """Refuses beams that cannot be, before any work."""
     common_flags.require_positive(values, "start_n_top", "end_n_top")
     for name in ("start_n_top", "end_n_top"):
         if values[name].value > values.max_seq_length:
@@ -20,10 +23,6 @@ def check_flags(values):
                 f"--{name}={values[name].value} must be at most --max_seq_length="
                 f"{values.max_seq_length}"
             )
-    if not 0 <= values.dropout_prob < 1:
-        raise file_io.InputError(
-            f"--dropout_prob={values.dropout_prob} must be a share, from 0 to below 1"
-        )
 
 
 def main(values):

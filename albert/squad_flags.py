@@ -4,7 +4,7 @@ import dataclasses
 
 from absl import flags
 
-from albert import common_flags, file_io, optimizer_flags, squad_features
+from albert import common_flags, dropout_flags, file_io, optimizer_flags, squad_features
 
 
 def define_flags(flag_values):
@@ -32,6 +32,7 @@ def define_flags(flag_values):
     integer("train_batch_size", 32, "Windows per step, over all devices.")
     integer("predict_batch_size", 8, "Windows per prediction step, over all devices.")
     optimizer_flags.define_optimizer_flags(flag_values, "adamw", 5e-5)
+    dropout_flags.define_dropout_flags(flag_values)
     number("num_train_epochs", 3.0, "Steps in all are the questions times this, by the batch size.")
     number("warmup_proportion", 0.1, "Share of the steps in which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
@@ -51,6 +52,7 @@ def check_flags(values):
         if values[stage].value and not values[name].value:
             raise file_io.InputError(f"--{stage} needs --{name}")
     optimizer_flags.check_optimizer(values)
+    dropout_flags.check_dropout(values)
     common_flags.require_positive(
         *(values, "train_batch_size", "predict_batch_size", "max_seq_length", "n_best_size"),
         *("max_answer_length", "save_checkpoints_steps"),
@@ -160,11 +162,11 @@ def run_squad(values, kind, **beams):
       beams: the settings that only SQuAD 2.0 has.
     """
     check_flags(values)
-    from albert import distribution, export, modeling, squad_task, stages
+    from albert import distribution, export, squad_task, stages
 
     strategy = common_flags.strategy(values)
     source = common_flags.source_of_run(values, kind)
-    config = modeling.AlbertConfig.from_json_file(source.config_file)
+    config = dropout_flags.read_config(values, source)
     common_flags.check_seq_length(values, config)
     common_flags.end_with_estimate(values, config, strategy)
     questions, settings = _questions(values, kind, source, config, beams, strategy)

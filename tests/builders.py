@@ -115,10 +115,11 @@ GROUPED = {
 }
 LENGTHS, LENGTH = (9, 24, 3, 17), 24
 
-# Functions of configuration and `layers.Compute`; models of one kind have the same weights.
+# Functions of configuration and `layers.Compute`; models of one kind have the same weights. Their
+# heads drop nothing, as dropout draws other masks in other types and in micro-batches.
 MODELS = {
-    "classifier": lambda *c: heads.ClassifierModel(c[0], 3, *c[1:], seed=1),
-    "regression": lambda *c: heads.RegressionModel(*c, seed=1),
+    "classifier": lambda *c: heads.ClassifierModel(c[0], 3, *c[1:], seed=1, dropout_prob=0.0),
+    "regression": lambda *c: heads.RegressionModel(*c, seed=1, dropout_prob=0.0),
     "choices": lambda *c: heads.MultipleChoiceModel(c[0], 2, 0.0, *c[1:], seed=1),
     "pretraining": lambda *c: heads.PretrainingModel(*c, seed=1),
     "squad_v1": lambda *c: heads.SquadV1Model(*c, seed=1),

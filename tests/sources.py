@@ -23,7 +23,10 @@ LAYERS = {
         *"records distribution tpu training_log checkpoints graph_tokenizer".split(),
     ],
     "engine": "train_step engine checkpoint_walk".split(),
-    "assembly": "heads pretrained model_folder task".split(),
+    "assembly": [
+        *"head_parts pretraining_heads heads".split(),
+        *"pretrained model_folder pretraining_folder task".split(),
+    ],
     "tasks": [
         *"pretraining_masks pretraining_task classifier_utils custom_data race_utils".split(),
         *"squad_utils squad_task".split(),
@@ -33,7 +36,7 @@ LAYERS = {
         *"export hub_exporter huggingface_exporter".split(),
     ],
     "scripts": [
-        *"command_line common_flags optimizer_flags".split(),
+        *"command_line common_flags optimizer_flags dropout_flags".split(),
         *"pretraining_flags squad_flags".split(),
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"ask predict".split(),
@@ -45,6 +48,7 @@ LAYERS = {
 FLAG_MODULES = {
     "command_line",
     "common_flags",
+    "dropout_flags",
     "optimizer_flags",
     "pretraining_flags",
     "squad_flags",

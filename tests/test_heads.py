@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import file_io, heads, layers, modeling
+from albert import file_io, head_parts, heads, layers, modeling
 from tests import builders
 
 TOLERANCE = 2e-5
@@ -411,9 +411,9 @@ def test_impossible_positions_are_never_on_the_beam_before_possible_ones():
 
 def test_examples_that_fill_up_a_batch_have_no_weight():
     features = {"input_ids": tf.zeros([3, 4], tf.int32)}
-    np.testing.assert_array_equal(heads.real_examples(features), [1, 1, 1])
+    np.testing.assert_array_equal(head_parts.real_examples(features), [1, 1, 1])
     features["is_real_example"] = tf.constant([[1], [0], [1]])
-    np.testing.assert_array_equal(heads.real_examples(features), [1, 0, 1])
+    np.testing.assert_array_equal(head_parts.real_examples(features), [1, 0, 1])
 
 
 @pytest.mark.parametrize("name", builders.MODELS)
@@ -444,7 +444,7 @@ def test_the_way_of_computing_cannot_be_changed():
 
 
 def test_the_output_layer_is_stored_transposed():
-    layer = heads.LabelWeights("cls/", 5, TINY, seed=1)
+    layer = head_parts.LabelWeights("cls/", 5, TINY, seed=1)
     assert layer.weights.shape == (5, 12) and layer.weights.name == "cls/output_weights:0"
     layer.bias.assign(tf.range(5.0))
     x = tf.random.stateless_normal([2, 12], [1, 2])

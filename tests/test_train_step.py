@@ -118,13 +118,7 @@ def test_micro_batches_are_computed_one_after_another():
     assert model.events == ["forward", "backward"] * 4
 
 
-@pytest.fixture(autouse=True)
-def no_classifier_dropout(monkeypatch):
-    monkeypatch.setattr("albert.heads.CLASSIFIER_DROPOUT", 0.0)
-
-
 def test_micro_batches_draw_dropout_of_their_own(monkeypatch):
-    monkeypatch.setattr("albert.heads.CLASSIFIER_DROPOUT", 0.5)
     seeds = []
     model = make_model("classifier")
     optimizer = optimization.create_optimizer(1e-2, 100, 0)

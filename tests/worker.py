@@ -17,7 +17,7 @@ import time
 import tensorflow as tf
 from absl import flags, logging
 
-from albert import checkpoints, common_flags, distribution, file_io, heads
+from albert import checkpoints, common_flags, distribution, file_io
 
 MAKE_STRATEGY = common_flags.strategy
 
@@ -84,7 +84,6 @@ def main(path):
     cpus = tf.config.list_physical_devices("CPU")
     parts = [tf.config.LogicalDeviceConfiguration()] * plan["logical_cpus"]
     tf.config.set_logical_device_configuration(cpus[0], parts)
-    heads.CLASSIFIER_DROPOUT = 0.0  # replicas drop different values, as they should
     strategies = {}
     for step in plan["runs"]:
         run(step["script"], step["flags"], strategies, step.get("after"))
