@@ -31,7 +31,15 @@ def define_flags(flag_values):
 
 
 def main(values):
-    from albert import checkpoints, heads, hub_exporter, model_folder, modeling, pretrained
+    from albert import (
+        checkpoints,
+        heads,
+        hub_exporter,
+        model_folder,
+        modeling,
+        pretrained,
+        pretraining_folder,
+    )
 
     common_flags.require_positive(values, "max_seq_length")
 
@@ -43,13 +51,19 @@ def main(values):
     )
     config = modeling.AlbertConfig.from_json_file(source.config_file)
     tokenizer = model_folder.load_tokenizer(source, config)
-    model = heads.PretrainingModel(config)
+    task, *_ = pretraining_folder.sentence_tasks(
+        os.path.dirname(source.checkpoint), source.checkpoint
+    )
+    model = heads.PretrainingModel(config, sentence_task=task)
     report = checkpoints.restore(model, source.checkpoint)
     if report.new:
         raise file_io.InputError(
             f"{source.checkpoint} lacks {report.new}: a hub module has the pre-training heads"
         )
     logging.info("%s", report)
+    if task != "sop":
+        head = "has no `sop`" if task == "none" else "answers in `sop` what follows a text"
+        logging.info("The model was trained with --sentence_task=%s: the module %s", task, head)
     if values.preprocessing_path:
         common_flags.check_seq_length(values, config)
         path = values.preprocessing_path

@@ -29,9 +29,15 @@ class Model(tf.Module):
         self.albert = modeling.AlbertModel(config, seed, compute)
 
     @property
+    def uses_pooler(self):
+        """Whether the loss depends on the pooler, which is there for checkpoints in any case."""
+        return True
+
+    @property
     def trained_variables(self):
         """The variables that the loss depends on; only they have optimizer slots."""
-        return self.trainable_variables
+        found = self.trainable_variables
+        return [v for v in found if self.uses_pooler or not v.name.startswith("bert/pooler/")]
 
     def _encode(self, features, training, seed):
         return self.albert(*inputs(features), training, seed)

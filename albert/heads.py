@@ -146,11 +146,9 @@ class MultipleChoiceModel(_LabelModel):
 
 
 class _SquadModel(head_parts.Model):
-    """Works on the sequence alone: the pooler is there for checkpoints, but never trained."""
+    """Works on the sequence alone."""
 
-    @property
-    def trained_variables(self):
-        return [v for v in self.trainable_variables if not v.name.startswith("bert/pooler/")]
+    uses_pooler = False
 
 
 class SquadV1Model(_SquadModel):

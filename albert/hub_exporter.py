@@ -67,7 +67,7 @@ def _sop_call(model):
     def call(inputs, training=False):
         encoded = _encode(model, inputs, training)
         return {
-            "sop_log_probs": tf.nn.log_softmax(model.sentence_order(encoded.pooled_output)),
+            "sop_log_probs": tf.nn.log_softmax(model.sentence_head(encoded.pooled_output)),
             "pooled_output": encoded.pooled_output,
             "sequence_output": encoded.sequence_output,
         }
@@ -139,7 +139,7 @@ def export_module(model, source, path):
     """Writes a hub module.
 
     Args:
-      model: `heads.PretrainingModel`.
+      model: `heads.PretrainingModel`; without a sentence task the module has no `sop`.
       source: `pretrained.Source` of its vocabulary.
       path: folder to make.
 
@@ -152,19 +152,21 @@ def export_module(model, source, path):
     target = path.rstrip("/")
     if file_io.exists(target):
         raise file_io.InputError(f"{target} exists already; delete it or name another folder")
-    encoder, words, order = _encoder_call(model), _mlm_call(model), _sop_call(model)
+    encoder, words = _encoder_call(model), _mlm_call(model)
     root = _callable(encoder, _variables(model.albert))
     root.mlm = _callable(
         words, _variables(model.albert, model.masked_lm), [(name,) for name in _POSITIONS]
     )
-    root.sop = _callable(order, _variables(model.albert, model.sentence_order))
     tokens = _signature(encoder, _INTERFACES[0])
     signatures = {
         "tokens": tokens,
         "mlm": _signature(words, (*_INTERFACES[0], _POSITIONS[0])),
-        "sop": _signature(order, _INTERFACES[0]),
         "serving_default": tokens,
     }
+    if model.sentence_head:
+        order = _sop_call(model)
+        root.sop = _callable(order, _variables(model.albert, model.sentence_head))
+        signatures["sop"] = _signature(order, _INTERFACES[0])
     assets = file_io.temporary_name(f"{target}.assets")
     try:
         files = _gather_assets(assets, model.config, source)

@@ -12,6 +12,7 @@ CONFIG_NAME = "albert_config.json"
 BERT_CONFIG_NAME = "bert_config.json"  # of google-research/bert
 VOCAB_NAME = "vocab.txt"  # of WordPiece models
 DESCRIPTION_NAME = "model.json"  # of fine-tuned models
+PRETRAINING_NAME = "pretraining.json"  # description of pre-trained models
 CONFIG_FLAG, SPM_FLAG, VOCAB_FLAG = "albert_config_file", "spm_model_file", "vocab_file"
 # The variable by which tensorflow-hub is told where to keep what it fetches.
 _CACHE_VARIABLE = "TFHUB_CACHE_DIR"
@@ -214,9 +215,12 @@ def _missing_message(flags, folder, hub_handle):
 
 
 def files_beside(checkpoint):
-    """Paths of configuration and vocabulary in a checkpoint's folder, as far as they are there."""
+    """Paths of what belongs to a pre-trained model in a checkpoint's folder, as far as it is there.
+
+    That is its configuration, vocabulary and description.
+    """
     folder = os.path.dirname(checkpoint) or "."
-    names = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME, VOCAB_NAME)
+    names = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME, VOCAB_NAME, PRETRAINING_NAME)
     return [
         os.path.join(folder, name)
         for name in file_io.listdir(folder)

@@ -193,13 +193,16 @@ def _ones_entry(name, num_ones, size, dtype):
     return tfrecord.feature_entry(name, (np.arange(size) < num_ones).astype(dtype))
 
 
-def feature_specs(seq_length, max_predictions_per_seq, with_boundaries=True):
+def feature_specs(
+    seq_length, max_predictions_per_seq, with_boundaries=True, with_sentence_labels=True
+):
     """`tfrecord.FeatureSpec` of the records.
 
     Args:
       seq_length: S.
       max_predictions_per_seq: P.
       with_boundaries: also ``token_boundary`` [S], 1 where a word begins; only masking needs it.
+      with_sentence_labels: also ``next_sentence_labels``, which only a sentence task needs.
     """
     spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids")
@@ -212,7 +215,7 @@ def feature_specs(seq_length, max_predictions_per_seq, with_boundaries=True):
     return (
         *(spec(name, "int64", (seq_length,), sequence=True) for name in sequences),
         *(spec(name, dtype, (max_predictions_per_seq,)) for name, dtype in predicted.items()),
-        spec("next_sentence_labels", "int64", (1,)),
+        *([spec("next_sentence_labels", "int64", (1,))] * with_sentence_labels),
     )
 
 

@@ -1,10 +1,13 @@
-"""Flags of masks, which the scripts of pre-training share, and what is built from them."""
+"""Flags of pre-training and of the making of its records, and what is built from them."""
 
 import dataclasses
+import os
 
-from absl import logging
+from absl import flags, logging
 
-from albert import common_flags, file_io, masking
+from albert import common_flags, file_io, masking, optimizer_flags
+
+# --- masks ---------------------------------------------------------------------------------------
 
 
 def define_mask_flags(flag_values, note=""):
@@ -126,3 +129,112 @@ def masker(flag_values, files, vocab_size):
     for found in files.values():
         found.check_vocabulary(vocabulary.fingerprint, source.spm_model_file or source.vocab_file)
     return pretraining_masks.Masker(config, vocabulary, flag_values.seed)
+
+
+# --- the sentence task ---------------------------------------------------------------------------
+
+
+def define_sentence_task_flag(flag_values):
+    """What the model learns of two pieces of text."""
+    flags.DEFINE_enum(
+        "sentence_task",
+        "sop",
+        ["sop", "nsp", "none"],
+        "What the model learns of two texts beside masked words: their order, whether one follows "
+        "the other, or nothing. --do_eval alone: by default what it has learnt.",
+        flag_values=flag_values,
+    )
+
+
+def sentence_tasks(values, strategy):
+    """What is learnt or measured of two texts, and what the model was trained for.
+
+    Args:
+      values: flag values.
+      strategy: `tf.distribute.Strategy`; all workers must come here.
+
+    Returns:
+      Two keys of `pretraining_heads.SENTENCE_TASKS`, which differ only in evaluations.
+
+    Raises:
+      file_io.InputError: the output folder holds checkpoints of another task, or the model to
+        evaluate has no head for one.
+    """
+    from albert import checkpoints, distribution, pretraining_folder
+
+    path, checkpoint = values.output_dir, None
+    if values.checkpoint not in (None, "all", "best", "last"):
+        checkpoint = checkpoints.resolve(values.checkpoint)
+        path = os.path.dirname(checkpoint)
+    possible = distribution.from_chief(
+        strategy, lambda: pretraining_folder.sentence_tasks(path, checkpoint)
+    )
+    wanted = values.sentence_task
+    if not values.do_train and not values["sentence_task"].present:
+        wanted = possible[0]
+    if wanted in possible:
+        return wanted, wanted
+    trained = f"{path} holds a model trained with --sentence_task={' or '.join(possible)}"
+    if values.do_train:
+        raise file_io.InputError(
+            f"{trained}: it cannot go on with --sentence_task={wanted}. To start anew from its "
+            "weights, name it as --init_checkpoint and use another --output_dir"
+        )
+    if possible == ["none"]:
+        raise file_io.InputError(
+            f"{trained}: it has no head whose answers --sentence_task={wanted} could measure"
+        )
+    _tell_what_is_measured(trained, wanted, possible[0])
+    return wanted, possible[0]
+
+
+def _tell_what_is_measured(trained, wanted, task):
+    from albert import pretraining_heads
+
+    head, labels = (pretraining_heads.SENTENCE_TASKS[name] for name in (task, wanted))
+    if labels is None:
+        logging.info("%s: the answers of its %s head are not measured", trained, head)
+        return
+    logging.warning(
+        "%s: %s_head_on_%s_accuracy and …_loss are those of its %s head on %s labels",
+        *(trained, head, labels, head.replace("_", " "), labels.replace("_", " ")),
+    )
+
+
+# --- the run -------------------------------------------------------------------------------------
+
+
+def make_run(values, source, config, sentence_task, strategy):
+    """`stages.Run` of the flags.
+
+    Args:
+      values: flag values.
+      source: `pretrained.Source` of what to start from.
+      config: `modeling.AlbertConfig`.
+      sentence_task: the one that is learnt.
+      strategy: `tf.distribute.Strategy`.
+    """
+    from albert import checkpoints, pretraining_folder, stages
+
+    return stages.Run(
+        model_config=config,
+        run_config=common_flags.run_config(values, values.num_train_steps, values.eval_batch_size),
+        strategy=strategy,
+        make_optimizer=lambda: optimizer_flags.make_optimizer(
+            values,
+            values.num_train_steps,
+            values.num_warmup_steps,
+            poly_power=values.poly_power,
+            start_warmup_step=values.start_warmup_step,
+        ),
+        init_checkpoint=source.checkpoint,
+        from_scratch=True,
+        rename=checkpoints.group_zero_name if values.init_from_group0 else None,
+        complete_folder=lambda _: pretraining_folder.write(
+            values.output_dir, config, sentence_task
+        ),
+        do_train=values.do_train,
+        do_eval=values.do_eval,
+        checkpoint=values.checkpoint,
+        eval_wait_secs=values.eval_wait_secs,
+    )

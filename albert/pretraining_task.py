@@ -1,4 +1,4 @@
-"""Pre-training (masked words and sentence order) as a task of the engine."""
+"""Pre-training (masked words and a task on two pieces of text) as a task of the engine."""
 
 import contextlib
 import functools
@@ -12,19 +12,13 @@ from albert import (
     file_io,
     heads,
     pretraining_data,
+    pretraining_heads,
     pretraining_masks,
     records,
     task,
 )
 
 _HINT = "Give the max_seq_length and max_predictions_per_seq that the records were made with"
-# Sums that each row carries; a metric is the ratio of two totals.
-_RATIOS = {
-    "masked_lm_accuracy": ("masked_lm_correct", "masked_lm_weight"),
-    "masked_lm_loss": ("masked_lm_loss", "masked_lm_weight"),
-    "sentence_order_accuracy": ("sentence_order_correct", "sentence_order_weight"),
-    "sentence_order_loss": ("sentence_order_loss", "sentence_order_weight"),
-}
 
 
 # --- records of other programs -------------------------------------------------------------------
@@ -90,7 +84,7 @@ def damage_reported(paths, lengths, without_masks=()):
 
 def _first_misplaced(paths, lengths):
     """What to tell the user of the first record that `prepare` refuses."""
-    specs = pretraining_data.feature_specs(*lengths, with_boundaries=False)
+    specs = pretraining_data.feature_specs(*lengths, False, with_sentence_labels=False)
     for path in paths:
         dataset = records.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
         for batch, serialized in enumerate(dataset):
@@ -121,64 +115,109 @@ def _correct(labels, logits):
     return tf.cast(of_label >= tf.reduce_max(logits, axis=-1), tf.float32)
 
 
-def _row_sums(outputs, features):
-    """Sums over the masked positions of each example, {name: [B]}."""
+def _ratios(sentence):
+    """{metric: (numerator, denominator)}, names of sums that each row carries.
+
+    Args:
+      sentence: name of what is measured of two pieces of text; None: nothing.
+    """
+    measured = ("masked_lm", sentence) if sentence else ("masked_lm",)
+    return {
+        f"{name}_{metric}": (f"{name}_{total}", f"{name}_weight")
+        for name in measured
+        for metric, total in (("accuracy", "correct"), ("loss", "loss"))
+    }
+
+
+def _row_sums(outputs, features, head, sentence):
+    """Sums over the masked positions of each example, {name: [B]}.
+
+    Args:
+      head: name of the outputs of the sentence task; None: there are none.
+      sentence: see `_ratios`.
+    """
     weights = features["masked_lm_weights"]  # [B, P]
     ids = tf.reshape(features["masked_lm_ids"], [-1])
     losses = tf.reshape(outputs["masked_lm_example_loss"], tf.shape(weights))
     correct = tf.reshape(_correct(ids, outputs["masked_lm_logits"]), tf.shape(weights))
-    labels = tf.reshape(features["next_sentence_labels"], [-1])
-    order_log_probs = outputs["sentence_order_log_probs"]  # [B, 2]
-    return {
+    sums = {
         "masked_lm_loss": tf.reduce_sum(losses * weights, axis=1),
         "masked_lm_correct": tf.reduce_sum(correct * weights, axis=1),
         "masked_lm_weight": tf.reduce_sum(weights, axis=1),
-        "sentence_order_loss": -tf.gather(order_log_probs, labels, batch_dims=1),
-        "sentence_order_correct": _correct(labels, order_log_probs),
-        "sentence_order_weight": tf.ones_like(labels, tf.float32),
     }
+    if head:
+        labels = tf.reshape(features["next_sentence_labels"], [-1])
+        log_probs = outputs[f"{head}_log_probs"]  # [B, 2]
+        sums |= {
+            f"{sentence}_loss": -tf.gather(log_probs, labels, batch_dims=1),
+            f"{sentence}_correct": _correct(labels, log_probs),
+            f"{sentence}_weight": tf.ones_like(labels, tf.float32),
+        }
+    return sums
 
 
-def _train_metrics(outputs, features):
-    sums = _row_sums(outputs, features)
+def _train_metrics(outputs, features, head, sentence):
+    sums = _row_sums(outputs, features, head, sentence)
     return {
         name: (tf.reduce_sum(sums[top]), tf.reduce_sum(sums[bottom]))
-        for name, (top, bottom) in _RATIOS.items()
+        for name, (top, bottom) in _ratios(sentence).items()
         if name.endswith("accuracy")
     }
 
 
 class Evaluator:
-    """Adds up rows of `_row_sums`."""
+    """Adds up rows of sums.
 
-    def __init__(self):
+    Args:
+      sentence: name of what is measured of two pieces of text; None: nothing.
+    """
+
+    def __init__(self, sentence="sentence_order"):
         self._totals = {}
+        self._ratios = _ratios(sentence)
 
     def update(self, rows):
         for name, values in rows.items():
             self._totals[name] = self._totals.get(name, 0.0) + values.sum(dtype=np.float64)
 
     def result(self):
-        """Accuracy and loss of both tasks, and ``loss``, their sum."""
+        """Accuracy and loss of each task, and ``loss``, the sum."""
         result = {
             name: float(self._totals[top] / max(self._totals[bottom], 1e-5))
-            for name, (top, bottom) in _RATIOS.items()
+            for name, (top, bottom) in self._ratios.items()
         }
-        result["loss"] = result["masked_lm_loss"] + result["sentence_order_loss"]
+        result["loss"] = sum(value for name, value in result.items() if name.endswith("_loss"))
         return result
 
 
-TASK = task.Task(
-    name="pretraining",
-    build_model=heads.PretrainingModel,
-    eval_outputs=_row_sums,
-    evaluator=Evaluator,
-    train_metrics=_train_metrics,
-    best_metric="masked_lm_accuracy",
-)
+def make_task(sentence_task="sop", trained_for=None):
+    """The `task.Task` of pre-training.
+
+    Args:
+      sentence_task: key of `pretraining_heads.SENTENCE_TASKS`: what the labels of two pieces of
+        text say, and what is learnt or measured.
+      trained_for: another such key: what the head was trained for whose answers are measured. The
+        metrics are then called ``<head>_head_on_<labels>_…``. None: the same.
+    """
+    labels = pretraining_heads.SENTENCE_TASKS[sentence_task]
+    model = sentence_task if labels is None or trained_for is None else trained_for
+    head = pretraining_heads.SENTENCE_TASKS[model]
+    names = {"head": head, "sentence": labels if head == labels else f"{head}_head_on_{labels}"}
+    partial = functools.partial
+    return task.Task(
+        name="pretraining",
+        build_model=partial(heads.PretrainingModel, sentence_task=model),
+        eval_outputs=partial(_row_sums, **names),
+        evaluator=partial(Evaluator, names["sentence"]),
+        train_metrics=partial(_train_metrics, **names),
+        best_metric="masked_lm_accuracy",
+    )
 
 
-def make_data(files, lengths, max_eval_examples, masker=None, anew=False):
+TASK = make_task()
+
+
+def make_data(files, lengths, max_eval_examples, masker=None, anew=False, sentence_labels=True):
     """The `task.Data` of records that `create_pretraining_data` has made.
 
     Args:
@@ -187,6 +226,7 @@ def make_data(files, lengths, max_eval_examples, masker=None, anew=False):
       max_eval_examples: most examples to evaluate, from the front.
       masker: `pretraining_masks.Masker` for records without masks.
       anew: the masker masks records for training that have masks, too.
+      sentence_labels: read them; records with masks need not have any otherwise.
 
     Raises:
       file_io.InputError: there are no records, a file is cut off, or the lengths differ.
@@ -199,7 +239,9 @@ def make_data(files, lengths, max_eval_examples, masker=None, anew=False):
     for split, found in files.items():
         slots = masker.config.num_slots if found.without_masks else lengths[1]
         specs[split] = pretraining_data.feature_specs(
-            lengths[0], slots, with_boundaries=anew and split == "train"
+            *(lengths[0], slots),
+            with_boundaries=anew and split == "train",
+            with_sentence_labels=sentence_labels,
         )
         written = compact_records.feature_specs() if found.without_masks else specs[split]
         if split == "train" or found is not files["train"]:

@@ -30,6 +30,7 @@ def define_flags(flag_values):
     integer("eval_batch_size", 64, "Examples per evaluation step, over all devices.")
     optimizer_flags.define_optimizer_flags(flag_values, "lamb", 0.00176)
     dropout_flags.define_dropout_flags(flag_values)
+    pretraining_flags.define_sentence_task_flag(flag_values)
     number("poly_power", 1.0, "Power of the polynomial decay of the learning rate to 0.")
     integer("num_train_steps", 125000, "Steps in all.")
     integer("num_warmup_steps", 3125, "Steps over which the learning rate rises from 0.")
@@ -72,7 +73,7 @@ def check_flags(values):
     )
 
 
-def make_data(values, config):
+def make_data(values, config, sentence_labels):
     """`task.Data` of the flags."""
     from albert import pretraining_masks, pretraining_task
 
@@ -87,32 +88,7 @@ def make_data(values, config):
         values.max_eval_steps * values.eval_batch_size,
         pretraining_flags.masker(values, files, config.vocab_size),
         anew=bool(values.masked_lm_budget),
-    )
-
-
-def make_run(values, source, config, strategy):
-    """`stages.Run` of the flags."""
-    from albert import checkpoints, pretraining_folder, stages
-
-    return stages.Run(
-        model_config=config,
-        run_config=common_flags.run_config(values, values.num_train_steps, values.eval_batch_size),
-        strategy=strategy,
-        make_optimizer=lambda: optimizer_flags.make_optimizer(
-            values,
-            values.num_train_steps,
-            values.num_warmup_steps,
-            poly_power=values.poly_power,
-            start_warmup_step=values.start_warmup_step,
-        ),
-        init_checkpoint=source.checkpoint,
-        from_scratch=True,
-        rename=checkpoints.group_zero_name if values.init_from_group0 else None,
-        complete_folder=lambda _: pretraining_folder.write(values.output_dir, config),
-        do_train=values.do_train,
-        do_eval=values.do_eval,
-        checkpoint=values.checkpoint,
-        eval_wait_secs=values.eval_wait_secs,
+        sentence_labels=sentence_labels,
     )
 
 
@@ -126,8 +102,10 @@ def main(values):
     common_flags.check_seq_length(values, config)
     slots = pretraining_flags.mask_config(values).num_slots
     common_flags.end_with_estimate(values, config, strategy, slots)
-    data = make_data(values, config)
-    stages.run(pretraining_task.TASK, data, make_run(values, source, config, strategy))
+    tasks = pretraining_flags.sentence_tasks(values, strategy)
+    data = make_data(values, config, sentence_labels=tasks[0] != "none")
+    run = pretraining_flags.make_run(values, source, config, tasks[0], strategy)
+    stages.run(pretraining_task.make_task(*tasks), data, run)
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ def test_rates_reach_model_and_folder(started, tmp_path, told, script):
 
 
 def test_rates_of_pretraining_reach_model_and_folder(started, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert.run_pretraining.make_data", lambda *arguments: None)
+    monkeypatch.setattr("albert.run_pretraining.make_data", lambda *arguments, **_: None)
     (tmp_path / "out").mkdir()
     assert not is_dropped(*started("run_pretraining"), "masked_lm_logits")
     task, run = started("run_pretraining", hidden_dropout_prob=0.25)

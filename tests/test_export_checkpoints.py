@@ -28,6 +28,7 @@ def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
     )
     builders.write_model(folder, heads.PretrainingModel(config, seed=1), config)
     (folder / "eval_results.txt").write_text("")
+    (folder / "pretraining.json").write_text("{}")
     run_script(export_checkpoints, albert_directory=folder, export_path=f"{tmp_path}/out/")
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == [
@@ -35,6 +36,7 @@ def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
         "albert_config.json",
         "model.ckpt-best.data-00000-of-00001",
         "model.ckpt-best.index",
+        "pretraining.json",
     ]
     source = pretrained.locate(checkpoint=str(tmp_path / "out"))
     assert source.spm_model_file.endswith("out/30k-clean.model")

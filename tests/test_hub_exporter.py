@@ -18,6 +18,7 @@ from albert import (
     hub_exporter,
     modeling,
     pretrained,
+    pretraining_folder,
     tokenization,
 )
 from tests import builders
@@ -337,3 +338,38 @@ def test_strings_become_inputs_of_the_module(loaded, tmp_path, vocabulary, reque
     assert preprocess.tokenize(tf.constant(first)).to_list()[0] == tokenizer.encode(first[0])
     with pytest.raises(file_io.InputError, match="preprocessing exists already"):
         hub_exporter.export_preprocessing(tokenizer, 16, path)
+
+
+def export_with(task, trained, folder, run_script):
+    """The log of exporting a model with a sentence task."""
+    config = dataclasses.replace(CONFIG, num_hidden_layers=1)
+    model = heads.PretrainingModel(config, seed=1, sentence_task=task)
+    checkpoints.save(str(folder / "model.ckpt-best"), model)
+    pretraining_folder.write(str(folder), config, task)
+    (folder / "30k-clean.model").write_bytes((trained[0] / "30k-clean.model").read_bytes())
+    run_script(export_to_tfhub, albert_directory=folder, export_path=folder / "module")
+    return model
+
+
+def test_a_model_without_a_sentence_task_makes_a_module_without_sop(
+    trained, tmp_path, run_script, caplog
+):
+    with caplog.at_level("INFO", logger="absl"):
+        model = export_with("none", trained, tmp_path, run_script)
+    assert "was trained with --sentence_task=none: the module has no `sop`" in caplog.text
+    loaded = tf.saved_model.load(str(tmp_path / "module"))
+    assert hasattr(loaded, "mlm") and not hasattr(loaded, "sop")
+    assert set(loaded.signatures) == {"tokens", "mlm", "serving_default", "tokenization_info"}
+    source = pretrained.locate(hub_handle=str(tmp_path / "module"))
+    again = heads.PretrainingModel(model.config, seed=2, sentence_task="none")
+    assert checkpoints.restore(again, source.checkpoint, allow_new_heads=False).new == []
+
+
+def test_what_a_head_has_learnt_is_said(trained, tmp_path, run_script, monkeypatch, caplog):
+    made = []
+    monkeypatch.setattr(hub_exporter, "export_module", lambda model, *_: made.append(model))
+    with caplog.at_level("INFO", logger="absl"):
+        export_with("nsp", trained, tmp_path, run_script)
+    assert made[0].sentence_name == "next_sentence"
+    said = "trained with --sentence_task=nsp: the module answers in `sop` what follows a text"
+    assert said in caplog.text

@@ -5,23 +5,26 @@ import dataclasses
 import pytest
 from absl import logging
 
-from albert import file_io, modeling, pretrained, pretraining_folder
+from albert import checkpoints, file_io, heads, modeling, pretrained, pretraining_folder
 
-CONFIG = modeling.AlbertConfig(vocab_size=40, hidden_size=16, num_attention_heads=2)
+CONFIG = modeling.AlbertConfig(
+    vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+    intermediate_size=16, max_position_embeddings=16,
+)  # fmt: skip
 
 
 def test_the_configuration_is_that_of_the_run(tmp_path, monkeypatch):
     told = []
     monkeypatch.setattr(logging, "info", lambda text, *rest: told.append(text % rest))
     path = tmp_path / pretrained.CONFIG_NAME
-    pretraining_folder.write(str(tmp_path), CONFIG)
+    pretraining_folder.write(str(tmp_path), CONFIG, "sop")
     assert modeling.AlbertConfig.from_json_file(path) == CONFIG and not told
     # One that says the same stays as it is written.
     path.write_text(path.read_text() + "\n\n")
-    pretraining_folder.write(str(tmp_path), CONFIG)
+    pretraining_folder.write(str(tmp_path), CONFIG, "sop")
     assert path.read_text().endswith("\n\n\n") and not told
     other = dataclasses.replace(CONFIG, hidden_dropout_prob=0.1)
-    pretraining_folder.write(str(tmp_path), other)
+    pretraining_folder.write(str(tmp_path), other, "sop")
     assert modeling.AlbertConfig.from_json_file(path) == other
     assert told == [f"{path} now says what this run trains with: hidden_dropout_prob 0.1 (was 0.0)"]
 
@@ -29,4 +32,29 @@ def test_the_configuration_is_that_of_the_run(tmp_path, monkeypatch):
 def test_a_damaged_configuration_is_named(tmp_path):
     (tmp_path / pretrained.CONFIG_NAME).write_text("{")
     with pytest.raises(file_io.InputError, match=pretrained.CONFIG_NAME):
-        pretraining_folder.write(str(tmp_path), CONFIG)
+        pretraining_folder.write(str(tmp_path), CONFIG, "sop")
+
+
+def save(path, sentence_task):
+    model = heads.PretrainingModel(CONFIG, seed=1, sentence_task=sentence_task)
+    checkpoints.save(str(path / "model.ckpt-3"), model)
+
+
+def test_the_sentence_task_is_told_by_description_or_variables(tmp_path):
+    found = lambda: pretraining_folder.sentence_tasks(str(tmp_path))  # noqa: E731
+    assert found() == pretraining_folder.sentence_tasks("nowhere") == ["sop", "nsp", "none"]
+    pretraining_folder.write(str(tmp_path), CONFIG, "nsp")
+    assert found() == ["sop", "nsp", "none"]  # a run that has no checkpoint yet may be any
+    save(tmp_path, "nsp")
+    assert found() == ["nsp"]
+    description = tmp_path / pretrained.PRETRAINING_NAME
+    description.unlink()
+    assert found() == ["sop", "nsp"]
+    save(tmp_path, "none")
+    assert found() == ["none"]
+    for text in ("[]", '{"version": 1}', '{"version": 2, "sentence_task": "sop"}'):
+        description.write_text(text)
+        with pytest.raises(
+            file_io.InputError, match=f"{description} is not a description of pre-t"
+        ):
+            found()
