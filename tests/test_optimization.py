@@ -386,12 +386,13 @@ def train(strategy, optimizer_name):
             loss = model.loss(model(features), features, weights)
         gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
         gradients = context.all_reduce("SUM", gradients)
-        return optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        norm = optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return {"norm": norm, **optimizer.report()}
 
     run = tf.function(lambda features: strategy.run(step, (features,)))
     for index in range(5):
         parts = np.split(ids[index], replicas), np.split(labels[index], replicas)
-        run(strategy.experimental_distribute_values_from_function(
+        told = run(strategy.experimental_distribute_values_from_function(
             lambda context: {
                 key: tf.constant(value[context.replica_id_in_sync_group])
                 for key, value in zip(("input_ids", "label_ids"), parts)
@@ -399,6 +400,9 @@ def train(strategy, optimizer_name):
         ))
     everything = {v.name: v for v in model.variables} | optimizer.variables_by_name()
     assert int(optimizer.global_step.numpy()) == 5
+    assert ("trust_ratio_median" in told) == (optimizer_name == "lamb"), told
+    for values in told.values():  # every replica makes the same update
+        assert len({float(x) for x in strategy.experimental_local_results(values)}) == 1, told
     return {
         name: [copy.numpy() for copy in strategy.experimental_local_results(variable)]
         for name, variable in everything.items()
