@@ -6,6 +6,7 @@ there as [outputs, inputs] and here as [inputs, outputs].
 Letters in shapes: V vocabulary, E embedding, H hidden.
 """
 
+import dataclasses
 import json
 import os
 
@@ -281,7 +282,7 @@ def convert_weights(tensors, config, head, architecture=weight_names.ALBERT):
     Raises:
       file_io.InputError: variables are missing; names them.
     """
-    table = weight_names.name_table(config.num_hidden_groups, config.inner_group_num, architecture)
+    table = weight_names.name_table(_num_groups(config), config.inner_group_num, architecture)
     wanted = ("bert/", *HEADS[head][1])
     table = {ours: theirs for ours, theirs in table.items() if ours.startswith(wanted)}
     if head in _WITHOUT_POOLER:
@@ -314,7 +315,7 @@ def convert_config(config, head, labels, tokenizer, architecture=weight_names.AL
       architecture: `Architecture`.
     """
     values = {
-        **config.to_dict(),
+        **dataclasses.replace(config, share="all", num_hidden_groups=_num_groups(config)).to_dict(),
         "architectures": [architecture.class_name + HEADS[head][0]],
         "model_type": architecture.model_type,
         "hidden_act": _HIDDEN_ACT.get(config.hidden_act, config.hidden_act),
@@ -338,6 +339,20 @@ def convert_config(config, head, labels, tokenizer, architecture=weight_names.AL
     if "id2label" in values:
         values["label2id"] = {name: int(i) for i, name in values["id2label"].items()}
     return values
+
+
+def _num_groups(config):
+    """`num_hidden_groups` of the same network there.
+
+    Raises:
+      file_io.InputError: layers share only a part of their parameters.
+    """
+    if config.num_attention_groups != config.num_ffn_groups:
+        raise file_io.InputError(
+            f"share={config.share}: transformers has no ALBERT whose layers share only their "
+            'attention or only their feed-forward part; share "all" and "none" can be written'
+        )
+    return config.num_attention_groups
 
 
 def write_weights(folder, tensors):

@@ -84,6 +84,10 @@ class LayerNorm(tf.Module):
         self.gamma = tf.Variable(tf.ones([size]), name=f"{name}/gamma")
         self.beta = tf.Variable(tf.zeros([size]), name=f"{name}/beta")
 
+    def weights(self):
+        """Gamma and beta."""
+        return tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
+
     def __call__(self, x):
         return kernels.normalize(x, self.gamma, self.beta)
 
@@ -255,12 +259,14 @@ class TokenRows(PaddedRows):
 class BlockWeights(NamedTuple):
     """The parameters of a block as its computation takes them, made once for all layers."""
 
+    # of `SelfAttention`
     qkv_kernel: Any  # [H, 3H] queries (scaled by 1 / sqrt(D)), keys, values
     qkv_bias: Any
     attention_kernel: Any  # [H, H]
     attention_bias: Any
     attention_gamma: Any
     attention_beta: Any
+    # of `FeedForward`
     inner_kernel: Any  # [H, I]
     inner_bias: Any
     output_kernel: Any  # [I, H]
@@ -277,52 +283,62 @@ class BlockSeeds(NamedTuple):
     output: Any
 
 
-class _SelfAttention(tf.Module):
-    """The dense layers of multi-head self attention."""
+class SelfAttention(tf.Module):
+    """Parameters of multi-head self attention and of the LayerNorm after it."""
 
     def __init__(self, name, config, seed):
         super().__init__(name="self_attention")
         size = config.hidden_size
-        self.query = Dense(f"{name}/self/query", size, size, config, seed)
-        self.key = Dense(f"{name}/self/key", size, size, config, seed)
-        self.value = Dense(f"{name}/self/value", size, size, config, seed)
-        self.output = Dense(f"{name}/output/dense", size, size, config, seed)
+        self._scale = (size // config.num_attention_heads) ** -0.5
+        self.query = Dense(f"{name}/attention_1/self/query", size, size, config, seed)
+        self.key = Dense(f"{name}/attention_1/self/key", size, size, config, seed)
+        self.value = Dense(f"{name}/attention_1/self/value", size, size, config, seed)
+        self.output = Dense(f"{name}/attention_1/output/dense", size, size, config, seed)
+        self.norm = LayerNorm(f"{name}/LayerNorm", size)
+
+    def weights(self, dtype):
+        """Its part of `BlockWeights`, with products in `dtype`; normalisation stays float32."""
+        # Scaling the kernel once costs less than scaling queries or scores in each layer.
+        kernels = [self.query.kernel * self._scale, self.key.kernel, self.value.kernel]
+        biases = [self.query.bias * self._scale, self.key.bias, self.value.bias]
+        dense = (tf.concat(kernels, 1), tf.concat(biases, 0), self.output.kernel, self.output.bias)
+        return *(tf.cast(x, dtype) for x in dense), *self.norm.weights()
+
+
+class FeedForward(tf.Module):
+    """Parameters of the two dense layers after the attention and of the LayerNorm after them."""
+
+    def __init__(self, name, config, seed):
+        super().__init__(name="feed_forward")
+        hidden, inner = config.hidden_size, config.intermediate_size
+        name_of_layers = f"{name}/ffn_1/intermediate"
+        self.intermediate = Dense(f"{name_of_layers}/dense", hidden, inner, config, seed)
+        self.output = Dense(f"{name_of_layers}/output/dense", inner, hidden, config, seed)
+        self.norm = LayerNorm(f"{name}/LayerNorm_1", hidden)
+
+    def weights(self, dtype):
+        """Its part of `BlockWeights`, with products in `dtype`; normalisation stays float32."""
+        inner, output = self.intermediate, self.output
+        dense = (inner.kernel, inner.bias, output.kernel, output.bias)
+        return *(tf.cast(x, dtype) for x in dense), *self.norm.weights()
 
 
 class Block(tf.Module):
     """Multi-head self attention and feed-forward, each with dropout, residual and LayerNorm.
 
     Source: Attention Is All You Need, Vaswani et al., 2017, section 3.
+
+    Args:
+      attention: `SelfAttention`, which other blocks may share.
+      feed_forward: `FeedForward`, likewise.
+      config: AlbertConfig.
     """
 
-    def __init__(self, name, config, seed):
+    def __init__(self, attention, feed_forward, config):
         super().__init__(name="block")
-        hidden, inner = config.hidden_size, config.intermediate_size
         self._config = config
-        feed_forward = f"{name}/ffn_1/intermediate"
-        self.attention = _SelfAttention(f"{name}/attention_1", config, seed)
-        self.attention_norm = LayerNorm(f"{name}/LayerNorm", hidden)
-        self.intermediate = Dense(f"{feed_forward}/dense", hidden, inner, config, seed)
-        self.output = Dense(f"{feed_forward}/output/dense", inner, hidden, config, seed)
-        self.output_norm = LayerNorm(f"{name}/LayerNorm_1", hidden)
-
-    def weights(self, dtype):
-        """`BlockWeights` with products in `dtype`; normalisation stays float32."""
-        attention = self.attention
-        scale = (self._config.hidden_size // self._config.num_attention_heads) ** -0.5
-        # Scaling the kernel once costs less than scaling queries or scores in each layer.
-        kernels = [attention.query.kernel * scale, attention.key.kernel, attention.value.kernel]
-        biases = [attention.query.bias * scale, attention.key.bias, attention.value.bias]
-        dense = [tf.concat(kernels, 1), tf.concat(biases, 0)]
-        for layer in (attention.output, self.intermediate, self.output):
-            dense += [layer.kernel, layer.bias]
-        qkv, bias, *rest = (tf.cast(variable, dtype) for variable in dense)
-        norms = [
-            tf.convert_to_tensor(variable)
-            for norm in (self.attention_norm, self.output_norm)
-            for variable in (norm.gamma, norm.beta)
-        ]
-        return BlockWeights(qkv, bias, *rest[:2], *norms[:2], *rest[2:], *norms[2:])
+        self.attention = attention
+        self.feed_forward = feed_forward
 
     def seeds(self, dropout, site):
         """`BlockSeeds` of `Dropout` at a place of the network."""
@@ -411,13 +427,13 @@ class Block(tf.Module):
 
 
 def carried(weights):
-    """`BlockWeights` of the same values, for the layers that follow or for a part of the batch.
+    """The same weights, for the layers that follow or for a part of the batch.
 
     Gradients of shared weights are added up when those of all uses are there. What goes through
     here is one use: the gradients of the layers after it are added up before, so that two of them
     are in memory instead of one for each layer.
     """
-    return BlockWeights(*(_carry(x) for x in weights))
+    return tuple(_carry(x) for x in weights)
 
 
 @tf.custom_gradient

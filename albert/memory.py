@@ -46,13 +46,18 @@ def count_parameters(config):
     embedding, hidden = config.embedding_size, config.hidden_size
     tables = config.vocab_size + config.type_vocab_size + config.max_position_embeddings + 2
     mapping = (embedding + 1) * hidden if embedding != hidden else 0
-    blocks = config.num_hidden_groups * config.inner_group_num * _count_block_parameters(config)
+    groups = config.num_attention_groups, config.num_ffn_groups
+    parts = zip(groups, _count_block_parameters(config), strict=True)
+    blocks = config.inner_group_num * sum(count * size for count, size in parts)
     return tables * embedding + mapping + blocks + (hidden + 1) * hidden
 
 
 def _count_block_parameters(config):
+    """Parameters of an attention and of a feed-forward part, each with its LayerNorm."""
     hidden, inner = config.hidden_size, config.intermediate_size
-    return 4 * (hidden + 1) * hidden + (hidden + 1) * inner + (inner + 1) * hidden + 4 * hidden
+    attention = 4 * (hidden + 1) * hidden
+    feed_forward = (hidden + 1) * inner + (inner + 1) * hidden
+    return attention + 2 * hidden, feed_forward + 2 * hidden
 
 
 def estimate(
@@ -93,7 +98,9 @@ def estimate(
     logits = rows // length * predictions * config.vocab_size * 4
     gradients = parameters * (2 if accumulation_steps > 1 else 1)
     # Parts do not wait for each other: each adds up its own, for the blocks of one group at a time.
-    sums = compute.parts * (config.inner_group_num + 1) * size * _count_block_parameters(config)
+    sums = (
+        compute.parts * (config.inner_group_num + 1) * size * sum(_count_block_parameters(config))
+    )
     return Estimate(
         parameters=parameters,
         gradients=gradients + sums,

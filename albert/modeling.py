@@ -12,6 +12,7 @@ H hidden, L layers.
 import contextlib
 import dataclasses
 import difflib
+import functools
 import json
 import math
 from typing import NamedTuple
@@ -20,6 +21,8 @@ import tensorflow as tf
 from absl import logging
 
 from albert import file_io, kernels, layers
+
+SHARING = ("all", "attention", "ffn", "none")  # values of `AlbertConfig.share`
 
 # Other names of the tanh approximation of gelu.
 _TANH_GELU_ALIASES = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
@@ -63,6 +66,9 @@ class AlbertConfig:
       num_attention_heads, intermediate_size: N, I.
       num_hidden_layers: how many layers run one after another (L).
       num_hidden_groups: how many sets of parameters they share; layer i uses i * groups // L.
+      share: which parameters all layers share: "all" (as `num_hidden_groups` says), "attention"
+        (each layer has a feed-forward part of its own), "ffn" (each layer has an attention of its
+        own) or "none" (section 4.5 of ALBERT). The LayerNorm after a part belongs to it.
       inner_group_num: blocks, each with its own parameters, that one layer runs.
       down_scale_factor: kept for old files, unused.
       hidden_act: "gelu" (tanh approximation), "gelu_erf" (exact), "relu", "tanh" or "linear".
@@ -90,6 +96,7 @@ class AlbertConfig:
     max_position_embeddings: int = 512
     type_vocab_size: int = 2
     initializer_range: float = 0.02
+    share: str = "all"
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -101,6 +108,27 @@ class AlbertConfig:
                     f"{whole} must be a multiple of {part}; "
                     f"got {getattr(self, whole)} and {getattr(self, part)}"
                 )
+        if self.share != "all" and self.num_hidden_groups != 1:
+            raise file_io.InputError(
+                f"share={self.share} says which parameters each layer has of its own, so "
+                f"num_hidden_groups must be 1; got {self.num_hidden_groups}"
+            )
+
+    @property
+    def num_attention_groups(self):
+        """How many attentions with parameters of their own there are, times inner_group_num."""
+        return self.num_hidden_layers if self.share in ("ffn", "none") else self.num_hidden_groups
+
+    @property
+    def num_ffn_groups(self):
+        """How many feed-forward parts with parameters of their own, times inner_group_num."""
+        own = self.share in ("attention", "none")
+        return self.num_hidden_layers if own else self.num_hidden_groups
+
+    def groups_of(self, layer):
+        """Which attention and which feed-forward part a layer uses: two integers."""
+        groups = self.num_attention_groups, self.num_ffn_groups
+        return tuple(layer * count // self.num_hidden_layers for count in groups)
 
     @classmethod
     def from_dict(cls, values):
@@ -195,8 +223,14 @@ class AlbertConfig:
         return cls.from_dict({**rates, **values, **implied})
 
     def to_dict(self):
-        """All values as a dict that `from_dict` reads."""
-        return dataclasses.asdict(self)
+        """All values as a dict that `from_dict` reads; `share` only where it is not "all".
+
+        Other programs read these files too, and know the usual sharing alone.
+        """
+        values = dataclasses.asdict(self)
+        if self.share == "all":
+            del values["share"]
+        return values
 
     def to_json_string(self):
         """All values as indented JSON with a final line end."""
@@ -222,8 +256,9 @@ def _naming(file):
 def _check_value(name, kind, value):
     """Raises InputError unless `value` is of the kind and in the range that `name` demands."""
     if kind is str:
-        wanted = f"one of {', '.join(layers.ACTIVATIONS)}"
-        right = isinstance(value, str) and value in layers.ACTIVATIONS
+        choices = SHARING if name == "share" else layers.ACTIVATIONS
+        wanted = f"one of {', '.join(choices)}"
+        right = isinstance(value, str) and value in choices
     elif not isinstance(value, (int, float)) or isinstance(value, bool):
         wanted, right = "a number", False
     elif kind is int:
@@ -264,6 +299,34 @@ class _Embeddings(tf.Module):
         return words, dropout(embeddings, self._dropout_rate, "embeddings")
 
 
+def _make_layers(config, seed):
+    """The blocks of each layer; layers that share parameters have the same objects."""
+    name = "bert/encoder/transformer/group_{}/inner_group_{}".format
+
+    @functools.cache
+    def attention(group, inner):
+        return layers.SelfAttention(name(group, inner), config, seed)
+
+    @functools.cache
+    def feed_forward(group, inner):
+        return layers.FeedForward(name(group, inner), config, seed)
+
+    @functools.cache
+    def block(groups, inner):
+        parts = attention(groups[0], inner), feed_forward(groups[1], inner)
+        return layers.Block(*parts, config)
+
+    return [
+        [block(config.groups_of(layer), inner) for inner in range(config.inner_group_num)]
+        for layer in range(config.num_hidden_layers)
+    ]
+
+
+def _parts(block):
+    """What may be shared of a block, in the order of `layers.BlockWeights`."""
+    return block.attention, block.feed_forward
+
+
 class AlbertOutput(NamedTuple):
     """What the encoder computed.
 
@@ -301,13 +364,7 @@ class AlbertModel(tf.Module):
         if config.embedding_size != size:
             name = "bert/encoder/embedding_hidden_mapping_in"
             self._mapping = layers.Dense(name, config.embedding_size, size, config, seed)
-        self._groups = [
-            [
-                layers.Block(f"bert/encoder/transformer/group_{g}/inner_group_{i}", config, seed)
-                for i in range(config.inner_group_num)
-            ]
-            for g in range(config.num_hidden_groups)
-        ]
+        self._layers = _make_layers(config, seed)
         self._pooler = layers.Dense("bert/pooler/dense", size, size, config, seed)
 
     @property
@@ -378,8 +435,8 @@ class AlbertModel(tf.Module):
         input_ids = tf.convert_to_tensor(input_ids)
         self._check_length(input_ids)
         # Made once, as all parts and layers use them.
-        blocks = [block for group in self._groups for block in group]
-        weights = {block: block.weights(self.compute.dtype) for block in blocks}
+        shared = [part for _, block in self._sequence() for part in _parts(block)]
+        weights = {part: part.weights(self.compute.dtype) for part in dict.fromkeys(shared)}
         inputs = (input_ids, input_mask, token_type_ids, asked)
         return [
             self._encode_part(*part, layers.Dropout(training, seed, number), weights)
@@ -398,17 +455,20 @@ class AlbertModel(tf.Module):
         hidden = tf.cast(embeddings, self.compute.dtype)
         if self._mapping is not None:
             hidden = self._mapping(hidden)  # [T, H]
-        passes = {block: self._pass(block, rows, dropout.training) for block in weights}
-        # Each part adds up gradients of its own.
-        weights = {block: layers.carried(shared) for block, shared in weights.items()}
         outputs, sequence = [], self._sequence()
+        blocks = dict.fromkeys(block for _, block in sequence)
+        passes = {block: self._pass(block, rows, dropout.training) for block in blocks}
+        # Each part of the batch adds up gradients of its own.
+        weights = {part: layers.carried(shared) for part, shared in weights.items()}
         for number, (site, block) in enumerate(sequence, 1):
             run = passes[block]
             if asked is not None and number == len(sequence):
                 run = self._pass(block, rows, dropout.training, asked)
-            hidden = run(hidden, weights[block], block.seeds(dropout, site))  # [T, H]
+            both = [weight for part in _parts(block) for weight in weights[part]]
+            seeds = block.seeds(dropout, site)
+            hidden = run(hidden, layers.BlockWeights(*both), seeds)  # [T, H]
             outputs.append(hidden)
-            weights[block] = layers.carried(weights[block])
+            weights |= {part: layers.carried(weights[part]) for part in _parts(block)}
         return rows, (words, embeddings), outputs
 
     def _rows(self, input_ids, input_mask):
@@ -418,15 +478,11 @@ class AlbertModel(tf.Module):
         return kind(input_mask, batch, length, self.config.num_attention_heads)
 
     def _sequence(self):
-        """[(name of the place, block)] in the order in which blocks run.
-
-        Layers of one group run the same objects: this is the sharing of parameters.
-        """
-        count, groups = self.config.num_hidden_layers, self.config.num_hidden_groups
+        """[(name of the place, block)] in the order in which blocks run."""
         return [
             (f"layer_{layer}/inner_{inner}", block)
-            for layer in range(count)
-            for inner, block in enumerate(self._groups[layer * groups // count])
+            for layer, blocks in enumerate(self._layers)
+            for inner, block in enumerate(blocks)
         ]
 
     def _pass(self, block, rows, training, asked=None):
@@ -439,7 +495,7 @@ class AlbertModel(tf.Module):
 
         if training and self.compute.recompute:
             run = layers.recomputed(run)
-        is_shared = self.config.num_hidden_layers > self.config.num_hidden_groups
+        is_shared = len({blocks[0] for blocks in self._layers}) < len(self._layers)
         return layers.traced_once(run) if is_shared and asked is None else run
 
     def _check_length(self, input_ids):

@@ -15,12 +15,29 @@ BASE = modeling.AlbertConfig(
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"embedding_size": 16}, {"num_hidden_groups": 2, "inner_group_num": 3}],
+    [
+        {},
+        {"embedding_size": 16},
+        {"num_hidden_groups": 2, "inner_group_num": 3},
+        {"share": "attention", "inner_group_num": 2},
+        {"share": "ffn"},
+        {"share": "none"},
+    ],
 )
 def test_parameters_are_counted_as_they_are(changes):
     config = builders.tiny_config(num_hidden_layers=4, intermediate_size=24, **changes)
     counted = sum(v.shape.num_elements() for v in modeling.AlbertModel(config).variables)
     assert memory.count_parameters(config) == counted
+
+
+@pytest.mark.parametrize(
+    ("share", "millions"), [("all", 12), ("attention", 64), ("ffn", 38), ("none", 89)]
+)
+def test_the_published_sizes_of_sharing(share, millions):
+    """ALBERT, table 3."""
+    count = memory.count_parameters(dataclasses.replace(BASE, share=share))
+    # The paper's figure without any sharing, 89M, is cut off where the others are rounded.
+    assert millions in (round(count / 1e6), int(count / 1e6))
 
 
 def test_the_published_size_of_base():

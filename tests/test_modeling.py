@@ -1,7 +1,9 @@
 """The encoder against recorded outputs of the reference, its configuration and its invariants."""
 
+import collections
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -96,6 +98,67 @@ def test_layers_take_their_groups_in_order():
     after = model(random_ids()).all_encoder_layers
     changed = [not np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
     assert changed == [False, False, True, True, True, True]
+
+
+# Sharing
+
+
+def names_of(part, config):
+    """Names of the layers' variables of "attention" or of "ffn", LayerNorm included."""
+    marks = {"attention": ("/attention_1/", "/LayerNorm/"), "ffn": ("/ffn_1/", "/LayerNorm_1/")}
+    variables = modeling.AlbertModel(config, seed=1).variables
+    inside = [v.name for v in variables if "/transformer/" in v.name]
+    return [name for name in inside if any(mark in name for mark in marks[part])]
+
+
+@pytest.mark.parametrize("inner", [1, 2])
+@pytest.mark.parametrize(
+    ("share", "own"),
+    [("all", ()), ("attention", ("ffn",)), ("ffn", ("attention",)), ("none", ("attention", "ffn"))],
+)
+def test_each_layer_has_parameters_of_its_own_where_they_are_not_shared(share, own, inner):
+    config = tiny_config(share=share, num_hidden_layers=3, inner_group_num=inner)
+    usual = dataclasses.replace(config, share="all")
+    for part in ("attention", "ffn"):
+        names = names_of(part, usual)
+        if part in own:
+            names = [name.replace("group_0/", f"group_{g}/", 1) for g in range(3) for name in names]
+        assert sorted(names_of(part, config)) == sorted(names)
+
+
+@pytest.mark.parametrize("share", ["attention", "ffn", "none"])
+def test_equal_parameters_compute_what_shared_ones_do(share):
+    shared = modeling.AlbertModel(tiny_config(num_hidden_layers=3), seed=1)
+    other = modeling.AlbertModel(tiny_config(num_hidden_layers=3, share=share), seed=2)
+    values = {v.name: v for v in shared.variables}
+    for variable in other.variables:
+        variable.assign(values[re.sub("/group_[0-9]+/", "/group_0/", variable.name)])
+    ids = random_ids()
+    gradients = []
+    for model in (shared, other):
+        with tf.GradientTape() as tape:
+            output = model(ids).sequence_output
+            loss = tf.reduce_sum(output * output)
+        found = tape.gradient(loss, model.trainable_variables, unconnected_gradients="zero")
+        sums = collections.Counter()
+        for variable, gradient in zip(model.trainable_variables, found, strict=True):
+            name = re.sub("/group_[0-9]+/", "/group_0/", variable.name)
+            sums[name] = sums[name] + tf.convert_to_tensor(gradient).numpy()
+        gradients.append((output, sums))
+    (want, want_sums), (got, got_sums) = gradients
+    np.testing.assert_array_equal(got, want)
+    assert got_sums.keys() == want_sums.keys()
+    for name, value in want_sums.items():
+        np.testing.assert_allclose(got_sums[name], value, rtol=1e-4, atol=1e-4)
+
+
+def test_no_sharing_is_a_group_for_each_layer():
+    config = tiny_config(num_hidden_layers=3, share="none")
+    groups = dataclasses.replace(config, share="all", num_hidden_groups=3)
+    names = [
+        sorted(v.name for v in modeling.AlbertModel(c, seed=1).variables) for c in (config, groups)
+    ]
+    assert names[0] == names[1]
 
 
 # Inputs
@@ -389,6 +452,11 @@ def test_config_cannot_be_changed():
         ({"initializer_range": 0}, "initializer_range must be above 0 and finite; got 0"),
         ({"initializer_range": float("inf")}, "initializer_range must be .* finite; got inf"),
         ({"hidden_act": "swish"}, "must be one of gelu, gelu_erf, relu, .*, linear; got 'swish'"),
+        ({"share": "some"}, "share must be one of all, attention, ffn, none; got 'some'"),
+        (
+            {"share": "ffn", "num_hidden_groups": 3},
+            "share=ffn says .* num_hidden_groups must be 1; got 3",
+        ),
         ({"hidden_act": ["gelu"]}, r"hidden_act must be one of .*; got \['gelu'\]"),
         ({"hidden_act": None}, "hidden_act must be one of .*; got None"),
     ],
