@@ -32,18 +32,19 @@ TFLITE_NAME = "albert_model.tflite"
 _OTHER_NAMES = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
 
 
-def model_to_serve(runner, prefix, skip_padding=True):
-    """The model of a run with the weights of a checkpoint, to be loaded anywhere.
+def model_to_serve(task, config, prefix, skip_padding=True):
+    """The model of a task with the weights of a checkpoint, to be loaded anywhere.
 
     It computes in float32, as how low precision is computed depends on the machine.
 
     Args:
-      runner: `engine.Engine`.
+      task: `task.Task`.
+      config: `modeling.AlbertConfig`.
       prefix: the checkpoint.
       skip_padding: see `layers.Compute`.
     """
     compute = layers.Compute(skip_padding=skip_padding)
-    model = runner.task.build_model(runner.model.config, compute, 0)
+    model = task.build_model(config, compute, 0)
     checkpoints.restore(model, prefix, allow_new_heads=False)
     return model
 
@@ -222,7 +223,7 @@ def export_squad(runner, checkpoint, max_seq_length, export_dir):
     """
     prefix = checkpoint_walk.choose(runner.run_config.output_dir, checkpoint)
     # TensorFlow Lite has no operations for leaving padding out.
-    model = model_to_serve(runner, prefix, skip_padding=False)
+    model = model_to_serve(runner.task, runner.model.config, prefix, skip_padding=False)
     server = _SquadServer(model)
     server.serve = _function(server.under_all_names, None, None)
     signatures = {"serving_default": server.serve}

@@ -75,9 +75,13 @@ class Model(tf.Module):
             for term, losses in self.example_losses(outputs, features).items()
         }
 
+    def total(self, losses):
+        """What is minimised, of a dict of loss terms: their sum, a scalar."""
+        return tf.add_n(list(losses.values()))
+
     def loss(self, outputs, features, weights=None):
-        """The sum of `losses`: a scalar."""
-        return tf.add_n(list(self.losses(outputs, features, weights).values()))
+        """The `total` of `losses`: a scalar."""
+        return self.total(self.losses(outputs, features, weights))
 
 
 def inputs(features):

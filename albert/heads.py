@@ -33,11 +33,19 @@ class _LabelModel(head_parts.Model):
         self._dropout_prob = dropout_prob
 
     def _scores(self, features, training, seed, site):
-        """[B, H] after dropout through the output layer: float32 [B, labels]."""
-        # The last layer is computed at the first position alone.
-        first = self.albert.at_positions(*head_parts.inputs(features), training, seed)[:, 0]
+        """[B, H] after dropout through the output layer: float32 [B, labels]; a dict.
+
+        The dict holds sequence_output [B, S, H] with `Compute.whole_sequence`, else nothing.
+        """
+        further = {}
+        if self.albert.compute.whole_sequence:
+            encoded = self._encode(features, training, seed)
+            pooled, further["sequence_output"] = encoded.pooled_output, encoded.sequence_output
+        else:  # The last layer is computed at the first position alone.
+            first = self.albert.at_positions(*head_parts.inputs(features), training, seed)[:, 0]
+            pooled = self.albert.pool(first)
         dropout = layers.Dropout(training, seed)
-        return self.output(dropout(self.albert.pool(first), self._dropout_prob, site))
+        return self.output(dropout(pooled, self._dropout_prob, site)), further
 
     def _label_loss(self, label_ids, logits):
         """[B] losses."""
@@ -81,8 +89,8 @@ class ClassifierModel(_LabelModel):
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
-        logits = self._scores(features, training, seed, "classifier")
-        return self._with_losses(_choice(logits), features)
+        logits, further = self._scores(features, training, seed, "classifier")
+        return self._with_losses(_choice(logits) | further, features)
 
 
 class RegressionModel(_LabelModel):
@@ -102,7 +110,7 @@ class RegressionModel(_LabelModel):
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: logits and predictions [B], probabilities [B, 1], all the score."""
-        scores = self._scores(features, training, seed, "classifier")
+        scores, _ = self._scores(features, training, seed, "classifier")
         logits = scores[:, 0]
         outputs = {"logits": logits, "probabilities": scores, "predictions": logits}
         return self._with_losses(outputs, features)
@@ -141,7 +149,7 @@ class MultipleChoiceModel(_LabelModel):
         """Returns a dict: logits, probabilities [B, C], predictions int32 [B]."""
         inputs = ("input_ids", "input_mask", "segment_ids")
         folded = {name: self._fold(name, features[name]) for name in inputs if name in features}
-        scores = self._scores(folded, training, seed, "choice")  # [B * C, 1]
+        scores, _ = self._scores(folded, training, seed, "choice")  # [B * C, 1]
         return self._with_losses(_choice(tf.reshape(scores, [-1, self._choices])), features)
 
 

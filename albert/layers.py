@@ -42,12 +42,15 @@ class Compute:
         again there (Training Deep Nets with Sublinear Memory Cost, Chen et al., 2016).
       parts: a batch is computed as so many, which do not wait for each other: while one is in a
         function that does not keep all cores busy, another takes the rest.
+      whole_sequence: heads that need a few positions have the last layer computed at all, too, and
+        return it as sequence_output.
     """
 
     dtype: str = "float32"
     skip_padding: bool = False
     recompute: bool = False
     parts: int = 1
+    whole_sequence: bool = False
 
 
 def normal_variable(name, shape, config, seed):

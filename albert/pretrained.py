@@ -189,7 +189,9 @@ def _warn_of_difference(flag, given, found):
         return
     ours, theirs = (modeling.AlbertConfig.from_json_file(path).to_dict() for path in (given, found))
     differing = [
-        f"{key} {ours[key]} (there {theirs[key]})" for key in ours if ours[key] != theirs[key]
+        f"{key} {ours.get(key)} (there {theirs.get(key)})"
+        for key in {**ours, **theirs}
+        if ours.get(key) != theirs.get(key)
     ]
     if differing:
         logging.warning(

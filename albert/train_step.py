@@ -52,7 +52,7 @@ def _gradients(task, model, features, seed, weights, scale):
     with tf.GradientTape() as tape:
         outputs = model(features, training=True, seed=seed)
         losses = model.losses(outputs, features, weights)
-        loss = tf.add_n(list(losses.values()))
+        loss = model.total(losses)
         scaled = loss if scale is None else loss * scale
     gradients = [tf.convert_to_tensor(g) for g in tape.gradient(scaled, variables)]
     metrics = {
