@@ -167,7 +167,7 @@ def updated(model, name, count=1):
     optimizer = optimization.create_optimizer(1e-2, 100, 0)
     optimizer.build(model.trained_variables)
 
-    @tf.function
+    @tf.function(autograph=False)
     def step():
         return train_step.run(task, model, optimizer, features, 7, count)
 

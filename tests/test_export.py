@@ -84,7 +84,7 @@ def test_both_names_of_the_input_have_a_signature(specs, tmp_path):
 def test_every_export_is_a_new_version(tmp_path, monkeypatch):
     monkeypatch.setattr(export.time, "time", lambda: 1700000000.5)
     module = tf.Module()
-    module.serve = tf.function(lambda: {"x": tf.constant(1)}, input_signature=[])
+    module.serve = tf.function(lambda: {"x": tf.constant(1)}, input_signature=[], autograph=False)
     folders = [export.save_version(module, {}, str(tmp_path)) for _ in range(3)]
     assert [pathlib.Path(folder).name for folder in folders] == [
         "1700000000", "1700000001", "1700000002"

@@ -74,7 +74,7 @@ def test_head_equals_reference(golden, name, head, compiled):
     model = load(BUILDERS[head](config_of(golden, name)), folder / "model.ckpt-best")
     recorded = np.load(folder / "head.npz")
     features = inputs_of(recorded)
-    function = tf.function(model) if compiled else model
+    function = tf.function(model, autograph=False) if compiled else model
     outputs = function(features, training=head == "squad_v2_train")
     keys = {key.removeprefix("out/") for key in recorded.files if key.startswith("out/")}
     for key in keys - {"loss"}:
@@ -129,7 +129,7 @@ def test_published_sizes_equal_reference(golden, size):
     features = inputs_of(recorded)
     features["masked_lm_weights"] = tf.ones(features["masked_lm_ids"].shape)
     features["next_sentence_labels"] = tf.zeros([2, 1], tf.int32)
-    outputs = tf.function(model)(features)
+    outputs = tf.function(model, autograph=False)(features)
     sampled = outputs["sequence_output"][:, ::37, ::29]
     assert_equals_recorded(sampled, recorded, "sequence_output", 5e-4)
     for key in ("pooled_output", "masked_lm_example_loss", "sentence_order_log_probs"):
@@ -352,7 +352,7 @@ def test_dynamic_shapes(name):
         key: tf.TensorSpec([None] * len(value.shape), value.dtype)
         for key, value in features.items()
     }
-    function = tf.function(lambda x: run(model, x), input_signature=[signature])
+    function = tf.function(lambda x: run(model, x), input_signature=[signature], autograph=False)
     for batch in (2, 4):
         some = {key: value[:batch] for key, value in features.items()}
         want = run(model, some)

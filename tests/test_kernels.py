@@ -20,9 +20,11 @@ def test_numbers_are_rounded_as_a_cast_does(dtype, compiled):
     halfway = (np.arange(2**16, dtype=np.int64) << 16) | 0x8000  # between two bfloat16 each
     patterns = np.concatenate([bits, halfway, halfway - 1, halfway + 1, halfway ^ 0x8000])
     x = tf.constant(patterns.astype(np.uint32).view(np.float32))
-    narrowed = tf.function(lambda x: kernels.narrowed(x, tf.dtypes.as_dtype(dtype)))
+    narrowed = tf.function(
+        lambda x: kernels.narrowed(x, tf.dtypes.as_dtype(dtype)), autograph=False
+    )
     if compiled:
-        narrowed = tf.function(narrowed, jit_compile=True)
+        narrowed = tf.function(narrowed, jit_compile=True, autograph=False)
         # What is compiled takes the smallest numbers for 0, as the processor then does.
         x = tf.where(tf.abs(x) < np.finfo(np.float32).tiny, 0.0, x)
     found, wanted = (tf.cast(y, tf.float32).numpy() for y in (narrowed(x), tf.cast(x, dtype)))
@@ -240,7 +242,7 @@ def test_columns_are_summed_in_any_type(monkeypatch, dtype, units):
 def test_the_backward_pass_keeps_the_small_tensors(monkeypatch):
     monkeypatch.setattr(kernels, "has_units", lambda dtype: False)
 
-    @tf.function
+    @tf.function(autograph=False)
     def step(x, kernel):
         with tf.GradientTape() as tape:
             tape.watch([x, kernel])

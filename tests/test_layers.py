@@ -23,7 +23,7 @@ def make_encoder(compute=layers.Compute(), **changes):
 def gradients(model, features, training=True, signature=None):
     """(loss, {name of a variable: gradient}), computed in a graph."""
 
-    @tf.function(input_signature=signature)
+    @tf.function(autograph=False, input_signature=signature)
     def run(features):
         with tf.GradientTape() as tape:
             outputs = model(features, training=training, seed=tf.constant([1, 2]))
@@ -39,7 +39,7 @@ def gradients(model, features, training=True, signature=None):
 def training_graph(model, features):
     """A `tf.function` without inputs that computes the gradients."""
 
-    @tf.function
+    @tf.function(autograph=False)
     def run():
         with tf.GradientTape() as tape:
             loss = model.loss(model(features, training=True), features)
@@ -108,7 +108,7 @@ def test_padding_leaves_the_loss_of_squad_v1_where_it_is_skipped():
 def test_outputs_are_the_same_and_zero_at_padding(compiled):
     features = make_features("classifier")
     model = make_encoder(layers.Compute(skip_padding=True))
-    call = tf.function(model) if compiled else model
+    call = tf.function(model, autograph=False) if compiled else model
     arguments = [features[name] for name in ("input_ids", "input_mask", "segment_ids")]
     wanted = make_encoder()(*arguments)
     found = call(*arguments)
@@ -177,7 +177,7 @@ def test_nothing_is_fused_with_products_in_low_precision(monkeypatch, dtype, tra
     model = make_encoder(layers.Compute(dtype), **wide)
     ids = make_features("classifier")["input_ids"]
 
-    @tf.function
+    @tf.function(autograph=False)
     def run():
         with tf.device("CPU:0"):  # the optimizer fuses only what it knows the device of
             return model(ids, training=training).sequence_output

@@ -52,7 +52,7 @@ def test_forward_equals_reference(golden, name, compiled):
     function = model
     if compiled:
         matrix = tf.TensorSpec([None, None], tf.int32)
-        function = tf.function(lambda *x: model(*x), input_signature=[matrix] * 3)
+        function = tf.function(lambda *x: model(*x), input_signature=[matrix] * 3, autograph=False)
     out = function(recorded["in/input_ids"], recorded["in/input_mask"], recorded["in/segment_ids"])
     for field in out._fields:
         got = np.array(getattr(out, field))
@@ -212,6 +212,7 @@ def test_too_long_sequence_of_unknown_shape_is_refused_while_running():
     run = tf.function(
         lambda ids: model(ids).pooled_output,
         input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        autograph=False,
     )
     run(random_ids(length=16))
     with pytest.raises(tf.errors.InvalidArgumentError, match="max_position_embeddings = 16"):
@@ -228,7 +229,7 @@ def test_wrong_rank_is_refused():
 
 def test_static_shapes_survive_where_known():
     model = modeling.AlbertModel(tiny_config())
-    run = tf.function(model, input_signature=[tf.TensorSpec([None, 8], tf.int32)])
+    run = tf.function(model, input_signature=[tf.TensorSpec([None, 8], tf.int32)], autograph=False)
     out = run.get_concrete_function().structured_outputs
     assert out.sequence_output.shape.as_list() == [None, 8, 12]
     assert out.pooled_output.shape.as_list() == [None, 12]
@@ -252,14 +253,14 @@ def test_dropout_is_a_function_of_the_seed():
 
     np.testing.assert_array_equal(run([1, 2]), run([1, 2]))
     assert np.abs(run([1, 2]) - run([1, 3])).max() > 1e-2
-    compiled = tf.function(run)
+    compiled = tf.function(run, autograph=False)
     np.testing.assert_allclose(compiled([1, 2]), run([1, 2]), rtol=0, atol=1e-5)
 
 
 def test_dropout_without_seed_is_fresh_each_time():
     model = modeling.AlbertModel(tiny_config(hidden_dropout_prob=0.3), seed=1)
     ids = random_ids()
-    run = tf.function(lambda: model(ids, training=True).pooled_output)
+    run = tf.function(lambda: model(ids, training=True).pooled_output, autograph=False)
     assert np.abs(run() - run()).max() > 1e-3
 
 
@@ -268,9 +269,9 @@ def test_no_dropout_outside_training_and_no_random_op_at_rate_zero():
     dropping = modeling.AlbertModel(tiny_config(hidden_dropout_prob=0.3), seed=1)
     np.testing.assert_array_equal(dropping(ids).pooled_output, dropping(ids).pooled_output)
     plain = modeling.AlbertModel(tiny_config(), seed=1)
-    run = tf.function(lambda x: plain(x, training=True))
+    run = tf.function(lambda x: plain(x, training=True), autograph=False)
     assert not [op for op in graph_ops(run, ids) if "Random" in op or "Dropout" in op]
-    run = tf.function(lambda x: dropping(x, training=True))
+    run = tf.function(lambda x: dropping(x, training=True), autograph=False)
     assert [op for op in graph_ops(run, ids) if "Random" in op]
 
 

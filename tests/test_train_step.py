@@ -37,7 +37,7 @@ def updated(name, steps, compute=None, count=1, prepare=None):
     features = make_features(name, LENGTHS)
     features["is_real_example"] = tf.constant([1, 1, 1, 0, 1, 1, 1, 1])
 
-    @tf.function
+    @tf.function(autograph=False)
     def run():
         return train_step.run(FakeTask(name), model, optimizer, features, 7, count)
 
@@ -67,7 +67,7 @@ def test_gradients_of_micro_batches_are_added_up_two_by_two(monkeypatch):
     for apart in (kernels.apart, tf.identity):
         monkeypatch.setattr("albert.train_step.kernels.apart", apart)
 
-        @tf.function
+        @tf.function(autograph=False)
         def run():
             return train_step.run(FakeTask("pretraining"), model, optimizer, features, 7, 4)
 
@@ -117,7 +117,7 @@ def test_micro_batches_are_computed_one_after_another():
     task.train_metrics = lambda outputs, features: {}
     optimizer = optimization.create_optimizer(1e-2, 100, 0)
     optimizer.build(model.trained_variables)
-    tf.function(train_step.run)(task, model, optimizer, {"x": tf.ones([8])}, 7, 4)
+    tf.function(train_step.run, autograph=False)(task, model, optimizer, {"x": tf.ones([8])}, 7, 4)
     assert model.events == ["forward", "backward"] * 4
 
 
