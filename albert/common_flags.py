@@ -305,36 +305,48 @@ def _compute_with(flag_values, accumulation_steps, recompute):
     )
 
 
-def source(flag_values, needs_vocabulary=True):
-    """`pretrained.Source` of the model flags."""
+def source(flag_values, needs_vocabulary=True, teacher=None):
+    """`pretrained.Source` of the model flags.
+
+    Args:
+      flag_values: flag values.
+      needs_vocabulary: whether to look for a vocabulary.
+      teacher: `pretrained.Source` whose vocabulary is taken where neither flags nor a model to
+        start from bring one, or None.
+    """
     from albert import pretrained
 
     # What the user did not say, the model says.
     optional = [flag for flag in ("do_lower_case", "from_scratch") if flag in flag_values]
     given = {flag: flag_values[flag].value for flag in optional if flag_values[flag].present}
+    vocabulary = {name: flag_values[name].value for name in ("spm_model_file", "vocab_file")}
+    models = (flag_values.init_checkpoint, flag_values.albert_hub_module_handle)
+    if teacher and not any((*models, *vocabulary.values())):
+        vocabulary = {name: getattr(teacher, name) for name in vocabulary}
+        given = {"do_lower_case": teacher.do_lower_case, **given}
     return pretrained.locate(
         config_file=flag_values.albert_config_file,
         checkpoint=flag_values.init_checkpoint,
         hub_handle=flag_values.albert_hub_module_handle,
-        spm_model_file=flag_values.spm_model_file,
-        vocab_file=flag_values.vocab_file,
         needs_vocabulary=needs_vocabulary,
+        **vocabulary,
         **given,
     )
 
 
-def source_of_run(flag_values, kind):
+def source_of_run(flag_values, kind, teacher=None):
     """`source`, or without training and with no model named the files in the output folder.
 
     Args:
       flag_values: flags of a fine-tuning script.
       kind: what its models do, see `model_folder`.
+      teacher: see `source`.
     """
     from albert import model_folder, pretrained
 
     names = ("albert_config_file", "init_checkpoint", "albert_hub_module_handle")
     if flag_values.do_train or any(flag_values[name].value for name in names):
-        return source(flag_values)
+        return source(flag_values, teacher=teacher)
     pretrained.refuse_hub_word(None, flag_values.spm_model_file, flag_values.vocab_file)
     return model_folder.read(flag_values.output_dir, kind).source
 

@@ -10,8 +10,9 @@ import dataclasses
 import re
 
 import tensorflow as tf
+from absl import logging
 
-from albert import checkpoints, file_io, head_parts, modeling
+from albert import checkpoints, file_io, head_parts, modeling, pretrained
 
 _LAYER = re.compile(r"(.*/transformer/group_)(\d+)(/.*)")
 _OF_ATTENTION = ("/attention_1/", "/LayerNorm/")
@@ -82,6 +83,30 @@ def _check_equal(teacher, student, names, purpose, hint):
         note = " (or give the hidden states the weight 0)" if "hidden_size" in names else ""
         raise file_io.InputError(
             f"{purpose} must have its sizes, but has {', '.join(differing)}{note}; see {hint}"
+        )
+
+
+def check_vocabulary(checkpoint, source):
+    """Refuses a student of another vocabulary than its teacher's.
+
+    Args:
+      checkpoint: the teacher's prefix; its vocabulary is in the same folder.
+      source: `pretrained.Source` of the student.
+
+    Raises:
+      file_io.InputError: the vocabularies differ; names both files.
+    """
+    ours = source.spm_model_file or source.vocab_file
+    theirs = pretrained.vocabularies_beside(checkpoint)
+    if not (ours and theirs):
+        logging.warning(
+            "The vocabulary of the %s is not known: only its number of entries is compared",
+            "student" if theirs else "teacher",
+        )
+    elif file_io.sha256(ours) not in map(file_io.sha256, theirs):
+        raise file_io.InputError(
+            f"teacher: its vocabulary {' or '.join(theirs)} is not the student's, {ours}; both "
+            "must read the same ids"
         )
 
 

@@ -230,6 +230,12 @@ def files_beside(checkpoint):
     ]
 
 
+def vocabularies_beside(checkpoint):
+    """Paths of the vocabularies in a checkpoint's folder: SentencePiece models, WordPiece files."""
+    found = files_beside(checkpoint)
+    return [p for p in found if p.endswith(".model") or os.path.basename(p) == VOCAB_NAME]
+
+
 def cache_dir():
     """Folder for what is unpacked: that of tensorflow-hub where it is set, else one of our own."""
     return os.environ.get(_CACHE_VARIABLE) or os.path.expanduser("~/.cache/albert")

@@ -204,13 +204,14 @@ def _tell_what_is_measured(trained, wanted, task):
 # --- the run -------------------------------------------------------------------------------------
 
 
-def make_run(values, source, config, sentence_task, strategy):
+def make_run(values, source, config, lessons, sentence_task, strategy):
     """`stages.Run` of the flags.
 
     Args:
       values: flag values.
       source: `pretrained.Source` of what to start from.
       config: `modeling.AlbertConfig`.
+      lessons: `distillation_flags.Lessons`.
       sentence_task: the one that is learnt.
       strategy: `tf.distribute.Strategy`.
     """
@@ -227,9 +228,9 @@ def make_run(values, source, config, sentence_task, strategy):
             poly_power=values.poly_power,
             start_warmup_step=values.start_warmup_step,
         ),
-        init_checkpoint=source.checkpoint,
+        init_checkpoint=lessons.checkpoint or source.checkpoint,
         from_scratch=True,
-        rename=checkpoints.group_zero_name if values.init_from_group0 else None,
+        rename=checkpoints.group_zero_name if values.init_from_group0 else lessons.rename,
         complete_folder=lambda _: pretraining_folder.write(
             values.output_dir, config, sentence_task
         ),

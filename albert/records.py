@@ -20,7 +20,7 @@ MANIFEST_VERSION = 1
 SHUFFLE_BYTES = 512 << 20
 # Examples sorted by length at a time: enough that batches hold equal lengths, bounded memory.
 SORT_WINDOW = 8192
-_REWRITTEN_AT_ONCE = 1024  # records
+REWRITTEN_AT_ONCE = 1024  # records
 
 
 def encode(specs, features):
@@ -467,7 +467,7 @@ def eval_input_fn(
         if max_examples is not None:
             dataset = dataset.take(max_examples)
         if rewrite:
-            dataset = dataset.batch(_REWRITTEN_AT_ONCE).enumerate().map(rewrite).unbatch()
+            dataset = dataset.batch(REWRITTEN_AT_ONCE).enumerate().map(rewrite).unbatch()
         dataset = dataset.enumerate().map(lambda index, serialized: (serialized, index))
         trims = trim_batches and not params.get("fixed_shapes")
         if trims:

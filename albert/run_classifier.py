@@ -4,7 +4,14 @@ import os
 
 from absl import flags
 
-from albert import command_line, common_flags, dropout_flags, file_io, optimizer_flags
+from albert import (
+    command_line,
+    common_flags,
+    distillation_flags,
+    dropout_flags,
+    file_io,
+    optimizer_flags,
+)
 
 _COUNTS = (
     "train_batch_size eval_batch_size predict_batch_size max_seq_length train_step "
@@ -39,6 +46,7 @@ def define_flags(flag_values):
     integer("warmup_step", 0, "Steps over which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
     integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
+    distillation_flags.define_flags(flag_values)
     for name in ("task_name", "output_dir"):
         flags.mark_flag_as_required(name, flag_values=flag_values)
 
@@ -54,6 +62,7 @@ def check_flags(values, row):
         raise file_io.InputError("--export_text needs --export_dir")
     optimizer_flags.check_optimizer(values)
     dropout_flags.check_dropout(values)
+    distillation_flags.check(values)
     common_flags.require_positive(values, *_COUNTS)
     stages = {"train": values.do_train, "dev": values.do_eval, "test": values.do_predict}
     row.check_splits([split for split, wanted in stages.items() if wanted])
@@ -75,7 +84,7 @@ def make_data(values, row, source, tokenizer, strategy):
     )
 
 
-def make_run(values, row, source, config, strategy):
+def make_run(values, row, source, config, lessons, strategy):
     """`stages.Run` of the flags."""
     from albert import predictors, stages
 
@@ -86,8 +95,9 @@ def make_run(values, row, source, config, strategy):
         make_optimizer=lambda: optimizer_flags.make_optimizer(
             values, values.train_step, values.warmup_step
         ),
-        init_checkpoint=source.checkpoint,
+        init_checkpoint=lessons.checkpoint or source.checkpoint,
         from_scratch=values.from_scratch,
+        rename=lessons.rename,
         complete_folder=lambda write: predictors.save_classifier_description(
             *(write, values.output_dir, row, config, source, values.max_seq_length),
             values.classifier_dropout_prob,
@@ -100,11 +110,11 @@ def make_run(values, row, source, config, strategy):
     )
 
 
-def export_models(values, row, tokenizer, runner, prefix, specs):
+def export_models(values, row, tokenizer, config, prefix, specs):
     """Writes the SavedModels that were asked for."""
-    from albert import export
+    from albert import classifier_utils, export
 
-    model = export.model_to_serve(runner, prefix)
+    model = export.model_to_serve(classifier_utils.make_task(row), config, prefix)
     export.export_classifier(model, specs, values.export_dir, values.threshold_to_export)
     if values.export_text:
         export.export_text_classifier(
@@ -119,8 +129,11 @@ def main(values):
     from albert import classifier_utils, distribution, model_folder, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
-    source = common_flags.source_of_run(values, classifier_utils.KIND)
+    teacher = distillation_flags.classifier_teacher(values, row)
+    source = common_flags.source_of_run(values, classifier_utils.KIND, teacher)
     config = dropout_flags.read_config(values, source)
+    taught = ("classification_loss", "logits")
+    lessons = distillation_flags.lessons(values, teacher, source, config, *taught)
     common_flags.check_seq_length(values, config)
     common_flags.end_with_estimate(values, config, strategy)
     tokenizer = model_folder.load_tokenizer(source, config)
@@ -129,13 +142,14 @@ def main(values):
 
         graph_tokenizer.check_text(tokenizer)
     data = make_data(values, row, source, tokenizer, strategy)
-    run = make_run(values, row, source, config, strategy)
-    runner = stages.run(classifier_utils.make_task(row, values.classifier_dropout_prob), data, run)
+    run = make_run(values, row, source, config, lessons, strategy)
+    task = classifier_utils.make_task(row, values.classifier_dropout_prob)
+    runner = stages.run(lessons.task(task), data, run)
     if values.export_dir:
         prefix = stages.load(runner, values.checkpoint)
         if distribution.is_chief(strategy):
             specs = data.specs("test")
-            export_models(values, row, tokenizer, runner, prefix, specs)
+            export_models(values, row, tokenizer, config, prefix, specs)
     stages.complete_folder(run)
 
 

@@ -5,6 +5,7 @@ from absl import flags
 from albert import (
     command_line,
     common_flags,
+    distillation_flags,
     dropout_flags,
     file_io,
     optimizer_flags,
@@ -46,6 +47,7 @@ def define_flags(flag_values):
     text("spm_model_file", None, "SentencePiece model of the records; needed to draw masks.")
     text("vocab_file", None, "WordPiece vocabulary of the records; needed to draw masks.")
     pretraining_flags.define_mask_flags(flag_values, " For records without masks.")
+    distillation_flags.define_flags(flag_values)
     for name in ("input_file", "output_dir"):
         flags.mark_flag_as_required(name, flag_values=flag_values)
 
@@ -60,6 +62,7 @@ def check_flags(values):
     common_flags.check_waiting(values)
     optimizer_flags.check_optimizer(values)
     dropout_flags.check_dropout(values)
+    distillation_flags.check(values)
     if values.init_from_group0 and not brought:
         raise file_io.InputError("--init_from_group0 needs --init_checkpoint")
     if values.masked_lm_budget < 0 or values.masked_lm_budget >= 1:
@@ -102,10 +105,13 @@ def main(values):
     common_flags.check_seq_length(values, config)
     slots = pretraining_flags.mask_config(values).num_slots
     common_flags.end_with_estimate(values, config, strategy, slots)
+    taught = ("masked_lm_loss", "masked_lm_logits")
+    teacher = distillation_flags.pretraining_teacher(values)
+    lessons = distillation_flags.lessons(values, teacher, source, config, *taught)
     tasks = pretraining_flags.sentence_tasks(values, strategy)
     data = make_data(values, config, sentence_labels=tasks[0] != "none")
-    run = pretraining_flags.make_run(values, source, config, tasks[0], strategy)
-    stages.run(pretraining_task.make_task(*tasks), data, run)
+    run = pretraining_flags.make_run(values, source, config, lessons, tasks[0], strategy)
+    stages.run(lessons.task(pretraining_task.make_task(*tasks)), data, run)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,11 @@ PLAIN = """
     squad_spans squad_metrics squad_features squad_records
     weight_names huggingface
 """.split()
+# What scripts share.
+SHARED_FLAGS = """
+    command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
+    squad_flags
+""".split()
 LAYERS = {
     "plain": PLAIN,
     "TF parts": [
@@ -25,7 +30,7 @@ LAYERS = {
     "engine": "train_step engine checkpoint_walk".split(),
     "assembly": [
         *"head_parts pretraining_heads heads".split(),
-        *"pretrained model_folder pretraining_folder task".split(),
+        *"pretrained model_folder pretraining_folder task distillation".split(),
     ],
     "tasks": [
         *"pretraining_masks pretraining_task classifier_utils custom_data race_utils".split(),
@@ -36,23 +41,14 @@ LAYERS = {
         *"export hub_exporter huggingface_exporter".split(),
     ],
     "scripts": [
-        *"command_line common_flags optimizer_flags dropout_flags".split(),
-        *"pretraining_flags squad_flags".split(),
+        *SHARED_FLAGS,
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"ask predict".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),
     ],
 }
-# What scripts share.
-FLAG_MODULES = {
-    "command_line",
-    "common_flags",
-    "dropout_flags",
-    "optimizer_flags",
-    "pretraining_flags",
-    "squad_flags",
-}
+FLAG_MODULES = set(SHARED_FLAGS)
 SCRIPTS = [n for n in LAYERS["scripts"] if n in MODULES and n not in FLAG_MODULES]
 
 

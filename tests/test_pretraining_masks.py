@@ -202,7 +202,7 @@ def evaluated(paths, **params):
 
 
 def test_an_evaluation_always_sees_the_same_masks(paths, monkeypatch):
-    monkeypatch.setattr(records, "_REWRITTEN_AT_ONCE", 16)  # several blocks
+    monkeypatch.setattr(records, "REWRITTEN_AT_ONCE", 16)  # several blocks
     wanted = evaluated(paths)
     assert sorted(wanted) == list(range(50))
     assert evaluated(paths, batch_size=3) == wanted
