@@ -32,19 +32,14 @@ set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$root/.ci/functions.sh"
 
-# The reference's values: warm-up steps, learning rate, steps, steps between checkpoints, batch.
-values_of() {
-  case $1 in
-    SST-2) echo 1256 1e-5 20935 100 32 ;;
-    MNLI) echo 1000 3e-5 10000 100 128 ;;
-    CoLA) echo 320 1e-5 5336 100 16 ;;
-    QNLI) echo 1986 1e-5 33112 200 32 ;;
-    QQP) echo 1000 5e-5 14000 100 128 ;;
-    RTE) echo 200 3e-5 800 100 32 ;;
-    STS-B) echo 214 2e-5 3598 100 16 ;;
-    MRPC) echo 200 2e-5 800 100 32 ;;
-    *) return 1 ;;
-  esac
+# recipe TASK: the file that has the reference's values for a task.
+recipe() {
+  echo "$root/recipes/glue_$1.flags"
+}
+
+# value_of TASK FLAG: a value in the recipe of a task.
+value_of() {
+  sed -n "s/^--$2=//p" "$(recipe "$1")"
 }
 
 usage() {
@@ -100,11 +95,12 @@ test_file() {
 
 # Runs one task; its state goes to logs/<task>.status, where the table finds it.
 run_task() {
-  local task=$1 values warmup rate steps save batch predict=()
+  local task=$1 warmup steps shorter=() predict=()
   local log=$OUTPUT_DIR/logs/$task.log status=$OUTPUT_DIR/logs/$task.status started=$SECONDS
-  read -r warmup rate steps save batch < <(values_of "$task")
+  steps=$(value_of "$task" train_step) warmup=$(value_of "$task" warmup_step)
   if [[ -n ${MAX_STEPS:-} ]] && ((MAX_STEPS < steps)); then
-    warmup=$((warmup * MAX_STEPS / steps)) steps=$MAX_STEPS
+    shorter=(--train_step="$MAX_STEPS" --warmup_step="$((warmup * MAX_STEPS / steps))")
+    steps=$MAX_STEPS
   fi
   echo "running (interrupted from outside)" >"$status"
   echo "$task: $steps steps; log: $log"
@@ -115,11 +111,9 @@ run_task() {
     without_test_data+=("$task")
   fi
   # shellcheck disable=SC2086  # EXTRA_FLAGS holds several
-  if run_logged "$log" "$PYTHON" -m albert.run_classifier \
-    --data_dir="$GLUE_DIR" --task_name="$task" --output_dir="$OUTPUT_DIR/$task" "${model[@]}" \
-    --do_train --do_eval ${predict[@]+"${predict[@]}"} --max_seq_length=512 --optimizer=adamw --train_step="$steps" \
-    --warmup_step="$warmup" --learning_rate="$rate" --save_checkpoints_steps="$save" \
-    --train_batch_size="$batch" ${EXTRA_FLAGS:-}; then
+  if run_logged "$log" "$PYTHON" -m albert.run_classifier --flagfile="$(recipe "$task")" \
+    --data_dir="$GLUE_DIR" --output_dir="$OUTPUT_DIR/$task" "${model[@]}" \
+    ${shorter[@]+"${shorter[@]}"} ${predict[@]+"${predict[@]}"} ${EXTRA_FLAGS:-}; then
     echo "done" >"$status"
     echo "$task: done after $((SECONDS - started)) s"
   elif [[ -n $INTERRUPTED ]]; then
@@ -147,7 +141,7 @@ PREDICT=${PREDICT:-1}
 # shellcheck disable=SC2086,SC2116  # to single spaces
 TASKS=$(echo ${TASKS:-SST-2 MNLI CoLA QNLI QQP RTE STS-B MRPC})
 for task in $TASKS; do
-  values_of "$task" >/dev/null || fail "TASKS: $task is none of SST-2 MNLI CoLA QNLI QQP RTE STS-B MRPC"
+  [[ -f $(recipe "$task") ]] || fail "TASKS: $task is none of SST-2 MNLI CoLA QNLI QQP RTE STS-B MRPC"
 done
 OUTPUT_DIR=${OUTPUT_DIR:-glue_output}
 mkdir -p "$OUTPUT_DIR/logs" || fail "OUTPUT_DIR: cannot make $OUTPUT_DIR"
