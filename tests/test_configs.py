@@ -21,6 +21,7 @@ PUBLISHED = {  # hidden size, layers, heads, intermediate size
 PARAMETERS = {
     "albert_base_v1": 11_813_810,
     "albert_base_v2": 11_813_810,
+    "albert_base_v2_6_layers": 11_813_810,
     "albert_base_zh": 10_669_322,
     "albert_large_v1": 17_847_474,
     "albert_large_v2": 17_847_474,
