@@ -37,7 +37,7 @@ _SEGMENT_HEADER = struct.Struct("<QQQQ")  # block, pass, number of the segment, 
 # Two bytes of identification and the method, deflate. As the length of a first record they would
 # stand for half a megabyte.
 _GZIP = b"\x1f\x8b\x08"
-_AT_A_TIME = 1 << 20  # bytes that are compressed or passed over
+BYTES_AT_A_TIME = 1 << 20  # bytes that are compressed or passed over
 
 
 # --- messages ----------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def compressing(file):
     """
     with (
         gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
-        io.BufferedWriter(packed, _AT_A_TIME) as buffered,
+        io.BufferedWriter(packed, BYTES_AT_A_TIME) as buffered,
     ):
         yield buffered
 
@@ -298,7 +298,7 @@ def _seek_past(file, end, count):
 def _read_past(file, count):
     """As `_seek_past`, where the end is not known."""
     while count:
-        read = len(file.read(min(count, _AT_A_TIME)))
+        read = len(file.read(min(count, BYTES_AT_A_TIME)))
         count -= read
         if not read:
             return False

@@ -76,7 +76,7 @@ def compressed(content):
 
 
 def test_compressed_files_are_those_of_tensorflow(tmp_path, monkeypatch):
-    monkeypatch.setattr(tfrecord, "_AT_A_TIME", 1000)
+    monkeypatch.setattr(tfrecord, "BYTES_AT_A_TIME", 1000)
     content = tfrecord.frame([b"first", bytes(3000), b"last"])
     path = tmp_path / "records"
     path.write_bytes(compressed(b"".join(content)))
