@@ -23,9 +23,9 @@ SHARED_FLAGS = """
 LAYERS = {
     "plain": PLAIN,
     "TF parts": [
-        *"kernels batching layers modeling memory".split(),
-        *"optimization lamb_optimizer adam_optimizer".split(),
-        *"records distribution tpu training_log checkpoints graph_tokenizer".split(),
+        *"kernels batching layers configuration modeling memory".split(),
+        *"optimization lamb_optimizer adam_optimizer records distribution tpu".split(),
+        *"training_log checkpoints graph_tokenizer".split(),
     ],
     "engine": "train_step engine checkpoint_walk".split(),
     "assembly": [
