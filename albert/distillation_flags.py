@@ -6,6 +6,10 @@ from typing import Any
 
 from albert import common_flags, file_io
 
+# What is taught: the term and the logits of `distillation.Lesson`.
+CLASSES = ("classification_loss", "logits")
+WORDS = ("masked_lm_loss", "masked_lm_logits")
+
 
 @dataclasses.dataclass(frozen=True)
 class Lessons:
@@ -82,7 +86,7 @@ def _weights(text):
         ) from None
 
 
-def lessons(values, teacher, source, student, term, logits):
+def lessons(values, teacher, source, student, taught):
     """`Lessons` of the flags.
 
     Args:
@@ -90,7 +94,7 @@ def lessons(values, teacher, source, student, term, logits):
       teacher: `pretrained.Source`, or None without one.
       source: `pretrained.Source` of the student; its vocabulary must be the teacher's.
       student: `modeling.AlbertConfig`.
-      term, logits: see `distillation.Lesson`.
+      taught: `CLASSES` or `WORDS`.
 
     Raises:
       file_io.InputError: teacher and student do not fit; names what differs.
@@ -104,8 +108,7 @@ def lessons(values, teacher, source, student, term, logits):
     lesson = distillation.Lesson(
         config,
         teacher.checkpoint,
-        term,
-        logits,
+        *taught,
         _weights(values.distill_weights),
         values.distill_temperature,
     )

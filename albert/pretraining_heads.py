@@ -82,9 +82,10 @@ class PretrainingModel(head_parts.Model):
         """Returns a dict.
 
         sequence_output [B, S, H], in training only with `Compute.whole_sequence`; pooled_output
-        [B, H], in training only then or with a sentence task; masked_lm_logits and masked_lm_log_probs [B * P, V];
-        sentence_order_logits and sentence_order_log_probs [B, 2], or the like with the name of the
-        sentence task; where the features hold labels also masked_lm_example_loss [B * P].
+        [B, H], in training only then or with a sentence task; masked_lm_logits and
+        masked_lm_log_probs [B * P, V]; sentence_order_logits and sentence_order_log_probs [B, 2],
+        or the like with the name of the sentence task; where the features hold labels also
+        masked_lm_example_loss [B * P].
         """
         if training and not self.albert.compute.whole_sequence:
             chosen, outputs = self._encode_chosen(features, seed)

@@ -13,11 +13,6 @@ from albert import (
     optimizer_flags,
 )
 
-_COUNTS = (
-    "train_batch_size eval_batch_size predict_batch_size max_seq_length train_step "
-    "save_checkpoints_steps"
-).split()
-
 
 def define_flags(flag_values):
     common_flags.define_device_flags(flag_values)
@@ -63,7 +58,10 @@ def check_flags(values, row):
     optimizer_flags.check_optimizer(values)
     dropout_flags.check_dropout(values)
     distillation_flags.check(values)
-    common_flags.require_positive(values, *_COUNTS)
+    common_flags.require_positive(
+        *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
+        *("max_seq_length", "train_step", "save_checkpoints_steps"),
+    )
     stages = {"train": values.do_train, "dev": values.do_eval, "test": values.do_predict}
     row.check_splits([split for split, wanted in stages.items() if wanted])
 
@@ -126,20 +124,18 @@ def export_models(values, row, tokenizer, config, prefix, specs):
 def main(values):
     row = common_flags.classifier_row(values)
     check_flags(values, row)
-    from albert import classifier_utils, distribution, model_folder, stages
+    from albert import classifier_utils, distribution, graph_tokenizer, model_folder, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
     teacher = distillation_flags.classifier_teacher(values, row)
     source = common_flags.source_of_run(values, classifier_utils.KIND, teacher)
     config = dropout_flags.read_config(values, source)
-    taught = ("classification_loss", "logits")
-    lessons = distillation_flags.lessons(values, teacher, source, config, *taught)
+    classes = distillation_flags.CLASSES
+    lessons = distillation_flags.lessons(values, teacher, source, config, classes)
     common_flags.check_seq_length(values, config)
     common_flags.end_with_estimate(values, config, strategy)
     tokenizer = model_folder.load_tokenizer(source, config)
     if values.export_text:
-        from albert import graph_tokenizer
-
         graph_tokenizer.check_text(tokenizer)
     data = make_data(values, row, source, tokenizer, strategy)
     run = make_run(values, row, source, config, lessons, strategy)
@@ -148,8 +144,7 @@ def main(values):
     if values.export_dir:
         prefix = stages.load(runner, values.checkpoint)
         if distribution.is_chief(strategy):
-            specs = data.specs("test")
-            export_models(values, row, tokenizer, config, prefix, specs)
+            export_models(values, row, tokenizer, config, prefix, data.specs("test"))
     stages.complete_folder(run)
 
 

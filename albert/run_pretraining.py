@@ -105,9 +105,9 @@ def main(values):
     common_flags.check_seq_length(values, config)
     slots = pretraining_flags.mask_config(values).num_slots
     common_flags.end_with_estimate(values, config, strategy, slots)
-    taught = ("masked_lm_loss", "masked_lm_logits")
     teacher = distillation_flags.pretraining_teacher(values)
-    lessons = distillation_flags.lessons(values, teacher, source, config, *taught)
+    words = distillation_flags.WORDS
+    lessons = distillation_flags.lessons(values, teacher, source, config, words)
     tasks = pretraining_flags.sentence_tasks(values, strategy)
     data = make_data(values, config, sentence_labels=tasks[0] != "none")
     run = pretraining_flags.make_run(values, source, config, lessons, tasks[0], strategy)

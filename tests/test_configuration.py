@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from albert import file_io, modeling
+from albert import configuration, file_io, modeling
 from tests import builders
 
 

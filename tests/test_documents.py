@@ -16,7 +16,7 @@ GUIDE = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 PAGES = [*GUIDE, "PARITY.md", "CHANGELOG.md", "benchmarks/RESULTS.md"]
 MAX_README, MAX_LINE = 250, 100
 # Options of other programs.
-OTHER_OPTIONS = {"help", "quick", "logdir", "dir", "tag_set", "signature_def"}
+OTHER_OPTIONS = {"flagfile", "help", "quick", "logdir", "dir", "tag_set", "signature_def"}
 PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard"}
 
 
