@@ -6,10 +6,6 @@ from typing import Any
 
 from albert import common_flags, file_io
 
-# What is taught: the term and the logits of `distillation.Lesson`.
-CLASSES = ("classification_loss", "logits")
-WORDS = ("masked_lm_loss", "masked_lm_logits")
-
 
 @dataclasses.dataclass(frozen=True)
 class Lessons:
@@ -86,7 +82,17 @@ def _weights(text):
         ) from None
 
 
-def lessons(values, teacher, source, student, taught):
+def classifier_lessons(values, teacher, source, student):
+    """`_lessons` over the classes."""
+    return _lessons(values, teacher, source, student, "classification_loss", "logits")
+
+
+def pretraining_lessons(values, teacher, source, student):
+    """`_lessons` over the vocabulary, at the masked positions."""
+    return _lessons(values, teacher, source, student, "masked_lm_loss", "masked_lm_logits")
+
+
+def _lessons(values, teacher, source, student, *taught):
     """`Lessons` of the flags.
 
     Args:
@@ -94,7 +100,7 @@ def lessons(values, teacher, source, student, taught):
       teacher: `pretrained.Source`, or None without one.
       source: `pretrained.Source` of the student; its vocabulary must be the teacher's.
       student: `modeling.AlbertConfig`.
-      taught: `CLASSES` or `WORDS`.
+      *taught: term and logits of `distillation.Lesson`.
 
     Raises:
       file_io.InputError: teacher and student do not fit; names what differs.

@@ -42,8 +42,7 @@ def define_flags(flag_values):
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
     integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
     distillation_flags.define_flags(flag_values)
-    for name in ("task_name", "output_dir"):
-        flags.mark_flag_as_required(name, flag_values=flag_values)
+    flags.mark_flags_as_required(("task_name", "output_dir"), flag_values)
 
 
 def check_flags(values, row):
@@ -130,8 +129,7 @@ def main(values):
     teacher = distillation_flags.classifier_teacher(values, row)
     source = common_flags.source_of_run(values, classifier_utils.KIND, teacher)
     config = dropout_flags.read_config(values, source)
-    classes = distillation_flags.CLASSES
-    lessons = distillation_flags.lessons(values, teacher, source, config, classes)
+    lessons = distillation_flags.classifier_lessons(values, teacher, source, config)
     common_flags.check_seq_length(values, config)
     common_flags.end_with_estimate(values, config, strategy)
     tokenizer = model_folder.load_tokenizer(source, config)

@@ -106,8 +106,7 @@ def main(values):
     slots = pretraining_flags.mask_config(values).num_slots
     common_flags.end_with_estimate(values, config, strategy, slots)
     teacher = distillation_flags.pretraining_teacher(values)
-    words = distillation_flags.WORDS
-    lessons = distillation_flags.lessons(values, teacher, source, config, words)
+    lessons = distillation_flags.pretraining_lessons(values, teacher, source, config)
     tasks = pretraining_flags.sentence_tasks(values, strategy)
     data = make_data(values, config, sentence_labels=tasks[0] != "none")
     run = pretraining_flags.make_run(values, source, config, lessons, tasks[0], strategy)
