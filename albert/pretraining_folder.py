@@ -4,6 +4,7 @@ Training writes ``albert_config.json`` and ``pretraining.json``: what the model 
 its variables do not tell.
 """
 
+import dataclasses
 import os
 
 from absl import logging
@@ -31,8 +32,8 @@ def write(path, config, sentence_task):
 
 def _write_config(name, config):
     if file_io.exists(name):
-        there = modeling.AlbertConfig.from_json_file(name).to_dict()
-        differing = {k: v for k, v in config.to_dict().items() if v != there[k]}
+        there = dataclasses.asdict(modeling.AlbertConfig.from_json_file(name))
+        differing = {k: v for k, v in dataclasses.asdict(config).items() if v != there[k]}
         if not differing:
             return
         text = ", ".join(f"{key} {value} (was {there[key]})" for key, value in differing.items())

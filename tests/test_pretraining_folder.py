@@ -23,10 +23,11 @@ def test_the_configuration_is_that_of_the_run(tmp_path, monkeypatch):
     path.write_text(path.read_text() + "\n\n")
     pretraining_folder.write(str(tmp_path), CONFIG, "sop")
     assert path.read_text().endswith("\n\n\n") and not told
-    other = dataclasses.replace(CONFIG, hidden_dropout_prob=0.1)
+    other = dataclasses.replace(CONFIG, hidden_dropout_prob=0.1, share="none")
     pretraining_folder.write(str(tmp_path), other, "sop")
     assert modeling.AlbertConfig.from_json_file(path) == other
-    assert told == [f"{path} now says what this run trains with: hidden_dropout_prob 0.1 (was 0.0)"]
+    changes = "hidden_dropout_prob 0.1 (was 0.0), share none (was all)"
+    assert told == [f"{path} now says what this run trains with: {changes}"]
 
 
 def test_a_damaged_configuration_is_named(tmp_path):
