@@ -110,7 +110,7 @@ GROUPED = {
     "num_hidden_groups": 2,
     "num_attention_heads": 3,
     "intermediate_size": 16,
-    "inner_group_num": 2,
+    "inner_group_num": 1,
     "max_position_embeddings": 32,
 }
 LENGTHS, LENGTH = (9, 24, 3, 17), 24

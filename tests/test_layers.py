@@ -1,5 +1,7 @@
 """Ways of computing that must not change results: padding left out, recomputation, precision."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -20,20 +22,39 @@ def make_encoder(compute=layers.Compute(), **changes):
     return modeling.AlbertModel(modeling.AlbertConfig.from_dict(GROUPED | changes), 1, compute)
 
 
-def gradients(model, features, training=True, signature=None):
-    """(loss, {name of a variable: gradient}), computed in a graph."""
+def gradient_function(model, signature=None):
+    """Compiled ``features -> (loss, list of gradients)`` of a model in training."""
 
     @tf.function(autograph=False, input_signature=signature)
     def run(features):
         with tf.GradientTape() as tape:
-            outputs = model(features, training=training, seed=tf.constant([1, 2]))
+            outputs = model(features, training=True, seed=tf.constant([1, 2]))
             loss = model.loss(outputs, features)
         found = tape.gradient(loss, model.trained_variables)
         return loss, [tf.convert_to_tensor(g) for g in found]
 
-    loss, found = run(features)
+    return run
+
+
+def gradients(model, features, run=None):
+    """(loss, {name of a variable: gradient}), computed in a graph."""
+    loss, found = (run or gradient_function(model))(features)
     named = zip(model.trained_variables, found, strict=True)
     return float(loss), {variable.name: gradient.numpy() for variable, gradient in named}
+
+
+@functools.cache
+def compiled(name, compute):
+    """A model and its `gradient_function`, so that batches of one shape are traced once."""
+    model = make_model(name, compute)
+    return model, gradient_function(model)
+
+
+@functools.cache
+def usual_gradients(name, compute):
+    """`gradients` of the usual batch."""
+    model, run = compiled(name, compute)
+    return gradients(model, make_features(name), run)
 
 
 def training_graph(model, features):
@@ -67,10 +88,8 @@ def assert_same_gradients(found, wanted, tolerance=1e-6):
 )
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "squad_v1"])
 def test_gradients_do_not_depend_on_how_they_are_computed(name, compute):
-    features = make_features(name)
-    wanted = gradients(make_model(name), features)
-    found = gradients(make_model(name, layers.Compute(**compute)), features)
-    assert_same_gradients(found, wanted)
+    found = usual_gradients(name, layers.Compute(**compute))
+    assert_same_gradients(found, usual_gradients(name, layers.Compute()))
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3])
@@ -79,7 +98,7 @@ def test_a_batch_may_have_fewer_examples_than_parts(batch):
     features = make_features("classifier", LENGTHS[:batch])
 
     rows = {key: tf.TensorSpec([None] * x.shape.rank, tf.int32) for key, x in features.items()}
-    found = gradients(model, features, signature=[rows])
+    found = gradients(model, features, gradient_function(model, [rows]))
     assert_same_gradients(found, gradients(make_model("classifier"), features))
 
 
@@ -139,9 +158,11 @@ def test_single_positions_equal_the_whole_sequence(skip_padding):
 @pytest.mark.parametrize("lengths", [(1, 1), (24, 24), (24, 1), (7, 8), (15, 9), (1, 24)])
 def test_every_share_of_padding_works(lengths):
     features = make_features("classifier", lengths)
-    wanted = gradients(make_model("classifier"), features)
-    skipping = make_model("classifier", layers.Compute(skip_padding=True))
-    assert_same_gradients(gradients(skipping, features), wanted)
+    (plain, run), (skipping, run_skipping) = (
+        compiled("classifier", layers.Compute(skip_padding=skip)) for skip in (False, True)
+    )
+    wanted = gradients(plain, features, run)
+    assert_same_gradients(gradients(skipping, features, run_skipping), wanted)
 
 
 def test_recomputation_draws_the_same_dropout():
@@ -227,9 +248,8 @@ def test_layers_that_share_weights_are_traced_once(monkeypatch, compute):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", list(MODELS))
 def test_low_precision_stays_near(name, dtype):
-    features = make_features(name)
-    wanted = gradients(make_model(name, layers.Compute(skip_padding=True)), features)
-    found = gradients(make_model(name, layers.Compute(dtype, skip_padding=True)), features)
+    wanted = usual_gradients(name, layers.Compute(skip_padding=True))
+    found = usual_gradients(name, layers.Compute(dtype, skip_padding=True))
     assert found[0] == pytest.approx(wanted[0], rel=0.02)
     assert any((found[1][key] != wanted[1][key]).any() for key in wanted[1])
     assert {gradient.dtype for gradient in found[1].values()} == {np.dtype(np.float32)}

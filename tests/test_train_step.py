@@ -1,5 +1,6 @@
 """One update: micro-batches against the whole batch, scaled float16 losses."""
 
+import functools
 import time
 
 import numpy as np
@@ -27,6 +28,7 @@ class FakeTask:
         self.train_metrics = TRAIN_METRICS[name]
 
 
+@functools.cache
 def updated(name, steps, compute=None, count=1, prepare=None):
     """Weights and results after some updates of one batch."""
     model = make_model(name, compute or layers.Compute(skip_padding=True))
@@ -48,8 +50,8 @@ def updated(name, steps, compute=None, count=1, prepare=None):
 @pytest.mark.parametrize("count", [2, 8])
 @pytest.mark.parametrize("name", list(TRAIN_METRICS))
 def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
-    wanted, wanted_results, _ = updated(name, 3, None)
-    found, results, _ = updated(name, 3, None, count)
+    wanted, wanted_results, _ = updated(name, 3)
+    found, results, _ = updated(name, 3, count=count)
     for variable, value in wanted.items():
         np.testing.assert_allclose(found[variable], value, atol=2e-5, err_msg=variable)
     for ours, whole in zip(results, wanted_results, strict=True):
