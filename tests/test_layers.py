@@ -18,6 +18,9 @@ from tests.builders import (
 )
 
 
+BLOCKS = GROUPED["num_hidden_layers"] * GROUPED["inner_group_num"]
+
+
 def make_encoder(compute=layers.Compute(), **changes):
     return modeling.AlbertModel(modeling.AlbertConfig.from_dict(GROUPED | changes), 1, compute)
 
@@ -132,7 +135,7 @@ def test_outputs_are_the_same_and_zero_at_padding(compiled):
     wanted = make_encoder()(*arguments)
     found = call(*arguments)
     mask = features["input_mask"].numpy().astype(bool)
-    assert len(found.all_encoder_layers) == len(wanted.all_encoder_layers) == 8
+    assert len(found.all_encoder_layers) == len(wanted.all_encoder_layers) == BLOCKS
     for ours, plain in zip(tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True):
         assert ours.shape == plain.shape
         if ours.shape.rank == 3:
@@ -185,9 +188,8 @@ def test_recomputation_keeps_only_the_inputs_of_blocks():
         nodes = optimized_nodes(run.get_concrete_function())
         return sum(node.op in ("MatMul", "_FusedMatMul") for node in nodes)
 
-    blocks = 8
     # Queries of the last are apart.
-    assert count_products(True) == count_products(False) + 4 * blocks + 1
+    assert count_products(True) == count_products(False) + 4 * BLOCKS + 1
 
 
 @pytest.mark.parametrize("training", [False, True])
