@@ -17,7 +17,6 @@ from tests.builders import (
     optimized_sums,
 )
 
-
 BLOCKS = GROUPED["num_hidden_layers"] * GROUPED["inner_group_num"]
 
 
@@ -206,13 +205,12 @@ def test_nothing_is_fused_with_products_in_low_precision(monkeypatch, dtype, tra
             return model(ids, training=training).sequence_output
 
     kinds = [node.op for node in optimized_nodes(run.get_concrete_function())]
-    blocks = GROUPED["num_hidden_layers"] * GROUPED["inner_group_num"]
     found = [kinds.count("MatMul"), kinds.count("_FusedMatMul")]
     pooler = 1
     if dtype == "float32" and not training:
-        assert found == [0, 4 * blocks + pooler]
+        assert found == [0, 4 * BLOCKS + pooler]
     else:
-        assert found == [4 * blocks, pooler]
+        assert found == [4 * BLOCKS, pooler]
 
 
 @pytest.mark.parametrize("compute", [{}, {"recompute": True}, {"parts": 2}])
