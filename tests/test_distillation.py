@@ -199,6 +199,7 @@ def test_only_the_student_is_trained_and_saved(tmp_path, name):
         np.testing.assert_allclose(outputs[key], value, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_micro_batches_make_the_update_of_the_whole_batch(tmp_path):
     prefix, _ = save_teacher(tmp_path, "pretraining")
     steady = dataclasses.replace(STUDENT, hidden_dropout_prob=0.0)

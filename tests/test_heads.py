@@ -115,6 +115,7 @@ def fill_with_recorded_weights(model):
         variable.assign(values.astype(np.float32) * 0.04 + name.endswith("gamma"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["base", "large"])
 def test_published_sizes_equal_reference(golden, size):
     folder = golden / "full_size"

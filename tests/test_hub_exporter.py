@@ -144,6 +144,7 @@ def test_training_drops_and_evaluation_does_not(loaded):
     assert np.abs(moving[0] - moving[1]).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", ["tf.saved_model.load", "hub.load"])
 def test_steps_on_a_loaded_module_lower_the_loss(module, load):
     import tensorflow_hub
@@ -199,6 +200,7 @@ def test_gradients_are_those_of_the_model(trained, loaded):
     assert_same_gradients(loaded, trained[1], training=False)
 
 
+@pytest.mark.slow
 def test_gradients_of_training_are_those_of_the_model(trained, tmp_path):
     """Also through the functions with gradients of their own, compiled ones among them."""
     config = dataclasses.replace(
@@ -351,6 +353,7 @@ def export_with(task, trained, folder, run_script):
     return model
 
 
+@pytest.mark.slow
 def test_a_model_without_a_sentence_task_makes_a_module_without_sop(
     trained, tmp_path, run_script, caplog
 ):

@@ -90,6 +90,7 @@ def assert_close(theirs, ours):
         np.testing.assert_allclose(theirs[name], value, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "architecture"),
     [(CONFIG, "albert"), (SQUARE, "albert"), (BERT, "bert")],
@@ -116,6 +117,7 @@ def test_transformers_computes_the_same_from_our_folders(tmp_path, peer, config,
         assert_close(theirs, our_outputs(models[head], head, inputs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "architecture"),
     [(CONFIG, "albert"), (EXACT, "albert"), (BERT, "bert")],

@@ -78,6 +78,7 @@ def assert_same_gradients(found, wanted, tolerance=1e-6):
         np.testing.assert_allclose(found[1][name], gradient, atol=5 * tolerance * scale, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "compute",
     [
@@ -94,6 +95,7 @@ def test_gradients_do_not_depend_on_how_they_are_computed(name, compute):
     assert_same_gradients(found, usual_gradients(name, layers.Compute()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 2, 3])
 def test_a_batch_may_have_fewer_examples_than_parts(batch):
     model = make_model("classifier", layers.Compute(skip_padding=True, parts=4))
@@ -177,6 +179,7 @@ def test_recomputation_draws_the_same_dropout():
     assert_same_gradients(found, wanted)
 
 
+@pytest.mark.slow
 def test_recomputation_keeps_only_the_inputs_of_blocks():
     features = make_features("classifier")
 
@@ -213,6 +216,7 @@ def test_nothing_is_fused_with_products_in_low_precision(monkeypatch, dtype, tra
         assert found == [4 * BLOCKS, pooler]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compute", [{}, {"recompute": True}, {"parts": 2}])
 def test_gradients_of_shared_weights_are_added_up_on_the_way(monkeypatch, compute):
     shared = {"num_hidden_layers": 9, "num_hidden_groups": 1, "inner_group_num": 1}
@@ -245,6 +249,7 @@ def test_layers_that_share_weights_are_traced_once(monkeypatch, compute):
     assert len(passes) == 12 * parts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", list(MODELS))
 def test_low_precision_stays_near(name, dtype):

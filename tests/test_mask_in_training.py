@@ -118,6 +118,7 @@ def test_a_run_of_the_script_says_that_it_is_one_pass(inputs, tmp_path):
 # --- runs -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_as_an_unbroken_one_on_files_of_any_form(
     inputs, tmp_path, run_script, caplog
 ):

@@ -128,6 +128,7 @@ def test_masked_words_alone(inputs, pretrain, tmp_path):
     assert not report["unused"]
 
 
+@pytest.mark.slow
 def test_next_sentences(pretrain, tmp_path, caplog):
     folder = tmp_path / "nsp"
     pretrain(folder, sentence_task="nsp")
@@ -166,6 +167,7 @@ def test_next_sentences(pretrain, tmp_path, caplog):
     assert (folder / "best_trial.txt").read_text() == best
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_description_is_known_by_its_variables(pretrain, tmp_path):
     for task in ("sop", "none"):
         pretrain(tmp_path / task, sentence_task=task, num_train_steps=1, do_eval=False)

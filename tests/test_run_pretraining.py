@@ -113,6 +113,7 @@ def test_evaluation_alone_ends_and_can_be_repeated(inputs, tmp_path, run_script)
     assert [int(b["global_step"]) for b in read_results(tmp_path)] == [30]
 
 
+@pytest.mark.slow
 def test_the_best_of_the_reference_is_not_lost(inputs, tmp_path, run_script):
     run_script(run_pretraining, **pretraining_flags(inputs, tmp_path / "trained", do_eval=True))
     flags = pretraining_flags(inputs, tmp_path / "reference", do_eval=True, num_train_steps=1)

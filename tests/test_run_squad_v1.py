@@ -92,6 +92,7 @@ def test_the_files_are_those_of_the_reference(trained, golden, inputs):
     assert names | {"squad_v1_predict_features.json", "model.json"} <= set(os.listdir(trained))
 
 
+@pytest.mark.slow
 def test_the_best_of_the_reference_is_not_lost(trained, inputs, tmp_path, run_script):
     folder = tmp_path / "out"
     later = flags_for(inputs, folder, train_file=None, do_predict=True, checkpoint="all")

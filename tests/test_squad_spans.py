@@ -24,6 +24,7 @@ def edited(draw):
     return text, "".join(copy)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.tuples(LEFT, RIGHT), edited()))
 @example(("", ""))

@@ -91,6 +91,7 @@ def inputs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "vocabulary"),
     [("SST-2", {}), ("RTE", {"vocab_file": WORDPIECE, "spm_model_file": ""}), ("STS-B", {})],

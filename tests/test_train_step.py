@@ -47,6 +47,7 @@ def updated(name, steps, compute=None, count=1, prepare=None):
     return {v.name: v.numpy() for v in model.variables}, results, optimizer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 8])
 @pytest.mark.parametrize("name", list(TRAIN_METRICS))
 def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
