@@ -23,6 +23,18 @@ from albert import (
 
 TESTDATA = pathlib.Path(__file__).parent / "testdata"
 SPM = TESTDATA / "tiny.model"
+# What tokenizers could treat differently: case, white space, Unicode forms, scripts, nothing.
+ODD_TEXTS = [
+    "The bread was FINE .",
+    "  white\t\u2003space\n everywhere\u3000",
+    "caf\u00e9 na\u00efve \ufb01ne \u00bd \u00a8 \u00b4x \u1e9b\u0323 \u01c5",
+    "A\u03a3 \u03a3\u0391\u03a3. \u0130stanbul STRASSE \u1e9e \u212b",
+    "2,000 9, 12,, 3.0, \u00b2, x9,y \u0663,",
+    "\u4e2d\u6587 \uac01 \ud55c\uad6d \u0e01\u0e33 \U0001f600\u200d\U0001f469",
+    "[CLS] <unk> \u2581 [SEP]",
+    "",
+    "\u0301",
+]
 
 
 def tiny_config(**changes):

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import pathlib
 import random
 import sys
 import unicodedata
@@ -11,21 +10,9 @@ import pytest
 import tensorflow as tf
 
 from albert import file_io, graph_tokenizer, tokenization
+from tests.builders import ODD_TEXTS, TESTDATA
 
 pytest.importorskip("tensorflow_text")
-
-TESTDATA = pathlib.Path(__file__).parent / "testdata"
-TEXTS = [
-    "The bread was FINE .",
-    "  white\t\u2003space\n everywhere\u3000",
-    "caf\u00e9 na\u00efve \ufb01ne \u00bd \u00a8 \u00b4x \u1e9b\u0323 \u01c5",
-    "A\u03a3 \u03a3\u0391\u03a3. \u0130stanbul STRASSE \u1e9e \u212b",
-    "2,000 9, 12,, 3.0, \u00b2, x9,y \u0663,",
-    "\u4e2d\u6587 \uac01 \ud55c\uad6d \u0e01\u0e33 \U0001f600\u200d\U0001f469",
-    "[CLS] <unk> \u2581 [SEP]",
-    "",
-    "\u0301",
-]
 
 
 def make_tokenizer(kind, do_lower_case):
@@ -92,7 +79,7 @@ def test_a_vocabulary_with_a_character_that_differs_is_refused(kind, monkeypatch
 
 
 def test_ids_of_hard_texts(tokenizer, in_graph):
-    assert_same_ids(tokenizer, TEXTS, in_graph)
+    assert_same_ids(tokenizer, ODD_TEXTS, in_graph)
 
 
 SIGNS = 'ab ,.9 1\u00e9\u0301\u00bd\u2003\u03a3\u0130\u2581\u4e2d\U0001f600\t"'

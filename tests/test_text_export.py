@@ -17,23 +17,11 @@ from albert import (
     tokenization,
 )
 from tests import builders
-from tests.builders import SPM, glue_flags
+from tests.builders import ODD_TEXTS, SPM, glue_flags
 
 pytest.importorskip("tensorflow_text")
 
 WORDPIECE = builders.TESTDATA / "tiny_vocab.txt"
-
-TEXTS = [
-    "The bread was FINE .",
-    "  white\t\u2003space\n everywhere\u3000",
-    "caf\u00e9 na\u00efve \ufb01ne \u00bd \u00a8 \u00b4x \u1e9b\u0323 \u01c5",
-    "A\u03a3 \u03a3\u0391\u03a3. \u0130stanbul STRASSE \u1e9e \u212b",
-    "2,000 9, 12,, 3.0, \u00b2, x9,y \u0663,",
-    "\u4e2d\u6587 \uac01 \ud55c\uad6d \u0e01\u0e33 \U0001f600\u200d\U0001f469",
-    "[CLS] <unk> \u2581 [SEP]",
-    "",
-    "\u0301",
-]
 
 
 @pytest.fixture(scope="module", params=["sentencepiece", "wordpiece"])
@@ -57,8 +45,8 @@ def model():
 def test_features_are_those_of_the_records(tokenizer, model, max_seq_length, is_pair):
     row = classifier_utils.get_task("mrpc" if is_pair else "sst-2")
     server = export.TextServer(model, tokenizer, max_seq_length, ("a", "b", "c"), is_pair)
-    firsts = [text for text in TEXTS for _ in TEXTS]
-    seconds = TEXTS * len(TEXTS)
+    firsts = [text for text in ODD_TEXTS for _ in ODD_TEXTS]
+    seconds = ODD_TEXTS * len(ODD_TEXTS)
     found = server.features(tf.constant(firsts), tf.constant(seconds) if is_pair else None)
     width = found["input_ids"].shape[1]
     for number, (first, second) in enumerate(zip(firsts, seconds, strict=True)):
