@@ -1,5 +1,6 @@
 """Flags of distillation: which teacher, what is learnt from it, and where the student starts."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -129,6 +130,15 @@ def _lessons(values, teacher, source, student, *taught):
     return Lessons(distilled, teacher.checkpoint, rename)
 
 
+@contextlib.contextmanager
+def _naming_teacher(values):
+    """Errors inside name the flag."""
+    try:
+        yield
+    except file_io.InputError as error:
+        raise file_io.InputError(f"--teacher={values.teacher}: {error}") from error
+
+
 def classifier_teacher(values, row):
     """`pretrained.Source` of the teacher of `run_classifier`; None without one.
 
@@ -147,7 +157,8 @@ def classifier_teacher(values, row):
         raise file_io.InputError(
             f"--teacher: task {row.name} is a regression; only probabilities of classes are learnt"
         )
-    folder = model_folder.read(values.teacher, classifier_utils.KIND)
+    with _naming_teacher(values):
+        folder = model_folder.read(values.teacher, classifier_utils.KIND)
     labels = tuple(folder.settings["labels"])
     if labels != tuple(row.labels):
         raise file_io.InputError(
@@ -167,4 +178,5 @@ def pretraining_teacher(values):
         return None
     from albert import pretrained
 
-    return pretrained.locate(checkpoint=values.teacher, needs_vocabulary=False)
+    with _naming_teacher(values):
+        return pretrained.locate(checkpoint=values.teacher, needs_vocabulary=False)

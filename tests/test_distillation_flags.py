@@ -103,7 +103,7 @@ def test_a_pre_trained_student_takes_every_other_layer(corpus, tmp_path, sentenc
         ),
         ({"task_name": "STS-B"}, "task sts-b is a regression"),
         ({"task_name": "RTE"}, "has the labels 0, 1; those of task rte are"),
-        ({"teacher": "no/such"}, "there is no model folder no/such"),
+        ({"teacher": "no/such"}, "--teacher=no/such: there is no model folder no/such"),
     ],
 )
 def test_mistakes_are_named(inputs, tmp_path, changes, message):
