@@ -217,7 +217,10 @@ def make_task(sentence_task="sop", trained_for=None):
 TASK = make_task()
 
 
-def make_data(files, lengths, max_eval_examples, masker=None, anew=False, sentence_labels=True):
+def make_data(
+    files, lengths, max_eval_examples, masker=None, anew=False, sentence_labels=True,
+    equal_tokens=False,
+):  # fmt: skip
     """The `task.Data` of records that `create_pretraining_data` has made.
 
     Args:
@@ -227,6 +230,7 @@ def make_data(files, lengths, max_eval_examples, masker=None, anew=False, senten
       masker: `pretraining_masks.Masker` for records without masks.
       anew: the masker masks records for training that have masks, too.
       sentence_labels: read them; records with masks need not have any otherwise.
+      equal_tokens: training batches hold equally many tokens, see `batching.equal_tokens`.
 
     Raises:
       file_io.InputError: there are no records, a file is cut off, or the lengths differ.
@@ -253,6 +257,8 @@ def make_data(files, lengths, max_eval_examples, masker=None, anew=False, senten
         train_input["transform"] = masker.transform
     if files["dev"].without_masks:
         eval_input["rewrite"] = functools.partial(masker.rewrite, seq_length=lengths[0])
+    if equal_tokens:
+        train_input["lengths"] = files["train"].lengths
     unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
     return task.Data(
         specs=specs.get,

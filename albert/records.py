@@ -341,7 +341,9 @@ def _pipeline_batch_size(params):
     return params["batch_size"] * params.get("replicas_per_pipeline", 1)
 
 
-def train_input_fn(paths, specs, seed, trim_batches=True, read=None, prepare=None, transform=None):
+def train_input_fn(
+    paths, specs, seed, trim_batches=True, read=None, prepare=None, transform=None, lengths=None
+):
     """Endless shuffled batches; the order is a function of (seed, epoch, step).
 
     Args:
@@ -353,6 +355,7 @@ def train_input_fn(paths, specs, seed, trim_batches=True, read=None, prepare=Non
       prepare: ``(features) -> features`` on each batch as it was read.
       transform: ``(number, features) -> features`` on each batch; no two batches of a run have
         the same number, and it does not change when a run is resumed.
+      lengths: as `batching.equal_tokens` takes it, to cut the batches of a single replica so.
 
     Returns:
       ``input_fn(params)``. Beside ``batch_size`` (per replica), params may hold ``first_step``,
@@ -365,15 +368,19 @@ def train_input_fn(paths, specs, seed, trim_batches=True, read=None, prepare=Non
     def input_fn(params):
         batch_size = _pipeline_batch_size(params)
         buffer_size, files = shuffle_buffer_size(paths), _with_compression(paths)
-        consumed = params.get("first_step", 0) * batch_size * params.get("num_input_pipelines", 1)
+        first_step, pipelines = params.get("first_step", 0), params.get("num_input_pipelines", 1)
+        # Of batches that are cut together those that were used are left out.
+        repeated = first_step % batching.CUT_TOGETHER if lengths else 0
+        consumed = (first_step - repeated) * batch_size * pipelines
         first_epoch, skip = divmod(consumed, count_records(paths)) if consumed else (0, 0)
         dataset = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(
             lambda epoch: _epoch(files, seed, buffer_size, epoch)
         )
-        dataset = _deal(dataset.skip(skip).batch(batch_size, drop_remainder=True), params)
-
-        pipelines = params.get("num_input_pipelines", 1)
-        first_batch = params.get("first_step", 0) * params.get("replicas_per_pipeline", 1)
+        if lengths:
+            dataset = batching.equal_tokens(dataset.skip(skip), batch_size, lengths).skip(repeated)
+        else:
+            dataset = _deal(dataset.skip(skip).batch(batch_size, drop_remainder=True), params)
+        first_batch = first_step * params.get("replicas_per_pipeline", 1)
 
         def to_features(batch, serialized):
             features = read(serialized) if read else parse(specs, serialized)

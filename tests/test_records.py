@@ -238,6 +238,38 @@ def test_a_resumed_run_sees_the_same_batches(path, step):
     assert whole[step:] == rest
 
 
+def token_counts(serialized):
+    mask = records.parse([spec for spec in SPECS if spec.name == "input_mask"], serialized)
+    return tf.reduce_sum(mask["input_mask"], axis=1)
+
+
+def test_batches_of_equal_tokens_hold_all_records_in_order(path):
+    records.write(path, SPECS, make_rows(160), {})
+    plain = records.train_input_fn([path], SPECS, seed=1)({"batch_size": 10})
+    cut = records.train_input_fn([path], SPECS, seed=1, lengths=token_counts)({"batch_size": 10})
+    assert sum(labels(cut, 32), []) == sum(labels(plain, 32), [])
+    sizes = [int(tf.reduce_sum(batch["input_mask"])) for batch in cut.take(16)]
+    mean = sum(sizes) / 16
+    assert max(abs(size - mean) for size in sizes) <= 16  # as long as the longest record
+    assert len({len(batch) for batch in labels(cut, 16)}) > 1
+
+
+@pytest.mark.parametrize("step", [1, 15, 16, 37])
+def test_a_resumed_run_cuts_the_same_batches_of_equal_tokens(path, step):
+    input_fn = records.train_input_fn([path], SPECS, seed=1, lengths=token_counts)
+    whole = labels(input_fn({"batch_size": 3}), step + 4)
+    assert whole[step:] == labels(input_fn({"batch_size": 3, "first_step": step}), 4)
+
+
+def test_no_batch_of_equal_tokens_is_empty(path):
+    """Not even where one record is longer than a batch."""
+    lengths = lambda serialized: tf.where(tf.range(tf.size(serialized)) % 16 == 3, 1000, 1)  # noqa: E731
+    for batch_size in (1, 2):
+        input_fn = records.train_input_fn([path], SPECS, seed=1, lengths=lengths)
+        batches = labels(input_fn({"batch_size": batch_size}), 32)
+        assert all(batches) and sum(map(len, batches)) == 32 * batch_size
+
+
 @pytest.mark.parametrize(("pipelines", "replicas"), [(2, 1), (1, 2), (2, 2)])
 def test_replicas_share_out_the_same_global_batches(path, pipelines, replicas):
     input_fn = records.train_input_fn([path], SPECS, seed=1)
