@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from albert import compact_records, file_io, masking, pretraining_data, records
+from albert import compact_records, file_io, masking, pretraining_data, record_files, records
 
 _HINT = "Make the records again with this version of create_pretraining_data"
 _TRAINING, _EVALUATION = 0, 1  # streams of chance
@@ -53,12 +53,12 @@ class RecordFiles:
           file_io.InputError: there are no records, or a file is damaged.
         """
         chosen = self.paths[:: -(-len(self.paths) // _SAMPLED_FILES)]
-        with records.damage_reported(chosen):
+        with record_files.damage_reported(chosen):
             found = [
                 self.lengths(serialized).numpy()
                 for path in chosen
                 for serialized in (
-                    records.serialized_examples([path]).batch(_SCANNED_AT_ONCE).take(1)
+                    record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE).take(1)
                 )
             ]
         if not found:
@@ -89,7 +89,7 @@ def look_at(paths):
     Raises:
       file_io.InputError: some have masks and others not, or a file is damaged.
     """
-    examples = {path: records.first_example(path) for path in paths}
+    examples = {path: record_files.first_example(path) for path in paths}
     examples = {path: example for path, example in examples.items() if example is not None}
     name = compact_records.FINGERPRINT
     compact = [path for path, example in examples.items() if name in example.features.feature]
@@ -100,7 +100,7 @@ def look_at(paths):
             "of one kind"
         )
     for path in compact:
-        records.check_example(examples[path], path, compact_records.feature_specs(), _HINT)
+        record_files.check_example(examples[path], path, compact_records.feature_specs(), _HINT)
     return RecordFiles(
         list(paths),
         bool(compact),
@@ -118,7 +118,7 @@ def _token_counts(serialized):
 def first_too_long(paths, seq_length):
     """What to tell the user of the first record without masks that `Masker` cannot read."""
     for path in paths:
-        dataset = records.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
+        dataset = record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
         for batch, serialized in enumerate(dataset):
             lengths = _token_counts(serialized).numpy()
             if lengths.max() > seq_length:
