@@ -6,10 +6,12 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 from absl import logging
+from google.protobuf import message
 
 from albert import file_io, tfrecord
 
 MANIFEST_VERSION = 1
+_NO_EXAMPLE = "Name: <unknown>"  # in TensorFlow's message on a record that does not parse
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -93,11 +95,14 @@ def _stale_reason(path, specs, settings):
     if not file_io.exists(manifest_path(path)):
         return "has no manifest (it is not finished, or from another program)"
     try:
-        manifest = file_io.read_json(manifest_path(path), "manifest")
+        manifest = file_io.read_json(manifest_path(path), "manifest", dict)
     except file_io.InputError as error:
-        return str(error)
+        return f"cannot be used: {error}"
     if manifest.get("version") != MANIFEST_VERSION:
         return f"has manifest version {manifest.get('version')}, expected {MANIFEST_VERSION}"
+    wanted = {"num_examples": int, "num_bytes": int, "specs": list, "settings": dict}
+    if not all(isinstance(manifest.get(key), kind) for key, kind in wanted.items()):
+        return "has a manifest of another form"
     if manifest["num_bytes"] != file_io.size(path):
         return f"has {file_io.size(path)} bytes, its manifest says {manifest['num_bytes']}"
     wanted = [{**dataclasses.asdict(spec), "shape": list(spec.shape)} for spec in specs]
@@ -152,7 +157,7 @@ def cached_with_ids(path, specs, settings, make_rows):
 
 def read_ids(path):
     """Ids of the examples of a record file, in order; None if its manifest has none."""
-    return file_io.read_json(manifest_path(path), "manifest").get("ids")
+    return file_io.read_json(manifest_path(path), "manifest", dict).get("ids")
 
 
 def _use(path):
@@ -225,7 +230,12 @@ def first_example(path):
     """
     with damage_reported([path]):
         for serialized in serialized_examples([path]).take(1):
-            return tf.train.Example.FromString(serialized.numpy())
+            try:
+                return tf.train.Example.FromString(serialized.numpy())
+            except message.DecodeError as error:
+                raise file_io.InputError(
+                    f"{path}: the first record is not a tf.train.Example: {error}"
+                ) from error
     return None
 
 
@@ -255,17 +265,45 @@ def check_example(example, path, specs, hint):
             )
 
 
+def _first_misfit(paths):
+    """Which record is no `tf.train.Example`, or has other features than the first."""
+    first = None
+    for path in paths:
+        for number, serialized in enumerate(serialized_examples([path]), 1):
+            try:
+                features = tf.train.Example.FromString(serialized.numpy()).features.feature
+            except message.DecodeError:
+                return f"{path}, record {number} is not a tf.train.Example"
+            kinds = {name: feature.WhichOneof("kind") for name, feature in features.items()}
+            first = first or kinds
+            if kinds != first:
+                return f"{path}, record {number} has other features than the first: {kinds}"
+    return f"a record in {', '.join(paths)} has other lengths than the first"
+
+
 @contextlib.contextmanager
 def damage_reported(paths):
     """Turns a failed read inside the block into an error that names the file and the place.
 
+    A damaged cache loses its manifest, so that it is made anew.
+
     Raises:
-      file_io.InputError: a record of one of `paths` is cut off or damaged.
+      file_io.InputError: a record of one of `paths` is cut off, damaged or no `tf.train.Example`.
     """
     try:
         yield
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+        # TensorFlow's message on bytes that it cannot parse holds these, and may be no text.
+        if not isinstance(error, UnicodeDecodeError) and _NO_EXAMPLE not in error.message:
+            raise
+        raise file_io.InputError(f"{_first_misfit(paths)}; make the file again") from error
     except tf.errors.DataLossError as error:
         count_records(paths)  # names the file if it is cut off
+        again = "make the file again"
+        if cached := [path for path in paths if file_io.exists(manifest_path(path))]:
+            for path in cached:
+                file_io.remove(manifest_path(path))
+            again = "the same command makes the file again"
         raise file_io.InputError(
-            f"a record in {', '.join(paths)} is damaged; make the file again ({error.message})"
+            f"a record in {', '.join(paths)} is damaged; {again} ({error.message})"
         ) from error
