@@ -31,6 +31,12 @@ def pytest_collection_finish():
     gc.enable()
 
 
+def pytest_collection_modifyitems(items):
+    """Files with slow tests come first: of two processes none is then long alone at the end."""
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _collect_garbage():
     """Graphs hold each other, and would pile up over the test files of a process."""

@@ -10,7 +10,6 @@ from albert import kernels, layers, modeling
 from tests.builders import (
     GROUPED,
     LENGTHS,
-    MODELS,
     make_features,
     make_model,
     optimized_nodes,
