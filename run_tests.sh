@@ -22,5 +22,7 @@ done
 set_up_python "$PWD" '[dev,text]'
 "$PYTHON" -m ruff check .
 "$PYTHON" -m ruff format --check .
-# Two processes: much of a test's time is start-up and graph building, which take one core.
-exec "$PYTHON" -m pytest --numprocesses=2 --dist=loadfile ${arguments[@]+"${arguments[@]}"}
+# Two processes: much of a test's time is start-up and graph building, which take one core. Files
+# are dealt in the order of tests/conftest.py.
+exec "$PYTHON" -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder \
+  ${arguments[@]+"${arguments[@]}"}

@@ -23,7 +23,7 @@ def with_flag_names(message, flag_values):
     """A message of a library, which speaks of parameters, with the names of the script's flags.
 
     A word that is the name of a flag gets its dashes where it cannot be an ordinary word: it has an
-    underscore or is followed by "=".
+    underscore, is followed by "=", or stands in `backquotes`, which the dashes replace.
     """
     names = {
         text
@@ -32,12 +32,15 @@ def with_flag_names(message, flag_values):
     }
 
     def name(match):
-        word = match.group()
+        word = match["quoted"] or match[0]
+        if match["quoted"]:
+            return f"--{word}" if word in names else match[0]
         is_flag = word.rstrip("=") in names and ("_" in word or word.endswith("="))
         return f"--{word}" if is_flag else word
 
     # Not inside of paths, names in quotes and words that have their dashes.
-    return re.sub(r"(?<![\w/.'\"-])[a-z]\w*(?:=|(?![\w/'\"-]|\.\w))", name, message)
+    plain = r"(?<![\w/.'\"-])[a-z]\w*(?:=|(?![\w/'\"-]|\.\w))"
+    return re.sub(rf"`(?P<quoted>[a-z]\w*)`|{plain}", name, message)
 
 
 def check_tensorflow():

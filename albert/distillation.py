@@ -105,7 +105,7 @@ def check_vocabulary(checkpoint, source):
         )
     elif file_io.sha256(ours) not in map(file_io.sha256, theirs):
         raise file_io.InputError(
-            f"teacher: its vocabulary {' or '.join(theirs)} is not the student's, {ours}; both "
+            f"`teacher`: its vocabulary {' or '.join(theirs)} is not the student's, {ours}; both "
             "must read the same ids"
         )
 

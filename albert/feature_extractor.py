@@ -49,7 +49,8 @@ def check_layers(layers, config):
     wrong = [layer for layer in layers if not -count <= layer < count]
     if wrong:
         raise file_io.InputError(
-            f"layers: the model has {count} layers, 0 to {count - 1} or -{count} to -1; got {wrong}"
+            f"`layers`: the model has {count} layers, 0 to {count - 1} or -{count} to -1; got "
+            f"{wrong}"
         )
 
 

@@ -112,7 +112,7 @@ def export(
         labels = labels or [f"LABEL_{i}" for i in range(outputs)]
         if len(labels) != outputs:
             raise file_io.InputError(
-                f"labels: the model has {outputs} labels, got {len(labels)}: {labels}"
+                f"`labels`: the model has {outputs} labels, got {len(labels)}: {labels}"
             )
     weights = huggingface.convert_weights(tensors, config, head, architecture)
     described = huggingface.convert_config(config, head, labels, tokenizer, architecture)

@@ -62,10 +62,14 @@ def check(name, settings=()):
     extra = [setting for setting in settings if setting not in known]
     if extra:
         raise file_io.InputError(
-            f"optimizer={name} takes no {', '.join(extra)}, only {', '.join(known)}"
+            f"optimizer={name} takes no {_quoted(extra)}, only {_quoted(known)}"
         )
     for setting in settings:
         _check_value(setting, settings[setting])
+
+
+def _quoted(names):
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _check_value(name, value):

@@ -64,7 +64,7 @@ def _reported(address):
     except (ValueError, RuntimeError, ImportError, OSError, tf.errors.OpError) as error:
         reason = str(error).partition("\n")[0]  # lists of kernels may follow
         raise file_io.InputError(
-            f"no TPU found {_place(address)}; tpu_name or master says where it is: {reason}"
+            f"no TPU found {_place(address)}; tpu_name or `master` says where it is: {reason}"
         ) from error
 
 
@@ -101,12 +101,12 @@ def _wait_for(server, end, seconds):
             if code not in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
                 raise file_io.InputError(
                     f"what answers at {server} is no TPU: {details} ({code.name}); tpu_name or "
-                    "master says where it is"
+                    "`master` says where it is"
                 )
             if time.monotonic() >= end:
                 raise file_io.InputError(
                     f"the TPU at {server} has not answered within {seconds} seconds: is it "
-                    "running, is the address that of tpu_name or master, and does a firewall "
+                    "running, is the address that of tpu_name or `master`, and does a firewall "
                     "let this machine through? On a TPU VM give tpu_name=local"
                 )
             logging.info("Still waiting: no answer from the TPU at %s", server)

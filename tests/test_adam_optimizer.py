@@ -144,5 +144,5 @@ def test_there_is_no_decay():
     variable = tf.Variable([2.0], name="kernel")
     adam_optimizer.Adam(0.5).apply_gradients([(tf.zeros([1]), variable)])
     assert variable.numpy() == 2.0
-    with pytest.raises(file_io.InputError, match="optimizer=adam takes no weight_decay_rate, only"):
+    with pytest.raises(file_io.InputError, match="=adam takes no `weight_decay_rate`, only"):
         optimization.create_optimizer(0.1, 10, 0, optimizer="adam", weight_decay_rate=0.1)

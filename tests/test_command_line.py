@@ -129,6 +129,7 @@ def test_a_defect_of_ours_still_shows_where_it_is():
         ),
         ("give train_batch_size, or nodo_train.", "give --train_batch_size, or --nodo_train."),
         ("seed=3 is odd; the seed is 3", "--seed=3 is odd; the seed is 3"),
+        ("`seed` or `do_train`: `sop`, not seed", "--seed or --do_train: `sop`, not seed"),
         ("/tmp/output_dir/x and 'output_dir'", "/tmp/output_dir/x and 'output_dir'"),
         ("--output_dir=x has output_dir.txt", "--output_dir=x has output_dir.txt"),
         ("other_flag=1", "other_flag=1"),

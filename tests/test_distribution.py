@@ -24,7 +24,7 @@ def test_an_unknown_strategy_is_named():
 def test_a_missing_tpu_is_named(monkeypatch):
     monkeypatch.delenv("TPU_NAME", raising=False)
     with pytest.raises(
-        file_io.InputError, match="^no TPU found on this machine; tpu_name or master says .*: "
+        file_io.InputError, match="^no TPU found on this machine; tpu_name or `master` says .*: "
     ):
         distribution.create_strategy("tpu")
 

@@ -144,32 +144,34 @@ def test_jsonl_on_standard_output(folder, expected, run_script, monkeypatch, cap
 
 @pytest.mark.slow
 def test_hub_modules_and_hugging_face_folders_give_the_same(
-    folder, texts_file, tmp_path, run_script
+    folder, texts_file, tmp_path, run_script, golden
 ):
-    from albert import export_to_tfhub
-
-    run_script(export_to_tfhub, albert_directory=folder, export_path=tmp_path / "hub")
-    huggingface_exporter.export(str(folder), output_dir=str(tmp_path / "hf"))
-    sources = {
-        "one": {"init_checkpoint": folder},
-        "hub": {"albert_hub_module_handle": tmp_path / "hub"},
-        "hf": {"init_checkpoint": tmp_path / "hf"},
+    module = golden / "hub_tf1"
+    checkpoint = {
+        "init_checkpoint": module / "variables" / "variables.index",
+        "albert_config_file": module / "assets" / "albert_config.json",
+        "spm_model_file": module / "assets" / "30k-clean.model",
     }
-    for name, flags in sources.items():
-        run(
-            run_script, input_file=texts_file, output_file=tmp_path / f"{name}.jsonl",
-            max_seq_length=32, **flags,
-        )  # fmt: skip
-    first = (tmp_path / "one.jsonl").read_text()
-    assert len(first.splitlines()) == len(TEXTS)
-    assert (tmp_path / "hub.jsonl").read_text() == first
-    assert (tmp_path / "hf.jsonl").read_text() == first
+    huggingface_exporter.export(str(folder), output_dir=str(tmp_path / "hf"))
+    for pair in (
+        [checkpoint, {"albert_hub_module_handle": module}],
+        [{"init_checkpoint": folder}, {"init_checkpoint": tmp_path / "hf"}],
+    ):
+        found = []
+        for flags in pair:
+            run(
+                run_script, input_file=texts_file, output_file=tmp_path / "out.jsonl",
+                max_seq_length=32, **flags,
+            )  # fmt: skip
+            found.append((tmp_path / "out.jsonl").read_text())
+        assert found[0] == found[1]
+        assert len(found[0].splitlines()) == len(TEXTS)
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"layers": "3"}, r"layers: the model has 3 layers, 0 to 2 or -3 to -1; got \[3\]"),
+        ({"layers": "3"}, r"^--layers: the model has 3 layers, 0 to 2 or -3 to -1; got \[3\]"),
         ({"layers": "last"}, "--layers=last: expected numbers such as -1,-2"),
         ({"layers": "0", "vectors": "pooled"}, "--layers contradicts --vectors=pooled"),
         ({"output_file": "x.txt"}, "--output_file=x.txt: expected a name in .jsonl or .npz"),

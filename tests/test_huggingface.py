@@ -397,7 +397,7 @@ def test_heads_that_do_not_exist_there_are_refused(tmp_path):
     with pytest.raises(file_io.InputError, match="cannot write the head pretraining: .* lacks"):
         export(head="pretraining")
     write_model(folder, "classification")
-    with pytest.raises(file_io.InputError, match="labels: the model has 3 labels, got 2"):
+    with pytest.raises(file_io.InputError, match="`labels`: the model has 3 labels, got 2"):
         export(labels=["a", "b"])
     model = heads.SquadV2Model(CONFIG, 2, 2, seed=1)
     checkpoints.save(str(folder / "model.ckpt-best"), model)
