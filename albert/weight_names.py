@@ -20,6 +20,7 @@ _BLOCK = "bert/encoder/transformer/group_{}/inner_group_{}/"
 MAPPING = "bert/encoder/embedding_hidden_mapping_in/"
 WORDS = "bert/embeddings/word_embeddings"
 POOLER = "bert/pooler/"
+TOKEN_HEAD = "cls/token/"  # for a label a word; called there as the head for whole texts
 
 
 class Architecture(NamedTuple):
@@ -53,6 +54,7 @@ _SHARED_MODULES = (
     ("table", "bert/embeddings/position_embeddings", "embeddings.position_embeddings"),
     ("norm", "bert/embeddings/LayerNorm", "embeddings.LayerNorm"),
     ("labels", "", "classifier"),
+    ("labels", TOKEN_HEAD, "classifier"),
     ("labels", "cls/squad/", "qa_outputs"),
 )
 ALBERT = Architecture(
