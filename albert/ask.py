@@ -69,15 +69,14 @@ def read_questions(path, context):
     """Yields (id, place for messages, question, text) for each object of a jsonl file."""
     from albert import tables
 
-    if tables.format_of(path, ("jsonl",)):
-        with file_io.open_input(path, "--input_file", "rb") as lines:
-            for number, (place, row) in enumerate(tables.read_rows(lines, path, "jsonl")):
-                question = tables.text_of(row, "question", "question", place)
-                text = context
-                if text is None or "context" in row:
-                    text = tables.text_of(row, "context", "context_file", place)
-                guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
-                yield guid, place, question, text
+    with file_io.open_input(path, "--input_file", "rb") as lines:
+        for number, (place, row) in enumerate(tables.read_rows(lines, path, "jsonl")):
+            question = tables.text_of(row, "question", "question", place)
+            text = context
+            if text is None or "context" in row:
+                text = tables.text_of(row, "context", "context_file", place)
+            guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
+            yield guid, place, question, text
 
 
 def to_dict(guid, question, reply, num_answers):

@@ -58,7 +58,7 @@ class Choice:
     probabilities: list
 
     def to_dict(self):
-        """JSON-ready dict: id, prediction (a letter), answer (its text), probabilities by letter."""
+        """JSON-ready: id, prediction (a letter), answer (its text), probabilities by letter."""
         rounded = [round(float(p), 6) for p in self.probabilities]
         return {
             "id": self.question.guid,
@@ -96,11 +96,6 @@ def read_questions(lines, name):
             )
         guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
         yield Question(guid, *texts, tuple(options))
-
-
-def write_choices(file, rows):
-    """Writes `Choice.to_dict` of each `Choice` to an open file, a line each."""
-    file.writelines(f"{json.dumps(row.to_dict(), ensure_ascii=False)}\n" for row in rows)
 
 
 class ChoicePredictor:
@@ -147,6 +142,18 @@ class ChoicePredictor:
             for question, scores in zip(window, np.split(logits, ends[:-1]), strict=True):
                 probabilities = tf.nn.softmax(scores).numpy().tolist()
                 yield Choice(question, int(np.argmax(scores)), probabilities)
+
+    def answer(self, batch_size, file, lines, name, batches_ahead):
+        """Writes the choices for the questions of a jsonl file, in order.
+
+        Args:
+          batch_size, batches_ahead: see `predict`.
+          file: takes text.
+          lines: iterable of bytes.
+          name: what messages call them.
+        """
+        found = self.predict(read_questions(lines, name), batch_size, batches_ahead)
+        file.writelines(f"{json.dumps(row.to_dict(), ensure_ascii=False)}\n" for row in found)
 
     def _features(self, question):
         """int32 arrays [C, S]."""

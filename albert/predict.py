@@ -1,6 +1,7 @@
 """Predicts with the folder of a fine-tuned model: labels of texts, or of words, or choices."""
 
 import contextlib
+import functools
 import sys
 
 from absl import flags
@@ -12,15 +13,11 @@ _TEXT_FLAGS = ("text_column", "text_pair_column", "id_column")
 
 def define_flags(flag_values):
     text, integer, *_ = common_flags.definers(flag_values)
-    text(
-        *("model_dir", None),
-        "The --output_dir of a run of run_classifier, run_token_classifier or run_race.",
-    )
+    text("model_dir", None, "Folder that run_classifier, run_token_classifier or run_race wrote.")
     text(
         *("input_file", None),
         "Texts: .txt (one a line, two texts of a pair with a tab between), .csv, .tsv or .jsonl; "
-        "for labels of words .txt, .jsonl or CoNLL's columns, for choices .jsonl; by default "
-        "standard input.",
+        "for words .txt, .jsonl or .conll, for choices .jsonl; by default standard input.",
     )
     text(
         *("output_file", None),
@@ -78,8 +75,10 @@ def find_formats(values, inputs, outputs):
     from albert import tables
 
     found = []
-    for name, known in (("input", inputs), ("output", outputs)):
-        path, given = values[f"{name}_file"].value, values[f"{name}_format"].value
+    for name, path, given, known in (
+        ("input", values.input_file, values.input_format, inputs),
+        ("output", values.output_file, values.output_format, outputs),
+    ):
         if given and given not in known:
             raise file_io.InputError(
                 f"--{name}_format={given}: for this model it must be {' or '.join(known)}"
@@ -88,51 +87,35 @@ def find_formats(values, inputs, outputs):
     return found
 
 
-# Each loads a model and returns ``(lines, name, ahead) -> function that writes to a file``.
-
-
 def _label_texts(values, input_format, output_format):
     from albert import predictors, tables
 
     predictor = predictors.TextPredictor(values.model_dir)
     columns = make_columns(values, predictor.columns, input_format)
 
-    def predict(lines, name, ahead):
+    def answer(file, lines, name, ahead):
         rows = tables.read_rows(lines, name, input_format, columns)
         found = predictor.predict_rows(rows, columns, values.batch_size, ahead)
-        return lambda file: tables.write_predictions(file, output_format, predictor.labels, found)
+        tables.write_predictions(file, output_format, predictor.labels, found)
 
-    return predict
+    return answer
 
 
-def _label_words(values, input_format, output_format):
-    from albert import token_predictor, word_files
+def _label_words(values, *forms):
+    from albert import token_predictor
 
     predictor = token_predictor.TokenPredictor(values.model_dir)
-    write = word_files.write_predictions
-
-    def predict(lines, name, ahead):
-        rows = word_files.read_lines(lines, name, input_format, predictor.columns)
-        found = predictor.predict_sentences(rows, values.batch_size, ahead)
-        return lambda file: write(file, output_format, predictor.labels, found)
-
-    return predict
+    return functools.partial(predictor.answer, forms, values.batch_size)
 
 
 def _choose(values, *_):
     from albert import choice_predictor
 
     predictor = choice_predictor.ChoicePredictor(values.model_dir)
-
-    def predict(lines, name, ahead):
-        questions = choice_predictor.read_questions(lines, name)
-        found = predictor.predict(questions, values.batch_size, ahead)
-        return lambda file: choice_predictor.write_choices(file, found)
-
-    return predict
+    return functools.partial(predictor.answer, values.batch_size)
 
 
-# Kind of a model folder: what predicts, and the forms of input and output.
+# Kind of a model folder: what loads it, and the forms of input and output.
 KINDS = {
     "classifier": (_label_texts, ("txt", "csv", "tsv", "jsonl"), ("tsv", "jsonl")),
     "token_classifier": (_label_words, ("txt", "jsonl", "conll"), ("conll", "jsonl")),
@@ -148,19 +131,18 @@ def main(values):
     load, *forms = KINDS[kind]
     if kind != "classifier":
         common_flags.refuse_given(values, "models of run_classifier", *_TEXT_FLAGS)
-    predict = load(values, *find_formats(values, *forms))
+    answer = load(values, *find_formats(values, *forms))
+    source, name, ahead = contextlib.nullcontext(sys.stdin.buffer), "standard input", 1
     if values.input_file:
-        source, ahead = file_io.open_input(values.input_file, "--input_file", "rb"), 64
-    else:
-        source, ahead = contextlib.nullcontext(sys.stdin.buffer), 1
+        name, ahead = values.input_file, 64
+        source = file_io.open_input(name, "--input_file", "rb")
     with source as lines:
-        write = predict(lines, values.input_file or "standard input", ahead)
         if values.output_file:
             with file_io.atomic_writer(values.output_file) as file:
-                write(file)
+                answer(file, lines, name, ahead)
         else:
             sys.stdout.reconfigure(line_buffering=True)  # whoever reads waits for these lines
-            write(sys.stdout)
+            answer(sys.stdout, lines, name, ahead)
 
 
 if __name__ == "__main__":

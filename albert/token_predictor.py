@@ -102,6 +102,20 @@ class TokenPredictor:
         while window := list(itertools.islice(sentences, batch_size * batches_ahead)):
             yield from self._predict_window(window, batch_size)
 
+    def answer(self, forms, batch_size, file, lines, name, batches_ahead):
+        """Writes the predictions for the sentences of a file, in order.
+
+        Args:
+          forms: form of `word_files.read_lines`, and of `word_files.write_predictions`.
+          batch_size, batches_ahead: see `predict_sentences`.
+          file: takes text.
+          lines: iterable of bytes.
+          name: what messages call them.
+        """
+        sentences = word_files.read_lines(lines, name, forms[0], self.columns)
+        found = self.predict_sentences(sentences, batch_size, batches_ahead)
+        word_files.write_predictions(file, forms[1], self.labels, found)
+
     def _predict_window(self, sentences, batch_size):
         sizes = (self._length, self.tokenizer)
         features = [
