@@ -9,6 +9,7 @@ from albert import common_flags, file_io
 
 
 def define_flags(flag_values):
+    """Where BLiMP is, how much of it is measured, and how its sentences are read."""
     text, _, _, switch = common_flags.definers(flag_values)
     text("blimp_data_dir", None, "With --do_eval: also measure on the files of BLiMP in here.")
     flags.DEFINE_integer(

@@ -193,6 +193,11 @@ def test_other_files_are_not_replaced_either(tmp_path, caplog, name):
             r": python -m albert.run_squad_v1 --predict_file=… --do_predict --output_dir=\S+out ",
         ),
         (
+            lambda: heads.TokenClassifierModel(CONFIG, 3, seed=1),
+            ("token_classifier",),
+            r": python -m albert.run_token_classifier --test_file=… --do_predict --output_dir=\S+o",
+        ),
+        (
             lambda: heads.SquadV2Model(CONFIG, 2, 2, 0.1, seed=1),
             ("squad_v1", "squad_v2"),
             r": python -m albert.run_squad_v2 --predict_file=… --do_predict --output_dir=\S+out ",

@@ -47,9 +47,10 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize(
-    "form", ["albert", "albert_folder", "bert_folder", pytest.param("hub", marks=pytest.mark.slow)]
-)
+SLOW = [pytest.param(form, marks=pytest.mark.slow) for form in ("bert_folder", "hub")]
+
+
+@pytest.mark.parametrize("form", ["albert", "albert_folder", *SLOW])
 def test_scores_are_those_of_one_mask_at_a_time(form, tmp_path):
     """Our folders, those of Hugging Face, and hub modules."""
     config = FORMS[form]
@@ -69,9 +70,8 @@ def test_scores_are_those_of_one_mask_at_a_time(form, tmp_path):
     expected = [one_at_a_time(model, sentence) for sentence in SENTENCES]
     assert len(set(expected)) == len(SENTENCES)
     # Batches of several sentences, and of one that is longer than they may be.
-    for batch_size in (4, 256):
-        scorer = pseudo_likelihood.load(source, batch_size)
-        np.testing.assert_allclose(scorer.score(SENTENCES), expected, rtol=0, atol=1e-4)
+    scorer = pseudo_likelihood.load(source, batch_size=8)
+    np.testing.assert_allclose(scorer.score(SENTENCES), expected, rtol=0, atol=1e-4)
 
 
 # --- scripts --------------------------------------------------------------------------------------
@@ -132,6 +132,7 @@ def test_mistakes_are_named(tmp_path, run_script):
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_pretraining_measures_each_checkpoint(tmp_path, run_script):
     rows = write_blimp(tmp_path / "blimp")
     config = builders.tiny_config()
@@ -158,12 +159,7 @@ def test_pretraining_measures_each_checkpoint(tmp_path, run_script):
         )
         expected = str(np.float32(np.mean(good > bad)))
         assert block["blimp_accuracy"] == block["blimp_syntax_accuracy"] == expected
-    with pytest.raises(file_io.InputError, match="--blimp_data_dir needs --do_eval"):
-        run_script(run_pretraining, **flags)
     lacking = {**flags, "do_eval": True, "output_dir": tmp_path / "new"}
     del lacking["spm_model_file"]
     with pytest.raises(file_io.InputError, match="--blimp_data_dir needs the vocabulary of the re"):
         run_script(run_pretraining, **lacking)
-    del flags["blimp_data_dir"]
-    with pytest.raises(file_io.InputError, match="--blimp_limit: only for --blimp_data_dir"):
-        run_script(run_pretraining, **flags, blimp_limit=2)
