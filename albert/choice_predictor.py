@@ -110,7 +110,8 @@ class ChoicePredictor:
 
     def __init__(self, model_dir):
         folder = model_folder.read(model_dir, race_utils.KIND)
-        self._lengths = [folder.settings[f"max_{name}_length"] for name in ("seq", "qa")]
+        names = ("max_seq_length", "max_qa_length")
+        self._lengths = [folder.setting(name, folder.config.is_length) for name in names]
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         # A choice is scored by itself: with a single output there may be any number of them.
         self._model = heads.RegressionModel(folder.config, layers.Compute(skip_padding=True), 0)

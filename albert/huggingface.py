@@ -97,7 +97,8 @@ def read_lower_case(folder):
 
 def _is_token_classifier(config):
     """Whether a ``config.json`` is that of a model with a label for each token."""
-    return any(name.endswith("ForTokenClassification") for name in config.get("architectures", []))
+    found = config.get("architectures")
+    return isinstance(found, list) and str(*found[:1]).endswith("ForTokenClassification")
 
 
 def read_token_labels(folder):
@@ -109,13 +110,15 @@ def read_token_labels(folder):
     config = read_config(folder)
     if not _is_token_classifier(config):
         return None
-    names = config.get("id2label", {})
-    if not names or sorted(names) != sorted(map(str, range(len(names)))):
+    found = config.get("id2label")
+    numbers = map(str, range(len(found))) if isinstance(found, dict) else ()
+    names = tuple(found.get(number) for number in numbers)
+    if not names or len(set(names)) < len(names) or not all(isinstance(x, str) for x in names):
         raise file_io.InputError(
-            f"{os.path.join(folder, CONFIG_NAME)}: expected id2label with the names of the labels "
-            f"0, 1 and so on; found {names!r}"
+            f"{os.path.join(folder, CONFIG_NAME)}: expected id2label with different names of the "
+            f"labels 0, 1 and so on; found {found!r}"
         )
-    return tuple(names[str(i)] for i in range(len(names)))
+    return names
 
 
 class Reader:
@@ -150,10 +153,8 @@ class Reader:
             groups, inner = weight_names.count_blocks(tensors, architecture)
         except file_io.InputError as error:
             raise file_io.InputError(f"{path}: {error}") from error
-        table = weight_names.name_table(groups, inner, architecture)
-        # Two heads have the same name; which one it is the configuration tells.
-        other = "output_" if _is_token_classifier(config) else weight_names.TOKEN_HEAD
-        table = {n: t for n, t in table.items() if not n.startswith(other)}
+        of_tokens = _is_token_classifier(config)
+        table = weight_names.name_table(groups, inner, architecture, of_tokens)
         self._tensors = {
             ours: tensors.pop(theirs) for ours, theirs in table.items() if theirs in tensors
         }
@@ -324,7 +325,8 @@ def convert_weights(tensors, config, head, architecture=weight_names.ALBERT):
     Raises:
       file_io.InputError: variables are missing; names them.
     """
-    table = weight_names.name_table(_num_groups(config), config.inner_group_num, architecture)
+    sizes = (_num_groups(config), config.inner_group_num)
+    table = weight_names.name_table(*sizes, architecture, head == "token_classification")
     wanted = ("bert/", *HEADS[head][1])
     table = {ours: theirs for ours, theirs in table.items() if ours.startswith(wanted)}
     if head in _WITHOUT_POOLER:

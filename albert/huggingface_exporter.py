@@ -144,7 +144,8 @@ def _described(model_dir):
             f"{model_dir} holds a model of kind {folder.kind}; transformers has no class "
             f"for it. There are classes for {', '.join(_HEAD_OF_KIND)} and pre-trained models"
         )
-    labels = list(custom_data.labels_of(folder)) if folder.kind == "classifier" else []
+    has_labels = folder.kind in ("classifier", "token_classifier")
+    labels = list(custom_data.labels_of(folder)) if has_labels else []
     head = _HEAD_OF_KIND[folder.kind]
     if head == "classification" and not labels:
         head = "regression"

@@ -58,9 +58,9 @@ def labels_of_model(checkpoint):
     if huggingface.is_weights_file(checkpoint):
         return huggingface.read_token_labels(folder)
     path = os.path.join(folder, pretrained.DESCRIPTION_NAME)
-    if not file_io.exists(path) or file_io.read_json(path, "model description")["kind"] != KIND:
-        return None
-    return custom_data.read_labels(folder)
+    description = file_io.read_json(path, "model description") if file_io.exists(path) else None
+    is_kind = isinstance(description, dict) and description.get("kind") == KIND
+    return custom_data.read_labels(folder) if is_kind else None
 
 
 def find_labels(output_dir, files, columns, checkpoint=None):

@@ -61,10 +61,10 @@ class TokenPredictor:
 
     def __init__(self, model_dir):
         folder = model_folder.read(model_dir, token_classification.KIND)
-        self.labels = tuple(folder.settings["labels"])
-        self.columns = word_files.Columns(**folder.settings["columns"])
+        self.labels = custom_data.labels_of(folder)
+        self.columns = word_files.Columns(**folder.setting("columns", word_files.are_columns))
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        self._length = folder.settings["max_seq_length"]
+        self._length = folder.setting("max_seq_length", folder.config.is_length)
         task = token_classification.make_task(self.labels, self._length)
         compute = layers.Compute(skip_padding=True)
         self._model = task.build_model(folder.config, compute, 0)

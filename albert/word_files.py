@@ -31,6 +31,13 @@ class Columns:
     label: str | None = None
 
 
+def are_columns(value):
+    """Whether a value of JSON has the entries of `Columns`."""
+    names = {field.name for field in dataclasses.fields(Columns)}
+    fits = isinstance(value, dict) and value.keys() <= names
+    return fits and all(isinstance(x, (str, type(None))) for x in value.values())
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sentence:
     """Words, and their labels where these are known.
@@ -121,6 +128,10 @@ def _read_jsonl(lines, name, columns, labelled):
         if labelled is None:
             labelled = label_key in row
         labels = _texts(row, label_key, "label_column", place) if labelled else None
+        if labels is not None and not all(map(tables.is_name, labels)):
+            raise file_io.InputError(
+                f"{place}: {label_key!r} must be names without tabs and line breaks, found {labels}"
+            )
         if labels is not None and len(labels) != len(words):
             raise file_io.InputError(
                 f"{place}: expected as many {label_key} as {words_key}; found {len(labels)} and "

@@ -18,6 +18,7 @@ from albert import (
     pretrained,
     race_utils,
     squad_task,
+    token_classification,
 )
 from tests.builders import TESTDATA, tiny_config
 
@@ -220,7 +221,7 @@ def test_a_folder_without_description_names_the_command_that_adds_it(
 
 
 def test_every_kind_has_a_command():
-    kinds = {classifier_utils.KIND, race_utils.KIND, *squad_task.KINDS}
+    kinds = {classifier_utils.KIND, race_utils.KIND, *squad_task.KINDS, token_classification.KIND}
     assert set(model_folder.COMMANDS) == kinds
     for command in model_folder.COMMANDS.values():
         script, *arguments = command.split()

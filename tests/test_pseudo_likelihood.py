@@ -12,7 +12,7 @@ from albert import (
     modeling,
     pretrained,
     pseudo_likelihood,
-    records,
+    record_files,
     run_blimp,
     run_pretraining,
     tokenization,
@@ -138,7 +138,7 @@ def test_pretraining_measures_each_checkpoint(tmp_path, run_script):
     config = builders.tiny_config()
     (tmp_path / "config.json").write_text(config.to_json_string())
     path = str(tmp_path / "part0.tfrecord")
-    records.write(path, builders.PRETRAINING_SPECS, builders.pretraining_rows(16), {})
+    record_files.write(path, builders.PRETRAINING_SPECS, builders.pretraining_rows(16), {})
     flags = builders.pretraining_flags(
         tmp_path, tmp_path / "out", blimp_data_dir=tmp_path / "blimp", num_train_steps=2,
         save_checkpoints_steps=2, spm_model_file=builders.SPM,
