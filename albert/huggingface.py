@@ -98,7 +98,8 @@ def read_lower_case(folder):
 def _is_token_classifier(config):
     """Whether a ``config.json`` is that of a model with a label for each token."""
     found = config.get("architectures")
-    return isinstance(found, list) and str(*found[:1]).endswith("ForTokenClassification")
+    names = map(str, found) if isinstance(found, list) else ()
+    return any(name.endswith("ForTokenClassification") for name in names)
 
 
 def read_token_labels(folder):

@@ -65,6 +65,7 @@ class TokenPredictor:
         self.columns = word_files.Columns(**folder.setting("columns", word_files.are_columns))
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self._length = folder.setting("max_seq_length", folder.config.is_length)
+        token_classification.check_length(self._length)
         task = token_classification.make_task(self.labels, self._length)
         compute = layers.Compute(skip_padding=True)
         self._model = task.build_model(folder.config, compute, 0)

@@ -251,8 +251,7 @@ def test_mistakes_on_the_command_line(folders, tmp_path, run_script, context_fil
         run_script(ask, **flags, input_file="x")
     with pytest.raises(file_io.InputError, match="num_answers=0 must be at least 1"):
         run_script(ask, **flags, context_file=context_file, num_answers=0)
-    description = tmp_path / "other" / "model.json"
-    description.parent.mkdir()
-    description.write_text(json.dumps({"version": 1, "kind": "classifier"}))
+    source = pretrained.Source("", None, str(builders.SPM), None, True)
+    model_folder.write(str(tmp_path / "other"), "classifier", CONFIG, source, {})
     with pytest.raises(file_io.InputError, match="kind classifier; expected squad_v1 or squad_v2"):
         run_script(ask, model_dir=tmp_path / "other", context_file=context_file, question="Who?")

@@ -32,7 +32,7 @@ def flags_of(folder, output_dir, **changes):
         "train_file": folder / "train.conll", "validation_file": folder / "dev.conll",
         "test_file": folder / "test.conll", "output_dir": output_dir,
         "albert_config_file": folder / "config.json", "spm_model_file": builders.SPM,
-        "max_seq_length": LENGTH, "train_step": 100, "save_checkpoints_steps": 100,
+        "max_seq_length": LENGTH, "train_step": 150, "save_checkpoints_steps": 150,
         "train_batch_size": 16, "learning_rate": 3e-3, "log_every_steps": 50, **changes,
     }  # fmt: skip
 
