@@ -22,7 +22,6 @@ from albert import (
     file_io,
     huggingface,
     packing,
-    pretrained,
     tables,
     task,
     tfrecord,
@@ -54,6 +53,8 @@ def labels_of_model(checkpoint):
     Args:
       checkpoint: prefix, or file of Hugging Face weights.
     """
+    from albert import pretrained
+
     folder = os.path.dirname(checkpoint) or "."
     if huggingface.is_weights_file(checkpoint):
         return huggingface.read_token_labels(folder)

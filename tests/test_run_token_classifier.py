@@ -131,16 +131,15 @@ def test_models_are_exported(trained):
 
 
 def test_a_folder_of_hugging_face_and_back(trained, tmp_path, run_script):
-    """Written, started from with its own order of labels, and predicted with as it is."""
+    """Written, evaluated as it is, and refused as a start for labels that it does not have."""
     theirs = tmp_path / "theirs"
     run_script(export_to_huggingface, model_dir=trained / "model", output_dir=theirs)
     config = json.loads((theirs / "config.json").read_text())
     assert config["architectures"] == ["AlbertForTokenClassification"]
     assert list(config["id2label"].values()) == token_samples.LABELS
     assert "problem_type" not in config
-    # Another order of the labels, as a model of other people may have.
-    tensors = heads.TokenClassifierModel(CONFIG, 5)
-    report = checkpoints.restore(tensors, str(theirs), allow_new_heads=False)
+    model = heads.TokenClassifierModel(CONFIG, 5)
+    report = checkpoints.restore(model, str(theirs), allow_new_heads=False)
     assert report.unused == [] and "bert/pooler/dense/kernel" in report.new
     flags = flags_of(trained, tmp_path / "out", init_checkpoint=theirs, do_eval=True)
     del flags["albert_config_file"], flags["spm_model_file"]

@@ -76,6 +76,7 @@ def test_objects_of_jsonl():
             "f line 1: expected as many labels as words; found 2 and 1",
         ),
         (b'{"words": ["a"], "labels": [1]}', "jsonl", r"must be a list of texts, found \[1\]"),
+        (b'{"words": ["a"], "labels": ["a\\tb"]}', "jsonl", "must be names without tabs and line"),
         (b'{"tokens": ["a"]}', "jsonl", r"no key 'words' \(words_column\); there are tokens"),
         (b'{"words": ["a", " "]}', "jsonl", r"'words' must be a list of texts, found \['a', ' '\]"),
         (b"a\n \n", "txt", "f line 2: there is no text"),
