@@ -273,8 +273,8 @@ class Answerer:
         length = len(self._tokenizer.encode(question))
         if length > self._settings.max_query_length:
             logging.warning(
-                "%s%she question has %d tokens; the model reads the first %d",
-                *(at, "t" if at else "T", length, self._settings.max_query_length),
+                "%sThe question has %d tokens; the model reads the first %d",
+                *(at, length, self._settings.max_query_length),
             )
         example = squad_utils.SquadExample("question", question, context)
         (windows,) = self._featurizer.batch([example], [0])
