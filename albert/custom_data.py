@@ -71,12 +71,12 @@ def find_labels(output_dir, files, columns, kind=None):
         label only.
     """
     saved = os.path.join(output_dir, LABELS_NAME)
-    if file_io.exists(saved):
-        labels = _read_labels(saved)
+    labels = read_labels(output_dir)
+    if labels is not None:
         found = KINDS[not labels]
         if kind not in (None, found):
             raise file_io.InputError(f"label_type={kind}, but {saved} is that of a {found}")
-        return tuple(labels)
+        return labels
     if "train" not in files:
         raise file_io.InputError(
             f"there is no {saved} with the names of the labels: expected output_dir to be that "
@@ -118,6 +118,16 @@ def labels_of(folder):
 def _are_labels(value):
     is_list = isinstance(value, list) and all(map(tables.is_name, value))
     return is_list and len(set(value)) == len(value)
+
+
+def read_labels(folder):
+    """Tuple of the names in the ``labels.json`` of a folder; None if there is none.
+
+    Raises:
+      file_io.InputError: it holds something else.
+    """
+    path = os.path.join(folder, LABELS_NAME)
+    return tuple(_read_labels(path)) if file_io.exists(path) else None
 
 
 def _read_labels(path):

@@ -374,7 +374,7 @@ class Engine:
         """Metrics of the model's present weights over every example of the input, once each.
 
         Returns:
-          dict of the task's evaluator.
+          dict of the task's evaluator, with the task's further metrics.
         """
         evaluator = self.task.evaluator()
         started, count = time.time(), 0
@@ -388,7 +388,7 @@ class Engine:
             raise file_io.InputError("there is no example to evaluate")
         seconds = time.time() - started
         logging.info("Evaluated %d examples in %.1f s", count, seconds)
-        return evaluator.result()
+        return evaluator.result() | self.task.further_metrics(self.model)
 
     def predict(self, input_fn):
         """The task's `eval_outputs` for every example, in input order.

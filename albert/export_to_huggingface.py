@@ -23,7 +23,7 @@ def define_flags(flag_values):
         None,
         [
             *("encoder", "pretraining", "masked_lm", "classification", "regression"),
-            *("multiple_choice", "squad_v1"),
+            *("token_classification", "multiple_choice", "squad_v1"),
         ],
         "What the model is written as; by default what its folder or its variables tell.",
         flag_values=flag_values,

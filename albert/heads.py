@@ -65,7 +65,7 @@ class _LabelModel(head_parts.Model):
 
 
 def _choice(logits):
-    """Outputs of a choice between labels with logits [B, labels]."""
+    """Outputs of a choice between labels with logits [..., labels]."""
     return {
         "logits": logits,
         "probabilities": tf.nn.softmax(logits),
@@ -114,6 +114,42 @@ class RegressionModel(_LabelModel):
         logits = scores[:, 0]
         outputs = {"logits": logits, "probabilities": scores, "predictions": logits}
         return self._with_losses(outputs, features)
+
+
+class TokenClassifierModel(head_parts.Model):
+    """A label for each word of a text, from the first of its pieces.
+
+    Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids and first_pieces
+    [B, S], which is 1 at the first piece of each word and else 0.
+    """
+
+    uses_pooler = False
+
+    def __init__(self, config, num_labels, compute=layers.Compute(), seed=None, dropout_prob=0.1):
+        if num_labels < 2:
+            raise file_io.InputError(f"a classifier needs at least 2 labels; got {num_labels}")
+        head_parts.check_rate(dropout_prob)
+        super().__init__(config, compute, seed)
+        self._dropout_prob = dropout_prob
+        self.output = head_parts.LabelWeights("cls/token/", num_labels, config, seed)
+
+    def __call__(self, features, training=False, seed=None):
+        """Returns a dict: logits, probabilities [B, S, labels], predictions int32 [B, S]."""
+        sequence = self._encode(features, training, seed).sequence_output  # [B, S, H]
+        rows = tf.reshape(sequence, [-1, sequence.shape[-1]])
+        dropout = layers.Dropout(training, seed)
+        logits = self.output(dropout(rows, self._dropout_prob, "classifier"))  # [B * S, labels]
+        shape = tf.concat([tf.shape(sequence)[:2], [logits.shape[-1]]], 0)
+        return _choice(tf.reshape(logits, shape))
+
+    def example_weights(self, features):
+        real = head_parts.real_examples(features)[:, tf.newaxis]
+        return {"token_loss": tf.cast(features["first_pieces"], tf.float32) * real}  # [B, S]
+
+    def example_losses(self, outputs, features):
+        logits, labels = outputs["logits"], features["label_ids"]
+        losses = head_parts.cross_entropy(labels, tf.reshape(logits, [-1, logits.shape[-1]]))
+        return {"token_loss": tf.reshape(losses, tf.shape(labels))}
 
 
 class MultipleChoiceModel(_LabelModel):

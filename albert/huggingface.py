@@ -25,11 +25,12 @@ HEADS = {
     "masked_lm": ("ForMaskedLM", ("cls/predictions/",)),
     "classification": ("ForSequenceClassification", ("output_",)),
     "regression": ("ForSequenceClassification", ("output_",)),
+    "token_classification": ("ForTokenClassification", (weight_names.TOKEN_HEAD,)),
     "multiple_choice": ("ForMultipleChoice", ("output_",)),
     "squad_v1": ("ForQuestionAnswering", ("cls/squad/",)),
 }
 _MAPPING, _POOLER = weight_names.MAPPING, weight_names.POOLER
-_WITHOUT_POOLER = ("masked_lm", "squad_v1")
+_WITHOUT_POOLER = ("masked_lm", "squad_v1", "token_classification")
 # Names of activations there.
 _HIDDEN_ACT = {"gelu": "gelu_new", "gelu_erf": "gelu"}
 # Sizes that a BERT implies.
@@ -94,6 +95,33 @@ def read_lower_case(folder):
     return lower_case
 
 
+def _is_token_classifier(config):
+    """Whether a ``config.json`` is that of a model with a label for each token."""
+    found = config.get("architectures")
+    names = map(str, found) if isinstance(found, list) else ()
+    return any(name.endswith("ForTokenClassification") for name in names)
+
+
+def read_token_labels(folder):
+    """Label names by id of a folder's model for token classification; None if it is another one.
+
+    Raises:
+      file_io.InputError: it does not say what each of its labels is called.
+    """
+    config = read_config(folder)
+    if not _is_token_classifier(config):
+        return None
+    found = config.get("id2label")
+    numbers = map(str, range(len(found))) if isinstance(found, dict) else ()
+    names = tuple(found.get(number) for number in numbers)
+    if not names or len(set(names)) < len(names) or not all(isinstance(x, str) for x in names):
+        raise file_io.InputError(
+            f"{os.path.join(folder, CONFIG_NAME)}: expected id2label with different names of the "
+            f"labels 0, 1 and so on; found {found!r}"
+        )
+    return names
+
+
 class Reader:
     """Weights of a Hugging Face ALBERT or BERT under the names of checkpoints.
 
@@ -126,10 +154,8 @@ class Reader:
             groups, inner = weight_names.count_blocks(tensors, architecture)
         except file_io.InputError as error:
             raise file_io.InputError(f"{path}: {error}") from error
-        table = weight_names.name_table(groups, inner, architecture)
-        if config.get("architectures") == [f"{architecture.class_name}ForTokenClassification"]:
-            # Its head bears the name of the one for whole texts.
-            table = {n: t for n, t in table.items() if not t.startswith("classifier.")}
+        of_tokens = _is_token_classifier(config)
+        table = weight_names.name_table(groups, inner, architecture, of_tokens)
         self._tensors = {
             ours: tensors.pop(theirs) for ours, theirs in table.items() if theirs in tensors
         }
@@ -250,6 +276,8 @@ def find_head(names):
         )
     if starts("cls/squad/"):
         return "squad_v1"
+    if starts(weight_names.TOKEN_HEAD):
+        return "token_classification"
     if starts("output_"):
         return None
     if starts("cls/predictions/"):
@@ -298,7 +326,8 @@ def convert_weights(tensors, config, head, architecture=weight_names.ALBERT):
     Raises:
       file_io.InputError: variables are missing; names them.
     """
-    table = weight_names.name_table(_num_groups(config), config.inner_group_num, architecture)
+    sizes = (_num_groups(config), config.inner_group_num)
+    table = weight_names.name_table(*sizes, architecture, head == "token_classification")
     wanted = ("bert/", *HEADS[head][1])
     table = {ours: theirs for ours, theirs in table.items() if ours.startswith(wanted)}
     if head in _WITHOUT_POOLER:
@@ -348,10 +377,9 @@ def convert_config(config, head, labels, tokenizer, architecture=weight_names.AL
     if head == "regression":
         values |= {"problem_type": "regression", "id2label": {"0": "LABEL_0"}}
     elif labels:
-        values |= {
-            "problem_type": "single_label_classification",
-            "id2label": {str(i): name for i, name in enumerate(labels)},
-        }
+        values["id2label"] = {str(i): name for i, name in enumerate(labels)}
+        if head == "classification":
+            values["problem_type"] = "single_label_classification"
     if "id2label" in values:
         values["label2id"] = {name: int(i) for i, name in values["id2label"].items()}
     return values

@@ -29,9 +29,11 @@ from albert import (
 # Kind of a model folder -> key of `huggingface.HEADS`.
 _HEAD_OF_KIND = {
     "classifier": "classification",
+    "token_classifier": "token_classification",
     "multiple_choice": "multiple_choice",
     "squad_v1": "squad_v1",
 }
+_BIAS_OF_TOKENS = f"{weight_names.TOKEN_HEAD}output_bias"
 _SPM_NAME = "spiece.model"
 _USER_DEFINED = 4  # type of a piece of SentencePiece that is always kept whole
 _NORMAL = 1  # type of a usual piece
@@ -105,10 +107,12 @@ def export(
     tensors = checkpoints.read_tensors(prefix)
     _check_words(prefix, tensors, config)
     head = head or described_head or huggingface.find_head(tensors)
-    outputs = len(tensors["output_bias"]) if "output_bias" in tensors else None
+    bias = _BIAS_OF_TOKENS if head == "token_classification" else "output_bias"
+    outputs = len(tensors[bias]) if bias in tensors else None
     head = _check_head(head, outputs)
-    labels = list(labels or described_labels) if head == "classification" else []
-    if head == "classification":
+    with_labels = head in ("classification", "token_classification")
+    labels = list(labels or described_labels) if with_labels else []
+    if with_labels:
         labels = labels or [f"LABEL_{i}" for i in range(outputs)]
         if len(labels) != outputs:
             raise file_io.InputError(
@@ -140,7 +144,8 @@ def _described(model_dir):
             f"{model_dir} holds a model of kind {folder.kind}; transformers has no class "
             f"for it. There are classes for {', '.join(_HEAD_OF_KIND)} and pre-trained models"
         )
-    labels = list(custom_data.labels_of(folder)) if folder.kind == "classifier" else []
+    has_labels = folder.kind in ("classifier", "token_classifier")
+    labels = list(custom_data.labels_of(folder)) if has_labels else []
     head = _HEAD_OF_KIND[folder.kind]
     if head == "classification" and not labels:
         head = "regression"
@@ -155,7 +160,8 @@ def _check_head(head, outputs):
         )
     head = head or "classification"
     wants_one = head in ("regression", "multiple_choice")
-    if (head == "classification" or wants_one) and (outputs is None or wants_one != (outputs == 1)):
+    has_outputs = head in ("classification", "token_classification") or wants_one
+    if has_outputs and (outputs is None or wants_one != (outputs == 1)):
         raise file_io.InputError(
             f"head={head} needs {'one output' if wants_one else 'at least two outputs'}; the "
             f"checkpoint has {outputs or 'no such head'}"

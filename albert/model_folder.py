@@ -26,6 +26,7 @@ _ENTRIES = {
 # What predicts with a model of each kind, and so completes its folder.
 COMMANDS = {
     "classifier": "run_classifier --task_name=… --data_dir=…",
+    "token_classifier": "run_token_classifier --test_file=…",
     "multiple_choice": "run_race --nodo_train --nodo_eval --data_dir=…",
     "squad_v1": "run_squad_v1 --predict_file=…",
     "squad_v2": "run_squad_v2 --predict_file=…",
@@ -320,7 +321,8 @@ def _missing_message(path, kinds):
 def _kinds_by_weights(prefix):
     """Keys of `COMMANDS` that a checkpoint may be of, by its variables."""
     shapes = checkpoints.reader(prefix).get_variable_to_shape_map()
-    for start, kind in (("start_logits/", "squad_v2"), ("cls/squad/", "squad_v1")):
+    heads = {"start_logits/": "squad_v2", "cls/squad/": "squad_v1"}
+    for start, kind in (heads | {"cls/token/": "token_classifier"}).items():
         if any(name.startswith(start) for name in shapes):
             return [kind]
     if "output_bias" not in shapes:

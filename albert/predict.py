@@ -1,34 +1,42 @@
-"""Predicts the labels of texts with a fine-tuned classifier, from the folder of its training."""
+"""Predicts with the folder of a fine-tuned model: labels of texts, or of words, or choices."""
 
 import contextlib
+import functools
 import sys
 
 from absl import flags
 
 from albert import command_line, common_flags, file_io
 
+_TEXT_FLAGS = ("text_column", "text_pair_column", "id_column")
+
 
 def define_flags(flag_values):
     text, integer, *_ = common_flags.definers(flag_values)
-    text("model_dir", None, "The --output_dir of a run of run_classifier.")
+    text("model_dir", None, "Folder that run_classifier, run_token_classifier or run_race wrote.")
     text(
         *("input_file", None),
         "Texts: .txt (one a line, two texts of a pair with a tab between), .csv, .tsv or .jsonl; "
-        "by default standard input.",
+        "for words .txt, .jsonl or .conll, for choices .jsonl; by default standard input.",
     )
-    text("output_file", None, "Predictions: .tsv or .jsonl; by default standard output.")
+    text(
+        *("output_file", None),
+        "Predictions: .tsv or .jsonl (of words: .conll or .jsonl); by default standard output.",
+    )
     flags.DEFINE_enum(
         "input_format",
         None,
-        ["txt", "csv", "tsv", "jsonl"],
-        "Form of the input; by default told from the name of the file, txt for standard input.",
+        ["txt", "csv", "tsv", "jsonl", "conll"],
+        "Form of the input; by default told from the name of the file, for standard input txt, or "
+        "jsonl for choices.",
         flag_values=flag_values,
     )
     flags.DEFINE_enum(
         "output_format",
         None,
-        ["tsv", "jsonl"],
-        "Form of the output; by default told from the name of the file, tsv for standard output.",
+        ["tsv", "jsonl", "conll"],
+        "Form of the output; by default told from the name of the file, for standard output tsv, "
+        "conll for words, jsonl for choices.",
         flag_values=flag_values,
     )
     text("text_column", None, "Column of the text; by default that of the training, or text.")
@@ -46,8 +54,7 @@ def make_columns(values, trained, input_format):
     from albert import tables
 
     if input_format == "txt":
-        names = ("text_column", "text_pair_column", "id_column")
-        common_flags.refuse_given(values, "input with columns (csv, tsv, jsonl)", *names)
+        common_flags.refuse_given(values, "input with columns (csv, tsv, jsonl)", *_TEXT_FLAGS)
         return tables.Columns(trained.text, trained.text_pair, None, None)
     chosen = lambda given, default: (default if given is None else given) or None  # noqa: E731
     return tables.Columns(
@@ -58,39 +65,84 @@ def make_columns(values, trained, input_format):
     )
 
 
-def find_formats(values):
-    """Forms of input and output, from the flags or the names of the files."""
+def find_formats(values, inputs, outputs):
+    """Forms of input and output, from the flags or the names of the files.
+
+    Args:
+      values: flag values.
+      inputs, outputs: the forms that there are; the first is that of standard input or output.
+    """
     from albert import tables
 
     found = []
-    for path, given, default, known in (
-        (values.input_file, values.input_format, "txt", tuple(tables.FORMATS)),
-        (values.output_file, values.output_format, "tsv", ("tsv", "jsonl")),
+    for name, path, given, known in (
+        ("input", values.input_file, values.input_format, inputs),
+        ("output", values.output_file, values.output_format, outputs),
     ):
-        found.append(given or (tables.format_of(path, known) if path else default))
+        if given and given not in known:
+            raise file_io.InputError(
+                f"--{name}_format={given}: for this model it must be {' or '.join(known)}"
+            )
+        found.append(given or (tables.format_of(path, known) if path else known[0]))
     return found
 
 
-def main(values):
-    common_flags.require_positive(values, "batch_size")
-    input_format, output_format = find_formats(values)
+def _label_texts(values, input_format, output_format):
     from albert import predictors, tables
 
     predictor = predictors.TextPredictor(values.model_dir)
     columns = make_columns(values, predictor.columns, input_format)
+
+    def answer(file, lines, name, ahead):
+        rows = tables.read_rows(lines, name, input_format, columns)
+        found = predictor.predict_rows(rows, columns, values.batch_size, ahead)
+        tables.write_predictions(file, output_format, predictor.labels, found)
+
+    return answer
+
+
+def _label_words(values, *forms):
+    from albert import token_predictor
+
+    predictor = token_predictor.TokenPredictor(values.model_dir)
+    return functools.partial(predictor.answer, forms, values.batch_size)
+
+
+def _choose(values, *_):
+    from albert import choice_predictor
+
+    predictor = choice_predictor.ChoicePredictor(values.model_dir)
+    return functools.partial(predictor.answer, values.batch_size)
+
+
+# Kind of a model folder: what loads it, and the forms of input and output.
+KINDS = {
+    "classifier": (_label_texts, ("txt", "csv", "tsv", "jsonl"), ("tsv", "jsonl")),
+    "token_classifier": (_label_words, ("txt", "jsonl", "conll"), ("conll", "jsonl")),
+    "multiple_choice": (_choose, ("jsonl",), ("jsonl",)),
+}
+
+
+def main(values):
+    common_flags.require_positive(values, "batch_size")
+    from albert import model_folder
+
+    kind = model_folder.read(values.model_dir, *KINDS).kind
+    load, *forms = KINDS[kind]
+    if kind != "classifier":
+        common_flags.refuse_given(values, "models of run_classifier", *_TEXT_FLAGS)
+    answer = load(values, *find_formats(values, *forms))
+    source, name, ahead = contextlib.nullcontext(sys.stdin.buffer), "standard input", 1
     if values.input_file:
-        source, batches = file_io.open_input(values.input_file, "--input_file", "rb"), 64
-    else:
-        source, batches = contextlib.nullcontext(sys.stdin.buffer), 1
+        name, ahead = values.input_file, 64
+        source = file_io.open_input(name, "--input_file", "rb")
     with source as lines:
-        rows = tables.read_rows(lines, values.input_file or "standard input", input_format, columns)
-        found = predictor.predict_rows(rows, columns, values.batch_size, batches)
         if values.output_file:
             with file_io.atomic_writer(values.output_file) as file:
-                tables.write_predictions(file, output_format, predictor.labels, found)
+                answer(file, lines, name, ahead)
         else:
             sys.stdout.reconfigure(line_buffering=True)  # whoever reads waits for these lines
-            tables.write_predictions(sys.stdout, output_format, predictor.labels, found)
+            answer(sys.stdout, lines, name, ahead)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from albert import (
 _TEXT_INPUTS = ("input_ids", "input_mask", "segment_ids")
 _WINDOW_INPUTS = (*_TEXT_INPUTS, "p_mask")
 _BATCH = 16  # windows that go through the model together
+_QUESTIONS_AHEAD = 64  # questions whose windows are made before the first is answered
 
 
 # --- labels of texts ----------------------------------------------------------------------------
@@ -242,28 +243,51 @@ class Answerer:
         Raises:
           file_io.InputError: the question is empty, or the text is or does not fit the vocabulary.
         """
+        (reply,) = self.ask_all([("", question, context)])
+        return reply
+
+    def ask_all(self, rows):
+        """Yields a `Reply` for each question, in order; windows of many go through it together.
+
+        Args:
+          rows: iterable of (place for messages or "", question, text).
+
+        Raises:
+          file_io.InputError: as of `ask`; with the place.
+        """
+        rows = iter(rows)
+        while block := list(itertools.islice(rows, _QUESTIONS_AHEAD)):
+            examples, windows = zip(*(self._windows(*row) for row in block), strict=True)
+            every = list(itertools.chain(*windows))
+            for number, window in enumerate(every):
+                window.unique_id = number
+            results = self._results(every)
+            for example, found in zip(examples, windows, strict=True):
+                yield self._reply(example, found, results)
+
+    def _windows(self, place, question, context):
+        """`squad_utils.SquadExample` and its windows."""
+        at = f"{place}: " if place else ""
         if not question.strip():
-            raise file_io.InputError("the question is empty")
+            raise file_io.InputError(f"{at}the question is empty")
         length = len(self._tokenizer.encode(question))
         if length > self._settings.max_query_length:
             logging.warning(
-                "The question has %d tokens; the model reads the first %d",
-                length,
-                self._settings.max_query_length,
+                "%sThe question has %d tokens; the model reads the first %d",
+                *(at, length, self._settings.max_query_length),
             )
         example = squad_utils.SquadExample("question", question, context)
         (windows,) = self._featurizer.batch([example], [0])
         if isinstance(windows, str):
-            raise file_io.InputError(f"the text cannot be searched: {windows}")
-        for number, window in enumerate(windows):
-            window.unique_id = number
-        return self._reply(example, windows, self._results(windows))
+            raise file_io.InputError(f"{at}the text cannot be searched: {windows}")
+        return example, windows
 
     def _results(self, windows):
         """{unique id: scores} of the windows."""
         evaluator = self._task.evaluator()
-        for start in range(0, len(windows), _BATCH):
-            batch = windows[start : start + _BATCH]
+        lengths = [np.sum(window.input_mask) for window in windows]
+        for chosen in batching.batches_by_length(lengths, _BATCH):
+            batch = [windows[place] for place in chosen]
             columns = {
                 name: np.int32([getattr(window, name) for window in batch])
                 for name in _WINDOW_INPUTS

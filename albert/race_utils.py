@@ -158,7 +158,7 @@ def _checked_passage(place, text):
     return passage
 
 
-def _ending(question, option):
+def ending(question, option):
     """The option in the question's blanks, or behind a question without any."""
     return question.replace(_BLANK, option) if _BLANK in question else f"{question} {option}"
 
@@ -181,7 +181,7 @@ def iter_race_examples(
                         guid=f"{passage['id']}#{number + 1}",
                         example_id=passage["id"],
                         article=article,
-                        endings=tuple(clean(_ending(question, option)) for option in options),
+                        endings=tuple(clean(ending(question, option)) for option in options),
                         label=_LETTERS.index(passage["answers"][number]),
                         level=level,
                     )

@@ -3,6 +3,7 @@
 from absl import flags
 
 from albert import (
+    blimp_flags,
     command_line,
     common_flags,
     distillation_flags,
@@ -47,6 +48,7 @@ def define_flags(flag_values):
     text("spm_model_file", None, "SentencePiece model of the records; needed to draw masks.")
     text("vocab_file", None, "WordPiece vocabulary of the records; needed to draw masks.")
     pretraining_flags.define_mask_flags(flag_values, " For records without masks.")
+    blimp_flags.define_flags(flag_values)
     distillation_flags.define_flags(flag_values)
     for name in ("input_file", "output_dir"):
         flags.mark_flag_as_required(name, flag_values=flag_values)
@@ -61,6 +63,7 @@ def check_flags(values):
     common_flags.check_waiting(values)
     optimizer_flags.check_optimizer(values)
     dropout_flags.check_dropout(values)
+    blimp_flags.check(values)
     distillation_flags.check(values)
     if values.init_from_group0 and not (values.init_checkpoint or values.albert_hub_module_handle):
         raise file_io.InputError("--init_from_group0 needs --init_checkpoint")
@@ -111,7 +114,8 @@ def main(values):
     tasks = pretraining_flags.sentence_tasks(values, strategy)
     data = make_data(values, config, sentence_labels=tasks[0] != "none")
     run = pretraining_flags.make_run(values, source, config, lessons, tasks[0], strategy)
-    stages.run(lessons.task(pretraining_task.make_task(*tasks)), data, run)
+    task = blimp_flags.measured(values, pretraining_task.make_task(*tasks), config)
+    stages.run(lessons.task(task), data, run)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ class Task:
       train_metrics: ``(outputs, features) -> dict of (sum, weight)`` scalar pairs for the training
         log, computed inside the compiled step.
       best_metric: key of the evaluator's result by which the best checkpoint is picked.
+      further_metrics: ``(model) -> dict[str, float]`` of scores on other data, which each
+        evaluation adds to those of the evaluator.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Task:
     evaluator: Callable[[], Any]
     train_metrics: Callable[[dict, dict], dict]
     best_metric: str
+    further_metrics: Callable[[Any], dict] = lambda model: {}
 
 
 def no_metrics(outputs, features):

@@ -20,6 +20,7 @@ _BLOCK = "bert/encoder/transformer/group_{}/inner_group_{}/"
 MAPPING = "bert/encoder/embedding_hidden_mapping_in/"
 WORDS = "bert/embeddings/word_embeddings"
 POOLER = "bert/pooler/"
+TOKEN_HEAD = "cls/token/"  # for a label a word
 
 
 class Architecture(NamedTuple):
@@ -52,7 +53,6 @@ _SHARED_MODULES = (
     ("table", "bert/embeddings/token_type_embeddings", "embeddings.token_type_embeddings"),
     ("table", "bert/embeddings/position_embeddings", "embeddings.position_embeddings"),
     ("norm", "bert/embeddings/LayerNorm", "embeddings.LayerNorm"),
-    ("labels", "", "classifier"),
     ("labels", "cls/squad/", "qa_outputs"),
 )
 ALBERT = Architecture(
@@ -116,15 +116,16 @@ _OUR_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)
 _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 
 
-def name_table(groups, inner_groups, architecture=ALBERT):
+def name_table(groups, inner_groups, architecture=ALBERT, of_tokens=False):
     """{variable name here: tensor name there} of the encoder and of every head.
 
     Args:
       groups: `num_hidden_groups`.
       inner_groups: `inner_group_num`.
       architecture: `Architecture`.
+      of_tokens: the head for labels has one a word; else one a text. There both have one name.
     """
-    modules = list(architecture.modules)
+    modules = [*architecture.modules, ("labels", TOKEN_HEAD if of_tokens else "", "classifier")]
     for group in range(groups):
         for inner in range(inner_groups):
             ours, theirs = (block.format(group, inner) for block in (_BLOCK, architecture.block))

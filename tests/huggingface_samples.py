@@ -25,6 +25,7 @@ MODELS = {
     "pretraining": lambda config: heads.PretrainingModel(config, seed=1),
     "classification": lambda config: heads.ClassifierModel(config, 3, seed=1),
     "regression": lambda config: heads.RegressionModel(config, seed=1),
+    "token_classification": lambda config: heads.TokenClassifierModel(config, 3, seed=1),
     "multiple_choice": lambda config: heads.MultipleChoiceModel(config, 2, 0.1, seed=1),
     "squad_v1": lambda config: heads.SquadV1Model(config, seed=1),
 }
@@ -33,6 +34,7 @@ CLASSES = {
     "encoder": "AlbertModel", "pretraining": "AlbertForPreTraining",
     "classification": "AlbertForSequenceClassification",
     "regression": "AlbertForSequenceClassification",
+    "token_classification": "AlbertForTokenClassification",
     "multiple_choice": "AlbertForMultipleChoice", "squad_v1": "AlbertForQuestionAnswering",
 }  # fmt: skip
 LABELS = ["no", "maybe", "yes"]
@@ -65,7 +67,7 @@ def exported(tmp_path, head, config=CONFIG, architecture="albert"):
         model_dir=str(tmp_path / "ours"),
         output_dir=str(tmp_path / "theirs"),
         head=None if head in ("encoder", "pretraining", "squad_v1") else head,
-        labels=LABELS if head == "classification" else (),
+        labels=LABELS if "classification" in head else (),
         architecture=architecture,
     )
     return model, tmp_path / "theirs"

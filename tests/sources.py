@@ -13,12 +13,12 @@ PLAIN = """
     file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
     corpus demo_data tfrecord sequence_formats compact_records pretraining_data pretraining_files
     squad_spans squad_metrics squad_features squad_records
-    weight_names huggingface
+    weight_names huggingface blimp entities word_files
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
     command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
-    squad_flags
+    squad_flags blimp_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,
@@ -34,16 +34,17 @@ LAYERS = {
     ],
     "tasks": [
         *"pretraining_masks pretraining_task classifier_utils custom_data race_utils".split(),
-        *"squad_utils squad_task".split(),
+        *"squad_utils squad_task token_classification".split(),
     ],
     "uses": [
-        *"stages predictors feature_extractor".split(),
+        *"stages predictors feature_extractor pseudo_likelihood".split(),
+        *"token_predictor token_exporter choice_predictor".split(),
         *"export hub_exporter huggingface_exporter".split(),
     ],
     "scripts": [
         *SHARED_FLAGS,
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
-        *"ask predict".split(),
+        *"ask predict run_blimp run_token_classifier".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),
     ],

@@ -184,6 +184,57 @@ def test_questions_from_the_keyboard(folders, context_file, run_script, capsys, 
         assert capsys.readouterr().out.count("null odds") == count
 
 
+@pytest.mark.parametrize("kind", squad_task.KINDS)
+def test_many_questions_from_a_file(folders, context_file, tmp_path, run_script, capsys, kind):
+    """In their order, with the answers that each gets alone; more than are read ahead."""
+    rows = [{"question": f"Who {'was ' * (i % 3)}there?", "context": LONG[: 90 * (1 + i % 4)]}
+            for i in range(66)]  # fmt: skip
+    rows[1] = {"question": "Who tasted it?", "id": "second"}
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = {"model_dir": folders[kind], "input_file": path, "context_file": context_file}
+    run_script(ask, **flags, output_file=tmp_path / "out.jsonl", num_answers=2)
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in found] == ["0", "second", *map(str, range(2, 66))]
+    assert [row["question"] for row in found] == [row["question"] for row in rows]
+    answerer = predictors.Answerer(folders[kind])
+    for place in (0, 1, 2, 3, 65):
+        context = rows[place].get("context", context_file.read_text())
+        reply = answerer.ask(rows[place]["question"], context)
+        best = [answer for answer in reply.answers if answer.start is not None][:2]
+        answers = found[place]["answers"]
+        assert [(a["text"], a["start"], a["end"]) for a in answers] == [
+            (answer.text, answer.start, answer.end) for answer in best
+        ]
+        assert [a["probability"] for a in answers] == pytest.approx(
+            [answer.probability for answer in best], abs=1e-5
+        )
+        assert found[place]["answer"] == (best[0].text if reply.has_answer else "")
+        assert found[place].get("null_odds") == pytest.approx(reply.null_odds, abs=1e-5)
+    path.write_text(json.dumps(rows[1]) + "\n")
+    capsys.readouterr()
+    run_script(ask, **flags)
+    assert json.loads(capsys.readouterr().out)["id"] == "second"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[]", r"in\.jsonl line 2: expected a JSON object, found a list"),
+        ('{"question": "Who?"}', r"line 2: there is no column 'context' \(--context_file\)"),
+        ('{"context": "x"}', r"line 2: there is no column 'question'"),
+        ('{"question": "Who?", "context": " "}', "line 2: column 'context' holds no text"),
+    ],
+)
+def test_bad_lines_are_named(folders, tmp_path, run_script, line, message):
+    path = tmp_path / "in.jsonl"
+    path.write_text(f'{{"question": "Who?", "context": "The cook."}}\n{line}\n')
+    flags = {"model_dir": folders[squad_task.V1], "input_file": path}
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(ask, **flags, output_file=tmp_path / "out.jsonl")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
 def test_mistakes_on_the_command_line(folders, tmp_path, run_script, context_file):
     empty = tmp_path / "empty.txt"
     empty.write_text("\n")
@@ -192,10 +243,15 @@ def test_mistakes_on_the_command_line(folders, tmp_path, run_script, context_fil
         run_script(ask, **flags, context_file=empty)
     with pytest.raises(file_io.InputError, match="context_file: there is no file"):
         run_script(ask, **flags, context_file=tmp_path / "nowhere.txt")
+    with pytest.raises(file_io.InputError, match="--context_file must be given"):
+        run_script(ask, **flags)
+    with pytest.raises(file_io.InputError, match="--output_file: only for --input_file"):
+        run_script(ask, **flags, context_file=empty, output_file="x")
+    with pytest.raises(file_io.InputError, match="--question: only for runs without --input_file"):
+        run_script(ask, **flags, input_file="x")
     with pytest.raises(file_io.InputError, match="num_answers=0 must be at least 1"):
         run_script(ask, **flags, context_file=context_file, num_answers=0)
-    description = tmp_path / "other" / "model.json"
-    description.parent.mkdir()
-    description.write_text(json.dumps({"version": 1, "kind": "classifier"}))
+    source = pretrained.Source("", None, str(builders.SPM), None, True)
+    model_folder.write(str(tmp_path / "other"), "classifier", CONFIG, source, {})
     with pytest.raises(file_io.InputError, match="kind classifier; expected squad_v1 or squad_v2"):
         run_script(ask, model_dir=tmp_path / "other", context_file=context_file, question="Who?")

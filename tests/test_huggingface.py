@@ -81,13 +81,17 @@ HEADS = {
     },
     "classification": {"classifier.weight": [3, 12], "classifier.bias": [3]},
     "regression": {"classifier.weight": [1, 12], "classifier.bias": [1]},
+    "token_classification": {"classifier.weight": [3, 12], "classifier.bias": [3]},
     "multiple_choice": {"classifier.weight": [1, 12], "classifier.bias": [1]},
     "squad_v1": {"qa_outputs.weight": [2, 12], "qa_outputs.bias": [2]},
 }  # fmt: skip
 
 
+WITHOUT_POOLER = ("squad_v1", "token_classification")
+
+
 def expected_shapes(head):
-    encoder = {**ENCODER, **({} if head == "squad_v1" else POOLER)}
+    encoder = {**ENCODER, **({} if head in WITHOUT_POOLER else POOLER)}
     prefix = "" if head == "encoder" else "albert."
     return {**{prefix + name: shape for name, shape in encoder.items()}, **HEADS[head]}
 
@@ -101,7 +105,7 @@ def test_names_and_shapes_are_those_of_transformers(tmp_path, head):
     assert config["architectures"] == [CLASSES[head]]
     assert config["model_type"] == "albert"
     assert config["hidden_act"] == "gelu_new"
-    if head == "classification":
+    if "classification" in head:
         assert config["id2label"] == {"0": "no", "1": "maybe", "2": "yes"}
         assert config["label2id"] == {"no": 0, "maybe": 1, "yes": 2}
     if head == "regression":
@@ -132,7 +136,7 @@ def test_a_round_trip_changes_no_bit(tmp_path, head, config, architecture, caplo
     report = checkpoints.restore(other, source.checkpoint, allow_new_heads=False)
     assert report.unused == []
     pooler = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
-    assert report.new == (pooler if head == "squad_v1" else [])
+    assert report.new == (pooler if head in WITHOUT_POOLER else [])
     wanted = model_weights(model)
     for name, value in model_weights(other).items():
         if name not in report.new:
@@ -279,7 +283,9 @@ def test_the_head_of_a_token_classifier_is_not_taken_for_another(tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     report = checkpoints.restore(heads.ClassifierModel(CONFIG, 3, seed=2), str(folder))
     assert report.new == ["output_bias", "output_weights"]
-    assert report.unused == ["classifier.bias", "classifier.weight"]
+    assert report.unused == ["cls/token/output_bias", "cls/token/output_weights"]
+    other = heads.TokenClassifierModel(CONFIG, 3, seed=2)
+    assert "cls/token/output_bias" in checkpoints.restore(other, str(folder)).loaded
 
 
 def test_the_folder_says_whether_text_is_lower_cased(tmp_path):

@@ -18,6 +18,7 @@ from albert import (
     pretrained,
     race_utils,
     squad_task,
+    token_classification,
 )
 from tests.builders import TESTDATA, tiny_config
 
@@ -193,6 +194,11 @@ def test_other_files_are_not_replaced_either(tmp_path, caplog, name):
             r": python -m albert.run_squad_v1 --predict_file=… --do_predict --output_dir=\S+out ",
         ),
         (
+            lambda: heads.TokenClassifierModel(CONFIG, 3, seed=1),
+            ("token_classifier",),
+            r": python -m albert.run_token_classifier --test_file=… --do_predict --output_dir=\S+o",
+        ),
+        (
             lambda: heads.SquadV2Model(CONFIG, 2, 2, 0.1, seed=1),
             ("squad_v1", "squad_v2"),
             r": python -m albert.run_squad_v2 --predict_file=… --do_predict --output_dir=\S+out ",
@@ -215,7 +221,7 @@ def test_a_folder_without_description_names_the_command_that_adds_it(
 
 
 def test_every_kind_has_a_command():
-    kinds = {classifier_utils.KIND, race_utils.KIND, *squad_task.KINDS}
+    kinds = {classifier_utils.KIND, race_utils.KIND, *squad_task.KINDS, token_classification.KIND}
     assert set(model_folder.COMMANDS) == kinds
     for command in model_folder.COMMANDS.values():
         script, *arguments = command.split()

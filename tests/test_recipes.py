@@ -9,7 +9,7 @@ import pytest
 from absl import flags
 
 from albert import heads, record_files
-from tests import builders, squad_samples
+from tests import builders, squad_samples, token_samples
 from tests.sources import ROOT
 
 RECIPES = sorted(path.stem for path in (ROOT / "recipes").iterdir())
@@ -19,6 +19,7 @@ REQUIRED = {
     "run_pretraining": ["--input_file=records", "--output_dir=out"],
     "run_classifier": ["--output_dir=out"],
     "run_race": ["--data_dir=data", "--output_dir=out"],
+    "run_token_classifier": ["--output_dir=out"],
     "run_squad_v1": ["--output_dir=out"],
     "run_squad_v2": ["--output_dir=out"],
     "create_pretraining_data": [],
@@ -99,6 +100,7 @@ def tiny(tmp_path_factory):
     write_glue(folder / "glue")
     write_race(folder)
     squad_samples.write_inputs(folder, version=2)
+    token_samples.write(folder / "words.conll", token_samples.sentences(9))
     config = builders.tiny_config()
     (folder / "student.json").write_text(config.to_json_string())
     (folder / "text").write_text("the boats leave.\nthe sun is up.\n\nthe soup was good.\n" * 9)
@@ -127,6 +129,10 @@ def tiny(tmp_path_factory):
         "run_race": {
             **model, **steps, **batches, "data_dir": folder, "max_qa_length": 12,
             "from_scratch": True,
+        },
+        "run_token_classifier": {
+            **model, **steps, **batches, "from_scratch": True,
+            "train_file": folder / "words.conll", "validation_file": folder / "words.conll",
         },
         "run_squad_v1": squad,
         "run_squad_v2": {**squad, "start_n_top": 3, "end_n_top": 3},

@@ -1,0 +1,147 @@
+"""Fine-tunes ALBERT to label words (named entities), evaluates it, predicts and exports."""
+
+import os
+
+from absl import flags
+
+from albert import command_line, common_flags, dropout_flags, file_io, optimizer_flags
+
+
+def define_flags(flag_values):
+    common_flags.define_device_flags(flag_values)
+    common_flags.define_run_flags(flag_values)
+    common_flags.define_model_flags(flag_values)
+    text, integer, number, switch = common_flags.definers(flag_values)
+    text("train_file", None, "Sentences to train on: .jsonl, else CoNLL's columns.")
+    text("validation_file", None, "Sentences to evaluate on.")
+    text("test_file", None, "Sentences to predict, with or without labels.")
+    text("words_column", None, "Column of the words: 1 is the first; for jsonl a key, words.")
+    text("label_column", None, "Column of the labels: -1 is the last; for jsonl a key, labels.")
+    text("output_dir", None, "Folder of checkpoints and results.")
+    text("export_dir", None, "Write a SavedModel of the best checkpoint to a new folder in here.")
+    switch("export_text", False, "With --export_dir: also one that takes texts, or words.")
+    switch("do_train", False, "Train.")
+    switch("do_eval", False, "Evaluate: each checkpoint as it is saved, or all that are there.")
+    switch("do_predict", False, "Predict the labels of --test_file.")
+    integer("max_seq_length", 512, "Longest input in tokens; longer sentences are cut into parts.")
+    integer("train_batch_size", 32, "Sentences per step, over all devices.")
+    integer("eval_batch_size", 8, "Sentences per evaluation step, over all devices.")
+    integer("predict_batch_size", 8, "Sentences per prediction step, over all devices.")
+    optimizer_flags.define_optimizer_flags(flag_values, "adamw", 5e-5)
+    dropout_flags.define_dropout_flags(flag_values)
+    number("classifier_dropout_prob", 0.1, "Dropout of the encoder's output.")
+    integer("train_step", 1000, "Steps in all.")
+    integer("warmup_step", 0, "Steps over which the learning rate rises from 0.")
+    integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
+    integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
+    flags.mark_flag_as_required("output_dir", flag_values=flag_values)
+
+
+def check_flags(values):
+    """Refuses contradictions before any work."""
+    if not (values.do_train or values.do_eval or values.do_predict or values.export_dir):
+        raise file_io.InputError(
+            "nothing to do: none of --do_train, --do_eval, --do_predict, --export_dir is given"
+        )
+    common_flags.check_waiting(values)
+    if values.export_text and not values.export_dir:
+        raise file_io.InputError("--export_text needs --export_dir")
+    optimizer_flags.check_optimizer(values)
+    dropout_flags.check_dropout(values)
+    common_flags.require_positive(
+        *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
+        *("max_seq_length", "train_step", "save_checkpoints_steps"),
+    )
+
+
+def find_files(values, source):
+    """`token_classification.Files` of the flags."""
+    from albert import token_classification, word_files
+
+    given = {"train": values.train_file, "dev": values.validation_file, "test": values.test_file}
+    stages = {"train": values.do_train, "dev": values.do_eval, "test": values.do_predict}
+    token_classification.check_files(given, [split for split, do in stages.items() if do])
+    files = {split: path for split, path in given.items() if path}
+    columns = word_files.Columns(values.words_column, values.label_column)
+    labels = token_classification.find_labels(values.output_dir, files, columns, source.checkpoint)
+    return token_classification.Files(files, columns, labels)
+
+
+def make_data(values, files, source, tokenizer, strategy):
+    """`task.Data` of the flags."""
+    from albert import token_classification
+
+    names = {"train": "tokens_train", "dev": "tokens_eval", "test": "predict"}
+    folder = values.output_dir
+    paths = {split: os.path.join(folder, f"{name}.tf_record") for split, name in names.items()}
+    settings = common_flags.text_settings(values, source)
+    return token_classification.make_data(
+        files, tokenizer, values.max_seq_length, settings, paths, strategy
+    )
+
+
+def make_run(values, files, source, config, strategy):
+    """`stages.Run` of the flags."""
+    from albert import stages, token_predictor
+
+    return stages.Run(
+        model_config=config,
+        run_config=common_flags.run_config(values, values.train_step, values.predict_batch_size),
+        strategy=strategy,
+        make_optimizer=lambda: optimizer_flags.make_optimizer(
+            values, values.train_step, values.warmup_step
+        ),
+        init_checkpoint=source.checkpoint,
+        from_scratch=values.from_scratch,
+        complete_folder=lambda write: token_predictor.save_description(
+            *(write, values.output_dir, files, config, source, values.max_seq_length),
+            values.classifier_dropout_prob,
+        ),
+        do_train=values.do_train,
+        do_eval=values.do_eval,
+        do_predict=values.do_predict,
+        checkpoint=values.checkpoint,
+        eval_wait_secs=values.eval_wait_secs,
+    )
+
+
+def export_models(values, task, labels, tokenizer, config, prefix):
+    """Writes the SavedModels that were asked for."""
+    from albert import export, token_exporter
+
+    model = export.model_to_serve(task, config, prefix)
+    token_exporter.export_ids(model, values.export_dir)
+    if values.export_text:
+        token_exporter.export_text(
+            model, tokenizer, values.max_seq_length, labels, values.export_dir
+        )
+
+
+def main(values):
+    check_flags(values)
+    from albert import distribution, graph_tokenizer, model_folder, stages, token_classification
+
+    strategy = common_flags.strategy(values)  # first: several workers must know of each other
+    source = common_flags.source_of_run(values, token_classification.KIND)
+    config = dropout_flags.read_config(values, source)
+    common_flags.check_seq_length(values, config)
+    common_flags.end_with_estimate(values, config, strategy)
+    tokenizer = model_folder.load_tokenizer(source, config)
+    if values.export_text:
+        graph_tokenizer.check_text(tokenizer)
+    files = find_files(values, source)
+    data = make_data(values, files, source, tokenizer, strategy)
+    run = make_run(values, files, source, config, strategy)
+    task = token_classification.make_task(
+        files.labels, values.max_seq_length, values.classifier_dropout_prob
+    )
+    runner = stages.run(task, data, run)
+    if values.export_dir:
+        prefix = stages.load(runner, values.checkpoint)
+        if distribution.is_chief(strategy):
+            export_models(values, task, files.labels, tokenizer, config, prefix)
+    stages.complete_folder(run)
+
+
+if __name__ == "__main__":
+    command_line.run(main, define_flags)
