@@ -13,7 +13,7 @@ PLAIN = """
     file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
     corpus demo_data tfrecord sequence_formats compact_records pretraining_data pretraining_files
     squad_spans squad_metrics squad_features squad_records
-    weight_names huggingface provenance run_record
+    weight_names huggingface provenance run_record reproduction
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
@@ -45,7 +45,7 @@ LAYERS = {
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"ask predict".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
-        *"export_to_huggingface extract_features make_demo_data glue_report".split(),
+        *"export_to_huggingface extract_features make_demo_data glue_report reproduce".split(),
     ],
 }
 FLAG_MODULES = set(SHARED_FLAGS)

@@ -37,8 +37,9 @@ def test_each_flag_says_where_it_comes_from(tmp_path):
 def test_flags_that_a_program_has_set():
     values = parsed("--task_name=sst-2", "--output_dir=out", "--seed=12345")
     values.train_step = 5
-    found = record_flags.describe(values)
+    flags.DEFINE_integer("of_a_package", 1, "", flag_values=values)
+    found = record_flags.describe(values, "run_classifier")
     assert found["train_step"] == {"value": 5, "source": "program"}
     assert found["seed"] == {"value": 12345, "source": "caller"}
     assert found["warmup_step"] == {"value": 0, "source": "default"}
-    assert not {"flagfile", "helpfull", "v"} & set(found)
+    assert not {"flagfile", "helpfull", "v", "of_a_package"} & set(found)

@@ -18,7 +18,7 @@ from albert import (
     records,
     run_pretraining,
 )
-from tests import reference_folder
+from tests import recorded_runs, reference_folder
 from tests.builders import PRETRAINING_CONFIG as CONFIG
 from tests.builders import PRETRAINING_LENGTH as LENGTH
 from tests.builders import PRETRAINING_SPECS as SPECS
@@ -62,6 +62,9 @@ def test_a_model_learns_what_can_be_learnt(inputs, tmp_path, run_script, optimiz
     best_value = float(np.float32(last["masked_lm_accuracy"]))
     assert re.fullmatch(rf"{steps}:{steps}:{best_value}", best)
     assert_same(weights(tmp_path / "model.ckpt-best"), weights(tmp_path / f"model.ckpt-{steps}"))
+    roles = ("configuration", "train_data", "eval_data")
+    record = recorded_runs.check_record(tmp_path, "run_pretraining", *roles)
+    assert len(record["inputs"]["train_data"]["files"]) == 2
 
 
 def test_names_are_those_of_a_reference_run(inputs, tmp_path, run_script, golden):
