@@ -90,7 +90,7 @@ def _words(name, value):
     if value is None:
         return []
     if isinstance(value, bool):
-        return [f"--{name}" if value else f"--no{name}"]
+        return ["--" + ("" if value else "no") + name]
     if isinstance(value, list):
         value = ",".join(map(str, value))
     return [f"--{name}={value}"]
