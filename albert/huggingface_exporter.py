@@ -16,6 +16,7 @@ import unicodedata
 from albert import (
     checkpoint_walk,
     checkpoints,
+    custom_data,
     file_io,
     huggingface,
     model_folder,
@@ -144,7 +145,7 @@ def _described(model_dir):
             f"{model_dir} holds a model of kind {folder.kind}; transformers has no class "
             f"for it. There are classes for {', '.join(_HEAD_OF_KIND)} and pre-trained models"
         )
-    labels = folder.settings.get("labels", [])
+    labels = list(custom_data.labels_of(folder)) if folder.kind == "classifier" else []
     head = _HEAD_OF_KIND[folder.kind]
     if head == "classification" and not labels:
         head = "regression"

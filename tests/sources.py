@@ -24,7 +24,7 @@ LAYERS = {
     "plain": PLAIN,
     "TF parts": [
         *"kernels batching layers configuration modeling memory".split(),
-        *"optimization lamb_optimizer adam_optimizer records distribution tpu".split(),
+        *"optimization lamb_optimizer adam_optimizer record_files records distribution tpu".split(),
         *"training_log checkpoints graph_tokenizer".split(),
     ],
     "engine": "train_step engine checkpoint_walk".split(),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import checkpoints, file_io, records, run_record
+from albert import checkpoints, file_io, record_files, run_record
 from tests import builders
 from tests.processes import killed_at_the_end, wait_until
 from tests.sources import ROOT
@@ -67,7 +67,7 @@ def folder(tmp_path_factory):
     """Inputs: 70 and 21 examples, which no batch size used here divides."""
     folder = tmp_path_factory.mktemp("workers")
     rows = builders.pretraining_rows(70)
-    records.write(str(folder / "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
+    record_files.write(str(folder / "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
     file_io.write_text(str(folder / "config.json"), builders.PRETRAINING_CONFIG.to_json_string())
     builders.write_glue(folder)
     return folder

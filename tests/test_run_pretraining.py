@@ -15,7 +15,7 @@ from albert import (
     checkpoints,
     file_io,
     modeling,
-    records,
+    record_files,
     run_pretraining,
 )
 from tests import recorded_runs, reference_folder
@@ -36,7 +36,9 @@ from tests.processes import wait_until
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pretraining")
     for i in range(2):
-        records.write(str(folder / f"part{i}.tfrecord"), SPECS, pretraining_rows(90, seed=i), {})
+        record_files.write(
+            str(folder / f"part{i}.tfrecord"), SPECS, pretraining_rows(90, seed=i), {}
+        )
     file_io.write_text(str(folder / "config.json"), CONFIG.to_json_string())
     return folder
 
@@ -229,7 +231,7 @@ def test_positions_without_weight_may_be_anything(inputs, tmp_path, run_script):
 
     for i in range(2):
         rows = map(changed, pretraining_rows(90, seed=i))
-        records.write(str(tmp_path / f"part{i}.tfrecord"), SPECS, rows, {})
+        record_files.write(str(tmp_path / f"part{i}.tfrecord"), SPECS, rows, {})
     files = {"plain": inputs / "part*.tfrecord", "changed": tmp_path / "part*.tfrecord"}
     for name, pattern in files.items():
         flags = pretraining_flags(
@@ -254,7 +256,7 @@ def test_a_position_behind_the_real_tokens_is_named(inputs, tmp_path, run_script
     rows = list(pretraining_rows(40))
     rows[37]["masked_lm_positions"][1] = position
     path = tmp_path / "other.tfrecord"
-    records.write(str(path), SPECS, rows, {})
+    record_files.write(str(path), SPECS, rows, {})
     if flags:
         run_script(
             run_pretraining, **pretraining_flags(inputs, tmp_path / "out", num_train_steps=1)
