@@ -143,7 +143,7 @@ def changed_defaults(record):
         raise file_io.InputError(f"{record['script']} no longer has the flags {gone}")
     changed = {}
     for name, flag in record["flags"].items():
-        if flag["source"] == DEFAULT and flag["value"] != run_record.plain(today[name].default):
+        if flag["source"] == DEFAULT and flag["value"] != run_record.plain(today[name].value):
             logging.info("The default of --%s was %s", name, flag["value"])
             changed[name] = flag["value"]
     return changed

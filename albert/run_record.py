@@ -311,7 +311,7 @@ class Recorder:
           inputs: further ones, as of the class.
 
         Raises:
-          file_io.InputError: the file cannot be written.
+          OSError: the file cannot be written.
         """
         log_settings(self.flags)
         inputs = {**self.inputs, **inputs}
@@ -326,12 +326,16 @@ class Recorder:
             yield
         except BaseException as error:
             is_over.set()  # nobody waits for the hashes
-            stopped = isinstance(error, KeyboardInterrupt)
             message = str(error)[:MESSAGE_LENGTH] or type(error).__name__
-            _end(folder, INTERRUPTED if stopped else FAILED, message)
+            _end(folder, INTERRUPTED if was_interrupted(error) else FAILED, message)
             raise
         hashing.join()
         _end(folder, DONE)
+
+
+def was_interrupted(error):
+    """Whether an error is Ctrl-C, or what is left of it if it came while TensorFlow made one."""
+    return isinstance(error, KeyboardInterrupt) or "REPLACED BY KeyboardInterrupt" in str(error)
 
 
 def log_settings(flags):

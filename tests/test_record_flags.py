@@ -1,8 +1,11 @@
 """What the record of a run says of flags."""
 
+import importlib
+
+import pytest
 from absl import flags
 
-from albert import record_flags, run_classifier
+from albert import record_flags, run_classifier, run_record
 
 
 def parsed(*arguments):
@@ -32,6 +35,21 @@ def test_each_flag_says_where_it_comes_from(tmp_path):
     two_words = ["--flagfile", str(outer), *words[:2], "--output_dir=out"]
     parsed(*two_words)
     assert record_flags.sources(values, two_words)["seed"] == file
+
+
+@pytest.mark.parametrize("name", "pretraining classifier race squad_v1 squad_v2".split())
+def test_what_nobody_has_set_is_a_default(name):
+    """Also a second name of a flag, and a default that is no number."""
+    module = importlib.import_module(f"albert.run_{name}")
+    values = flags.FlagValues()
+    module.define_flags(values)
+    required = ("input_file", "task_name", "data_dir", "output_dir")
+    values(["script", *(f"--{flag}=x" for flag in required if flag in values)])
+    found = record_flags.describe(values, f"run_{name}")
+    set_ = {flag for flag in found if found[flag]["source"] != "default"}
+    assert set_ == set(required) & set(found)
+    record = {"script": f"run_{name}", "flags": run_record.plain(found)}
+    assert record_flags.changed_defaults(record) == {}
 
 
 def test_flags_that_a_program_has_set():

@@ -16,7 +16,9 @@ from albert import (
     file_io,
     modeling,
     record_files,
+    reproduction,
     run_pretraining,
+    run_record,
 )
 from tests import recorded_runs, reference_folder
 from tests.builders import PRETRAINING_CONFIG as CONFIG
@@ -324,6 +326,11 @@ def test_a_killed_run_ends_with_the_weights_of_an_unbroken_one(
     )
     for name in ("eval_results.txt", "best_trial.txt", "checkpoint"):
         assert (tmp_path / "killed" / name).read_text() == (tmp_path / "whole" / name).read_text()
+    folders = [str(tmp_path / name) for name in ("killed", "whole")]
+    first, second = run_record.read(folders[0])["sessions"]
+    assert (first["status"], second["status"]) == ("interrupted", "done")
+    equal, different, _ = reproduction.compare(*folders)
+    assert "evaluation: 21 lines" in equal and not different
 
 
 @pytest.mark.slow
@@ -336,6 +343,7 @@ def test_ctrl_c_and_wrong_flags_end_with_a_plain_message(inputs, tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted" in errors and "Traceback" not in errors
+    assert run_record.read(str(tmp_path / "out"))["status"] == "interrupted"
     process = start_process(pretraining_flags(inputs, tmp_path / "out", input_file="nowhere"))
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
