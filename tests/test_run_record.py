@@ -15,6 +15,7 @@ from albert import file_io, run_record
 from tests.processes import wait_until
 from tests.sources import ROOT
 
+REPLACED = "x REPLACED BY KeyboardInterrupt: y"  # as TensorFlow leaves it
 FLAGS = {
     "seed": {"value": 1, "source": "default"},
     "learning_rate": {"value": 0.5, "source": "flag file a.flags"},
@@ -143,11 +144,7 @@ def test_an_evaluation_beside_training_leaves_it_running(tmp_path):
         (file_io.InputError("no data"), "failed", "no data"),
         (ZeroDivisionError(), "failed", "ZeroDivisionError"),
         (KeyboardInterrupt(), "interrupted", "KeyboardInterrupt"),
-        (
-            RuntimeError("x REPLACED BY KeyboardInterrupt"),
-            "interrupted",
-            "x REPLACED BY KeyboardInt",
-        ),
+        (RuntimeError(REPLACED), "interrupted", REPLACED),
         (ValueError("x" * 5000), "failed", "x" * 1000),
     ],
 )
