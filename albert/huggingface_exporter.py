@@ -95,7 +95,7 @@ def export(
         model of another architecture, or vocabulary, configuration and weights do not fit; nothing
         is written then.
     """
-    prefix = _choose(model_dir, checkpoint) if model_dir else checkpoints.resolve(checkpoint)
+    prefix = choose(model_dir, checkpoint)
     described_head, described_labels, lower_case = _described(model_dir)
     if files.get("do_lower_case") is None:
         files["do_lower_case"] = lower_case
@@ -127,8 +127,13 @@ def export(
     return head
 
 
-def _choose(model_dir, checkpoint):
-    """Prefix in a folder; one that holds none by the names of a run is searched as any folder."""
+def choose(model_dir, checkpoint):
+    """Prefix of the checkpoint that is exported; `export` has the arguments.
+
+    A folder that holds none by the names of a run is searched as any folder.
+    """
+    if not model_dir:
+        return checkpoints.resolve(checkpoint)
     if checkpoint is None and not checkpoints.numbered(model_dir):
         return checkpoints.resolve(model_dir)
     return checkpoint_walk.choose(model_dir, checkpoint)

@@ -269,6 +269,7 @@ def make_data(
         reading=lambda read: damage_reported(read, lengths, unmasked),
         train_input=train_input,
         eval_input=eval_input,
+        files=lambda split: files[split].paths,
     )
 
 

@@ -14,11 +14,13 @@ PLAIN = """
     corpus demo_data tfrecord sequence_formats compact_records pretraining_data pretraining_files
     squad_spans squad_metrics squad_features squad_records
     weight_names huggingface blimp entities word_files
+    provenance run_record reproduction model_card
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
     command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
     squad_flags blimp_flags
+    record_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,
@@ -46,7 +48,7 @@ LAYERS = {
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"ask predict run_blimp run_token_classifier".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
-        *"export_to_huggingface extract_features make_demo_data glue_report".split(),
+        *"export_to_huggingface extract_features make_demo_data glue_report reproduce".split(),
     ],
 }
 FLAG_MODULES = set(SHARED_FLAGS)

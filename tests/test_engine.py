@@ -22,6 +22,7 @@ from albert import (
     optimization,
     record_files,
     records,
+    run_record,
     task,
     training_log,
 )
@@ -204,6 +205,11 @@ def test_a_resumed_run_ends_with_the_same_weights(path, tmp_path, stop):
     resumed = train(make_engine(folder), path)
     for name, value in whole.items():
         np.testing.assert_array_equal(resumed[name], value)
+    steps = [
+        [row["step"] for row in run_record.read_metrics(str(tmp_path / name))]
+        for name in ("whole", "parts")
+    ]
+    assert steps[1] == sorted(set(steps[1])) and set(steps[0]) <= set(steps[1])
 
 
 def test_a_resumed_run_goes_on_with_its_loss_scale(path, tmp_path, monkeypatch):

@@ -17,9 +17,11 @@ from albert import (
     file_io,
     modeling,
     record_files,
+    reproduction,
     run_pretraining,
+    run_record,
 )
-from tests import reference_folder
+from tests import recorded_runs, reference_folder
 from tests.builders import PRETRAINING_CONFIG as CONFIG
 from tests.builders import PRETRAINING_LENGTH as LENGTH
 from tests.builders import PRETRAINING_SPECS as SPECS
@@ -72,6 +74,9 @@ def test_a_model_learns_what_can_be_learnt(inputs, tmp_path, run_script, optimiz
     best_value = float(np.float32(last["masked_lm_accuracy"]))
     assert re.fullmatch(rf"{steps}:{steps}:{best_value}", best)
     assert_same(weights(tmp_path / "model.ckpt-best"), weights(tmp_path / f"model.ckpt-{steps}"))
+    roles = ("configuration", "train_data", "eval_data")
+    record = recorded_runs.check_record(tmp_path, "run_pretraining", *roles)
+    assert len(record["inputs"]["train_data"]["files"]) == 2
 
 
 def test_names_are_those_of_a_reference_run(evaluated, golden):
@@ -313,3 +318,8 @@ def test_a_stopped_run_ends_with_the_weights_of_an_unbroken_one(inputs, tmp_path
     )
     for name in ("eval_results.txt", "best_trial.txt", "checkpoint"):
         assert (tmp_path / "stopped" / name).read_text() == (tmp_path / "whole" / name).read_text()
+    folders = [str(tmp_path / name) for name in ("stopped", "whole")]
+    sessions = run_record.read(folders[0])["sessions"]
+    assert [session["status"] for session in sessions] == ["interrupted", "interrupted", "done"]
+    equal, different, _ = reproduction.compare(*folders)
+    assert "evaluation: 13 lines" in equal and not different
