@@ -18,6 +18,8 @@ from absl import logging
 
 from albert import (
     batching,
+    checkpoint_health,
+    checkpoint_writer,
     checkpoints,
     distribution,
     file_io,
@@ -170,7 +172,7 @@ class Engine:
             optimizer.build(self.model.trained_variables)
             if config.compute.dtype == "float16":
                 optimizer.scale_loss()
-        with checkpoints.BackgroundWriter() as self._writer:
+        with checkpoint_writer.BackgroundWriter() as self._writer:
             step = self._start(optimizer, initialize, on_checkpoint)
             if step >= config.num_train_steps:
                 logging.info("Training has ended already at step %d", step)
@@ -200,19 +202,19 @@ class Engine:
     def _start(self, optimizer, initialize, on_checkpoint):
         """Own checkpoint, else the given weights; returns the step to go on from."""
         folder = self.run_config.output_dir
-        own = distribution.from_chief(self.strategy, lambda: checkpoints.numbered(folder)[-1:])
+        own = distribution.from_chief(self.strategy, lambda: checkpoint_health.last_whole(folder))
         if own:
-            if not checkpoints.prefix_exists(own[0]):
+            if not checkpoints.prefix_exists(own):
                 raise file_io.InputError(
-                    f"the chief goes on from {own[0]}, which is not there in this worker: all "
+                    f"the chief goes on from {own}, which is not there in this worker: all "
                     "workers must see the same output_dir, under the same path"
                 )
-            checkpoints.restore_training_state(own[0], self.model, optimizer)
+            checkpoints.restore_training_state(own, self.model, optimizer)
             distribution.check_same_weights(self.strategy, self.model.trained_variables)
             step = int(optimizer.global_step.numpy())
-            logging.info("Resuming from %s at step %d", own[0], step)
+            logging.info("Resuming from %s at step %d", own, step)
             if on_checkpoint:
-                on_checkpoint(own[0], step)
+                on_checkpoint(own, step)
             return step
         report = initialize(self.model)
         distribution.check_same_weights(self.strategy, self.model.trained_variables)

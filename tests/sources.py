@@ -13,7 +13,7 @@ PLAIN = """
     file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
     corpus demo_data tfrecord sequence_formats compact_records pretraining_data pretraining_files
     squad_spans squad_metrics squad_features squad_records
-    weight_names huggingface
+    weight_names huggingface file_sums checkpoint_manifest export_manifest
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
@@ -25,7 +25,7 @@ LAYERS = {
     "TF parts": [
         *"kernels batching layers configuration modeling memory".split(),
         *"optimization lamb_optimizer adam_optimizer record_files records distribution tpu".split(),
-        *"training_log checkpoints graph_tokenizer".split(),
+        *"training_log checkpoints checkpoint_writer checkpoint_health graph_tokenizer".split(),
     ],
     "engine": "train_step engine checkpoint_walk".split(),
     "assembly": [
@@ -38,14 +38,14 @@ LAYERS = {
     ],
     "uses": [
         *"stages predictors feature_extractor".split(),
-        *"export hub_exporter huggingface_exporter".split(),
+        *"export hub_exporter huggingface_exporter verification".split(),
     ],
     "scripts": [
         *SHARED_FLAGS,
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"ask predict".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
-        *"export_to_huggingface extract_features make_demo_data glue_report".split(),
+        *"export_to_huggingface extract_features make_demo_data glue_report verify".split(),
     ],
 }
 FLAG_MODULES = set(SHARED_FLAGS)

@@ -201,9 +201,14 @@ def test_a_resumed_run_ends_with_the_same_weights(path, tmp_path, stop):
     whole = train(make_engine(tmp_path / "whole"), path)
     folder = tmp_path / "parts"
     train(make_engine(folder, num_train_steps=stop), path) if stop else None
-    resumed = train(make_engine(folder), path)
-    for name, value in whole.items():
-        np.testing.assert_array_equal(resumed[name], value)
+    builders.assert_same(train(make_engine(folder), path), whole)
+
+
+def test_a_run_with_a_damaged_checkpoint_ends_with_the_same_weights(path, tmp_path, caplog):
+    whole = train(make_engine(tmp_path / "out"), path)
+    os.truncate(tmp_path / "out" / "model.ckpt-30.data-00000-of-00001", 9)
+    builders.assert_same(train(make_engine(tmp_path / "out"), path), whole)
+    assert "ckpt-30 is damaged" in caplog.text and "steps 21 to 30 are taken" in caplog.text
 
 
 def test_a_resumed_run_goes_on_with_its_loss_scale(path, tmp_path, monkeypatch):
