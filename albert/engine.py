@@ -143,6 +143,7 @@ class Engine:
         compute = compute_on(run_config.compute, strategy)
         with strategy.scope():
             self.model = task.build_model(model_config, compute, run_config.seed)
+        self.before_save = lambda: None  # called by the chief; may raise
         self._infer = None
         self._datasets = {}  # (input function, batch size) -> distributed dataset
 
@@ -268,6 +269,7 @@ class Engine:
         folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
         prefix = os.path.join(folder, f"model.ckpt-{step}")
         if distribution.is_chief(self.strategy):
+            self.before_save()
             prune = functools.partial(checkpoints.prune, folder, keep)
             self._writer.save(prefix, self.model, optimizer, prune)
         if on_checkpoint:

@@ -14,6 +14,7 @@ from albert import (
     distribution,
     engine,
     file_io,
+    folder_lock,
     model_folder,
     records,
 )
@@ -77,11 +78,19 @@ def run(task, data, run):
     """
     file_io.make_dirs(run.run_config.output_dir)
     check_start(run)
+    if not (run.do_train and distribution.is_chief(run.strategy)):
+        return _run_stages(task, data, run)
+    with folder_lock.written_by_one(run.run_config.output_dir) as lock:
+        return _run_stages(task, data, run, lock.check)
+
+
+def _run_stages(task, data, run, before_save=lambda: None):
     stages = {"train": run.do_train, "dev": run.do_eval, "test": run.do_predict}
     paths = {split: data.records(split) for split, wanted in stages.items() if wanted}
     if run.do_train and distribution.is_chief(run.strategy):
         run.complete_folder(model_folder.write)
     runner = engine.Engine(task, run.model_config, run.run_config, run.strategy)
+    runner.before_save = before_save
     with data.reading([path for found in paths.values() for path in found]):
         eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
         if run.do_train:
