@@ -25,6 +25,7 @@ from albert import (
     file_io,
     layers,
     progress,
+    signals,
     train_step,
     training_log,
 )
@@ -34,6 +35,7 @@ LOAD_REPORT = "load_report.json"
 # A call of the compiled loop is to take no longer: Ctrl-C is answered at its end.
 SECONDS_OF_A_CALL = 5.0
 # What TensorFlow calls exhausted resources, too, beside memory.
+_SAVE, _TERMINATE = 1, 2  # what a signal or the clock asks for; the larger counts
 _FILE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
@@ -48,6 +50,8 @@ class RunConfig:
       eval_batch_size: examples per evaluation step over all replicas.
       predict_batch_size: examples per prediction step over all replicas.
       save_checkpoints_steps: steps between checkpoints.
+      save_checkpoints_secs: seconds between those that are saved beside them, so that less is lost
+        when a run breaks; 0 for none. They are not evaluated: results do not depend on speed.
       keep_checkpoint_max: numbered checkpoints kept; 0 keeps all.
       iterations_per_loop: most steps that one call of the compiled train function runs.
       log_every_steps: steps between log lines.
@@ -67,6 +71,7 @@ class RunConfig:
     log_every_steps: int
     seed: int
     gradient_accumulation_steps: int = 1
+    save_checkpoints_secs: int = 0
     compute: layers.Compute = layers.Compute(skip_padding=True)
 
 
@@ -214,7 +219,7 @@ class Engine:
             distribution.check_same_weights(self.strategy, self.model.trained_variables)
             step = int(optimizer.global_step.numpy())
             logging.info("Resuming from %s at step %d", own, step)
-            if on_checkpoint:
+            if on_checkpoint and self._is_regular(step):
                 on_checkpoint(own, step)
             return step
         report = initialize(self.model)
@@ -227,12 +232,19 @@ class Engine:
         return 0
 
     def _train_steps(self, step, iterator, optimizer, log, on_checkpoint):
-        config = self.run_config
         logging.info("Building the training graph; the first step follows")
         started = time.monotonic()
-        run_steps = self._make_train_loop(optimizer, iterator)
+        with tf.device("CPU:0"):
+            stop = tf.Variable(False)
+        run_steps = self._make_train_loop(optimizer, iterator, stop)
         logging.info("Traced the training graph in %.1f s", time.monotonic() - started)
-        first_step, most = step, 1
+        can_stop = distribution.can_stop_alone(self.strategy)
+        with signals.deferred((lambda: stop.assign(True)) if can_stop else None):
+            self._take_steps(step, run_steps, iterator, optimizer, log, on_checkpoint, stop)
+
+    def _take_steps(self, step, run_steps, iterator, optimizer, log, on_checkpoint, stop):
+        config = self.run_config
+        first_step, most, saved = step, 1, time.monotonic()
         while step < config.num_train_steps:
             started = time.monotonic()
             count = min(
@@ -254,9 +266,35 @@ class Engine:
             waited = means.pop("input_seconds") * taken
             means["learning_rate"] = rate
             log.update(step, means, waited, step % config.log_every_steps == 0)
-            if step % config.save_checkpoints_steps == 0 or step == config.num_train_steps:
-                self._save(step, optimizer, on_checkpoint)
+            stop.assign(False)  # What comes from here on ends the next call early.
+            wanted = self._wanted(saved)
+            if self._is_regular(step) or wanted:
+                self._save(step, optimizer, on_checkpoint if self._is_regular(step) else None)
+                if wanted == _TERMINATE:
+                    self._writer.wait()
+                    raise signals.Terminated(f"saved step {step}")
+                saved = time.monotonic()
                 log.restart_clock()
+
+    def _is_regular(self, step):
+        """Whether a checkpoint of this step is one of the run; else it is one against losses."""
+        config = self.run_config
+        return step % config.save_checkpoints_steps == 0 or step == config.num_train_steps
+
+    def _wanted(self, saved):
+        """`_SAVE` or `_TERMINATE` if any worker has a reason to; all of them get the same answer.
+
+        The last checkpoint was written at the time `saved`.
+        """
+        requests, seconds = signals.REQUESTS, self.run_config.save_checkpoints_secs
+        is_due = seconds and time.monotonic() - saved >= seconds
+        mine = _TERMINATE if requests.terminate else _SAVE if requests.save or is_due else 0
+        wanted = distribution.largest_of_workers(self.strategy, mine)
+        if wanted:
+            if not is_due:
+                logging.info("Saving as a signal asks for it")
+            requests.save = False
+        return wanted
 
     def _steps_of_a_call(self, seconds):
         """How many steps to run at a time; all workers must do the same."""
@@ -274,7 +312,8 @@ class Engine:
             self._writer.save(prefix, self.model, optimizer, prune)
         if on_checkpoint:
             self._writer.wait()
-            on_checkpoint(prefix, step)
+            with signals.not_deferred():  # All is saved by now.
+                on_checkpoint(prefix, step)
 
     def _stop_at_non_finite(self, step, rate, means):
         try:
@@ -288,10 +327,11 @@ class Engine:
             f"is {saved[-1] if saved else 'none'}. Try a lower learning_rate or a longer warm-up"
         )
 
-    def _make_train_loop(self, optimizer, iterator):
+    def _make_train_loop(self, optimizer, iterator, stop):
         """Compiled ``(iterator, count) -> (steps taken, {name: [sum, weight]})``.
 
-        It stops early after a step whose loss or gradient is not finite.
+        It stops early, after at least one step, once the variable `stop` is true, and after a step
+        whose loss or gradient is not finite.
         """
         config = self.run_config
 
@@ -313,6 +353,7 @@ class Engine:
             results = {name: local(value)[0] for name, value in results.items()}
             return {**results, "input_seconds": tf.stack([waited, 1.0])}
 
+        can_stop = distribution.can_stop_alone(self.strategy)
         names = list(one_step.get_concrete_function(iterator).structured_outputs)
 
         @tf.function(autograph=False)
@@ -321,10 +362,14 @@ class Engine:
                 results = one_step(iterator)
                 totals = {name: totals[name] + results[name] for name in names}
                 check = results["loss"][0] + results["gradient_norm"][0]
-                return taken + 1, totals, tf.math.is_finite(check)
+                go_on = tf.math.is_finite(check)
+                if can_stop:
+                    with tf.control_dependencies([check]):
+                        go_on = tf.logical_and(go_on, tf.logical_not(stop.read_value()))
+                return taken + 1, totals, go_on
 
             taken, totals, _ = tf.while_loop(
-                lambda taken, _, finite: tf.logical_and(taken < count, finite),
+                lambda taken, _, go_on: tf.logical_and(taken < count, go_on),
                 body,
                 (tf.constant(0), {name: tf.zeros([2]) for name in names}, tf.constant(True)),
                 parallel_iterations=1,

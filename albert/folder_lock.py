@@ -62,6 +62,17 @@ class Lock:
         self._thread.start()
         return None
 
+    def acquire_from_silent(self, holder):
+        """As `acquire`, when `holder` was found: waits for its next heartbeat, or for its loss."""
+        if holder.get("machine") == _machine():
+            return holder
+        logging.info("Waiting for a sign of life of %s, which has %s", _name(holder), self.path)
+        first = self._last_beat()
+        while holder is not None and self._last_beat() in (first, None):
+            time.sleep(HEARTBEAT_SECONDS / 15)
+            holder = self.acquire()
+        return holder
+
     def check(self):
         """Ends a process that has lost its lock, such as one that was suspended for long.
 
@@ -90,6 +101,12 @@ class Lock:
         if silent > HEARTBEAT_SECONDS * MISSED:
             return f"has given no sign of life for {silent:.0f} seconds"
         return None
+
+    def _last_beat(self):
+        try:
+            return file_io.modified(self.path)
+        except FileNotFoundError:
+            return None
 
     def _silence(self):
         """Seconds since the last heartbeat, by the clock of the file system."""
@@ -142,12 +159,11 @@ def written_by_one(folder):
       file_io.InputError: another process writes to it; names that.
     """
     lock = Lock(os.path.join(folder, NAME))
-    if holder := lock.acquire():
-        limit = HEARTBEAT_SECONDS * MISSED
+    holder = lock.acquire()
+    if holder and lock.acquire_from_silent(holder):
         raise file_io.InputError(
             f"{_name(holder)} writes to {folder}. Wait for its end, stop it or use another "
-            f"output_dir; if it no longer runs, try again after {limit:.0f} seconds or delete "
-            f"{lock.path}"
+            f"output_dir; if it no longer runs, delete {lock.path}"
         )
     try:
         yield lock
