@@ -45,8 +45,8 @@ def install():
 
 
 def uninstall():
-    """Lets SIGTERM end the process as usual, such as after the work is done."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    """After the work: lets SIGTERM end the process as usual, unless it is just what ends it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if REQUESTS.terminate else signal.SIG_DFL)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
