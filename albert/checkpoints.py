@@ -9,13 +9,12 @@ import contextlib
 import dataclasses
 import os
 import re
-from concurrent import futures
 
 import tensorflow as tf
 from absl import logging
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from albert import file_io, huggingface, optimization, weight_names
+from albert import checkpoint_manifest, file_io, huggingface, optimization, weight_names
 
 BEST = "model.ckpt-best"
 # A whole copy of the checkpoint that is just taking the place of the best.
@@ -23,10 +22,11 @@ NEW_BEST = "new-model.ckpt-best"
 ENCODER_PREFIX = "bert/"
 _NUMBERED = re.compile(r"model\.ckpt-(\d+)$")
 # What TensorFlow's reader raises for damaged files, depending on where the damage is.
-_READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
+READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 # The tensor in which SavedModels of TensorFlow 2 describe their objects.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _SAVE_COUNTER = "save_counter"  # which TensorFlow adds to them
+_OPTIONAL_PARTS = (".meta", checkpoint_manifest.ENDING)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,13 +76,22 @@ def step_of(prefix):
     return int(match.group(1)) if match else None
 
 
-def numbered(folder):
-    """Prefixes of the numbered checkpoints of a folder, by step."""
+def numbered(folder, ending=".index"):
+    """Prefixes of the numbered checkpoints of a folder that have a file of that ending, by step."""
     if not file_io.is_dir(folder):
         return []
-    names = [name[: -len(".index")] for name in file_io.listdir(folder) if name.endswith(".index")]
+    names = [name[: -len(ending)] for name in file_io.listdir(folder) if name.endswith(ending)]
     found = [name for name in names if _NUMBERED.search(name)]
     return [os.path.join(folder, name) for name in sorted(found, key=step_of)]
+
+
+def without_index(folder):
+    """Prefixes of numbered checkpoints of which there is a manifest but no index, by step.
+
+    They were not deleted to the end, or the index was lost.
+    """
+    found = numbered(folder, checkpoint_manifest.ENDING)
+    return [prefix for prefix in found if not prefix_exists(prefix)]
 
 
 def find_best(folder):
@@ -160,7 +169,7 @@ def reader(path):
     try:
         checkpoint = tf.train.load_checkpoint(prefix)
         return weight_names.RenamingReader(checkpoint, _keys_of(checkpoint))
-    except _READ_ERRORS as error:
+    except READ_ERRORS as error:
         raise _damaged(prefix, error) from error
 
 
@@ -186,6 +195,7 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
         strict, without `rename`) left over; names the variables. The model is left as it was.
     """
     prefix = resolve(path)
+    _check_manifest(prefix)
     checkpoint = reader(prefix)
     shapes = checkpoint.get_variable_to_shape_map()
     variables = variables_by_name(model)
@@ -256,10 +266,16 @@ def _check_shapes(prefix, found, variables, hint=""):
 
 
 def _damaged(prefix, error):
-    folder, step = os.path.dirname(prefix), step_of(prefix)
-    older = [other for other in numbered(folder) if step is not None and step_of(other) < step]
-    advice = f"; a run goes on from {older[-1]} if {prefix}.* is deleted" if older else ""
-    return file_io.InputError(f"the checkpoint {prefix} is damaged: {error}{advice}")
+    others = [*filter(prefix_exists, [os.path.join(os.path.dirname(prefix), BEST)])]
+    others += reversed(numbered(os.path.dirname(prefix)))
+    other = next((found for found in others if found != prefix), None)
+    advice = f"use another, such as {other}" if other else "fetch or train it again"
+    return file_io.InputError(f"the checkpoint {prefix} is damaged: {error}; {advice}")
+
+
+def _check_manifest(prefix):
+    if problem := checkpoint_manifest.misfit(prefix):
+        raise _damaged(prefix, problem)
 
 
 def _assign(checkpoint, pairs, prefix):
@@ -267,7 +283,7 @@ def _assign(checkpoint, pairs, prefix):
     try:
         # All values are read before the first is assigned: a damaged file changes nothing.
         values = [checkpoint.get_tensor(name) for _, name in pairs]
-    except _READ_ERRORS as error:
+    except READ_ERRORS as error:
         raise _damaged(prefix, error) from error
     for (variable, _), value in zip(pairs, values, strict=True):
         variable.assign(value)
@@ -305,13 +321,14 @@ def read_tensors(path):
       file_io.InputError: no checkpoint there, or it is damaged.
     """
     prefix = resolve(path)
+    _check_manifest(prefix)
     checkpoint = reader(prefix)
     names = [
         name for name in checkpoint.get_variable_to_shape_map() if not optimization.is_state(name)
     ]
     try:
         return {name: checkpoint.get_tensor(name) for name in names}
-    except _READ_ERRORS as error:
+    except READ_ERRORS as error:
         raise _damaged(prefix, error) from error
 
 
@@ -337,10 +354,10 @@ def save(prefix, model, optimizer=None):
     Raises:
       file_io.InputError: the files cannot be written.
     """
-    write_tensors(prefix, _values(model, optimizer), with_meta=True)
+    write_tensors(prefix, values_of(model, optimizer), with_meta=True)
 
 
-def _values(model, optimizer):
+def values_of(model, optimizer=None):
     """{name: tensor in main memory} that keeps its value when the variable changes."""
     variables = variables_by_name(model)
     if optimizer is not None:
@@ -350,59 +367,8 @@ def _values(model, optimizer):
         return {name: tf.identity(variable.read_value()) for name, variable in variables.items()}
 
 
-class BackgroundWriter:
-    """Writes checkpoints, one after another, while training goes on.
-
-    As a context it lets the last one be finished, whatever ends the block.
-    """
-
-    def __init__(self):
-        self._pool = futures.ThreadPoolExecutor(1)
-        self._last = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, *_):
-        if kind is None:
-            self.wait()
-        self._pool.shutdown()
-        if self._last is not None and (error := self._last.exception()):
-            logging.error("%s", error)  # beside what ends the block
-
-    def save(self, prefix, model, optimizer, then):
-        """As `checkpoints.save`, but only the copying of the values is waited for.
-
-        Args:
-          then: function without arguments, called once the checkpoint is whole.
-        """
-        self.wait()
-        values = _values(model, optimizer)
-
-        def write():
-            write_tensors(prefix, values, with_meta=True)
-            then()
-
-        self._last = self._pool.submit(write)
-
-    def wait(self):
-        """Waits for the last checkpoint.
-
-        Raises:
-          file_io.InputError: it could not be written.
-        """
-        last, self._last = self._last, None
-        if last is not None:
-            last.result()
-
-    def check(self):
-        """Raises what `wait` does if the last checkpoint has failed already; waits for nothing."""
-        if self._last is not None and self._last.done():
-            self.wait()
-
-
 def write_tensors(prefix, tensors, with_meta=False):
-    """Writes {name: tensor} as a checkpoint; see `save`.
+    """Writes {name: tensor} as a checkpoint and then its manifest; see `save`.
 
     `with_meta` adds an empty ``.meta`` file: the reference evaluates no checkpoint without one.
     """
@@ -418,10 +384,13 @@ def write_tensors(prefix, tensors, with_meta=False):
         )
         # Without an index a checkpoint does not exist, so no kill leaves new data under an old one.
         file_io.remove(f"{prefix}.index")
+        file_io.remove(checkpoint_manifest.path_of(prefix))
         file_io.rename(data, f"{prefix}.data-00000-of-00001")
         if with_meta:
             file_io.write_text(f"{prefix}.meta", "")
         file_io.rename(index, f"{prefix}.index")
+        step = tensors.get(optimization.STEP)
+        checkpoint_manifest.write(prefix, step_of(prefix) if step is None else int(step), names)
     except (tf.errors.OpError, OSError) as error:
         for path in (data, index):
             with contextlib.suppress(OSError):
@@ -429,18 +398,13 @@ def write_tensors(prefix, tensors, with_meta=False):
         raise file_io.InputError(f"cannot write the checkpoint {prefix}: {error}") from error
 
 
-def _parts(prefix):
-    """Endings of the files of a checkpoint; its index comes last."""
-    folder, name = os.path.dirname(prefix), os.path.basename(prefix)
-    found = [part[len(name) :] for part in file_io.listdir(folder) if part.startswith(f"{name}.")]
-    return [*filter(re.compile(r"\.(data-\d+-of-\d+|meta)$").match, found), ".index"]
-
-
 def copy(source, target, copy_file=file_io.copy):
     """Copies a checkpoint over another, which is whole or missing whenever a kill comes."""
     delete(target)
-    for part in _parts(source):
-        copy_file(source + part, target + part)
+    data = [part for part in checkpoint_manifest.parts(source) if part != ".index"]
+    for part in (".meta", *data, ".index", checkpoint_manifest.ENDING):
+        if part not in _OPTIONAL_PARTS or file_io.exists(source + part):
+            copy_file(source + part, target + part)
 
 
 def replace_best(folder, source):
@@ -465,8 +429,9 @@ def delete(prefix):
     """Deletes a checkpoint; its index goes first, so that no part of it is taken for a whole."""
     folder, name = os.path.dirname(prefix), os.path.basename(prefix)
     file_io.remove(f"{prefix}.index")
+    endings = (".data-", ".index", ".meta", checkpoint_manifest.ENDING)
     for part in file_io.listdir(folder):
-        if part.startswith((f"{name}.data-", f"{name}.index", f"{name}.meta")):
+        if part.startswith(tuple(name + ending for ending in endings)):
             file_io.remove(os.path.join(folder, part))
 
 
@@ -482,11 +447,12 @@ def update_pointer(folder):
 def prune(folder, keep):
     """Deletes all but the last `keep` numbered checkpoints (0 keeps all); never the best.
 
-    Before and after, the pointer file names those that are there.
+    Before and after, the pointer file names those that are there. What a killed run did not delete
+    to the end is deleted, too.
     """
     update_pointer(folder)
     if keep > 0:
-        for prefix in numbered(folder)[:-keep]:
+        for prefix in [*without_index(folder), *numbered(folder)[:-keep]]:
             delete(prefix)
     update_pointer(folder)
 

@@ -7,7 +7,7 @@ import sys
 
 from absl import app, flags, logging
 
-from albert import file_io, run_record
+from albert import file_io, run_record, signals
 
 # As in setup.py; the oldest that is tested.
 _MIN_TENSORFLOW = [2, 18]
@@ -16,6 +16,7 @@ _TENSORFLOWS = """
     tensorflow tensorflow-cpu tensorflow-gpu tensorflow-intel tensorflow-macos tensorflow-rocm
     tensorflow-aarch64 tensorflow-cpu-aws intel-tensorflow tf-nightly tf-nightly-cpu tf-nightly-gpu
 """.split()
+_TERMINATED = "ended by SIGTERM; the same command goes on from the last checkpoint"
 _INTERRUPTED = "interrupted; the same command goes on from the last checkpoint"
 
 
@@ -71,6 +72,13 @@ def _lost_worker(error):
     return distribution.lost_worker(error)
 
 
+def _is_of_the_end(error):
+    """Whether SIGTERM explains an error."""
+    return "REPLACED BY Terminated" in str(error) or (
+        "tensorflow" in sys.modules and _lost_worker(error) is not None
+    )
+
+
 def run(main, define_flags):
     """Runs a script: defines and parses its flags, and turns users' mistakes into plain messages.
 
@@ -78,8 +86,9 @@ def run(main, define_flags):
       main: function of the flag values.
       define_flags: function that defines the script's flags on given flag values.
 
-    Exit status: 0, 1 after a user's mistake, 130 after Ctrl-C.
+    Exit status: 0, 1 after a user's mistake, 130 after Ctrl-C, `signals.STATUS` after SIGTERM.
     """
+    signals.install()
     define_flags(flags.FLAGS)
     # TensorFlow's notes on its build and on missing GPUs would bury our own lines.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -98,7 +107,14 @@ def run(main, define_flags):
         except KeyboardInterrupt as interrupt:
             print(str(interrupt) or _INTERRUPTED, file=sys.stderr)
             return 130
+        except signals.Terminated:
+            print(_TERMINATED, file=sys.stderr)
+            return signals.STATUS
         except Exception as error:
+            # While TensorFlow made an error, or as the other workers end for the same reason.
+            if signals.REQUESTS.terminate and _is_of_the_end(error):
+                print(_TERMINATED, file=sys.stderr)
+                return signals.STATUS
             if run_record.was_interrupted(error):
                 print(_INTERRUPTED, file=sys.stderr)
                 return 130
@@ -107,6 +123,8 @@ def run(main, define_flags):
                 raise
             print(f"error: {lost}", file=sys.stderr)
             return 1
+        finally:
+            signals.uninstall()
         return 0
 
     app.run(guarded)

@@ -126,6 +126,14 @@ def define_run_flags(flag_values):
         flag_values=flag_values,
     )
     flags.DEFINE_integer(
+        "save_checkpoints_secs",
+        0,
+        "Save a checkpoint beside those of --save_checkpoints_steps whenever so many seconds have "
+        "passed since the last one; it is not evaluated. 0: none.",
+        lower_bound=0,
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
         "eval_wait_secs",
         0,
         "With --do_eval alone: go on waiting for checkpoints that a trainer beside this run writes "
@@ -278,6 +286,7 @@ def run_config(
         eval_batch_size=eval_batch_size,
         predict_batch_size=predict_batch_size,
         save_checkpoints_steps=flag_values.save_checkpoints_steps,
+        save_checkpoints_secs=flag_values.save_checkpoints_secs,
         keep_checkpoint_max=keep_checkpoint_max,
         iterations_per_loop=flag_values.iterations_per_loop,
         log_every_steps=flag_values.log_every_steps,

@@ -23,6 +23,7 @@ from absl import logging
 from albert import file_io, tpu
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
+_MOST_VALUES = 3  # that `largest_of_workers` tells apart
 _CHUNK, _LENGTH_DIGITS = 4096, 10  # bytes of what the chief sends to the others
 # What operations raise that wait for a worker that is gone.
 _CONNECTION_ERRORS = (
@@ -160,9 +161,10 @@ def _multi_worker_strategy(cluster):
 
 @contextlib.contextmanager
 def _ended_by_signals():
-    """Lets Ctrl-C end the process while TensorFlow connects: Python's handler would not be run."""
+    """Lets signals end the process while TensorFlow connects: Python would not handle them."""
     handlers = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for kind in handlers:
+        signal.signal(kind, signal.SIG_DFL)
     try:
         yield
     finally:
@@ -288,6 +290,31 @@ def from_chief(strategy, make):
         received += bytes(found.astype(np.uint8))
         end = _LENGTH_DIGITS + int(received[:_LENGTH_DIGITS])
     return json.loads(received[_LENGTH_DIGITS:end])
+
+
+def can_stop_alone(strategy):
+    """True where a process may end a call of a compiled loop before its last step."""
+    return workers(strategy) is None and not needs_fixed_shapes(strategy)
+
+
+def largest_of_workers(strategy, value):
+    """The largest of the small integers that the workers have; all must come here."""
+    if workers(strategy) is None:
+        return value
+    found = _counts(strategy)(np.eye(_MOST_VALUES, dtype=np.float32)[value])
+    return int(np.flatnonzero(strategy.experimental_local_results(found)[0])[-1])
+
+
+@functools.cache
+def _counts(strategy):
+    """Compiled once a run: ``(vector) -> its sum over all replicas``."""
+
+    def replica_sum(values):
+        context = tf.distribute.get_replica_context()
+        # A copy, as what comes from outside has no device, on which the sum relies.
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
+
+    return tf.function(lambda values: strategy.run(replica_sum, (values,)), autograph=False)
 
 
 @functools.cache

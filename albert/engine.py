@@ -18,11 +18,14 @@ from absl import logging
 
 from albert import (
     batching,
+    checkpoint_health,
+    checkpoint_writer,
     checkpoints,
     distribution,
     file_io,
     layers,
     progress,
+    signals,
     train_step,
     training_log,
 )
@@ -32,6 +35,7 @@ LOAD_REPORT = "load_report.json"
 # A call of the compiled loop is to take no longer: Ctrl-C is answered at its end.
 SECONDS_OF_A_CALL = 5.0
 # What TensorFlow calls exhausted resources, too, beside memory.
+_SAVE, _TERMINATE = 1, 2  # what a signal or the clock asks for; the larger counts
 _FILE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
@@ -46,6 +50,8 @@ class RunConfig:
       eval_batch_size: examples per evaluation step over all replicas.
       predict_batch_size: examples per prediction step over all replicas.
       save_checkpoints_steps: steps between checkpoints.
+      save_checkpoints_secs: seconds between those that are saved beside them, so that less is lost
+        when a run breaks; 0 for none. They are not evaluated: results do not depend on speed.
       keep_checkpoint_max: numbered checkpoints kept; 0 keeps all.
       iterations_per_loop: most steps that one call of the compiled train function runs.
       log_every_steps: steps between log lines.
@@ -65,6 +71,7 @@ class RunConfig:
     log_every_steps: int
     seed: int
     gradient_accumulation_steps: int = 1
+    save_checkpoints_secs: int = 0
     compute: layers.Compute = layers.Compute(skip_padding=True)
 
 
@@ -141,6 +148,7 @@ class Engine:
         compute = compute_on(run_config.compute, strategy)
         with strategy.scope():
             self.model = task.build_model(model_config, compute, run_config.seed)
+        self.before_save = lambda: None  # called by the chief; may raise
         self._infer = None
         self._datasets = {}  # (input function, batch size) -> distributed dataset
 
@@ -170,7 +178,7 @@ class Engine:
             optimizer.build(self.model.trained_variables)
             if config.compute.dtype == "float16":
                 optimizer.scale_loss()
-        with checkpoints.BackgroundWriter() as self._writer:
+        with checkpoint_writer.BackgroundWriter() as self._writer:
             step = self._start(optimizer, initialize, on_checkpoint)
             if step >= config.num_train_steps:
                 logging.info("Training has ended already at step %d", step)
@@ -200,19 +208,19 @@ class Engine:
     def _start(self, optimizer, initialize, on_checkpoint):
         """Own checkpoint, else the given weights; returns the step to go on from."""
         folder = self.run_config.output_dir
-        own = distribution.from_chief(self.strategy, lambda: checkpoints.numbered(folder)[-1:])
+        own = distribution.from_chief(self.strategy, lambda: checkpoint_health.last_whole(folder))
         if own:
-            if not checkpoints.prefix_exists(own[0]):
+            if not checkpoints.prefix_exists(own):
                 raise file_io.InputError(
-                    f"the chief goes on from {own[0]}, which is not there in this worker: all "
+                    f"the chief goes on from {own}, which is not there in this worker: all "
                     "workers must see the same output_dir, under the same path"
                 )
-            checkpoints.restore_training_state(own[0], self.model, optimizer)
+            checkpoints.restore_training_state(own, self.model, optimizer)
             distribution.check_same_weights(self.strategy, self.model.trained_variables)
             step = int(optimizer.global_step.numpy())
-            logging.info("Resuming from %s at step %d", own[0], step)
-            if on_checkpoint:
-                on_checkpoint(own[0], step)
+            logging.info("Resuming from %s at step %d", own, step)
+            if on_checkpoint and self._is_regular(step):
+                on_checkpoint(own, step)
             return step
         report = initialize(self.model)
         distribution.check_same_weights(self.strategy, self.model.trained_variables)
@@ -224,12 +232,19 @@ class Engine:
         return 0
 
     def _train_steps(self, step, iterator, optimizer, log, on_checkpoint):
-        config = self.run_config
         logging.info("Building the training graph; the first step follows")
         started = time.monotonic()
-        run_steps = self._make_train_loop(optimizer, iterator)
+        with tf.device("CPU:0"):
+            stop = tf.Variable(False)
+        run_steps = self._make_train_loop(optimizer, iterator, stop)
         logging.info("Traced the training graph in %.1f s", time.monotonic() - started)
-        first_step, most = step, 1
+        can_stop = distribution.can_stop_alone(self.strategy)
+        with signals.deferred((lambda: stop.assign(True)) if can_stop else None):
+            self._take_steps(step, run_steps, iterator, optimizer, log, on_checkpoint, stop)
+
+    def _take_steps(self, step, run_steps, iterator, optimizer, log, on_checkpoint, stop):
+        config = self.run_config
+        first_step, most, saved = step, 1, time.monotonic()
         while step < config.num_train_steps:
             started = time.monotonic()
             count = min(
@@ -251,9 +266,35 @@ class Engine:
             waited = means.pop("input_seconds") * taken
             means["learning_rate"] = rate
             log.update(step, means, waited, step % config.log_every_steps == 0)
-            if step % config.save_checkpoints_steps == 0 or step == config.num_train_steps:
-                self._save(step, optimizer, on_checkpoint)
+            stop.assign(False)  # What comes from here on ends the next call early.
+            wanted = self._wanted(saved)
+            if self._is_regular(step) or wanted:
+                self._save(step, optimizer, on_checkpoint if self._is_regular(step) else None)
+                if wanted == _TERMINATE:
+                    self._writer.wait()
+                    raise signals.Terminated(f"saved step {step}")
+                saved = time.monotonic()
                 log.after_checkpoint()
+
+    def _is_regular(self, step):
+        """Whether a checkpoint of this step is one of the run; else it is one against losses."""
+        config = self.run_config
+        return step % config.save_checkpoints_steps == 0 or step == config.num_train_steps
+
+    def _wanted(self, saved):
+        """`_SAVE` or `_TERMINATE` if any worker has a reason to; all of them get the same answer.
+
+        The last checkpoint was written at the time `saved`.
+        """
+        requests, seconds = signals.REQUESTS, self.run_config.save_checkpoints_secs
+        is_due = seconds and time.monotonic() - saved >= seconds
+        mine = _TERMINATE if requests.terminate else _SAVE if requests.save or is_due else 0
+        wanted = distribution.largest_of_workers(self.strategy, mine)
+        if wanted:
+            if not is_due:
+                logging.info("Saving as a signal asks for it")
+            requests.save = False
+        return wanted
 
     def _steps_of_a_call(self, seconds):
         """How many steps to run at a time; all workers must do the same."""
@@ -266,11 +307,13 @@ class Engine:
         folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
         prefix = os.path.join(folder, f"model.ckpt-{step}")
         if distribution.is_chief(self.strategy):
+            self.before_save()
             prune = functools.partial(checkpoints.prune, folder, keep)
             self._writer.save(prefix, self.model, optimizer, prune)
         if on_checkpoint:
             self._writer.wait()
-            on_checkpoint(prefix, step)
+            with signals.not_deferred():  # All is saved by now.
+                on_checkpoint(prefix, step)
 
     def _stop_at_non_finite(self, step, rate, means):
         try:
@@ -284,10 +327,11 @@ class Engine:
             f"is {saved[-1] if saved else 'none'}. Try a lower learning_rate or a longer warm-up"
         )
 
-    def _make_train_loop(self, optimizer, iterator):
+    def _make_train_loop(self, optimizer, iterator, stop):
         """Compiled ``(iterator, count) -> (steps taken, {name: [sum, weight]})``.
 
-        It stops early after a step whose loss or gradient is not finite.
+        It stops early, after at least one step, once the variable `stop` is true, and after a step
+        whose loss or gradient is not finite.
         """
         config = self.run_config
 
@@ -309,6 +353,7 @@ class Engine:
             results = {name: local(value)[0] for name, value in results.items()}
             return {**results, "input_seconds": tf.stack([waited, 1.0])}
 
+        can_stop = distribution.can_stop_alone(self.strategy)
         names = list(one_step.get_concrete_function(iterator).structured_outputs)
 
         @tf.function(autograph=False)
@@ -317,10 +362,14 @@ class Engine:
                 results = one_step(iterator)
                 totals = {name: totals[name] + results[name] for name in names}
                 check = results["loss"][0] + results["gradient_norm"][0]
-                return taken + 1, totals, tf.math.is_finite(check)
+                go_on = tf.math.is_finite(check)
+                if can_stop:
+                    with tf.control_dependencies([check]):
+                        go_on = tf.logical_and(go_on, tf.logical_not(stop.read_value()))
+                return taken + 1, totals, go_on
 
             taken, totals, _ = tf.while_loop(
-                lambda taken, _, finite: tf.logical_and(taken < count, finite),
+                lambda taken, _, go_on: tf.logical_and(taken < count, go_on),
                 body,
                 (tf.constant(0), {name: tf.zeros([2]) for name in names}, tf.constant(True)),
                 parallel_iterations=1,

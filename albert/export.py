@@ -18,6 +18,7 @@ from albert import (
     batching,
     checkpoint_walk,
     checkpoints,
+    export_manifest,
     file_io,
     graph_tokenizer,
     layers,
@@ -124,6 +125,7 @@ def save_model(module, signatures, parent, name):
     temporary = file_io.temporary_name(os.path.join(parent, ".model"))
     try:
         tf.saved_model.save(module, temporary, signatures=signatures)
+        export_manifest.write(temporary)
         file_io.remove(target)
         file_io.rename(temporary, target)
     except (tf.errors.OpError, OSError) as error:

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 
 _CHUNK = 1 << 20  # bytes read at a time
 # What an archive may unpack to: weights hardly shrink, so more is meant to fill the disk.
@@ -261,6 +262,53 @@ def atomic_folder(path, last):
     finally:
         with contextlib.suppress(OSError):
             remove(temporary)
+
+
+def create(path, text):
+    """Writes a small file unless one of that name is there; whether it was written.
+
+    On local disks only one of several processes succeeds, and nobody sees half of the file.
+    """
+    if is_remote(path):
+        if exists(path):
+            return False
+        write_text(path, text)
+        return True
+    temporary = f"{temporary_name(path)}-{threading.get_ident()}"
+    try:
+        with open_file(temporary, "w") as file:
+            file.write(text)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError:  # a file system without links
+            return _create_in_place(path, text)
+        return True
+    finally:
+        remove(temporary)
+
+
+def _create_in_place(path, text):
+    try:
+        with open_file(path, "x") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
+
+
+def modified(path):
+    """When a file was written last, in seconds by the clock of the file system."""
+    return _gfile().stat(path).mtime_nsec / 1e9 if is_remote(path) else os.stat(path).st_mtime
+
+
+def touch(path, text):
+    """Makes `modified` of a file now; `text` is what it holds."""
+    if is_remote(path):
+        write_text(path, text)
+    else:
+        os.utime(path)
 
 
 def write_text(path, text):

@@ -17,6 +17,7 @@ from albert import (
     checkpoint_walk,
     checkpoints,
     custom_data,
+    export_manifest,
     file_io,
     huggingface,
     model_folder,
@@ -124,6 +125,7 @@ def export(
         huggingface.write_weights(folder, weights)
         write_tokenizer(folder, tokenizer, config.max_position_embeddings)
         huggingface.write_config(folder, described)
+        export_manifest.write(folder)
     return head
 
 

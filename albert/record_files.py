@@ -8,7 +8,7 @@ import tensorflow as tf
 from absl import logging
 from google.protobuf import message
 
-from albert import file_io, tfrecord
+from albert import file_io, folder_lock, tfrecord
 
 MANIFEST_VERSION = 1
 _NO_EXAMPLE = "Name: <unknown>"  # in TensorFlow's message on a record that does not parse
@@ -128,29 +128,41 @@ def cached(path, specs, settings, make_rows, writer=write):
     Returns:
       Number of examples in the file.
     """
-    reason = _stale_reason(path, specs, settings)
-    if reason is None:
-        return _use(path)
-    _warn_of_remaking(path, reason)
-    count = writer(path, specs, make_rows(), settings)
-    logging.info("Wrote %d examples to %s", count, path)
-    return count
+    return _make_once(
+        path,
+        lambda: _stale_reason(path, specs, settings),
+        lambda: writer(path, specs, make_rows(), settings),
+    )
 
 
 def cached_with_ids(path, specs, settings, make_rows):
     """As `cached`, of ``(id, feature dict)`` pairs; `read_ids` gives the ids."""
-    reason = _stale_reason(path, specs, settings)
-    if reason is None and read_ids(path) is not None:
-        return _use(path)
-    _warn_of_remaking(path, reason or "has no ids of its examples")
     ids = []
+
+    def find_reason():
+        reason = _stale_reason(path, specs, settings)
+        no_ids = reason is None and read_ids(path) is None
+        return "has no ids of its examples" if no_ids else reason
 
     def rows():
         for guid, features in make_rows():
             ids.append(guid)
             yield features
 
-    count = write(path, specs, rows(), settings, ids)
+    return _make_once(path, find_reason, lambda: write(path, specs, rows(), settings, ids))
+
+
+def _make_once(path, find_reason, make):
+    """Number of examples in a file that is made if there is a reason to, by one process alone."""
+    if find_reason() is None:
+        return _use(path)
+    with folder_lock.made_by_one(path):
+        reason = find_reason()  # Another process may have made it meanwhile.
+        if reason is None:
+            return _use(path)
+        if file_io.exists(path):
+            logging.warning("Making %s again: it %s", path, reason)
+        count = make()
     logging.info("Wrote %d examples to %s", count, path)
     return count
 
@@ -164,11 +176,6 @@ def _use(path):
     count = file_io.read_json(manifest_path(path), "manifest")["num_examples"]
     logging.info("Using %s: %d examples made earlier", path, count)
     return count
-
-
-def _warn_of_remaking(path, reason):
-    if file_io.exists(path):
-        logging.warning("Making %s again: it %s", path, reason)
 
 
 # --- reading and checking -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import threading
 
 from absl import logging
 
-from albert import file_io, provenance
+from albert import file_io, provenance, signals
 
 FORMAT = 1
 RUN, METRICS = "run.json", "metrics.jsonl"
@@ -334,8 +334,9 @@ class Recorder:
 
 
 def was_interrupted(error):
-    """Whether an error is Ctrl-C, or what is left of it if it came while TensorFlow made one."""
-    return isinstance(error, KeyboardInterrupt) or "REPLACED BY KeyboardInterrupt" in str(error)
+    """Whether an error is SIGTERM or Ctrl-C, also if that came while TensorFlow made an error."""
+    ends = (KeyboardInterrupt, signals.Terminated)
+    return isinstance(error, ends) or "REPLACED BY KeyboardInterrupt" in str(error)
 
 
 def log_settings(flags):

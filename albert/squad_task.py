@@ -12,6 +12,7 @@ from albert import (
     checkpoints,
     distribution,
     file_io,
+    folder_lock,
     record_files,
     squad_metrics,
     squad_records,
@@ -337,7 +338,8 @@ class QuestionFiles:
             answers needs is another kind of file.
         """
         _make_folders(*self._predict_paths)
-        with distribution.chief_first(self.strategy):
+        features_left = self._predict_paths[1]
+        with distribution.chief_first(self.strategy), folder_lock.made_by_one(features_left):
             return Questions(self.predict_examples, self._make_features(*self._predict_paths))
 
     def _make_features(self, path, left_path):

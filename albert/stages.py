@@ -15,6 +15,7 @@ from albert import (
     distribution,
     engine,
     file_io,
+    folder_lock,
     model_folder,
     records,
     run_record,
@@ -81,10 +82,17 @@ def run(task, data, run):
     """
     file_io.make_dirs(run.run_config.output_dir)
     check_start(run)
+    if not (run.do_train and distribution.is_chief(run.strategy)):
+        return _run_recorded(task, data, run)
+    with folder_lock.written_by_one(run.run_config.output_dir) as lock:
+        return _run_recorded(task, data, run, lock.check)
+
+
+def _run_recorded(task, data, run, before_save=lambda: None):
     stages = {"train": run.do_train, "dev": run.do_eval, "test": run.do_predict}
     splits = [split for split, wanted in stages.items() if wanted]
     with _recorded(run, data, splits):
-        return _run(task, data, run, splits)
+        return _run_stages(task, data, run, splits, before_save)
 
 
 # Names of the stages, and of their data, in the record of a run.
@@ -105,7 +113,7 @@ def _recorded(run, data, splits):
     return run.record.session(run.run_config.output_dir, names.values(), inputs)
 
 
-def _run(task, data, run, splits):
+def _run_stages(task, data, run, splits, before_save):
     paths = {split: data.records(split) for split in splits}
     is_chief = distribution.is_chief(run.strategy)
     if run.do_train and is_chief:
@@ -117,6 +125,7 @@ def _run(task, data, run, splits):
             for variables in (runner.model.variables, runner.model.trained_variables)
         ]
         run_record.set_model(run.run_config.output_dir, task.name, task.best_metric, *counts)
+    runner.before_save = before_save
     with data.reading([path for found in paths.values() for path in found]):
         eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
         if run.do_train:

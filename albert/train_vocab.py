@@ -83,13 +83,15 @@ def main(values):
     if values.wordpiece:
         train, write = corpus.train_wordpiece, corpus.write_wordpiece
     started = time.monotonic()
-    # Training does not return to Python for minutes: let Ctrl-C end the process at once.
+    # Training does not return to Python for minutes: let signals end the process at once.
     # Nothing has been written by then.
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = {kind: signal.signal(kind, signal.SIG_DFL) for kind in kinds}
     try:
         vocabulary, counts = train(paths, chosen)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
     write(prefix, vocabulary)
     files = f"{prefix}.txt" if values.wordpiece else f"{prefix}.model and {prefix}.vocab"
     print(

@@ -12,7 +12,7 @@ import time
 
 from absl import app, flags
 
-from albert import checkpoints, heads, modeling, optimization
+from albert import checkpoint_writer, heads, modeling, optimization
 
 FLAGS = flags.FLAGS
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -30,7 +30,7 @@ def main(_):
     optimizer = optimization.create_optimizer(1e-3, 1, 0)
     optimizer.build(model.trained_variables)
     held, written = [], []
-    with tempfile.TemporaryDirectory() as folder, checkpoints.BackgroundWriter() as writer:
+    with tempfile.TemporaryDirectory() as folder, checkpoint_writer.BackgroundWriter() as writer:
         prefix = os.path.join(folder, "model.ckpt-1")
         for _ in range(FLAGS.times):
             started = time.perf_counter()

@@ -15,6 +15,7 @@ PLAIN = """
     squad_spans squad_metrics squad_features squad_records
     weight_names huggingface blimp entities word_files
     provenance run_record reproduction model_card
+    file_sums folder_lock signals checkpoint_manifest export_manifest
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
@@ -27,7 +28,7 @@ LAYERS = {
     "TF parts": [
         *"kernels batching layers configuration modeling memory".split(),
         *"optimization lamb_optimizer adam_optimizer record_files records distribution tpu".split(),
-        *"training_log checkpoints graph_tokenizer".split(),
+        *"training_log checkpoints checkpoint_writer checkpoint_health graph_tokenizer".split(),
     ],
     "engine": "train_step engine checkpoint_walk".split(),
     "assembly": [
@@ -41,14 +42,15 @@ LAYERS = {
     "uses": [
         *"stages predictors feature_extractor pseudo_likelihood".split(),
         *"token_predictor token_exporter choice_predictor".split(),
-        *"export hub_exporter huggingface_exporter".split(),
+        *"export hub_exporter huggingface_exporter verification".split(),
     ],
     "scripts": [
         *SHARED_FLAGS,
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"ask predict run_blimp run_token_classifier".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
-        *"export_to_huggingface extract_features make_demo_data glue_report reproduce".split(),
+        *"export_to_huggingface extract_features make_demo_data glue_report".split(),
+        *"reproduce verify".split(),
     ],
 }
 FLAG_MODULES = set(SHARED_FLAGS)

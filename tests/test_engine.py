@@ -203,13 +203,19 @@ def test_a_resumed_run_ends_with_the_same_weights(path, tmp_path, stop):
     folder = tmp_path / "parts"
     train(make_engine(folder, num_train_steps=stop), path) if stop else None
     resumed = train(make_engine(folder), path)
-    for name, value in whole.items():
-        np.testing.assert_array_equal(resumed[name], value)
+    builders.assert_same(resumed, whole)
     steps = [
         [row["step"] for row in run_record.read_metrics(str(tmp_path / name))]
         for name in ("whole", "parts")
     ]
     assert steps[1] == sorted(set(steps[1])) and set(steps[0]) <= set(steps[1])
+
+
+def test_a_run_with_a_damaged_checkpoint_ends_with_the_same_weights(path, tmp_path, caplog):
+    whole = train(make_engine(tmp_path / "out"), path)
+    os.truncate(tmp_path / "out" / "model.ckpt-30.data-00000-of-00001", 9)
+    builders.assert_same(train(make_engine(tmp_path / "out"), path), whole)
+    assert "ckpt-30 is damaged" in caplog.text and "steps 21 to 30 are taken" in caplog.text
 
 
 def test_a_resumed_run_goes_on_with_its_loss_scale(path, tmp_path, monkeypatch):

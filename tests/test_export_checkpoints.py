@@ -38,6 +38,7 @@ def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
         "albert_config.json",
         "model.ckpt-best.data-00000-of-00001",
         "model.ckpt-best.index",
+        "model.ckpt-best.manifest.json",
         "pretraining.json",
     ]
     source = pretrained.locate(checkpoint=str(tmp_path / "out"))

@@ -93,7 +93,7 @@ def test_all_scripts_live_in_one_process():
     """Each on its own flag values; nothing is defined by importing."""
     before = set(flags.FLAGS)
     for script in SCRIPTS:
-        assert len(_defined(script)) > 1
+        assert len(_defined(script)) > 0
     assert set(flags.FLAGS) == before
 
 

@@ -270,7 +270,7 @@ def test_workers_with_other_flags_are_refused(folder, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])
+@pytest.mark.parametrize(("kind", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 @pytest.mark.parametrize("started", [1, 2])
 def test_workers_can_be_stopped(folder, tmp_path, kind, status, started):
     """While one waits for the other, and while they train."""
@@ -293,6 +293,27 @@ def test_workers_can_be_stopped(folder, tmp_path, kind, status, started):
     # One of two may see the end of the other first.
     assert status in ends and ends <= {status, 1}
     assert not any("Traceback" in log.read_text() for log in logs)
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_worker_lets_all_save_the_same_step(folder, tmp_path):
+    run = pretraining_run(folder, "asked", do_eval=False)["flags"]
+    run.update(num_train_steps="1000000", log_every_steps="100", save_checkpoints_steps="1000000")
+    arguments = ["albert.run_pretraining", *(f"--{name}={value}" for name, value in run.items())]
+    steps = lambda: [  # noqa: E731
+        checkpoints.step_of(p) for p in checkpoints.numbered(str(folder / "asked"))
+    ]
+    processes = start_workers(arguments, tmp_path)
+    logs = [tmp_path / f"worker{i}.log" for i in range(2)]
+    with killed_at_the_end(processes):
+        wait_until(lambda: "step 100/" in logs[0].read_text(), *processes, say=ends_of(logs))
+        processes[1].send_signal(signal.SIGUSR1)
+        wait_until(lambda: len(steps()) == 2, *processes, say=ends_of(logs))
+        processes[1].send_signal(signal.SIGTERM)
+        status = [process.wait(timeout=60) for process in processes]
+    texts = [log.read_text() for log in logs]
+    assert status == [75, 75], "\n\n".join(text[-3000:] for text in texts)
+    assert len(steps()) == 3 and not any("Traceback" in text for text in texts)
 
 
 @pytest.mark.slow

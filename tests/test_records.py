@@ -2,12 +2,14 @@
 
 import json
 import pathlib
+import time
+from concurrent import futures
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import file_io, record_files, records
+from albert import file_io, folder_lock, record_files, records
 
 SPECS = (
     records.FeatureSpec("input_ids", "int64", (16,), sequence=True),
@@ -76,6 +78,24 @@ def test_records_are_made_once(path):
         raise AssertionError("made again")
 
     assert record_files.cached(path, SPECS, {"length": 16}, never) == 10
+
+
+def test_records_that_another_process_makes_are_awaited(path):
+    file_io.remove(record_files.manifest_path(path))
+    made = []
+
+    def make(number):
+        made.append(number)
+        yield from make_rows(number)
+
+    with futures.ThreadPoolExecutor() as pool:
+        with folder_lock.made_by_one(path):
+            work = lambda: record_files.cached(path, SPECS, {}, lambda: make(3))  # noqa: E731
+            counts = [pool.submit(work) for _ in range(2)]
+            time.sleep(0.3)
+            assert not made
+        assert [count.result() for count in counts] == [3, 3]
+    assert made == [3]
 
 
 @pytest.mark.parametrize("damage", ["settings", "specs", "cut", "no manifest", "bad manifest"])

@@ -7,6 +7,7 @@ import pytest
 from albert import (
     checkpoints,
     file_io,
+    folder_lock,
     heads,
     model_folder,
     predict,
@@ -88,6 +89,26 @@ def test_only_a_run_that_succeeds_with_this_model_completes_it(
     assert not (folder / "model.json").exists()
     run_script(run_classifier, **flags, checkpoint="best")
     assert (folder / "model.json").exists()
+
+
+def test_one_trains_and_others_predict(reviews, tmp_path, run_script, monkeypatch):
+    folder = foreign(tmp_path / "out", heads.ClassifierModel(CONFIG, 2, seed=1))
+    flags = flags_for(reviews, folder)
+    training = {**flags, "do_train": True, "from_scratch": True, "train_step": 1, "warmup_step": 0}
+    with folder_lock.written_by_one(str(folder)):
+        with pytest.raises(file_io.InputError, match="writes to .* use another --output_dir"):
+            run_script(run_classifier, **training)
+        assert not list(folder.glob("*record*"))
+        run_script(run_classifier, **flags, do_predict=True)
+    assert not list(tmp_path.rglob("*.lock"))
+
+    def lost(lock):
+        raise file_io.InputError("another process has taken over")
+
+    monkeypatch.setattr(folder_lock.Lock, "check", lost)
+    with pytest.raises(file_io.InputError, match="another process has taken over"):
+        run_script(run_classifier, **training)
+    assert not list(folder.glob("model.ckpt-0*")) and not list(tmp_path.rglob("*.lock"))
 
 
 def test_a_multiple_choice_model(tmp_path, run_script):

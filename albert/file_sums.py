@@ -1,0 +1,73 @@
+"""Sizes and SHA-256 sums of files, as manifests hold them."""
+
+from albert import file_io
+
+
+def of(start, names):
+    """{name: {"bytes", "sha256"}} of the files at `start` + name.
+
+    Raises:
+      OSError: a file cannot be read.
+    """
+    return {
+        name: {"bytes": file_io.size(start + name), "sha256": file_io.sha256(start + name)}
+        for name in names
+    }
+
+
+def read(path, version):
+    """What `of` returned, from the entry ``files`` of a manifest.
+
+    Args:
+      path: JSON file.
+      version: what it must have as ``version``.
+
+    Raises:
+      file_io.InputError: it is damaged, or another kind of file.
+    """
+    try:
+        found = file_io.read_json(path, "manifest")
+    except RecursionError as error:
+        raise file_io.InputError(f"manifest: {path} is nested too deep") from error
+    files = found.get("files") if isinstance(found, dict) else None
+    if (
+        not isinstance(files, dict)
+        or found.get("version") != version
+        or not all(map(_is_entry, files.values()))
+    ):
+        raise file_io.InputError(
+            f"manifest: {path} has no sizes and sums of files in version {version}"
+        )
+    return files
+
+
+def _is_entry(value):
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("bytes"), int)
+        and isinstance(value.get("sha256"), str)
+    )
+
+
+def misfit(start, files):
+    """Which file is not as it was, and in what; None if all are.
+
+    Args:
+      start: what the names are added to.
+      files: of `read`.
+    """
+    for name, wanted in files.items():
+        path = start + name
+        if not file_io.exists(path):
+            return f"{path} is missing"
+        if (size := file_io.size(path)) != wanted["bytes"]:
+            return f"{path} has {size} bytes, {wanted['bytes']} were written"
+    for name, wanted in files.items():  # which takes longer
+        try:
+            digest = file_io.sha256(start + name)
+        except OSError as error:
+            return f"{start}{name} cannot be read: {error.strerror}"
+        if digest != wanted["sha256"]:
+            sums = f"{digest[:12]}…, {wanted['sha256'][:12]}…"
+            return f"{start}{name} has the SHA-256 {sums} was written"
+    return None
