@@ -23,6 +23,7 @@ from albert import (
     file_io,
     layers,
     progress,
+    stuck,
     train_step,
     training_log,
 )
@@ -52,6 +53,9 @@ class RunConfig:
       seed: source of initial weights, data order and dropout.
       gradient_accumulation_steps: micro-batches that each replica computes its batch in.
       compute: `layers.Compute`, how the model computes.
+      eval_every: steps between evaluations, each of which saves a checkpoint, too; 0: each
+        checkpoint is evaluated.
+      early_stopping_patience: evaluations without a better one after which training ends; 0: none.
     """
 
     output_dir: str
@@ -66,6 +70,25 @@ class RunConfig:
     seed: int
     gradient_accumulation_steps: int = 1
     compute: layers.Compute = layers.Compute(skip_padding=True)
+    eval_every: int = 0
+    early_stopping_patience: int = 0
+
+    def is_evaluated(self, step):
+        """Whether the checkpoint of a step is to be evaluated."""
+        every = self.eval_every or 1
+        return step % every == 0 or step == self.num_train_steps
+
+    def steps_to_stop(self, step):
+        """Steps until there is something to report, to save or to evaluate."""
+        stops = (self.log_every_steps, self.save_checkpoints_steps, self.eval_every)
+        return min(
+            self.num_train_steps - step, *(every - step % every for every in stops if every)
+        )
+
+    def is_saved(self, step):
+        """Whether a step has a checkpoint."""
+        due = step % self.save_checkpoints_steps == 0 or step == self.num_train_steps
+        return due or bool(self.eval_every and self.is_evaluated(step))
 
 
 class NonFiniteLossError(file_io.InputError):
@@ -146,18 +169,23 @@ class Engine:
 
     # --- training -----------------------------------------------------------------------------
 
-    def train(self, input_fn, make_optimizer, initialize, on_checkpoint=None):
+    def train(
+        self, input_fn, make_optimizer, initialize, on_checkpoint=None, watch=stuck.UNWATCHED
+    ):
         """Trains up to `num_train_steps`, from the last checkpoint of `output_dir` if there is one.
 
         Args:
           input_fn: ``input_fn(params) -> tf.data.Dataset`` of endless training batches.
           make_optimizer: function without arguments that makes the optimizer.
           initialize: ``(model)`` -> `LoadReport` or None; gives a fresh run its first weights.
-          on_checkpoint: ``(prefix, step)`` called for each checkpoint once it is written.
+          on_checkpoint: ``(prefix, step)`` called for each checkpoint to evaluate once it is
+            written; training ends where it returns True.
+          watch: `stuck.Watch`, which sees the signs of learning.
 
         Raises:
           NonFiniteLossError: training stopped at a loss that is not a number.
           OutOfMemoryError: a step does not fit in memory; says what to change.
+          stuck.StuckError: see `stuck.Watch`.
           file_io.InputError: the output folder cannot be written, or its checkpoint does not fit.
         """
         config = self.run_config
@@ -170,11 +198,13 @@ class Engine:
             optimizer.build(self.model.trained_variables)
             if config.compute.dtype == "float16":
                 optimizer.scale_loss()
+        self._watch = watch
         with checkpoints.BackgroundWriter() as self._writer:
-            step = self._start(optimizer, initialize, on_checkpoint)
-            if step >= config.num_train_steps:
+            step, ended = self._start(optimizer, initialize, on_checkpoint)
+            if ended or step >= config.num_train_steps:
                 logging.info("Training has ended already at step %d", step)
                 return
+            watch.resume(step)
             dataset = distribution.distribute(
                 self.strategy,
                 input_fn,
@@ -198,7 +228,11 @@ class Engine:
                 self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
 
     def _start(self, optimizer, initialize, on_checkpoint):
-        """Own checkpoint, else the given weights; returns the step to go on from."""
+        """Own checkpoint, else the given weights.
+
+        Returns:
+          The step to go on from, and whether training has ended early.
+        """
         folder = self.run_config.output_dir
         own = distribution.from_chief(self.strategy, lambda: checkpoints.numbered(folder)[-1:])
         if own:
@@ -211,17 +245,15 @@ class Engine:
             distribution.check_same_weights(self.strategy, self.model.trained_variables)
             step = int(optimizer.global_step.numpy())
             logging.info("Resuming from %s at step %d", own[0], step)
-            if on_checkpoint:
-                on_checkpoint(own[0], step)
-            return step
+            return step, self._evaluate(on_checkpoint, own[0], step)
         report = initialize(self.model)
         distribution.check_same_weights(self.strategy, self.model.trained_variables)
         if report is not None and distribution.is_chief(self.strategy):
             logging.info("%s", report)
             file_io.write_json(os.path.join(folder, LOAD_REPORT), report.to_dict())
-        self._save(0, optimizer, on_checkpoint)
+        ended = self._save(0, optimizer, on_checkpoint)
         self._writer.wait()  # What cannot be written is better known before training.
-        return 0
+        return 0, ended
 
     def _train_steps(self, step, iterator, optimizer, log, on_checkpoint):
         config = self.run_config
@@ -232,12 +264,7 @@ class Engine:
         first_step, most = step, 1
         while step < config.num_train_steps:
             started = time.monotonic()
-            count = min(
-                most,
-                config.log_every_steps - step % config.log_every_steps,
-                config.save_checkpoints_steps - step % config.save_checkpoints_steps,
-                config.num_train_steps - step,
-            )
+            count = min(most, config.steps_to_stop(step), self._watch.steps_to_stop(step))
             taken, totals = run_steps(iterator, tf.constant(count, tf.int32))
             taken = int(taken)  # waits for the end
             self._writer.check()
@@ -245,14 +272,17 @@ class Engine:
                 most = self._steps_of_a_call(time.monotonic() - started)
             step += taken
             rate = float(optimizer.learning_rate())
+            signs = _take_signs(totals)
             means = _divide({name: total.numpy() for name, total in totals.items()})
             if not np.isfinite(means["loss"] + means["gradient_norm"]):
                 self._stop_at_non_finite(step, rate, means)
             waited = means.pop("input_seconds") * taken
             means["learning_rate"] = rate
             log.update(step, means, waited, step % config.log_every_steps == 0)
-            if step % config.save_checkpoints_steps == 0 or step == config.num_train_steps:
-                self._save(step, optimizer, on_checkpoint)
+            self._watch.update(step, signs)
+            if config.is_saved(step):
+                if self._save(step, optimizer, on_checkpoint):
+                    return
                 log.restart_clock()
 
     def _steps_of_a_call(self, seconds):
@@ -263,14 +293,21 @@ class Engine:
         return max(1, min(fitting, self.run_config.iterations_per_loop))
 
     def _save(self, step, optimizer, on_checkpoint):
+        """Saves a checkpoint; returns what `_evaluate` does."""
         folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
         prefix = os.path.join(folder, f"model.ckpt-{step}")
         if distribution.is_chief(self.strategy):
+            self._watch.save(step)
             prune = functools.partial(checkpoints.prune, folder, keep)
             self._writer.save(prefix, self.model, optimizer, prune)
-        if on_checkpoint:
-            self._writer.wait()
-            on_checkpoint(prefix, step)
+        return self._evaluate(on_checkpoint, prefix, step)
+
+    def _evaluate(self, on_checkpoint, prefix, step):
+        """Has a checkpoint evaluated where that is due; returns whether training is to end."""
+        if not on_checkpoint or not self.run_config.is_evaluated(step):
+            return False
+        self._writer.wait()
+        return on_checkpoint(prefix, step)
 
     def _stop_at_non_finite(self, step, rate, means):
         try:
@@ -285,7 +322,7 @@ class Engine:
         )
 
     def _make_train_loop(self, optimizer, iterator):
-        """Compiled ``(iterator, count) -> (steps taken, {name: [sum, weight]})``.
+        """Compiled ``(iterator, count) -> (steps taken, what `train_step.run` returns, added up)``.
 
         It stops early after a step whose loss or gradient is not finite.
         """
@@ -309,20 +346,24 @@ class Engine:
             results = {name: local(value)[0] for name, value in results.items()}
             return {**results, "input_seconds": tf.stack([waited, 1.0])}
 
-        names = list(one_step.get_concrete_function(iterator).structured_outputs)
+        of_a_step = one_step.get_concrete_function(iterator).structured_outputs
 
         @tf.function(autograph=False)
         def run_steps(iterator, count):
             def body(taken, totals, _):
                 results = one_step(iterator)
-                totals = {name: totals[name] + results[name] for name in names}
+                totals = {name: totals[name] + results[name] for name in of_a_step}
                 check = results["loss"][0] + results["gradient_norm"][0]
                 return taken + 1, totals, tf.math.is_finite(check)
 
             taken, totals, _ = tf.while_loop(
                 lambda taken, _, finite: tf.logical_and(taken < count, finite),
                 body,
-                (tf.constant(0), {name: tf.zeros([2]) for name in names}, tf.constant(True)),
+                (
+                    tf.constant(0),
+                    {name: tf.zeros(value.shape) for name, value in of_a_step.items()},
+                    tf.constant(True),
+                ),
                 parallel_iterations=1,
             )
             return taken, totals
@@ -437,6 +478,12 @@ def _next_timed(strategy, iterator):
         features = next(iterator)
     with tf.control_dependencies(tf.nest.flatten(strategy.experimental_local_results(features))):
         return features, tf.cast(tf.timestamp() - asked, tf.float32)
+
+
+def _take_signs(totals):
+    """Moves the signs of learning out of the totals; {name: array}."""
+    names = [name for name in totals if name.startswith(train_step.SIGNS)]
+    return {name.removeprefix(train_step.SIGNS): totals.pop(name).numpy() for name in names}
 
 
 def _divide(totals):

@@ -13,6 +13,11 @@ from typing import Any
 from albert import file_io
 
 
+def no_metrics(outputs, features):
+    """`Task.train_metrics` of a task whose losses say enough."""
+    return {}
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
     """What the engine needs to know of a task.
@@ -28,6 +33,9 @@ class Task:
       train_metrics: ``(outputs, features) -> dict of (sum, weight)`` scalar pairs for the training
         log, computed inside the compiled step.
       best_metric: key of the evaluator's result by which the best checkpoint is picked.
+      metrics: keys of that result by which one can be picked.
+      signs: ``(outputs, features) -> dict`` of what a training batch tells about whether the
+        model learns, see `learning_signs`: tensors of fixed shapes that add up.
     """
 
     name: str
@@ -36,11 +44,8 @@ class Task:
     evaluator: Callable[[], Any]
     train_metrics: Callable[[dict, dict], dict]
     best_metric: str
-
-
-def no_metrics(outputs, features):
-    """`Task.train_metrics` of a task whose losses say enough."""
-    return {}
+    metrics: tuple = ()
+    signs: Callable[[dict, dict], dict] = no_metrics
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,210 @@
+"""Tells training runs that do not learn: whose outputs have nothing to do with the labels.
+
+Such a run names one class for everything, or does no better than that would. It is judged by the
+signs of learning of its training batches (`learning_signs`), so that a run that still names one
+class, but whose probabilities already follow the labels, passes.
+"""
+
+import dataclasses
+import math
+import os
+
+import numpy as np
+from absl import logging
+
+from albert import file_io
+
+STATE = "stuck.json"
+# What learning looks like, at least: standard deviations above chance, and share of what outputs
+# that are the labels themselves would have. The second keeps traces of learning in outputs that
+# hardly differ, which many examples can make significant, from being taken for learning.
+_LEAST_DEVIATIONS = 2.0
+_LEAST_SHARE = 0.003
+# A judgement takes in this share of the run's steps, and at least so many examples.
+_WINDOW = 0.04
+_LEAST_EXAMPLES = 2048
+_KEPT = 20  # states of steps that a run can go on from
+
+
+class StuckError(file_io.InputError):
+    """A run that does not learn was stopped.
+
+    Attributes:
+      judgement: `Judgement`.
+    """
+
+    def __init__(self, message, judgement):
+        super().__init__(message)
+        self.judgement = judgement
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What is judged, and what is said and done then.
+
+    Attributes:
+      stuck_after: share of the steps at which the first judgement is made; after the warm-up.
+      warmup_share: share of the steps of the warm-up.
+      advice: what to try, a sentence.
+      num_restarts: times to start again with another seed; 0: a run that is stuck goes on.
+      least_examples: examples that a judgement takes in, at least.
+    """
+
+    stuck_after: float
+    warmup_share: float
+    advice: str
+    num_restarts: int = 0
+    least_examples: int = _LEAST_EXAMPLES
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """What a window of training steps says.
+
+    Attributes:
+      step: its last step.
+      share: that of all steps.
+      effect: how far outputs follow the labels, as a share of what is possible.
+      deviations: the same in standard deviations of what chance does.
+      is_stuck: whether that is no learning.
+      most_predicted: share of the predictions that are the most frequent one; None if there are no
+        classes.
+      majority: share of the most frequent label; None if there are no classes.
+    """
+
+    step: int
+    share: float
+    effect: float
+    deviations: float
+    is_stuck: bool
+    most_predicted: float | None = None
+    majority: float | None = None
+
+    def __str__(self):
+        text = f"the outputs do not follow the labels ({self.deviations:.1f} standard deviations)"
+        if self.majority is not None:
+            text = (
+                f"{self.most_predicted:.1%} of the predictions are one class, the most frequent "
+                f"label makes up {self.majority:.1%}, and {text}"
+            )
+        return text
+
+
+def judge(signs, step, num_train_steps):
+    """The `Judgement` of sums of `learning_signs`, at a step of so many."""
+    own, variance, highest, _ = (float(x) for x in signs["association"])
+    effect = own / highest if highest > 0 else 0.0
+    deviations = own / math.sqrt(variance) if variance > 0 else 0.0
+    shares = {}
+    if "labels" in signs:
+        for name, key in (("most_predicted", "predictions"), ("majority", "labels")):
+            shares[name] = float(np.max(signs[key]) / np.sum(signs[key]))
+    learns = deviations > _LEAST_DEVIATIONS and effect > _LEAST_SHARE
+    return Judgement(step, step / num_train_steps, effect, deviations, not learns, **shares)
+
+
+class Unwatched:
+    """A run that nobody judges."""
+
+    def steps_to_stop(self, step):
+        """Steps after which `update` must be called at the latest."""
+        del step
+        return 2**31 - 1
+
+    def resume(self, step):
+        """Goes on from what was known at a step."""
+
+    def save(self, step):
+        """Writes what is known at a step, to go on from."""
+
+    def update(self, step, signs):
+        """Takes in the sums of the signs since the last call, {name: array}."""
+
+
+UNWATCHED = Unwatched()
+
+
+class Watch(Unwatched):
+    """Judges a run at the end of each window of steps, from a share of its steps on.
+
+    What it knows is written at each checkpoint, so that a run that goes on from one is judged like
+    one that was never interrupted.
+
+    Args:
+      settings: `Settings`.
+      folder: output folder.
+      num_train_steps, batch_size: of the run.
+      what: what the warning says of the run, such as its rate.
+      writes: False in the workers that must not write.
+
+    Attributes:
+      judgements: list of `Judgement`, made since this object was.
+    """
+
+    def __init__(self, settings, folder, num_train_steps, batch_size, what="", writes=True):
+        self._settings = settings
+        self._path = os.path.join(folder, STATE)
+        self._steps = num_train_steps
+        self._what = what
+        self._writes = writes
+        examples = math.ceil(settings.least_examples / batch_size)
+        self._window = max(math.ceil(_WINDOW * num_train_steps), examples)
+        before = math.ceil(settings.stuck_after * num_train_steps) - self._window
+        self._first = max(before, math.ceil(settings.warmup_share * num_train_steps), 0)
+        self._signs, self._told, self._saved = {}, None, {}
+        self.judgements = []
+
+    def steps_to_stop(self, step):
+        if step < self._first:
+            return self._first - step
+        return self._window - (step - self._first) % self._window
+
+    def resume(self, step):
+        self._signs, self._told, self._saved = {}, None, {}
+        if not file_io.exists(self._path):
+            return
+        state = file_io.read_json(self._path, "signs of learning")
+        try:
+            self._told = state["told"]
+            self._saved = {number: dict(signs) for number, signs in state["signs"].items()}
+        except (TypeError, KeyError, AttributeError, ValueError) as error:
+            raise file_io.InputError(
+                f"{self._path}: expected an object with the keys told and signs; move it away"
+            ) from error
+        found = self._saved.get(str(step), {})
+        self._signs = {name: np.array(sums, np.float64) for name, sums in found.items()}
+
+    def save(self, step):
+        signs = {name: sums.tolist() for name, sums in self._signs.items()}
+        # What an earlier run has written of later steps is of no use any more.
+        kept = {number: found for number, found in self._saved.items() if int(number) < step}
+        self._saved = dict(list({**kept, str(step): signs}.items())[-_KEPT:])
+        self._write()
+
+    def _write(self):
+        if self._writes:
+            file_io.write_json(self._path, {"told": self._told, "signs": self._saved})
+
+    def update(self, step, signs):
+        if step <= self._first or not signs:
+            return
+        for name, sums in signs.items():
+            self._signs[name] = self._signs.get(name, 0.0) + sums.astype(np.float64)
+        if (step - self._first) % self._window:
+            return
+        judgement = judge(self._signs, step, self._steps)
+        self._signs = {}
+        self.judgements.append(judgement)
+        if judgement.is_stuck and self._told is None:
+            self._tell(judgement)
+
+    def _tell(self, judgement):
+        message = (
+            f"this run does not learn: over the last {self._window} of {judgement.step} steps, "
+            f"{judgement}{self._what}. {self._settings.advice}"
+        )
+        if self._settings.num_restarts:
+            raise StuckError(message, judgement)
+        self._told = dataclasses.asdict(judgement)
+        self._write()
+        logging.warning("At %.0f%% of the steps: %s", 100 * judgement.share, message)
