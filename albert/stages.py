@@ -16,6 +16,7 @@ from albert import (
     file_io,
     model_folder,
     records,
+    training,
 )
 
 
@@ -38,6 +39,8 @@ class Run:
       checkpoint: which one to evaluate or predict with; see `checkpoint_walk.choose`. "all"
         evaluates all and predicts with the best.
       eval_wait_secs: see `checkpoint_walk.evaluate_all`.
+      stuck: `stuck.Settings` of how training is judged; None: it is not.
+      budget: `budget.Settings` that say how many steps there are; None: `run_config` does.
     """
 
     model_config: Any
@@ -53,6 +56,8 @@ class Run:
     do_predict: bool = False
     checkpoint: str | None = None
     eval_wait_secs: int = 0
+    stuck: Any = None
+    budget: Any = None
 
     @property
     def checkpoint_to_use(self):
@@ -81,12 +86,13 @@ def run(task, data, run):
     paths = {split: data.records(split) for split, wanted in stages.items() if wanted}
     if run.do_train and distribution.is_chief(run.strategy):
         run.complete_folder(model_folder.write)
-    runner = engine.Engine(task, run.model_config, run.run_config, run.strategy)
     with data.reading([path for found in paths.values() for path in found]):
         eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
         if run.do_train:
-            _train(run, data, paths["train"], runner, eval_input)
-        elif run.do_eval:
+            runner = training.train(task, data, run, paths["train"], eval_input)
+        else:
+            runner = engine.Engine(task, run.model_config, run.run_config, run.strategy)
+        if run.do_eval and not run.do_train:
             checkpoint_walk.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
         if run.do_predict:
             _predict(run, data, runner, _eval_input(data, paths, "test"))
@@ -117,19 +123,6 @@ def check_start(run):
 
 def _eval_input(data, paths, split):
     return records.eval_input_fn(paths[split], data.specs(split), **data.eval_input)
-
-
-def _train(run, data, paths, runner, eval_input):
-    seed = run.run_config.seed
-    train_input = records.train_input_fn(paths, data.specs("train"), seed, **data.train_input)
-    evaluate = eval_input and checkpoint_walk.evaluate_while_training(runner, eval_input)
-
-    def initialize(model):
-        if run.init_checkpoint:
-            return checkpoints.restore(model, run.init_checkpoint, rename=run.rename)
-        return None
-
-    runner.train(train_input, run.make_optimizer, initialize, evaluate)
 
 
 def load(runner, checkpoint=None):

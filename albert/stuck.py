@@ -23,6 +23,8 @@ _LEAST_SHARE = 0.003
 # A judgement takes in this share of the run's steps, and at least so many examples.
 _WINDOW = 0.04
 _LEAST_EXAMPLES = 2048
+# Fewer examples beside those of the most frequent label cannot tell.
+_LEAST_OTHERS = 50
 _KEPT = 20  # states of steps that a run can go on from
 
 
@@ -95,12 +97,15 @@ def judge(signs, step, num_train_steps):
     own, variance, highest, _ = (float(x) for x in signs["association"])
     effect = own / highest if highest > 0 else 0.0
     deviations = own / math.sqrt(variance) if variance > 0 else 0.0
-    shares = {}
+    # One label alone, or one example alone in each part of a batch, has nothing to be compared with.
+    shares, can_tell = {}, highest > 0
     if "labels" in signs:
         for name, key in (("most_predicted", "predictions"), ("majority", "labels")):
             shares[name] = float(np.max(signs[key]) / np.sum(signs[key]))
+        can_tell &= bool(np.sum(signs["labels"]) - np.max(signs["labels"]) >= _LEAST_OTHERS)
     learns = deviations > _LEAST_DEVIATIONS and effect > _LEAST_SHARE
-    return Judgement(step, step / num_train_steps, effect, deviations, not learns, **shares)
+    is_stuck = can_tell and not learns
+    return Judgement(step, step / num_train_steps, effect, deviations, is_stuck, **shares)
 
 
 class Unwatched:
@@ -134,18 +139,16 @@ class Watch(Unwatched):
       settings: `Settings`.
       folder: output folder.
       num_train_steps, batch_size: of the run.
-      what: what the warning says of the run, such as its rate.
       writes: False in the workers that must not write.
 
     Attributes:
       judgements: list of `Judgement`, made since this object was.
     """
 
-    def __init__(self, settings, folder, num_train_steps, batch_size, what="", writes=True):
+    def __init__(self, settings, folder, num_train_steps, batch_size, writes=True):
         self._settings = settings
         self._path = os.path.join(folder, STATE)
         self._steps = num_train_steps
-        self._what = what
         self._writes = writes
         examples = math.ceil(settings.least_examples / batch_size)
         self._window = max(math.ceil(_WINDOW * num_train_steps), examples)
@@ -177,8 +180,9 @@ class Watch(Unwatched):
     def save(self, step):
         signs = {name: sums.tolist() for name, sums in self._signs.items()}
         # What an earlier run has written of later steps is of no use any more.
-        kept = {number: found for number, found in self._saved.items() if int(number) < step}
-        self._saved = dict(list({**kept, str(step): signs}.items())[-_KEPT:])
+        earlier = sorted((number for number in self._saved if int(number) < step), key=int)
+        kept = {number: self._saved[number] for number in earlier[1 - _KEPT :]}
+        self._saved = {**kept, str(step): signs}
         self._write()
 
     def _write(self):
@@ -201,7 +205,7 @@ class Watch(Unwatched):
     def _tell(self, judgement):
         message = (
             f"this run does not learn: over the last {self._window} of {judgement.step} steps, "
-            f"{judgement}{self._what}. {self._settings.advice}"
+            f"{judgement}. {self._settings.advice}"
         )
         if self._settings.num_restarts:
             raise StuckError(message, judgement)
