@@ -81,9 +81,7 @@ class RunConfig:
     def steps_to_stop(self, step):
         """Steps until there is something to report, to save or to evaluate."""
         stops = (self.log_every_steps, self.save_checkpoints_steps, self.eval_every)
-        return min(
-            self.num_train_steps - step, *(every - step % every for every in stops if every)
-        )
+        return min(self.num_train_steps - step, *(every - step % every for every in stops if every))
 
     def is_saved(self, step):
         """Whether a step has a checkpoint."""

@@ -84,6 +84,12 @@ def of_numbers(outputs, features):
     return {"association": _association(scores, labels[:, tf.newaxis] * labels)}
 
 
+def of_labels(outputs, features):
+    """`of_classes` or `of_numbers`, as the labels are integers or not."""
+    by_kind = of_classes if features["label_ids"].dtype.is_integer else of_numbers
+    return by_kind(outputs, features)
+
+
 def _of_starts(probabilities, features):
     """[B, S] -> scores [B, B] and kernel [B, B] of the places where answers start."""
     starts = tf.reshape(features["start_positions"], [-1])

@@ -5,6 +5,7 @@ results and logs are in `attempt_<n>` beside it. It is written before anything i
 run killed at any moment goes on in the attempt that it was in.
 """
 
+import functools
 import os
 import re
 
@@ -98,8 +99,7 @@ def train(folder, seed, num_restarts, attempt, on_chief):
         try:
             return attempt(own, len(attempts))
         except stuck.StuckError as error:
-            # `on_chief` runs it at once.
-            on_chief(lambda: _give_up(folder, own, error))  # noqa: B023
+            on_chief(functools.partial(_give_up, folder, own, error))
             logging.warning("seed=%d: %s", own, error)
             attempts = on_chief(lambda: read(folder))
     raise file_io.InputError(

@@ -10,6 +10,7 @@ from albert import (
     file_io,
     optimizer_flags,
     pretraining_flags,
+    schedule_flags,
 )
 
 
@@ -48,6 +49,7 @@ def define_flags(flag_values):
     text("vocab_file", None, "WordPiece vocabulary of the records; needed to draw masks.")
     pretraining_flags.define_mask_flags(flag_values, " For records without masks.")
     distillation_flags.define_flags(flag_values)
+    schedule_flags.define_flags(flag_values, fine_tuning=False)
     for name in ("input_file", "output_dir"):
         flags.mark_flag_as_required(name, flag_values=flag_values)
 
@@ -62,6 +64,7 @@ def check_flags(values):
     optimizer_flags.check_optimizer(values)
     dropout_flags.check_dropout(values)
     distillation_flags.check(values)
+    schedule_flags.check(values)
     if values.init_from_group0 and not (values.init_checkpoint or values.albert_hub_module_handle):
         raise file_io.InputError("--init_from_group0 needs --init_checkpoint")
     if values.masked_lm_budget < 0 or values.masked_lm_budget >= 1:
@@ -111,7 +114,8 @@ def main(values):
     tasks = pretraining_flags.sentence_tasks(values, strategy)
     data = make_data(values, config, sentence_labels=tasks[0] != "none")
     run = pretraining_flags.make_run(values, source, config, lessons, tasks[0], strategy)
-    stages.run(lessons.task(pretraining_task.make_task(*tasks)), data, run)
+    task = schedule_flags.with_metric(values, pretraining_task.make_task(*tasks))
+    stages.run(lessons.task(task), data, run)
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ def judge(signs, step, num_train_steps):
     own, variance, highest, _ = (float(x) for x in signs["association"])
     effect = own / highest if highest > 0 else 0.0
     deviations = own / math.sqrt(variance) if variance > 0 else 0.0
-    # One label alone, or one example alone in each part of a batch, has nothing to be compared with.
+    # One label alone, or one example alone in each micro-batch, has nothing to be compared with.
     shares, can_tell = {}, highest > 0
     if "labels" in signs:
         for name, key in (("most_predicted", "predictions"), ("majority", "labels")):
@@ -106,6 +106,25 @@ def judge(signs, step, num_train_steps):
     learns = deviations > _LEAST_DEVIATIONS and effect > _LEAST_SHARE
     is_stuck = can_tell and not learns
     return Judgement(step, step / num_train_steps, effect, deviations, is_stuck, **shares)
+
+
+def was_told(folder):
+    """Whether the run of an output folder was warned of."""
+    path = os.path.join(folder, STATE)
+    return file_io.exists(path) and bool(_read(path)["told"])
+
+
+def _read(path):
+    """What `Watch` has written: judgements, the one that was told, and signs by step."""
+    state = file_io.read_json(path, "signs of learning")
+    kinds = {"told": (dict, type(None)), "judgements": list, "signs": dict}
+    if not isinstance(state, dict) or not all(
+        isinstance(state.get(key), kind) for key, kind in kinds.items()
+    ):
+        raise file_io.InputError(
+            f"{path}: expected an object with {', '.join(kinds)}; move it away"
+        )
+    return state
 
 
 class Unwatched:
@@ -140,9 +159,6 @@ class Watch(Unwatched):
       folder: output folder.
       num_train_steps, batch_size: of the run.
       writes: False in the workers that must not write.
-
-    Attributes:
-      judgements: list of `Judgement`, made since this object was.
     """
 
     def __init__(self, settings, folder, num_train_steps, batch_size, writes=True):
@@ -154,8 +170,8 @@ class Watch(Unwatched):
         self._window = max(math.ceil(_WINDOW * num_train_steps), examples)
         before = math.ceil(settings.stuck_after * num_train_steps) - self._window
         self._first = max(before, math.ceil(settings.warmup_share * num_train_steps), 0)
-        self._signs, self._told, self._saved = {}, None, {}
-        self.judgements = []
+        self._signs, self._saved = {}, {}
+        self._told, self._judgements = None, []
 
     def steps_to_stop(self, step):
         if step < self._first:
@@ -163,23 +179,17 @@ class Watch(Unwatched):
         return self._window - (step - self._first) % self._window
 
     def resume(self, step):
-        self._signs, self._told, self._saved = {}, None, {}
         if not file_io.exists(self._path):
             return
-        state = file_io.read_json(self._path, "signs of learning")
-        try:
-            self._told = state["told"]
-            self._saved = {number: dict(signs) for number, signs in state["signs"].items()}
-        except (TypeError, KeyError, AttributeError, ValueError) as error:
-            raise file_io.InputError(
-                f"{self._path}: expected an object with the keys told and signs; move it away"
-            ) from error
+        state = _read(self._path)
+        self._told, self._saved = state["told"], state["signs"]
+        # What was written of later steps, before this run was interrupted, comes again.
+        self._judgements = [found for found in state["judgements"] if found["step"] <= step]
         found = self._saved.get(str(step), {})
         self._signs = {name: np.array(sums, np.float64) for name, sums in found.items()}
 
     def save(self, step):
         signs = {name: sums.tolist() for name, sums in self._signs.items()}
-        # What an earlier run has written of later steps is of no use any more.
         earlier = sorted((number for number in self._saved if int(number) < step), key=int)
         kept = {number: self._saved[number] for number in earlier[1 - _KEPT :]}
         self._saved = {**kept, str(step): signs}
@@ -187,7 +197,8 @@ class Watch(Unwatched):
 
     def _write(self):
         if self._writes:
-            file_io.write_json(self._path, {"told": self._told, "signs": self._saved})
+            state = {"told": self._told, "judgements": self._judgements, "signs": self._saved}
+            file_io.write_json(self._path, state)
 
     def update(self, step, signs):
         if step <= self._first or not signs:
@@ -198,7 +209,7 @@ class Watch(Unwatched):
             return
         judgement = judge(self._signs, step, self._steps)
         self._signs = {}
-        self.judgements.append(judgement)
+        self._judgements.append(dataclasses.asdict(judgement))
         if judgement.is_stuck and self._told is None:
             self._tell(judgement)
 

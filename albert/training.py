@@ -1,5 +1,6 @@
 """Training as a run says: its steps by its budget, and restarts where it does not learn."""
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -125,10 +126,7 @@ def _measure(run, start, eval_input):
     stopwatch = budget.Stopwatch(settings.clock, 60.0 * settings.minutes, on_chief)
     runner, train_once = start(trial, trial_config)
     evaluate = eval_input and stopwatch.evaluating(lambda: runner.evaluate(eval_input))
-    try:
+    with contextlib.suppress(budget.EnoughTimed):
         train_once(evaluate, stopwatch)
-    except budget.EnoughTimed:
-        pass
-    finally:
-        on_chief(lambda: file_io.remove(folder))
+    on_chief(lambda: file_io.remove(folder))
     return stopwatch.measured

@@ -13,19 +13,20 @@ PLAIN = """
     file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
     corpus demo_data tfrecord sequence_formats compact_records pretraining_data pretraining_files
     squad_spans squad_metrics squad_features squad_records
+    stuck restarts seeds budget
     weight_names huggingface
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
     command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
-    squad_flags
+    schedule_flags squad_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,
     "TF parts": [
         *"kernels batching layers configuration modeling memory".split(),
         *"optimization lamb_optimizer adam_optimizer record_files records distribution tpu".split(),
-        *"training_log checkpoints graph_tokenizer".split(),
+        *"training_log checkpoints graph_tokenizer learning_signs".split(),
     ],
     "engine": "train_step engine checkpoint_walk".split(),
     "assembly": [
@@ -37,7 +38,7 @@ LAYERS = {
         *"squad_utils squad_task".split(),
     ],
     "uses": [
-        *"stages predictors feature_extractor".split(),
+        *"training stages predictors feature_extractor".split(),
         *"export hub_exporter huggingface_exporter".split(),
     ],
     "scripts": [
