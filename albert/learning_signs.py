@@ -53,7 +53,8 @@ def of_classes(outputs, features):
 
     Returns:
       Dict of float32 tensors that add up over batches: association [4], see `_association`;
-      labels and predictions [C], how often each class occurs in them.
+      labels and predictions [C], how often each class occurs in them; correct [], how often both
+      are the same.
     """
     labels = tf.reshape(features["label_ids"], [-1])
     scores = tf.gather(outputs["probabilities"], labels, axis=1)
@@ -66,6 +67,7 @@ def of_classes(outputs, features):
         "association": _association(scores, _equal(labels)),
         "labels": count(labels),
         "predictions": count(outputs["predictions"]),
+        "correct": tf.reduce_sum(tf.cast(outputs["predictions"] == labels, tf.float32)),
     }
 
 

@@ -69,9 +69,9 @@ class Judgement:
       effect: how far outputs follow the labels, as a share of what is possible.
       deviations: the same in standard deviations of what chance does.
       is_stuck: whether that is no learning.
-      most_predicted: share of the predictions that are the most frequent one; None if there are no
-        classes.
-      majority: share of the most frequent label; None if there are no classes.
+      accuracy: share of the right predictions; None, like the next two, if there are no classes.
+      most_predicted: share of the predictions that are the most frequent one.
+      majority: share of the most frequent label, the accuracy of naming nothing else.
     """
 
     step: int
@@ -79,17 +79,19 @@ class Judgement:
     effect: float
     deviations: float
     is_stuck: bool
+    accuracy: float | None = None
     most_predicted: float | None = None
     majority: float | None = None
 
     def __str__(self):
         text = f"the outputs do not follow the labels ({self.deviations:.1f} standard deviations)"
-        if self.majority is not None:
-            text = (
-                f"{self.most_predicted:.1%} of the predictions are one class, the most frequent "
-                f"label makes up {self.majority:.1%}, and {text}"
-            )
-        return text
+        if self.majority is None:
+            return text
+        return (
+            f"{text}: the accuracy is {self.accuracy:.3f}, that of always naming the most frequent "
+            f"label {self.majority:.3f}, and {self.most_predicted:.0%} of the predictions are one "
+            "class"
+        )
 
 
 def judge(signs, step, num_train_steps):
@@ -100,9 +102,10 @@ def judge(signs, step, num_train_steps):
     # One label alone, or one example alone in each micro-batch, has nothing to be compared with.
     shares, can_tell = {}, highest > 0
     if "labels" in signs:
-        for name, key in (("most_predicted", "predictions"), ("majority", "labels")):
-            shares[name] = float(np.max(signs[key]) / np.sum(signs[key]))
-        can_tell &= bool(np.sum(signs["labels"]) - np.max(signs["labels"]) >= _LEAST_OTHERS)
+        count = np.sum(signs["labels"])
+        keys = {"accuracy": "correct", "most_predicted": "predictions", "majority": "labels"}
+        shares = {name: float(np.max(signs[key]) / count) for name, key in keys.items()}
+        can_tell &= bool(count - np.max(signs["labels"]) >= _LEAST_OTHERS)
     learns = deviations > _LEAST_DEVIATIONS and effect > _LEAST_SHARE
     is_stuck = can_tell and not learns
     return Judgement(step, step / num_train_steps, effect, deviations, is_stuck, **shares)
