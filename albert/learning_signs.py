@@ -67,7 +67,9 @@ def of_classes(outputs, features):
         "association": _association(scores, _equal(labels)),
         "labels": count(labels),
         "predictions": count(outputs["predictions"]),
-        "correct": tf.reduce_sum(tf.cast(outputs["predictions"] == labels, tf.float32)),
+        "correct": tf.reduce_sum(
+            tf.cast(tf.cast(outputs["predictions"], labels.dtype) == labels, tf.float32)
+        ),
     }
 
 

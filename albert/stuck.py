@@ -19,10 +19,11 @@ STATE = "stuck.json"
 # that are the labels themselves would have. The second keeps traces of learning in outputs that
 # hardly differ, which many examples can make significant, from being taken for learning.
 _LEAST_DEVIATIONS = 2.0
-_LEAST_SHARE = 0.003
-# A judgement takes in this share of the run's steps, and at least so many examples.
-_WINDOW = 0.04
-_LEAST_EXAMPLES = 2048
+_LEAST_SHARE = 0.005
+# A judgement takes in this share of the run's steps, and at least so many examples: where there are
+# few, runs that end well may take an epoch to begin.
+_WINDOW = 0.08
+_LEAST_EXAMPLES = 4096
 # Fewer examples beside those of the most frequent label cannot tell.
 _LEAST_OTHERS = 50
 _KEPT = 20  # states of steps that a run can go on from
@@ -152,8 +153,9 @@ UNWATCHED = Unwatched()
 
 
 class Watch(Unwatched):
-    """Judges a run at the end of each window of steps, from a share of its steps on.
+    """Judges a run by its last steps, from a share of its steps on.
 
+    A judgement takes in a window of steps after the warm-up; the next follows half a window later.
     What it knows is written at each checkpoint, so that a run that goes on from one is judged like
     one that was never interrupted.
 
@@ -170,16 +172,16 @@ class Watch(Unwatched):
         self._steps = num_train_steps
         self._writes = writes
         examples = math.ceil(settings.least_examples / batch_size)
-        self._window = max(math.ceil(_WINDOW * num_train_steps), examples)
-        before = math.ceil(settings.stuck_after * num_train_steps) - self._window
+        self._half = math.ceil(max(_WINDOW * num_train_steps, examples) / 2)
+        before = math.ceil(settings.stuck_after * num_train_steps) - 2 * self._half
         self._first = max(before, math.ceil(settings.warmup_share * num_train_steps), 0)
-        self._signs, self._saved = {}, {}
+        self._signs, self._former, self._saved = {}, {}, {}  # sums of half a window each
         self._told, self._judgements = None, []
 
     def steps_to_stop(self, step):
         if step < self._first:
             return self._first - step
-        return self._window - (step - self._first) % self._window
+        return self._half - (step - self._first) % self._half
 
     def resume(self, step):
         if not file_io.exists(self._path):
@@ -188,11 +190,16 @@ class Watch(Unwatched):
         self._told, self._saved = state["told"], state["signs"]
         # What was written of later steps, before this run was interrupted, comes again.
         self._judgements = [found for found in state["judgements"] if found["step"] <= step]
-        found = self._saved.get(str(step), {})
-        self._signs = {name: np.array(sums, np.float64) for name, sums in found.items()}
+        self._former, self._signs = (
+            {name: np.array(sums, np.float64) for name, sums in found.items()}
+            for found in self._saved.get(str(step), ({}, {}))
+        )
 
     def save(self, step):
-        signs = {name: sums.tolist() for name, sums in self._signs.items()}
+        signs = [
+            {name: sums.tolist() for name, sums in half.items()}
+            for half in (self._former, self._signs)
+        ]
         earlier = sorted((number for number in self._saved if int(number) < step), key=int)
         kept = {number: self._saved[number] for number in earlier[1 - _KEPT :]}
         self._saved = {**kept, str(step): signs}
@@ -208,17 +215,20 @@ class Watch(Unwatched):
             return
         for name, sums in signs.items():
             self._signs[name] = self._signs.get(name, 0.0) + sums.astype(np.float64)
-        if (step - self._first) % self._window:
+        if (step - self._first) % self._half:
             return
-        judgement = judge(self._signs, step, self._steps)
-        self._signs = {}
+        former, self._former, self._signs = self._former, self._signs, {}
+        if not former:
+            return
+        window = {name: former[name] + sums for name, sums in self._former.items()}
+        judgement = judge(window, step, self._steps)
         self._judgements.append(dataclasses.asdict(judgement))
         if judgement.is_stuck and self._told is None:
             self._tell(judgement)
 
     def _tell(self, judgement):
         message = (
-            f"this run does not learn: over the last {self._window} of {judgement.step} steps, "
+            f"this run does not learn: over the last {2 * self._half} of {judgement.step} steps, "
             f"{judgement}. {self._settings.advice}"
         )
         if self._settings.num_restarts:
