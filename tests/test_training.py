@@ -18,18 +18,19 @@ from albert import (
     metrics,
     modeling,
     optimization,
-    records,
+    record_files,
     stages,
     stuck,
     task,
+    tfrecord,
 )
 from tests import builders
 
 SPECS = (
-    records.FeatureSpec("input_mask", "int64", (8,), sequence=True),
-    records.FeatureSpec("x", "float32", (2,)),
-    records.FeatureSpec("label_ids", "int64"),
-    records.FeatureSpec("is_real_example", "int64"),
+    tfrecord.FeatureSpec("input_mask", "int64", (8,), sequence=True),
+    tfrecord.FeatureSpec("x", "float32", (2,)),
+    tfrecord.FeatureSpec("label_ids", "int64"),
+    tfrecord.FeatureSpec("is_real_example", "int64"),
 )
 STUCK_SEEDS = (3, 4)
 
@@ -92,7 +93,7 @@ def path(tmp_path_factory):
         for _ in range(320)
     ]
     path = str(tmp_path_factory.mktemp("data") / "line")
-    records.write(path, SPECS, rows, {})
+    record_files.write(path, SPECS, rows, {})
     return path
 
 
@@ -223,7 +224,7 @@ def test_restarts_take_the_next_seed_and_go_on_exactly_after_a_kill(path, tmp_pa
     found = json.loads((folder / "attempts.json").read_text())
     assert [(a["seed"], a["step"]) for a in found["given_up"]] == [(3, 20), (4, 20)]
     builders.assert_same(builders.weights(folder / "model.ckpt-40"), wanted)
-    assert {block["restarts"] for block in builders.read_results(folder)} == {"2.0"}
+    assert {block["restarts"] for block in builders.read_results(folder)} == {"2"}
     for number in (1, 2):
         assert saved(folder / f"attempt_{number}") == [0, 10]
 
