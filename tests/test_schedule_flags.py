@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import pathlib
+import subprocess
 import sys
 import types
 
@@ -9,6 +11,7 @@ import pytest
 from absl import flags
 
 from albert import classifier_utils, custom_data, file_io, schedule_flags, seeds, tables, task
+from tests import processes
 from tests.sources import ROOT
 
 GIVEN = {
@@ -181,6 +184,29 @@ def test_a_run_is_a_process_of_its_own(status, tmp_path, monkeypatch):
     assert seeds.start(study, 4, "folder") == status
     found = json.loads((tmp_path / "args").read_text())
     assert found[1:] == ["-m", "albert.run_race", "4", "folder"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends it")
+def test_a_run_ends_with_the_program_that_started_it(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text("import os, sys, time\n"
+                      f"open('{tmp_path}/running', 'w').write(str(os.getpid()))\n"
+                      "time.sleep(60)\n")  # fmt: skip
+    interpreter = make_interpreter(tmp_path, script)
+    program = (
+        f"import sys, types; sys.executable = {str(interpreter)!r}\n"
+        "from albert import seeds\n"
+        "study = types.SimpleNamespace(script='x', arguments=lambda *given: [])\n"
+        "seeds.start(study, 1, '')\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
+    running = tmp_path / "running"
+    processes.wait_until(lambda: running.exists() and running.read_text(), parent)
+    parent.kill()
+    parent.wait()
+    stat = pathlib.Path(f"/proc/{running.read_text()}/stat")
+    ended = lambda: not stat.exists() or stat.read_text().split()[2] == "Z"  # noqa: E731
+    processes.wait_until(ended, seconds=20)
 
 
 def make_interpreter(folder, script):

@@ -25,7 +25,7 @@ def test_the_notebook_is_one_without_outputs():
     for cell in NOTEBOOK["cells"]:
         assert cell["cell_type"] in ("code", "markdown")
         assert cell.get("outputs", []) == [] and cell.get("execution_count") is None
-        assert all(len(line) <= 101 for line in "".join(cell["source"]).splitlines())
+        assert all(len(line) <= 100 for line in "".join(cell["source"]).splitlines())
     assert len(code_cells()) >= 6
 
 
