@@ -7,6 +7,7 @@ import subprocess
 import sys
 import types
 
+import numpy as np
 import pytest
 from absl import flags
 
@@ -215,3 +216,46 @@ def make_interpreter(folder, script):
     path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
     path.chmod(0o755)
     return path
+
+
+# --- metrics ------------------------------------------------------------------------------------
+
+
+def rows_of(row):
+    """Evaluation outputs of three examples."""
+    kind = np.float32 if row.is_regression else np.int32
+    labels = np.array([0, 1, 1], kind)
+    return {
+        "label_ids": labels, "predictions": labels, "per_example_loss": np.ones(3, np.float32),
+        "is_real_example": np.ones(3, np.int32),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("row", classifier_utils.TASKS, ids=lambda row: row.name)
+def test_classifiers_have_the_metrics_that_they_name(row):
+    made = classifier_utils.make_task(row)
+    evaluator = made.evaluator()
+    evaluator.update(rows_of(row))
+    assert set(made.metrics) == set(evaluator.result()) and made.best_metric in made.metrics
+
+
+def test_other_tasks_have_the_metrics_that_they_name():
+    from albert import pretraining_task, race_utils, squad_metrics, squad_task
+
+    made = race_utils.make_task()
+    evaluator = made.evaluator()
+    levels = {"level": np.array([0, 1, 1])}
+    evaluator.update({**rows_of(classifier_utils.get_task("MNLI")), **levels})
+    assert set(made.metrics) == set(evaluator.result())
+    for sentence in ("sop", "nsp", "none"):
+        made = pretraining_task.make_task(sentence)
+        kinds = [name.removesuffix("_loss") for name in made.metrics if name.endswith("_loss")]
+        evaluator, parts = made.evaluator(), ("loss", "correct", "weight")
+        evaluator.update({f"{kind}_{part}": np.ones(2) for kind in kinds for part in parts})
+        assert set(made.metrics) == set(evaluator.result())
+    question = {"id": "a", "answers": [{"text": "here"}]}
+    dataset = [{"paragraphs": [{"qas": [question]}]}]
+    settings = types.SimpleNamespace(max_seq_length=32)
+    v1, v2 = (squad_task.make_task(kind, settings) for kind in squad_task.KINDS)
+    assert set(v1.metrics) <= set(squad_metrics.evaluate_v1(dataset, {"a": "here"}))
+    assert set(v2.metrics) <= set(squad_metrics.evaluate_v2(dataset, {"a": "here"}, {"a": 0.0}))
