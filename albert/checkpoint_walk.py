@@ -20,7 +20,7 @@ class BestTracker:
 
     Args:
       folder: output folder.
-      metric: key of the results to maximise.
+      metric: key of the results by which the best is picked; losses are the better the lower.
       resume: go on from the files of an earlier run; else they are written anew.
       is_chief: False in the workers that must not write; they do not look at files either.
     """
@@ -28,6 +28,7 @@ class BestTracker:
     def __init__(self, folder, metric, resume, is_chief=True):
         self._folder = folder
         self._metric = metric
+        self._sign = -1.0 if results.is_loss(metric) else 1.0
         self._is_chief = is_chief
         self.last_step, self.best_step, self.best_value = -1, None, None
         self.unscored_best = None
@@ -90,13 +91,13 @@ class BestTracker:
         """Takes in the metrics of a checkpoint; copies it if it is better than the best so far.
 
         Raises:
-          file_io.InputError: the metrics do not hold the one to maximise.
+          file_io.InputError: the metrics do not hold the one that picks the best.
         """
         value = self._value(metrics)
-        is_better = _is_better(value, self.best_value)
+        is_better = self._is_better(value, self.best_value)
         if is_better:
             self.best_step, self.best_value = step, value
-        if _is_better(value, self._reported_value):
+        if self._is_better(value, self._reported_value):
             self._reported_value = value
         self.last_step = step
         if not self._is_chief:
@@ -111,6 +112,17 @@ class BestTracker:
             for key, number in metrics.items():
                 tf.summary.scalar(key, number)
         self._writer.flush()
+
+    def _is_better(self, value, best):
+        """Whether a value takes the place of the best; any is better than none or NaN."""
+        if best is None or np.isnan(best):
+            return best is None or not np.isnan(value)
+        return self._sign * value > self._sign * best
+
+    def since_best(self):
+        """Evaluations of checkpoints after the best one."""
+        steps = [block.step for block in self._blocks if block.step is not None]
+        return sum(step > self.best_step for step in steps) if steps else 0
 
     def _write_results(self, name, step, metrics):
         _log(self._folder, name, step, metrics, is_chief=True)
@@ -127,11 +139,6 @@ def _log(folder, name, step, metrics, is_chief):
     logging.info("Results of %s: %s", name, ", ".join(results.lines(metrics, step)))
     if is_chief:
         run_record.append_evaluation(folder, step, name, metrics)
-
-
-def _is_better(value, best):
-    """Whether a value takes the place of the best; any is better than none or NaN."""
-    return best is None or value > best or (np.isnan(best) and not np.isnan(value))
 
 
 def _stored_step(prefix):
@@ -192,12 +199,18 @@ def _weights_kept(model):
         variable.assign(value)
 
 
-def evaluate_while_training(engine, input_fn):
+def evaluate_while_training(engine, input_fn, further=None):
     """``on_checkpoint`` callback for `Engine.train`: each checkpoint is evaluated as it is saved.
 
     So every one is evaluated, however few are kept. All workers evaluate; the chief knows what is
     new, and writes. A best checkpoint of an earlier run whose score is not known is evaluated here.
+
+    Args:
+      engine: `engine.Engine`.
+      input_fn: evaluation input.
+      further: {key: number} to report among the results.
     """
+    patience = engine.run_config.early_stopping_patience
     tracker = _tracker(engine, resume=True)
     with _weights_kept(engine.model):
         scored = _score_best(engine, input_fn, tracker)
@@ -206,7 +219,12 @@ def evaluate_while_training(engine, input_fn):
 
     def on_checkpoint(prefix, step):
         if distribution.from_chief(engine.strategy, lambda: step > tracker.last_step):
-            tracker.record(prefix, step, engine.evaluate(input_fn))
+            tracker.record(prefix, step, {**engine.evaluate(input_fn), **(further or {})})
+        stale = patience and distribution.from_chief(engine.strategy, tracker.since_best)
+        if not patience or stale < patience:
+            return False
+        logging.info("No better one in %d evaluations (early_stopping_patience)", stale)
+        return True
 
     return on_checkpoint
 

@@ -408,6 +408,13 @@ def batch_accuracy(outputs, features):
     return {"accuracy": (tf.reduce_sum(correct * real), tf.reduce_sum(real))}
 
 
+def signs(outputs, features):
+    """`task.Task.signs` of labels, classes or numbers."""
+    from albert import learning_signs
+
+    return learning_signs.of_labels(outputs, features)
+
+
 def _build_model(config, compute, seed, num_labels, dropout_prob):
     from albert import heads
 
@@ -433,6 +440,8 @@ def make_task(glue_task, dropout_prob=0.1):
         evaluator=partial(metrics.Evaluator, glue_task.scores),
         train_metrics=task.no_metrics if glue_task.is_regression else batch_accuracy,
         best_metric=glue_task.best_metric,
+        metrics=(*dict(glue_task.scores), "eval_loss", "loss"),
+        signs=signs,
     )
 
 

@@ -293,6 +293,8 @@ def run_config(
         seed=flag_values.seed,
         gradient_accumulation_steps=flag_values.gradient_accumulation_steps,
         compute=compute(flag_values),
+        eval_every=flag_values.eval_every,
+        early_stopping_patience=flag_values.early_stopping_patience,
     )
 
 

@@ -23,56 +23,22 @@ from albert import (
     checkpoints,
     distribution,
     file_io,
-    layers,
     progress,
+    run_config,
     signals,
+    stuck,
     train_step,
     training_log,
 )
 
+RunConfig = run_config.RunConfig
 LOAD_REPORT = "load_report.json"
 
 # A call of the compiled loop is to take no longer: Ctrl-C is answered at its end.
 SECONDS_OF_A_CALL = 5.0
-# What TensorFlow calls exhausted resources, too, beside memory.
 _SAVE, _TERMINATE = 1, 2  # what a signal or the clock asks for; the larger counts
+# What TensorFlow calls exhausted resources, too, beside memory.
 _FILE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
-
-
-@dataclasses.dataclass(frozen=True)
-class RunConfig:
-    """How a run proceeds; `common_flags` builds it from flags, which hold the defaults.
-
-    Attributes:
-      output_dir: folder of checkpoints and results.
-      num_train_steps: step at which training ends, counted from the very first one.
-      train_batch_size: examples per step over all replicas.
-      eval_batch_size: examples per evaluation step over all replicas.
-      predict_batch_size: examples per prediction step over all replicas.
-      save_checkpoints_steps: steps between checkpoints.
-      save_checkpoints_secs: seconds between those that are saved beside them, so that less is lost
-        when a run breaks; 0 for none. They are not evaluated: results do not depend on speed.
-      keep_checkpoint_max: numbered checkpoints kept; 0 keeps all.
-      iterations_per_loop: most steps that one call of the compiled train function runs.
-      log_every_steps: steps between log lines.
-      seed: source of initial weights, data order and dropout.
-      gradient_accumulation_steps: micro-batches that each replica computes its batch in.
-      compute: `layers.Compute`, how the model computes.
-    """
-
-    output_dir: str
-    num_train_steps: int
-    train_batch_size: int
-    eval_batch_size: int
-    predict_batch_size: int
-    save_checkpoints_steps: int
-    keep_checkpoint_max: int
-    iterations_per_loop: int
-    log_every_steps: int
-    seed: int
-    gradient_accumulation_steps: int = 1
-    save_checkpoints_secs: int = 0
-    compute: layers.Compute = layers.Compute(skip_padding=True)
 
 
 class NonFiniteLossError(file_io.InputError):
@@ -154,18 +120,23 @@ class Engine:
 
     # --- training -----------------------------------------------------------------------------
 
-    def train(self, input_fn, make_optimizer, initialize, on_checkpoint=None):
+    def train(
+        self, input_fn, make_optimizer, initialize, on_checkpoint=None, watch=stuck.UNWATCHED
+    ):
         """Trains up to `num_train_steps`, from the last checkpoint of `output_dir` if there is one.
 
         Args:
           input_fn: ``input_fn(params) -> tf.data.Dataset`` of endless training batches.
           make_optimizer: function without arguments that makes the optimizer.
           initialize: ``(model)`` -> `LoadReport` or None; gives a fresh run its first weights.
-          on_checkpoint: ``(prefix, step)`` called for each checkpoint once it is written.
+          on_checkpoint: ``(prefix, step)`` called for each checkpoint to evaluate once it is
+            written; training ends where it returns True.
+          watch: `stuck.Watch`, which sees the signs of learning.
 
         Raises:
           NonFiniteLossError: training stopped at a loss that is not a number.
           OutOfMemoryError: a step does not fit in memory; says what to change.
+          stuck.StuckError: see `stuck.Watch`.
           file_io.InputError: the output folder cannot be written, or its checkpoint does not fit.
         """
         config = self.run_config
@@ -178,11 +149,13 @@ class Engine:
             optimizer.build(self.model.trained_variables)
             if config.compute.dtype == "float16":
                 optimizer.scale_loss()
+        self._watch = watch
         with checkpoint_writer.BackgroundWriter() as self._writer:
-            step = self._start(optimizer, initialize, on_checkpoint)
-            if step >= config.num_train_steps:
+            step, ended = self._start(optimizer, initialize, on_checkpoint)
+            if ended or step >= config.num_train_steps:
                 logging.info("Training has ended already at step %d", step)
                 return
+            watch.resume(step)
             dataset = distribution.distribute(
                 self.strategy,
                 input_fn,
@@ -206,7 +179,11 @@ class Engine:
                 self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
 
     def _start(self, optimizer, initialize, on_checkpoint):
-        """Own checkpoint, else the given weights; returns the step to go on from."""
+        """Own checkpoint, else the given weights.
+
+        Returns:
+          The step to go on from, and whether training has ended early.
+        """
         folder = self.run_config.output_dir
         own = distribution.from_chief(self.strategy, lambda: checkpoint_health.last_whole(folder))
         if own:
@@ -219,17 +196,17 @@ class Engine:
             distribution.check_same_weights(self.strategy, self.model.trained_variables)
             step = int(optimizer.global_step.numpy())
             logging.info("Resuming from %s at step %d", own, step)
-            if on_checkpoint and self._is_regular(step):
-                on_checkpoint(own, step)
-            return step
+            if not self.run_config.is_saved(step):  # one against losses, which is not evaluated
+                on_checkpoint = None
+            return step, self._evaluate(on_checkpoint, own, step)
         report = initialize(self.model)
         distribution.check_same_weights(self.strategy, self.model.trained_variables)
         if report is not None and distribution.is_chief(self.strategy):
             logging.info("%s", report)
             file_io.write_json(os.path.join(folder, LOAD_REPORT), report.to_dict())
-        self._save(0, optimizer, on_checkpoint)
+        ended = self._save(0, optimizer, on_checkpoint)
         self._writer.wait()  # What cannot be written is better known before training.
-        return 0
+        return 0, ended
 
     def _train_steps(self, step, iterator, optimizer, log, on_checkpoint):
         logging.info("Building the training graph; the first step follows")
@@ -247,12 +224,7 @@ class Engine:
         first_step, most, saved = step, 1, time.monotonic()
         while step < config.num_train_steps:
             started = time.monotonic()
-            count = min(
-                most,
-                config.log_every_steps - step % config.log_every_steps,
-                config.save_checkpoints_steps - step % config.save_checkpoints_steps,
-                config.num_train_steps - step,
-            )
+            count = min(most, config.steps_to_stop(step), self._watch.steps_to_stop(step))
             taken, totals = run_steps(iterator, tf.constant(count, tf.int32))
             taken = int(taken)  # waits for the end
             self._writer.check()
@@ -260,6 +232,7 @@ class Engine:
                 most = self._steps_of_a_call(time.monotonic() - started)
             step += taken
             rate = float(optimizer.learning_rate())
+            signs = _take_signs(totals)
             means = _divide({name: total.numpy() for name, total in totals.items()})
             if not np.isfinite(means["loss"] + means["gradient_norm"]):
                 self._stop_at_non_finite(step, rate, means)
@@ -267,19 +240,17 @@ class Engine:
             means["learning_rate"] = rate
             log.update(step, means, waited, step % config.log_every_steps == 0)
             stop.assign(False)  # What comes from here on ends the next call early.
-            wanted = self._wanted(saved)
-            if self._is_regular(step) or wanted:
-                self._save(step, optimizer, on_checkpoint if self._is_regular(step) else None)
+            self._watch.update(step, signs)
+            wanted, is_saved = self._wanted(saved), config.is_saved(step)
+            if is_saved or wanted:
+                ended = self._save(step, optimizer, on_checkpoint if is_saved else None)
                 if wanted == _TERMINATE:
                     self._writer.wait()
                     raise signals.Terminated(f"saved step {step}")
+                if ended:
+                    return
                 saved = time.monotonic()
                 log.after_checkpoint()
-
-    def _is_regular(self, step):
-        """Whether a checkpoint of this step is one of the run; else it is one against losses."""
-        config = self.run_config
-        return step % config.save_checkpoints_steps == 0 or step == config.num_train_steps
 
     def _wanted(self, saved):
         """`_SAVE` or `_TERMINATE` if any worker has a reason to; all of them get the same answer.
@@ -304,16 +275,23 @@ class Engine:
         return max(1, min(fitting, self.run_config.iterations_per_loop))
 
     def _save(self, step, optimizer, on_checkpoint):
+        """Saves a checkpoint; returns what `_evaluate` does."""
         folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
         prefix = os.path.join(folder, f"model.ckpt-{step}")
         if distribution.is_chief(self.strategy):
             self.before_save()
+            self._watch.save(step)
             prune = functools.partial(checkpoints.prune, folder, keep)
             self._writer.save(prefix, self.model, optimizer, prune)
-        if on_checkpoint:
-            self._writer.wait()
-            with signals.not_deferred():  # All is saved by now.
-                on_checkpoint(prefix, step)
+        return self._evaluate(on_checkpoint, prefix, step)
+
+    def _evaluate(self, on_checkpoint, prefix, step):
+        """Has a checkpoint evaluated where that is due; returns whether training is to end."""
+        if not on_checkpoint or not self.run_config.is_evaluated(step):
+            return False
+        self._writer.wait()
+        with signals.not_deferred():  # All is saved by now.
+            return on_checkpoint(prefix, step)
 
     def _stop_at_non_finite(self, step, rate, means):
         try:
@@ -328,7 +306,7 @@ class Engine:
         )
 
     def _make_train_loop(self, optimizer, iterator, stop):
-        """Compiled ``(iterator, count) -> (steps taken, {name: [sum, weight]})``.
+        """Compiled ``(iterator, count) -> (steps taken, what `train_step.run` returns, added up)``.
 
         It stops early, after at least one step, once the variable `stop` is true, and after a step
         whose loss or gradient is not finite.
@@ -354,13 +332,13 @@ class Engine:
             return {**results, "input_seconds": tf.stack([waited, 1.0])}
 
         can_stop = distribution.can_stop_alone(self.strategy)
-        names = list(one_step.get_concrete_function(iterator).structured_outputs)
+        of_a_step = one_step.get_concrete_function(iterator).structured_outputs
 
         @tf.function(autograph=False)
         def run_steps(iterator, count):
             def body(taken, totals, _):
                 results = one_step(iterator)
-                totals = {name: totals[name] + results[name] for name in names}
+                totals = {name: totals[name] + results[name] for name in of_a_step}
                 check = results["loss"][0] + results["gradient_norm"][0]
                 go_on = tf.math.is_finite(check)
                 if can_stop:
@@ -371,7 +349,11 @@ class Engine:
             taken, totals, _ = tf.while_loop(
                 lambda taken, _, go_on: tf.logical_and(taken < count, go_on),
                 body,
-                (tf.constant(0), {name: tf.zeros([2]) for name in names}, tf.constant(True)),
+                (
+                    tf.constant(0),
+                    {name: tf.zeros(value.shape) for name, value in of_a_step.items()},
+                    tf.constant(True),
+                ),
                 parallel_iterations=1,
             )
             return taken, totals
@@ -486,6 +468,12 @@ def _next_timed(strategy, iterator):
         features = next(iterator)
     with tf.control_dependencies(tf.nest.flatten(strategy.experimental_local_results(features))):
         return features, tf.cast(tf.timestamp() - asked, tf.float32)
+
+
+def _take_signs(totals):
+    """Moves the signs of learning out of the totals; {name: array}."""
+    names = [name for name in totals if name.startswith(train_step.SIGNS)]
+    return {name.removeprefix(train_step.SIGNS): totals.pop(name).numpy() for name in names}
 
 
 def _divide(totals):

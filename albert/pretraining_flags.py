@@ -5,7 +5,7 @@ import os
 
 from absl import flags, logging
 
-from albert import common_flags, file_io, masking, optimizer_flags, record_flags
+from albert import common_flags, file_io, masking, record_flags, schedule_flags
 
 # --- masks ---------------------------------------------------------------------------------------
 
@@ -270,22 +270,16 @@ def make_run(values, source, config, lessons, sentence_task, strategy):
         model_config=config,
         run_config=common_flags.run_config(values, values.num_train_steps, values.eval_batch_size),
         strategy=strategy,
-        make_optimizer=lambda: optimizer_flags.make_optimizer(
-            values,
-            values.num_train_steps,
-            values.num_warmup_steps,
-            poly_power=values.poly_power,
-            start_warmup_step=values.start_warmup_step,
-        ),
         init_checkpoint=lessons.checkpoint or source.checkpoint,
         from_scratch=True,
         rename=checkpoints.group_zero_name if values.init_from_group0 else lessons.rename,
         complete_folder=lambda _: pretraining_folder.write(
             values.output_dir, config, sentence_task
         ),
-        do_train=values.do_train,
-        do_eval=values.do_eval,
-        checkpoint=values.checkpoint,
-        eval_wait_secs=values.eval_wait_secs,
         record=record_flags.recorder(values, "run_pretraining", source),
+        **schedule_flags.of_run(
+            *(values, values.num_train_steps, values.num_warmup_steps),
+            poly_power=values.poly_power,
+            start_warmup_step=values.start_warmup_step,
+        ),
     )

@@ -212,6 +212,7 @@ def make_task(sentence_task="sop", trained_for=None):
         evaluator=partial(Evaluator, names["sentence"]),
         train_metrics=partial(_train_metrics, **names),
         best_metric="masked_lm_accuracy",
+        metrics=(*_ratios(names["sentence"]), "loss"),
     )
 
 

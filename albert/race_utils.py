@@ -272,6 +272,12 @@ def feature_specs(seq_length):
 # --- evaluation and prediction ----------------------------------------------------------------
 
 
+METRICS = (
+    *(f"eval_accuracy_{level}" for level in LEVELS),
+    *("eval_accuracy", "eval_loss", "loss"),
+)
+
+
 class Evaluator:
     """Accuracy and loss over all questions, and the accuracy of each level that has questions."""
 
@@ -338,6 +344,8 @@ def make_task(dropout_prob=0.1):
         evaluator=Evaluator,
         train_metrics=classifier_utils.batch_accuracy,
         best_metric="eval_accuracy",
+        metrics=METRICS,
+        signs=classifier_utils.signs,
     )
 
 

@@ -39,6 +39,11 @@ class Trial(NamedTuple):
     best_value: float
 
 
+def is_loss(metric):
+    """Whether a lower value of a metric is the better one, by its name."""
+    return metric in ("loss", "MSE") or metric.endswith("_loss")
+
+
 def format_value(value):
     """Shortest text of a number as float32, integers as they are."""
     return str(value) if isinstance(value, int) else str(np.float32(value))

@@ -12,6 +12,7 @@ from albert import (
     file_io,
     optimizer_flags,
     record_flags,
+    schedule_flags,
 )
 
 
@@ -43,6 +44,7 @@ def define_flags(flag_values):
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
     integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
     distillation_flags.define_flags(flag_values)
+    schedule_flags.define_flags(flag_values)
     flags.mark_flags_as_required(("task_name", "output_dir"), flag_values)
 
 
@@ -58,6 +60,7 @@ def check_flags(values, row):
     optimizer_flags.check_optimizer(values)
     dropout_flags.check_dropout(values)
     distillation_flags.check(values)
+    schedule_flags.check(values)
     common_flags.require_positive(
         *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
         *("max_seq_length", "train_step", "save_checkpoints_steps"),
@@ -90,9 +93,6 @@ def make_run(values, row, source, config, lessons, strategy):
         model_config=config,
         run_config=common_flags.run_config(values, values.train_step, values.predict_batch_size),
         strategy=strategy,
-        make_optimizer=lambda: optimizer_flags.make_optimizer(
-            values, values.train_step, values.warmup_step
-        ),
         init_checkpoint=lessons.checkpoint or source.checkpoint,
         from_scratch=values.from_scratch,
         rename=lessons.rename,
@@ -100,12 +100,10 @@ def make_run(values, row, source, config, lessons, strategy):
             *(write, values.output_dir, row, config, source, values.max_seq_length),
             values.classifier_dropout_prob,
         ),
-        do_train=values.do_train,
-        do_eval=values.do_eval,
-        do_predict=values.do_predict,
-        checkpoint=values.checkpoint,
-        eval_wait_secs=values.eval_wait_secs,
         record=record_flags.recorder(values, "run_classifier", source),
+        **schedule_flags.of_run(
+            *(values, values.train_step, values.warmup_step), schedule_flags.glue_recipe(row)
+        ),
     )
 
 
@@ -123,6 +121,8 @@ def export_models(values, row, tokenizer, config, prefix, specs):
 def main(values):
     row = common_flags.classifier_row(values)
     check_flags(values, row)
+    if schedule_flags.runs_seeds(values, "run_classifier", row.best_metric, {"cached_dir": ""}):
+        return
     from albert import classifier_utils, distribution, graph_tokenizer, model_folder, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
@@ -138,7 +138,7 @@ def main(values):
     data = make_data(values, row, source, tokenizer, strategy)
     run = make_run(values, row, source, config, lessons, strategy)
     task = classifier_utils.make_task(row, values.classifier_dropout_prob)
-    runner = stages.run(lessons.task(task), data, run)
+    runner = stages.run(lessons.task(schedule_flags.with_metric(values, task)), data, run)
     if values.export_dir:
         prefix = stages.load(runner, values.checkpoint)
         if distribution.is_chief(strategy):

@@ -11,6 +11,7 @@ from albert import (
     file_io,
     optimizer_flags,
     pretraining_flags,
+    schedule_flags,
 )
 
 
@@ -50,6 +51,7 @@ def define_flags(flag_values):
     pretraining_flags.define_mask_flags(flag_values, " For records without masks.")
     blimp_flags.define_flags(flag_values)
     distillation_flags.define_flags(flag_values)
+    schedule_flags.define_flags(flag_values, fine_tuning=False)
     for name in ("input_file", "output_dir"):
         flags.mark_flag_as_required(name, flag_values=flag_values)
 
@@ -65,6 +67,7 @@ def check_flags(values):
     dropout_flags.check_dropout(values)
     blimp_flags.check(values)
     distillation_flags.check(values)
+    schedule_flags.check(values)
     if values.init_from_group0 and not (values.init_checkpoint or values.albert_hub_module_handle):
         raise file_io.InputError("--init_from_group0 needs --init_checkpoint")
     if values.masked_lm_budget < 0 or values.masked_lm_budget >= 1:
@@ -114,7 +117,8 @@ def main(values):
     tasks = pretraining_flags.sentence_tasks(values, strategy)
     data = make_data(values, config, sentence_labels=tasks[0] != "none")
     run = pretraining_flags.make_run(values, source, config, lessons, tasks[0], strategy)
-    task = blimp_flags.measured(values, pretraining_task.make_task(*tasks), config)
+    task = schedule_flags.with_metric(values, pretraining_task.make_task(*tasks))
+    task = blimp_flags.measured(values, task, config)
     stages.run(lessons.task(task), data, run)
 
 

@@ -11,7 +11,14 @@ from albert import (
     file_io,
     optimizer_flags,
     record_flags,
+    schedule_flags,
 )
+
+_DATA = {
+    "train_file": "race_train.tf_record",
+    "eval_file": "race_eval.tf_record",
+    "predict_file": "predict.tf_record",
+}
 
 
 def define_flags(flag_values):
@@ -43,6 +50,7 @@ def define_flags(flag_values):
     integer("warmup_step", 1000, "Steps over which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 100, "Steps between checkpoints.")
     integer("num_keep_checkpoint", 5, "Checkpoints kept, beside the best; 0 keeps all.")
+    schedule_flags.define_flags(flag_values)
     for name in ("data_dir", "output_dir"):
         flags.mark_flag_as_required(name, flag_values=flag_values)
 
@@ -54,10 +62,11 @@ def check_flags(values):
     common_flags.check_waiting(values)
     optimizer_flags.check_optimizer(values)
     dropout_flags.check_dropout(values)
+    schedule_flags.check(values)
     if values.task_name.lower() != "race":
         raise file_io.InputError(f"--task_name={values.task_name}: expected race")
-    names = [getattr(values, name) for name in ("train_file", "eval_file", "predict_file")]
-    given = [name for name in names if name]
+    names = ("train_file", "eval_file", "predict_file")
+    given = [values[name].value for name in names if values[name].value]
     if len(set(given)) < len(given):
         raise file_io.InputError(
             "--train_file, --eval_file and --predict_file are the records of different data: give "
@@ -73,18 +82,16 @@ def make_data(values, settings, tokenizer, strategy):
     """`task.Data` of the flags."""
     from albert import race_utils
 
-    files = {
-        "train": (values.train_file, "race_train.tf_record"),
-        "dev": (values.eval_file, "race_eval.tf_record"),
-        "test": (values.predict_file, "predict.tf_record"),
-    }
+    paths = [
+        values[flag].value or os.path.join(values.output_dir, name) for flag, name in _DATA.items()
+    ]
     return race_utils.make_data(
         tokenizer,
         values.max_seq_length,
         values.max_qa_length,
         values.data_dir,
         settings,
-        {s: path or os.path.join(values.output_dir, name) for s, (path, name) in files.items()},
+        dict(zip(("train", "dev", "test"), paths, strict=True)),
         strategy,
         high_only=values.high_only,
         middle_only=values.middle_only,
@@ -104,26 +111,23 @@ def make_run(values, settings, source, config, strategy):
             keep_checkpoint_max=values.num_keep_checkpoint,
         ),
         strategy=strategy,
-        make_optimizer=lambda: optimizer_flags.make_optimizer(
-            values, values.train_step, values.warmup_step
-        ),
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,
         complete_folder=lambda write: write(
             *(values.output_dir, race_utils.KIND, config, source),
             {**settings, "dropout_prob": values.dropout_prob},
         ),
-        do_train=values.do_train,
-        do_eval=values.do_eval,
-        do_predict=values.do_predict,
-        checkpoint=values.checkpoint,
-        eval_wait_secs=values.eval_wait_secs,
         record=record_flags.recorder(values, "run_race", source),
+        **schedule_flags.of_run(
+            *(values, values.train_step, values.warmup_step), "recipes/race.flags"
+        ),
     )
 
 
 def main(values):
     check_flags(values)
+    if schedule_flags.runs_seeds(values, "run_race", "eval_accuracy", _DATA):
+        return
     from albert import model_folder, race_utils, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
@@ -138,7 +142,8 @@ def main(values):
     }
     data = make_data(values, settings, tokenizer, strategy)
     run = make_run(values, settings, source, config, strategy)
-    stages.run(race_utils.make_task(values.dropout_prob), data, run)
+    task = schedule_flags.with_metric(values, race_utils.make_task(values.dropout_prob))
+    stages.run(task, data, run)
     stages.complete_folder(run)
 
 

@@ -2,7 +2,7 @@
 
 from absl import flags, logging
 
-from albert import command_line, squad_flags
+from albert import command_line, squad_flags, squad_records
 
 
 def define_flags(flag_values):
@@ -18,9 +18,7 @@ def define_flags(flag_values):
 def main(values):
     if not values.use_einsum:
         logging.info("--nouse_einsum changes nothing: no part of the model uses einsum")
-    from albert import squad_task
-
-    squad_flags.run_squad(values, squad_task.V1)
+    squad_flags.run_squad(values, squad_records.V1)
 
 
 if __name__ == "__main__":

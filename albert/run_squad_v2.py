@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io, squad_flags
+from albert import command_line, common_flags, file_io, squad_flags, squad_records
 
 
 def define_flags(flag_values):
@@ -27,11 +27,9 @@ def check_flags(values):
 
 def main(values):
     check_flags(values)
-    from albert import squad_task
-
     squad_flags.run_squad(
         values,
-        squad_task.V2,
+        squad_records.V2,
         start_n_top=values.start_n_top,
         end_n_top=values.end_n_top,
         dropout_prob=values.dropout_prob,

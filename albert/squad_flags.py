@@ -10,6 +10,7 @@ from albert import (
     file_io,
     optimizer_flags,
     record_flags,
+    schedule_flags,
     squad_features,
 )
 
@@ -46,6 +47,7 @@ def define_flags(flag_values):
     integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
     integer("n_best_size", 20, "Answers kept of each question, and ends looked at of each window.")
     integer("max_answer_length", 30, "Most tokens of an answer.")
+    schedule_flags.define_flags(flag_values)
     flags.mark_flag_as_required("output_dir", flag_values=flag_values)
 
 
@@ -60,6 +62,7 @@ def check_flags(values):
             raise file_io.InputError(f"--{stage} needs --{name}")
     optimizer_flags.check_optimizer(values)
     dropout_flags.check_dropout(values)
+    schedule_flags.check(values)
     common_flags.require_positive(
         *(values, "train_batch_size", "predict_batch_size", "max_seq_length", "n_best_size"),
         *("max_answer_length", "save_checkpoints_steps"),
@@ -144,20 +147,16 @@ def make_run(values, kind, source, config, questions, settings, strategy):
             eval_batch_size=values.predict_batch_size,
         ),
         strategy=strategy,
-        make_optimizer=lambda: optimizer_flags.make_optimizer(
-            values, steps, int(steps * values.warmup_proportion)
-        ),
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,
         complete_folder=lambda write: write(
             values.output_dir, kind, config, source, dataclasses.asdict(settings)
         ),
-        do_train=values.do_train,
         do_eval=known and (values.do_train or scores_all),
-        do_predict=values.do_predict,
-        checkpoint=values.checkpoint,
-        eval_wait_secs=values.eval_wait_secs,
         record=record_flags.recorder(values, f"run_{kind}", source),
+        **schedule_flags.of_run(
+            values, steps, int(steps * values.warmup_proportion), f"recipes/{kind}.flags"
+        ),
     )
 
 
@@ -166,10 +165,17 @@ def run_squad(values, kind, **beams):
 
     Args:
       values: flag values.
-      kind: `squad_task.V1` or `squad_task.V2`.
+      kind: `squad_records.V1` or `squad_records.V2`.
       beams: the settings that only SQuAD 2.0 has.
     """
     check_flags(values)
+    data = {
+        "train_feature_file": f"{kind}_train.tf_record",
+        "predict_feature_file": f"{kind}_predict.tf_record",
+        "predict_feature_left_file": f"{kind}_predict_features.json",
+    }
+    if schedule_flags.runs_seeds(values, f"run_{kind}", "f1", data):
+        return
     from albert import distribution, export, squad_task, stages
 
     strategy = common_flags.strategy(values)
@@ -180,6 +186,7 @@ def run_squad(values, kind, **beams):
     questions, settings = _questions(values, kind, source, config, beams, strategy)
     run = make_run(values, kind, source, config, questions, settings, strategy)
     task = squad_task.make_task(kind, settings, lambda: questions.to_answer)
+    task = schedule_flags.with_metric(values, task)
     runner = stages.run(task, questions.data(task.evaluator), run)
     if values.export_dir and distribution.is_chief(strategy):
         which = run.checkpoint_to_use

@@ -17,6 +17,7 @@ from absl import logging
 from albert import file_io, squad_features, tfrecord
 from albert.file_io import InputError
 
+V1, V2 = "squad_v1", "squad_v2"  # kinds of tasks, in the names of files
 # A worker takes about half a second to start, the time of 4,000 questions.
 MIN_EXAMPLES_PER_PROCESS = 4000
 _WORKER = "from albert import squad_records; squad_records.worker_main()"

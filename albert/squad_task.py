@@ -13,6 +13,7 @@ from albert import (
     distribution,
     file_io,
     folder_lock,
+    learning_signs,
     record_files,
     squad_metrics,
     squad_records,
@@ -20,7 +21,7 @@ from albert import (
     task,
 )
 
-V1, V2 = "squad_v1", "squad_v2"
+V1, V2 = squad_records.V1, squad_records.V2
 THRESHOLD = "null_score_diff_threshold"
 THRESHOLD_FILE = f"{THRESHOLD}.json"
 # Logit of padding: never among the best, so that answers do not depend on how long a batch is.
@@ -200,6 +201,8 @@ def _make_v1(settings, questions):
         evaluator=functools.partial(Evaluator, questions, decode, _score_v1),
         train_metrics=task.no_metrics,
         best_metric="f1",
+        metrics=("exact_match", "f1"),
+        signs=learning_signs.of_spans,
     )
 
 
@@ -246,6 +249,8 @@ def _make_v2(settings, questions):
         evaluator=functools.partial(Evaluator, questions, decode, _score_v2),
         train_metrics=task.no_metrics,
         best_metric="f1",
+        metrics=("exact", "f1", "best_exact", "best_f1"),
+        signs=learning_signs.of_spans_or_none,
     )
 
 

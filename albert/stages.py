@@ -19,6 +19,7 @@ from albert import (
     model_folder,
     records,
     run_record,
+    training,
 )
 
 
@@ -42,6 +43,9 @@ class Run:
         evaluates all and predicts with the best.
       eval_wait_secs: see `checkpoint_walk.evaluate_all`.
       record: `run_record.Recorder`, which describes the run in its folder; None: nobody does.
+      before_save: called by the chief before each checkpoint; raises where it must not save.
+      stuck: `stuck.Settings` of how training is judged; None: it is not.
+      budget: `budget.Settings` that say how many steps there are; None: `run_config` does.
     """
 
     model_config: Any
@@ -58,6 +62,9 @@ class Run:
     checkpoint: str | None = None
     eval_wait_secs: int = 0
     record: run_record.Recorder | None = None
+    before_save: Callable[[], None] = lambda: None
+    stuck: Any = None
+    budget: Any = None
 
     @property
     def checkpoint_to_use(self):
@@ -85,14 +92,14 @@ def run(task, data, run):
     if not (run.do_train and distribution.is_chief(run.strategy)):
         return _run_recorded(task, data, run)
     with folder_lock.written_by_one(run.run_config.output_dir) as lock:
-        return _run_recorded(task, data, run, lock.check)
+        return _run_recorded(task, data, dataclasses.replace(run, before_save=lock.check))
 
 
-def _run_recorded(task, data, run, before_save=lambda: None):
+def _run_recorded(task, data, run):
     stages = {"train": run.do_train, "dev": run.do_eval, "test": run.do_predict}
     splits = [split for split, wanted in stages.items() if wanted]
     with _recorded(run, data, splits):
-        return _run_stages(task, data, run, splits, before_save)
+        return _run_stages(task, data, run, splits)
 
 
 # Names of the stages, and of their data, in the record of a run.
@@ -113,24 +120,17 @@ def _recorded(run, data, splits):
     return run.record.session(run.run_config.output_dir, names.values(), inputs)
 
 
-def _run_stages(task, data, run, splits, before_save):
+def _run_stages(task, data, run, splits):
     paths = {split: data.records(split) for split in splits}
-    is_chief = distribution.is_chief(run.strategy)
-    if run.do_train and is_chief:
+    if run.do_train and distribution.is_chief(run.strategy):
         run.complete_folder(model_folder.write)
-    runner = engine.Engine(task, run.model_config, run.run_config, run.strategy)
-    if is_chief:
-        counts = [
-            sum(variable.shape.num_elements() for variable in variables)
-            for variables in (runner.model.variables, runner.model.trained_variables)
-        ]
-        run_record.set_model(run.run_config.output_dir, task.name, task.best_metric, *counts)
-    runner.before_save = before_save
     with data.reading([path for found in paths.values() for path in found]):
         eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
         if run.do_train:
-            _train(run, data, paths["train"], runner, eval_input)
-        elif run.do_eval:
+            runner = training.train(task, data, run, paths["train"], eval_input)
+        else:
+            runner = training.make_engine(task, run, run.run_config)
+        if run.do_eval and not run.do_train:
             checkpoint_walk.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
         if run.do_predict:
             _predict(run, data, runner, _eval_input(data, paths, "test"))
@@ -161,19 +161,6 @@ def check_start(run):
 
 def _eval_input(data, paths, split):
     return records.eval_input_fn(paths[split], data.specs(split), **data.eval_input)
-
-
-def _train(run, data, paths, runner, eval_input):
-    seed = run.run_config.seed
-    train_input = records.train_input_fn(paths, data.specs("train"), seed, **data.train_input)
-    evaluate = eval_input and checkpoint_walk.evaluate_while_training(runner, eval_input)
-
-    def initialize(model):
-        if run.init_checkpoint:
-            return checkpoints.restore(model, run.init_checkpoint, rename=run.rename)
-        return None
-
-    runner.train(train_input, run.make_optimizer, initialize, evaluate)
 
 
 def load(runner, checkpoint=None):

@@ -13,6 +13,11 @@ from typing import Any
 from albert import file_io
 
 
+def no_metrics(outputs, features):
+    """`Task.train_metrics` of a task whose losses say enough."""
+    return {}
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
     """What the engine needs to know of a task.
@@ -30,6 +35,9 @@ class Task:
       best_metric: key of the evaluator's result by which the best checkpoint is picked.
       further_metrics: ``(model) -> dict[str, float]`` of scores on other data, which each
         evaluation adds to those of the evaluator.
+      metrics: keys of that result by which one can be picked.
+      signs: ``(outputs, features) -> dict`` of what a training batch tells about whether the
+        model learns, see `learning_signs`: tensors of fixed shapes that add up.
     """
 
     name: str
@@ -39,11 +47,8 @@ class Task:
     train_metrics: Callable[[dict, dict], dict]
     best_metric: str
     further_metrics: Callable[[Any], dict] = lambda model: {}
-
-
-def no_metrics(outputs, features):
-    """`Task.train_metrics` of a task whose losses say enough."""
-    return {}
+    metrics: tuple = ()
+    signs: Callable[[dict, dict], dict] = no_metrics
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,9 @@ import tensorflow as tf
 
 from albert import kernels
 
+# Before the names of a task's signs of learning, among the results of a step.
+SIGNS = "signs/"
+
 
 def run(task, model, optimizer, features, seed, accumulation_steps=1):
     """Computes gradients, sums them over all replicas and updates the weights; in a replica.
@@ -21,7 +24,8 @@ def run(task, model, optimizer, features, seed, accumulation_steps=1):
       accumulation_steps: micro-batches that B is computed in, one after another.
 
     Returns:
-      ``{name: [sum, weight]}`` of the losses, the gradient's norm and the task's metrics.
+      ``{name: [sum, weight]}`` of the losses, the gradient's norm and the task's metrics, and the
+      task's signs of learning under names that start with `SIGNS`.
     """
     context = tf.distribute.get_replica_context()
 
@@ -59,6 +63,7 @@ def _gradients(task, model, features, seed, weights, scale):
         name: tf.stack([tf.cast(total, tf.float32), tf.cast(weight, tf.float32)])
         for name, (total, weight) in task.train_metrics(outputs, features).items()
     }
+    metrics |= {SIGNS + name: sums for name, sums in task.signs(outputs, features).items()}
     return gradients, {**losses, "loss": loss}, metrics
 
 

@@ -16,19 +16,22 @@ PLAIN = """
     weight_names huggingface blimp entities word_files
     provenance run_record reproduction model_card
     file_sums folder_lock signals checkpoint_manifest export_manifest
+    stuck restarts seeds budget
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
     command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
     squad_flags blimp_flags
     record_flags
+    schedule_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,
     "TF parts": [
         *"kernels batching layers configuration modeling memory".split(),
         *"optimization lamb_optimizer adam_optimizer record_files records distribution tpu".split(),
-        *"training_log checkpoints checkpoint_writer checkpoint_health graph_tokenizer".split(),
+        *"run_config training_log checkpoints checkpoint_writer checkpoint_health".split(),
+        *"graph_tokenizer learning_signs".split(),
     ],
     "engine": "train_step engine checkpoint_walk".split(),
     "assembly": [
@@ -42,7 +45,7 @@ LAYERS = {
     "uses": [
         *"stages predictors feature_extractor pseudo_likelihood".split(),
         *"token_predictor token_exporter choice_predictor".split(),
-        *"export hub_exporter huggingface_exporter verification".split(),
+        *"export hub_exporter huggingface_exporter verification training".split(),
     ],
     "scripts": [
         *SHARED_FLAGS,

@@ -32,7 +32,7 @@ def make_engine(folder, scores=SCORES):
 
     return types.SimpleNamespace(
         model=model,
-        run_config=types.SimpleNamespace(output_dir=str(folder)),
+        run_config=types.SimpleNamespace(output_dir=str(folder), early_stopping_patience=0),
         task=types.SimpleNamespace(best_metric="score"),
         strategy=distribution.create_strategy("one_device"),
         evaluate=evaluate,

@@ -1,0 +1,226 @@
+"""How many steps fit into a number of minutes: measured, fixed and written down.
+
+`budget.json` in the output folder holds the number of steps, on which the learning rate depends; a
+run that goes on keeps it.
+"""
+
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from albert import file_io
+
+BUDGET = "budget.json"
+# When the program began, as the first import of this module is among the first things it does.
+STARTED = time.monotonic()
+# Steps are timed for this share of the budget, but no longer than so many seconds, and at least so
+# many, after the first ones.
+_TIMED_SHARE, _MOST_SECONDS = 0.05, 600.0
+_FIRST_STEPS, _LEAST_STEPS, _STEPS_AT_ONCE = 2, 10, 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a run may take.
+
+    Attributes:
+      minutes: from the start of the program to the end of training and its evaluations.
+      make_optimizer: ``(number of steps) -> optimizer``.
+      most_steps: steps at most, however many fit; None: no bound.
+      clock: function that returns seconds.
+      started: its value when the program began.
+    """
+
+    minutes: float
+    make_optimizer: Callable[[int], Any]
+    most_steps: int | None = None
+    clock: Callable[[], float] = time.monotonic
+    started: float = STARTED
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Seconds that the parts of a run take.
+
+    Attributes:
+      start: until the first steps have been made, without evaluations: building, loading, tracing.
+      step: a step of training.
+      first_evaluation: the first one, in which its graph is built; 0 if nothing is evaluated.
+      evaluation: each further one.
+      saving: a checkpoint.
+    """
+
+    start: float
+    step: float
+    first_evaluation: float = 0.0
+    evaluation: float = 0.0
+    saving: float = 0.0
+
+    def run(self, steps, save_every, eval_every):
+        """Seconds of a whole run of so many steps.
+
+        Args:
+          steps: its steps.
+          save_every: steps between checkpoints.
+          eval_every: steps between evaluations, which save checkpoints, too; 0: each checkpoint is
+            evaluated.
+        """
+        eval_every = eval_every or save_every
+        evaluations = -(-steps // eval_every)
+        # The last step has a checkpoint; before it those of both kinds, common ones once.
+        before = [math.lcm(save_every, eval_every), save_every, eval_every]
+        common, saves, further = (((steps - 1) // every) for every in before)
+        saves += further - common + 1
+        seconds = self.start + self.step * steps + self.saving * saves
+        return seconds + self.first_evaluation + self.evaluation * evaluations
+
+
+def most_steps_within(seconds, measured, save_every, eval_every):
+    """The largest number of steps whose run takes at most so many seconds; 0 if one is too long.
+
+    Args:
+      seconds: what is left of the budget.
+      measured: `Measured`.
+      save_every, eval_every: see `Measured.run`.
+    """
+    fits, too_many = 0, 2 + int(max(seconds, 0.0) / max(measured.step, 1e-6))
+    while too_many - fits > 1:
+        middle = (fits + too_many) // 2
+        if measured.run(middle, save_every, eval_every) <= seconds:
+            fits = middle
+        else:
+            too_many = middle
+    return fits
+
+
+class EnoughTimed(Exception):
+    """Ends a trial run."""
+
+
+class Stopwatch:
+    """Times a trial run of `engine.Engine.train`, which takes it for a `stuck.Watch`.
+
+    Args:
+      clock: function that returns seconds.
+      seconds: of the budget.
+      agree: ``(make) -> what make() returns in the chief``, so that all workers end together.
+    """
+
+    def __init__(self, clock, seconds, agree=lambda make: make()):
+        self._clock = clock
+        self._timed = min(_TIMED_SHARE * seconds, _MOST_SECONDS)
+        self._agree = agree
+        self._began = clock()
+        self._evaluations = []
+        self._saving = self._save_began = 0.0
+        self._first = None  # (step, time) after the first steps
+
+    def evaluating(self, evaluate):
+        """``on_checkpoint`` that times an evaluation, and a second one that builds no graph.
+
+        Args:
+          evaluate: function without arguments.
+        """
+
+        def on_checkpoint(prefix, step):
+            del prefix, step
+            self._saving = self._clock() - self._save_began
+            for _ in range(2):
+                began = self._clock()
+                evaluate()
+                self._evaluations.append(self._clock() - began)
+            return False
+
+        return on_checkpoint
+
+    def steps_to_stop(self, step):
+        return 1 if step < _FIRST_STEPS else _STEPS_AT_ONCE
+
+    def resume(self, step):
+        """Nothing: trials start at the first step."""
+
+    def save(self, step):
+        del step
+        self._save_began = self._clock()
+
+    def update(self, step, signs):
+        """Raises `EnoughTimed` once enough steps have passed."""
+        del signs
+        now = self._clock()
+        if step <= _FIRST_STEPS:
+            self._first = (step, now)
+            return
+        first_step, began = self._first
+        taken, seconds = step - first_step, now - began
+        if not self._agree(lambda: taken >= _LEAST_STEPS and seconds >= self._timed):
+            return
+        evaluations = self._evaluations or [0.0, 0.0]
+        self.measured = Measured(
+            start=began - self._began - sum(evaluations),
+            step=seconds / taken,
+            first_evaluation=evaluations[0],
+            evaluation=evaluations[1],
+            saving=self._saving,
+        )
+        raise EnoughTimed
+
+
+def read(folder, minutes):
+    """The number of steps that was fixed for an output folder; None without one.
+
+    Raises:
+      file_io.InputError: it was fixed for another budget, or the file is damaged.
+    """
+    path = os.path.join(folder, BUDGET)
+    if not file_io.exists(path):
+        return None
+    found = file_io.read_json(path, "budget")
+    try:
+        steps, budget = int(found["num_train_steps"]), float(found["budget_minutes"])
+    except (TypeError, KeyError, ValueError) as error:
+        raise file_io.InputError(
+            f"{path}: expected an object with num_train_steps and budget_minutes"
+        ) from error
+    if budget != minutes:
+        raise file_io.InputError(
+            f"budget_minutes={minutes:g}, but {path} has fixed {steps} steps for {budget:g} "
+            "minutes: give those, or another output_dir"
+        )
+    return steps
+
+
+def fix(folder, settings, measured, save_every, eval_every):
+    """Fixes the number of steps for an output folder and writes it down.
+
+    Args:
+      folder: output folder.
+      settings: `Settings`.
+      measured: `Measured`.
+      save_every, eval_every: see `Measured.run`.
+
+    Returns:
+      The number of steps.
+
+    Raises:
+      file_io.InputError: not even one step fits.
+    """
+    left = 60.0 * settings.minutes - (settings.clock() - settings.started)
+    steps = most_steps_within(left, measured, save_every, eval_every)
+    if settings.most_steps is not None:
+        steps = min(steps, settings.most_steps)
+    if steps < 1:
+        raise file_io.InputError(
+            f"budget_minutes={settings.minutes:g} is too little: {left:.0f} s are left for a start "
+            f"of {measured.start:.0f} s, evaluations of {measured.evaluation:.0f} s and steps of "
+            f"{measured.step:.2g} s"
+        )
+    content = {
+        "budget_minutes": settings.minutes,
+        "num_train_steps": steps,
+        "seconds": dataclasses.asdict(measured),
+    }
+    file_io.write_json(os.path.join(folder, BUDGET), content)
+    return steps

@@ -1,0 +1,108 @@
+"""Trains again from another seed while a run does not learn, and keeps count.
+
+`attempts.json` in the output folder lists the attempts that were given up; their checkpoints,
+results and logs are in `attempt_<n>` beside it. It is written before anything is moved, so that a
+run killed at any moment goes on in the attempt that it was in.
+"""
+
+import functools
+import os
+import re
+
+from absl import logging
+
+from albert import file_io, results, stuck
+
+ATTEMPTS = "attempts.json"
+# What belongs to one attempt; data, vocabulary and descriptions serve all of them.
+_OF_AN_ATTEMPT = re.compile(
+    r"(new-)?model\.ckpt-.*|checkpoint|eval|events\.out\..*|load_report\.json|metrics\.jsonl|"
+    + "|".join(map(re.escape, (results.RESULTS, results.BEST_TRIAL, stuck.STATE)))
+)
+
+
+def read(folder):
+    """The attempts that were given up in an output folder.
+
+    Returns:
+      List of dicts: seed, step, share, message and folder (its name in the output folder).
+
+    Raises:
+      file_io.InputError: the file is damaged.
+    """
+    return _read(folder)["given_up"]
+
+
+def _read(folder):
+    path = os.path.join(folder, ATTEMPTS)
+    if not file_io.exists(path):
+        return {"given_up": [], "moving": False}
+    state = file_io.read_json(path, "attempts")
+    if not isinstance(state, dict) or not isinstance(state.get("given_up"), list):
+        raise file_io.InputError(f"{path}: expected an object with the list given_up")
+    return state
+
+
+def _finish_moving(folder):
+    """Moves what belongs to an attempt that was just given up; returns the attempts."""
+    state = _read(folder)
+    if state.get("moving"):
+        target = os.path.join(folder, state["given_up"][-1]["folder"])
+        file_io.make_dirs(target)
+        for name in file_io.listdir(folder):
+            if _OF_AN_ATTEMPT.fullmatch(name):
+                file_io.rename(os.path.join(folder, name), os.path.join(target, name))
+        file_io.write_json(os.path.join(folder, ATTEMPTS), {**state, "moving": False})
+    return state["given_up"]
+
+
+def _give_up(folder, seed, error):
+    """Writes that an attempt is given up, and moves its files."""
+    attempts = read(folder)
+    judgement = error.judgement
+    attempts.append(
+        {
+            "seed": seed,
+            "step": judgement.step,
+            "share": judgement.share,
+            "message": str(error),
+            "folder": f"attempt_{len(attempts) + 1}",
+        }
+    )
+    state = {"given_up": attempts, "moving": True}
+    file_io.write_json(os.path.join(folder, ATTEMPTS), state)
+    _finish_moving(folder)
+
+
+def train(folder, seed, num_restarts, attempt, on_chief):
+    """Makes attempts until one learns.
+
+    Args:
+      folder: output folder.
+      seed: of the first attempt; each further one has the next.
+      num_restarts: attempts after the first, at most; 0: none is given up, and the last one that
+        was begun goes on.
+      attempt: ``(seed, number of restarts) -> result``; may raise `stuck.StuckError`.
+      on_chief: ``(make) -> what make() returns in the chief``; all workers come to each call.
+
+    Returns:
+      The result of the attempt that was not stuck.
+
+    Raises:
+      file_io.InputError: all attempts are stuck.
+    """
+    attempts = on_chief(lambda: _finish_moving(folder))
+    while not num_restarts or len(attempts) <= num_restarts:
+        own = seed + len(attempts)
+        if attempts:
+            logging.info("Restart %d of %d, with seed=%d", len(attempts), num_restarts, own)
+        try:
+            return attempt(own, len(attempts))
+        except stuck.StuckError as error:
+            on_chief(functools.partial(_give_up, folder, own, error))
+            logging.warning("seed=%d: %s", own, error)
+            attempts = on_chief(lambda: read(folder))
+    raise file_io.InputError(
+        f"all {len(attempts)} attempts (seeds {seed} to {attempts[-1]['seed']}) are stuck: "
+        f"{attempts[-1]['message']} More num_restarts go on with the next seeds"
+    )

@@ -1,0 +1,238 @@
+"""Tells training runs that do not learn: whose outputs have nothing to do with the labels.
+
+Such a run names one class for everything, or does no better than that would. It is judged by the
+signs of learning of its training batches (`learning_signs`), so that a run that still names one
+class, but whose probabilities already follow the labels, passes.
+"""
+
+import dataclasses
+import math
+import os
+
+import numpy as np
+from absl import logging
+
+from albert import file_io
+
+STATE = "stuck.json"
+# What learning looks like, at least: standard deviations above chance, and share of what outputs
+# that are the labels themselves would have. The second keeps traces of learning in outputs that
+# hardly differ, which many examples can make significant, from being taken for learning.
+_LEAST_DEVIATIONS = 2.0
+_LEAST_SHARE = 0.005
+# A judgement takes in this share of the run's steps, and at least so many examples: where there are
+# few, runs that end well may take an epoch to begin.
+_WINDOW = 0.08
+_LEAST_EXAMPLES = 4096
+# Fewer examples beside those of the most frequent label cannot tell.
+_LEAST_OTHERS = 50
+_KEPT = 20  # states of steps that a run can go on from
+
+
+class StuckError(file_io.InputError):
+    """A run that does not learn was stopped.
+
+    Attributes:
+      judgement: `Judgement`.
+    """
+
+    def __init__(self, message, judgement):
+        super().__init__(message)
+        self.judgement = judgement
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What is judged, and what is said and done then.
+
+    Attributes:
+      stuck_after: share of the steps at which the first judgement is made; after the warm-up.
+      warmup_share: share of the steps of the warm-up.
+      advice: what to try, a sentence.
+      num_restarts: times to start again with another seed; 0: a run that is stuck goes on.
+      least_examples: examples that a judgement takes in, at least.
+    """
+
+    stuck_after: float
+    warmup_share: float
+    advice: str
+    num_restarts: int = 0
+    least_examples: int = _LEAST_EXAMPLES
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """What a window of training steps says.
+
+    Attributes:
+      step: its last step.
+      share: that of all steps.
+      effect: how far outputs follow the labels, as a share of what is possible.
+      deviations: the same in standard deviations of what chance does.
+      is_stuck: whether that is no learning.
+      accuracy: share of the right predictions; None, like the next two, if there are no classes.
+      most_predicted: share of the predictions that are the most frequent one.
+      majority: share of the most frequent label, the accuracy of naming nothing else.
+    """
+
+    step: int
+    share: float
+    effect: float
+    deviations: float
+    is_stuck: bool
+    accuracy: float | None = None
+    most_predicted: float | None = None
+    majority: float | None = None
+
+    def __str__(self):
+        text = f"the outputs do not follow the labels ({self.deviations:.1f} standard deviations)"
+        if self.majority is None:
+            return text
+        return (
+            f"{text}: the accuracy is {self.accuracy:.3f}, that of always naming the most frequent "
+            f"label {self.majority:.3f}, and {self.most_predicted:.0%} of the predictions are one "
+            "class"
+        )
+
+
+def judge(signs, step, num_train_steps):
+    """The `Judgement` of sums of `learning_signs`, at a step of so many."""
+    own, variance, highest, _ = (float(x) for x in signs["association"])
+    effect = own / highest if highest > 0 else 0.0
+    deviations = own / math.sqrt(variance) if variance > 0 else 0.0
+    # One label alone, or one example alone in each micro-batch, has nothing to be compared with.
+    shares, can_tell = {}, highest > 0
+    if "labels" in signs:
+        count = np.sum(signs["labels"])
+        keys = {"accuracy": "correct", "most_predicted": "predictions", "majority": "labels"}
+        shares = {name: float(np.max(signs[key]) / count) for name, key in keys.items()}
+        can_tell &= bool(count - np.max(signs["labels"]) >= _LEAST_OTHERS)
+    learns = deviations > _LEAST_DEVIATIONS and effect > _LEAST_SHARE
+    is_stuck = can_tell and not learns
+    return Judgement(step, step / num_train_steps, effect, deviations, is_stuck, **shares)
+
+
+def was_told(folder):
+    """Whether the run of an output folder was warned of."""
+    path = os.path.join(folder, STATE)
+    return file_io.exists(path) and bool(_read(path)["told"])
+
+
+def _read(path):
+    """What `Watch` has written: judgements, the one that was told, and signs by step."""
+    state = file_io.read_json(path, "signs of learning")
+    kinds = {"told": (dict, type(None)), "judgements": list, "signs": dict}
+    if not isinstance(state, dict) or not all(
+        isinstance(state.get(key), kind) for key, kind in kinds.items()
+    ):
+        raise file_io.InputError(
+            f"{path}: expected an object with {', '.join(kinds)}; move it away"
+        )
+    return state
+
+
+class Unwatched:
+    """A run that nobody judges."""
+
+    def steps_to_stop(self, step):
+        """Steps after which `update` must be called at the latest."""
+        del step
+        return 2**31 - 1
+
+    def resume(self, step):
+        """Goes on from what was known at a step."""
+
+    def save(self, step):
+        """Writes what is known at a step, to go on from."""
+
+    def update(self, step, signs):
+        """Takes in the sums of the signs since the last call, {name: array}."""
+
+
+UNWATCHED = Unwatched()
+
+
+class Watch(Unwatched):
+    """Judges a run by its last steps, from a share of its steps on.
+
+    A judgement takes in a window of steps after the warm-up; the next follows half a window later.
+    What it knows is written at each checkpoint, so that a run that goes on from one is judged like
+    one that was never interrupted.
+
+    Args:
+      settings: `Settings`.
+      folder: output folder.
+      num_train_steps, batch_size: of the run.
+      writes: False in the workers that must not write.
+    """
+
+    def __init__(self, settings, folder, num_train_steps, batch_size, writes=True):
+        self._settings = settings
+        self._path = os.path.join(folder, STATE)
+        self._steps = num_train_steps
+        self._writes = writes
+        examples = math.ceil(settings.least_examples / batch_size)
+        self._half = math.ceil(max(_WINDOW * num_train_steps, examples) / 2)
+        before = math.ceil(settings.stuck_after * num_train_steps) - 2 * self._half
+        self._first = max(before, math.ceil(settings.warmup_share * num_train_steps), 0)
+        self._signs, self._former, self._saved = {}, {}, {}  # sums of half a window each
+        self._told, self._judgements = None, []
+
+    def steps_to_stop(self, step):
+        if step < self._first:
+            return self._first - step
+        return self._half - (step - self._first) % self._half
+
+    def resume(self, step):
+        if not file_io.exists(self._path):
+            return
+        state = _read(self._path)
+        self._told, self._saved = state["told"], state["signs"]
+        # What was written of later steps, before this run was interrupted, comes again.
+        self._judgements = [found for found in state["judgements"] if found["step"] <= step]
+        self._former, self._signs = (
+            {name: np.array(sums, np.float64) for name, sums in found.items()}
+            for found in self._saved.get(str(step), ({}, {}))
+        )
+
+    def save(self, step):
+        signs = [
+            {name: sums.tolist() for name, sums in half.items()}
+            for half in (self._former, self._signs)
+        ]
+        earlier = sorted((number for number in self._saved if int(number) < step), key=int)
+        kept = {number: self._saved[number] for number in earlier[1 - _KEPT :]}
+        self._saved = {**kept, str(step): signs}
+        self._write()
+
+    def _write(self):
+        if self._writes:
+            state = {"told": self._told, "judgements": self._judgements, "signs": self._saved}
+            file_io.write_json(self._path, state)
+
+    def update(self, step, signs):
+        if step <= self._first or not signs:
+            return
+        for name, sums in signs.items():
+            self._signs[name] = self._signs.get(name, 0.0) + sums.astype(np.float64)
+        if (step - self._first) % self._half:
+            return
+        former, self._former, self._signs = self._former, self._signs, {}
+        if not former:
+            return
+        window = {name: former[name] + sums for name, sums in self._former.items()}
+        judgement = judge(window, step, self._steps)
+        self._judgements.append(dataclasses.asdict(judgement))
+        if judgement.is_stuck and self._told is None:
+            self._tell(judgement)
+
+    def _tell(self, judgement):
+        message = (
+            f"this run does not learn: over the last {2 * self._half} of {judgement.step} steps, "
+            f"{judgement}. {self._settings.advice}"
+        )
+        if self._settings.num_restarts:
+            raise StuckError(message, judgement)
+        self._told = dataclasses.asdict(judgement)
+        self._write()
+        logging.warning("At %.0f%% of the steps: %s", 100 * judgement.share, message)

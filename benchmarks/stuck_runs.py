@@ -1,0 +1,113 @@
+"""How soon runs that do not learn are warned of, and that runs that learn are not.
+
+    python benchmarks/stuck_runs.py --trial=collapse --data_dir=glue --spm_model_file=30k.model
+    python benchmarks/stuck_runs.py --trial=good --data_dir=glue --spm_model_file=30k.model
+
+Whole commands of `run_classifier` with a small model, from random weights unless --init_checkpoint
+names others. Prints a line for each run: the score at its end and the share
+of the steps at which the warning came. Trials:
+
+    collapse  SST-2 at a rate at which it collapses, ten seeds.
+    good      twenty runs of several tasks at rates at which they learn.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from absl import app, flags
+
+FLAGS = flags.FLAGS
+_TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# Task, steps, rate, and the number of seeds.
+GOOD = (
+    ("SST-2", 600, 2e-4, 4),
+    ("SST-2", 300, 1e-4, 2),
+    ("QQP", 600, 2e-4, 3),
+    ("MNLI", 900, 2e-4, 3),
+    ("QNLI", 900, 2e-4, 3),
+    ("MRPC", 600, 1e-4, 3),
+    ("STS-B", 600, 2e-4, 2),
+)
+_KEYS = {"STS-B": "pearson"}
+
+
+def define_flags():
+    flags.DEFINE_enum("trial", None, ["collapse", "good"], "Which.", required=True)
+    flags.DEFINE_string("data_dir", None, "Folder of the GLUE tasks.", required=True)
+    flags.DEFINE_string("spm_model_file", None, "SentencePiece model.")
+    flags.DEFINE_string("init_checkpoint", None, "Weights to start from; by default random ones.")
+    flags.DEFINE_string(
+        "albert_config_file", os.path.join(_TREE, "configs", "albert_small.json"), "Model's sizes."
+    )
+    flags.DEFINE_string("output_dir", None, "Folder to keep everything in; by default none.")
+    flags.DEFINE_integer("steps", 1000, "Steps of the runs that collapse.")
+    flags.DEFINE_float("rate", 5e-4, "Their rate.")
+    flags.DEFINE_list("seeds", [str(seed) for seed in range(1, 11)], "Their seeds.")
+    flags.DEFINE_float("stuck_after", 0.2, "Share of the steps of the first judgement.")
+
+
+def run(folder, task, steps, rate, seed):
+    """Trains once; returns the score and what `stuck.json` holds."""
+    output_dir = os.path.join(folder, f"{task}_{steps}_{rate:g}_{seed}")
+    values = {
+        "task_name": task, "data_dir": FLAGS.data_dir, "output_dir": output_dir,
+        "cached_dir": os.path.join(folder, "cache"), "max_seq_length": 64, "seed": seed,
+        "train_batch_size": 32, "eval_batch_size": 64, "learning_rate": rate, "train_step": steps,
+        "warmup_step": steps // 10, "save_checkpoints_steps": steps, "eval_every": steps,
+        "stuck_after": FLAGS.stuck_after, "spm_model_file": FLAGS.spm_model_file,
+    }  # fmt: skip
+    if FLAGS.init_checkpoint:
+        values["init_checkpoint"] = FLAGS.init_checkpoint
+    else:
+        values |= {"albert_config_file": FLAGS.albert_config_file, "from_scratch": True}
+    given = [f"--{name}={value}" for name, value in values.items() if value is not None]
+    command = [sys.executable, "-m", "albert.run_classifier", "--do_train", "--do_eval", *given]
+    result = subprocess.run(command, cwd=_TREE, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if result.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{result.stderr.decode()[-3000:]}")
+    with open(os.path.join(output_dir, "eval_results.txt"), encoding="utf-8") as file:
+        block = [part for part in file.read().split("=" * 50) if part.strip()][-1]
+    scores = dict(line.split(" = ") for line in block.strip().splitlines())
+    with open(os.path.join(output_dir, "stuck.json"), encoding="utf-8") as file:
+        return float(scores[_KEYS.get(task, "eval_accuracy")]), json.load(file)
+
+
+def report(folder, runs):
+    """Prints a line for each run; returns the shares of the steps at which warnings came."""
+    print("| task | steps | rate | seed | score | warned at | effect and deviations by window |")
+    print("|---|---|---|---|---|---|---|")
+    shares = []
+    for task, steps, rate, seed in runs:
+        score, state = run(folder, task, steps, rate, seed)
+        told = state["told"]
+        shares.append(told and told["share"])
+        warned = f"{told['share']:.1%}" if told else "never"
+        windows = "; ".join(
+            f"{found['effect']:.4f} {found['deviations']:.1f}" for found in state["judgements"][:5]
+        )
+        print(f"| {task} | {steps} | {rate:g} | {seed} | {score:.4f} | {warned} | {windows} |")
+        sys.stdout.flush()
+    return shares
+
+
+def main(_):
+    runs = [("SST-2", FLAGS.steps, FLAGS.rate, int(seed)) for seed in FLAGS.seeds]
+    if FLAGS.trial == "good":
+        runs = [
+            (task, steps, rate, seed)
+            for task, steps, rate, count in GOOD
+            for seed in range(1, count + 1)
+        ]
+    with tempfile.TemporaryDirectory() as folder:
+        shares = report(FLAGS.output_dir or folder, runs)
+    warned = [share for share in shares if share is not None]
+    early = sum(share < 0.3 for share in warned)
+    print(f"\n{len(warned)} of {len(shares)} runs were warned of, {early} before 30% of the steps")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,108 @@
+"""The same run with several seeds, on runs that only leave their files."""
+
+import json
+import statistics
+
+import pytest
+
+from albert import file_io, results, seeds
+
+SCORES = {7: 0.5, 8: 0.75, 9: 0.7, 10: 0.9}
+
+
+def start_run(made, failing=(), told=(), scores=SCORES):
+    """A `seeds.start` that writes what a run leaves, and notes the seeds that it made."""
+
+    def start(study, seed, folder):
+        made.append((seed, study.arguments(seed, folder)))
+        file_io.make_dirs(folder)
+        if seed in failing:
+            return 1
+        results.write_trial(folder, results.Trial(100, 50, scores[seed]))
+        judged = {"told": {"step": 5} if seed in told else None, "judgements": [], "signs": {}}
+        file_io.write_json(f"{folder}/stuck.json", judged)
+        return 0
+
+    return start
+
+
+def study(folder, metric="f1"):
+    return seeds.Study(str(folder), "run_x", metric, lambda seed, path: [f"{seed} {path}"])
+
+
+def read(folder):
+    return json.loads((folder / "seeds.json").read_text())
+
+
+def test_runs_are_made_once_and_summarized(tmp_path):
+    made = []
+    text = seeds.run(study(tmp_path), 7, 3, start_run(made))
+    assert made == [(seed, [f"{seed} {tmp_path}/seed_{seed}"]) for seed in (7, 8, 9)]
+    found = read(tmp_path)
+    values = [SCORES[seed] for seed in (7, 8, 9)]
+    assert found["metric"] == "f1" and found["failures"] == 0
+    assert found["mean"] == pytest.approx(statistics.mean(values))
+    assert found["deviation"] == pytest.approx(statistics.stdev(values))
+    assert (found["best"], found["best_folder"]) == (0.75, "seed_8")
+    assert found["runs"][0] == {
+        "seed": 7, "folder": "seed_7", "status": "finished", "exit_status": 0, "restarts": 0,
+        "result": 0.5, "step": 50,
+    }  # fmt: skip
+    assert "| 8 | 0.7500 | 50 | 0 | finished |" in text
+    assert "mean 0.6500, standard deviation 0.1323, best 0.7500 (seed_8), over 3 runs; 0" in text
+    more = seeds.run(study(tmp_path), 7, 4, start_run(made))
+    assert [seed for seed, _ in made] == [7, 8, 9, 10]
+    assert "best 0.9000 (seed_10), over 4 runs" in more
+
+
+def test_failures_and_stuck_runs_are_counted_and_left_out(tmp_path):
+    made = []
+    text = seeds.run(study(tmp_path), 7, 4, start_run(made, failing=(8,), told=(7,)))
+    found = read(tmp_path)
+    assert [run["status"] for run in found["runs"]] == ["stuck", "failed", "finished", "finished"]
+    assert found["failures"] == 2 and found["mean"] == pytest.approx(0.8)
+    assert found["runs"][1]["result"] is None and found["runs"][1]["exit_status"] == 1
+    assert "| 8 |  |  | 0 | failed |" in text and "2 failed or stuck, left out" in text
+    seeds.run(study(tmp_path), 7, 4, start_run(made))  # failed ones are tried again
+    assert [seed for seed, _ in made] == [7, 8, 9, 10, 8]
+    assert read(tmp_path)["failures"] == 1
+
+
+def test_the_lowest_loss_is_the_best(tmp_path):
+    text = seeds.run(study(tmp_path, "eval_loss"), 7, 1, start_run([]))
+    assert read(tmp_path)["best"] == 0.5 and "standard deviation unknown" in text
+    seeds.run(study(tmp_path, "eval_loss"), 7, 3, start_run([]))
+    assert read(tmp_path)["best_folder"] == "seed_7"
+
+
+def test_restarts_are_counted(tmp_path):
+    attempts = {"given_up": [{"seed": 7, "folder": "attempt_1"}], "moving": False}
+    (tmp_path / "seed_7").mkdir()
+    file_io.write_json(str(tmp_path / "seed_7" / "attempts.json"), attempts)
+    text = seeds.run(study(tmp_path), 7, 1, start_run([]))
+    assert read(tmp_path)["runs"][0]["restarts"] == 1 and "| 7 | 0.5000 | 50 | 1 |" in text
+
+
+def test_what_an_interrupted_call_has_done_is_kept(tmp_path):
+    made = []
+    begin = start_run(made)
+
+    def interrupted(study, seed, folder):
+        if seed == 8:
+            raise KeyboardInterrupt
+        return begin(study, seed, folder)
+
+    with pytest.raises(KeyboardInterrupt):
+        seeds.run(study(tmp_path), 7, 3, interrupted)
+    seeds.run(study(tmp_path), 7, 3, begin)
+    assert [seed for seed, _ in made] == [7, 8, 9]
+
+
+def test_mistakes_are_named(tmp_path):
+    with pytest.raises(file_io.InputError, match="none of the 2 runs has ended well"):
+        seeds.run(study(tmp_path), 7, 2, start_run([], failing=(7, 8)))
+    with pytest.raises(file_io.InputError, match="compares runs by f1, not by loss"):
+        seeds.run(study(tmp_path, "loss"), 7, 1, start_run([]))
+    (tmp_path / "seeds.json").write_text("[]")
+    with pytest.raises(file_io.InputError, match="seeds.json: expected an object with metric"):
+        seeds.run(study(tmp_path), 7, 1, start_run([]))
