@@ -24,7 +24,8 @@ _WITH_POINT = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?")
 
 def label_order(names):
     """Labels in the order of their ids: whole numbers by value, everything else by spelling."""
-    numbers = all(re.fullmatch(r"[-+]?\d+", name) for name in names)
+    # Python reads no number of thousands of digits.
+    numbers = all(re.fullmatch(r"[-+]?\d{1,1000}", name) for name in names)
     return tuple(sorted(names, key=(lambda name: (int(name), name)) if numbers else None))
 
 

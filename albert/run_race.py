@@ -136,10 +136,7 @@ def main(values):
     common_flags.check_seq_length(values, config)
     common_flags.end_with_estimate(values, config, strategy, choices=race_utils.NUM_CHOICES)
     tokenizer = model_folder.load_tokenizer(source, config)
-    settings = {
-        **common_flags.text_settings(values, source),
-        "max_qa_length": values.max_qa_length,
-    }
+    settings = common_flags.text_settings(values, source) | {"max_qa_length": values.max_qa_length}
     data = make_data(values, settings, tokenizer, strategy)
     run = make_run(values, settings, source, config, strategy)
     task = schedule_flags.with_metric(values, race_utils.make_task(values.dropout_prob))

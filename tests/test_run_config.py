@@ -1,0 +1,31 @@
+"""When a run saves, evaluates and reports."""
+
+import dataclasses
+
+import pytest
+
+from albert import run_config
+
+CONFIG = run_config.RunConfig(
+    output_dir="out", num_train_steps=25, train_batch_size=8, eval_batch_size=8,
+    predict_batch_size=8, save_checkpoints_steps=10, keep_checkpoint_max=5, iterations_per_loop=1,
+    log_every_steps=4, seed=1,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("eval_every", "saved", "evaluated"),
+    [(0, [10, 20, 25], [10, 20, 25]), (6, [6, 10, 12, 18, 20, 24, 25], [6, 12, 18, 24, 25])],
+)
+def test_each_evaluation_has_a_checkpoint(eval_every, saved, evaluated):
+    config = dataclasses.replace(CONFIG, eval_every=eval_every)
+    assert [step for step in range(1, 26) if config.is_saved(step)] == saved
+    assert [step for step in saved if config.is_evaluated(step)] == evaluated
+
+
+def test_a_call_ends_where_there_is_something_to_do():
+    steps, step = [], 0
+    while step < CONFIG.num_train_steps:
+        step += CONFIG.steps_to_stop(step)
+        steps.append(step)
+    assert steps == [4, 8, 10, 12, 16, 20, 24, 25]
