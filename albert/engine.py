@@ -141,6 +141,7 @@ class Engine:
         compute = compute_on(run_config.compute, strategy)
         with strategy.scope():
             self.model = task.build_model(model_config, compute, run_config.seed)
+        self._training_means = training_log.RunningMeans(task.training_means)
         self._infer = None
         self._datasets = {}  # (input function, batch size) -> distributed dataset
 
@@ -208,14 +209,14 @@ class Engine:
                     "workers must see the same output_dir, under the same path"
                 )
             checkpoints.restore_training_state(own[0], self.model, optimizer)
-            distribution.check_same_weights(self.strategy, self.model.trained_variables)
+            distribution.check_same_weights(self.strategy, self.model.variables)
             step = int(optimizer.global_step.numpy())
             logging.info("Resuming from %s at step %d", own[0], step)
             if on_checkpoint:
                 on_checkpoint(own[0], step)
             return step
         report = initialize(self.model)
-        distribution.check_same_weights(self.strategy, self.model.trained_variables)
+        distribution.check_same_weights(self.strategy, self.model.variables)
         if report is not None and distribution.is_chief(self.strategy):
             logging.info("%s", report)
             file_io.write_json(os.path.join(folder, LOAD_REPORT), report.to_dict())
@@ -248,6 +249,7 @@ class Engine:
             means = _divide({name: total.numpy() for name, total in totals.items()})
             if not np.isfinite(means["loss"] + means["gradient_norm"]):
                 self._stop_at_non_finite(step, rate, means)
+            self._training_means.add(means, taken)
             waited = means.pop("input_seconds") * taken
             means["learning_rate"] = rate
             log.update(step, means, waited, step % config.log_every_steps == 0)
@@ -374,7 +376,7 @@ class Engine:
         """Metrics of the model's present weights over every example of the input, once each.
 
         Returns:
-          dict of the task's evaluator.
+          dict of the task's evaluator, with the task's `training_means` since the last call.
         """
         evaluator = self.task.evaluator()
         started, count = time.time(), 0
@@ -388,7 +390,7 @@ class Engine:
             raise file_io.InputError("there is no example to evaluate")
         seconds = time.time() - started
         logging.info("Evaluated %d examples in %.1f s", count, seconds)
-        return evaluator.result()
+        return {**evaluator.result(), **self._training_means.take()}
 
     def predict(self, input_fn):
         """The task's `eval_outputs` for every example, in input order.

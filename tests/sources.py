@@ -18,7 +18,7 @@ PLAIN = """
 # What scripts share.
 SHARED_FLAGS = """
     command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
-    squad_flags
+    squad_flags study_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,
@@ -31,10 +31,11 @@ LAYERS = {
     "assembly": [
         *"head_parts pretraining_heads heads".split(),
         *"pretrained model_folder pretraining_folder task distillation".split(),
+        *"frozen_encoder encoder_cache subsets".split(),
     ],
     "tasks": [
         *"pretraining_masks pretraining_task classifier_utils custom_data race_utils".split(),
-        *"squad_utils squad_task".split(),
+        *"squad_utils squad_positions squad_selection squad_threshold squad_task".split(),
     ],
     "uses": [
         *"stages predictors feature_extractor".split(),

@@ -196,6 +196,8 @@ def test_mistakes_on_the_command_line(folders, tmp_path, run_script, context_fil
         run_script(ask, **flags, context_file=context_file, num_answers=0)
     description = tmp_path / "other" / "model.json"
     description.parent.mkdir()
-    description.write_text(json.dumps({"version": 1, "kind": "classifier"}))
+    source = {"spm_model_file": "x.model", "vocab_file": None, "do_lower_case": True}
+    other = {"version": 1, "kind": "classifier", **source, "settings": {}}
+    description.write_text(json.dumps(other))
     with pytest.raises(file_io.InputError, match="kind classifier; expected squad_v1 or squad_v2"):
         run_script(ask, model_dir=tmp_path / "other", context_file=context_file, question="Who?")
