@@ -287,6 +287,12 @@ def run_config(
     )
 
 
+def stages_to_run(flag_values):
+    """The fields of `stages.Run` that have flags of their names."""
+    names = ("do_train", "do_eval", "do_predict", "checkpoint", "eval_wait_secs")
+    return {name: flag_values[name].value for name in names}
+
+
 def compute(flag_values):
     """`layers.Compute` of the flags."""
     return _compute_with(

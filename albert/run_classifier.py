@@ -11,6 +11,7 @@ from albert import (
     dropout_flags,
     file_io,
     optimizer_flags,
+    study_flags,
 )
 
 
@@ -42,6 +43,7 @@ def define_flags(flag_values):
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
     integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
     distillation_flags.define_flags(flag_values)
+    study_flags.define_flags(flag_values)
     flags.mark_flags_as_required(("task_name", "output_dir"), flag_values)
 
 
@@ -57,6 +59,7 @@ def check_flags(values, row):
     optimizer_flags.check_optimizer(values)
     dropout_flags.check_dropout(values)
     distillation_flags.check(values)
+    study_flags.check_study(values)
     common_flags.require_positive(
         *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
         *("max_seq_length", "train_step", "save_checkpoints_steps"),
@@ -97,21 +100,17 @@ def make_run(values, row, source, config, lessons, strategy):
         rename=lessons.rename,
         complete_folder=lambda write: predictors.save_classifier_description(
             *(write, values.output_dir, row, config, source, values.max_seq_length),
-            values.classifier_dropout_prob,
+            *(values.classifier_dropout_prob, study_flags.head(values)),
         ),
-        do_train=values.do_train,
-        do_eval=values.do_eval,
-        do_predict=values.do_predict,
-        checkpoint=values.checkpoint,
-        eval_wait_secs=values.eval_wait_secs,
+        **common_flags.stages_to_run(values),
     )
 
 
-def export_models(values, row, tokenizer, config, prefix, specs):
+def export_models(values, row, task, tokenizer, config, prefix, specs):
     """Writes the SavedModels that were asked for."""
-    from albert import classifier_utils, export
+    from albert import export
 
-    model = export.model_to_serve(classifier_utils.make_task(row), config, prefix)
+    model = export.model_to_serve(task, config, prefix)
     export.export_classifier(model, specs, values.export_dir, values.threshold_to_export)
     if values.export_text:
         export.export_text_classifier(
@@ -137,12 +136,13 @@ def main(values):
         graph_tokenizer.check_text(tokenizer)
     data = make_data(values, row, source, tokenizer, strategy)
     run = make_run(values, row, source, config, lessons, strategy)
-    task = classifier_utils.make_task(row, values.classifier_dropout_prob)
-    runner = stages.run(lessons.task(task), data, run)
+    task = classifier_utils.make_task(row, values.classifier_dropout_prob, study_flags.head(values))
+    task = study_flags.frozen(values, task)
+    runner = stages.run(lessons.task(task), study_flags.studied(values, data, task, run), run)
     if values.export_dir:
         prefix = stages.load(runner, values.checkpoint)
         if distribution.is_chief(strategy):
-            export_models(values, row, tokenizer, config, prefix, data.specs("test"))
+            export_models(values, row, task, tokenizer, config, prefix, data.specs("test"))
     stages.complete_folder(run)
 
 

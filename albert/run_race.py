@@ -4,7 +4,14 @@ import os
 
 from absl import flags
 
-from albert import command_line, common_flags, dropout_flags, file_io, optimizer_flags
+from albert import (
+    command_line,
+    common_flags,
+    dropout_flags,
+    file_io,
+    optimizer_flags,
+    study_flags,
+)
 
 
 def define_flags(flag_values):
@@ -36,8 +43,8 @@ def define_flags(flag_values):
     integer("warmup_step", 1000, "Steps over which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 100, "Steps between checkpoints.")
     integer("num_keep_checkpoint", 5, "Checkpoints kept, beside the best; 0 keeps all.")
-    for name in ("data_dir", "output_dir"):
-        flags.mark_flag_as_required(name, flag_values=flag_values)
+    study_flags.define_flags(flag_values)
+    flags.mark_flags_as_required(("data_dir", "output_dir"), flag_values)
 
 
 def check_flags(values):
@@ -47,6 +54,7 @@ def check_flags(values):
     common_flags.check_waiting(values)
     optimizer_flags.check_optimizer(values)
     dropout_flags.check_dropout(values)
+    study_flags.check_study(values)
     if values.task_name.lower() != "race":
         raise file_io.InputError(f"--task_name={values.task_name}: expected race")
     names = [getattr(values, name) for name in ("train_file", "eval_file", "predict_file")]
@@ -84,7 +92,7 @@ def make_data(values, settings, tokenizer, strategy):
     )
 
 
-def make_run(values, settings, source, config, strategy):
+def make_run(values, settings, head, source, config, strategy):
     """`stages.Run` of the flags."""
     from albert import race_utils, stages
 
@@ -104,13 +112,9 @@ def make_run(values, settings, source, config, strategy):
         from_scratch=values.from_scratch,
         complete_folder=lambda write: write(
             *(values.output_dir, race_utils.KIND, config, source),
-            {**settings, "dropout_prob": values.dropout_prob},
+            {**settings, "dropout_prob": values.dropout_prob, **head.settings},
         ),
-        do_train=values.do_train,
-        do_eval=values.do_eval,
-        do_predict=values.do_predict,
-        checkpoint=values.checkpoint,
-        eval_wait_secs=values.eval_wait_secs,
+        **common_flags.stages_to_run(values),
     )
 
 
@@ -129,8 +133,10 @@ def main(values):
         "max_qa_length": values.max_qa_length,
     }
     data = make_data(values, settings, tokenizer, strategy)
-    run = make_run(values, settings, source, config, strategy)
-    stages.run(race_utils.make_task(values.dropout_prob), data, run)
+    head = study_flags.head(values)
+    run = make_run(values, settings, head, source, config, strategy)
+    task = study_flags.frozen(values, race_utils.make_task(values.dropout_prob, head))
+    stages.run(task, study_flags.studied(values, data, task, run), run)
     stages.complete_folder(run)
 
 

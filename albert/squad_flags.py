@@ -1,10 +1,15 @@
 """What run_squad_v1 and run_squad_v2 share: their flags, and the run that these describe."""
 
-import dataclasses
-
 from absl import flags
 
-from albert import common_flags, dropout_flags, file_io, optimizer_flags, squad_features
+from albert import (
+    common_flags,
+    dropout_flags,
+    file_io,
+    optimizer_flags,
+    squad_features,
+    study_flags,
+)
 
 
 def define_flags(flag_values):
@@ -39,6 +44,8 @@ def define_flags(flag_values):
     integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
     integer("n_best_size", 20, "Answers kept of each question, and ends looked at of each window.")
     integer("max_answer_length", 30, "Most tokens of an answer.")
+    study_flags.define_flags(flag_values)
+    study_flags.define_squad_flags(flag_values)
     flags.mark_flag_as_required("output_dir", flag_values=flag_values)
 
 
@@ -53,6 +60,7 @@ def check_flags(values):
             raise file_io.InputError(f"--{stage} needs --{name}")
     optimizer_flags.check_optimizer(values)
     dropout_flags.check_dropout(values)
+    study_flags.check_study(values)
     common_flags.require_positive(
         *(values, "train_batch_size", "predict_batch_size", "max_seq_length", "n_best_size"),
         *("max_answer_length", "save_checkpoints_steps"),
@@ -97,9 +105,11 @@ def _questions(values, kind, source, config, beams, strategy):
         values.n_best_size,
         values.max_answer_length,
         **beams,
+        **study_flags.head(values).settings,
     )
     names = ("train_file", "predict_file", "train_feature_file", "predict_feature_file")
     names += ("predict_feature_left_file",)
+    train_selection, predict_selection = study_flags.selections(values)
     questions = squad_task.QuestionFiles(
         kind,
         settings,
@@ -107,6 +117,8 @@ def _questions(values, kind, source, config, beams, strategy):
         values.output_dir,
         strategy,
         num_processes=pretraining_files.num_cores(),
+        train_selection=train_selection,
+        predict_selection=predict_selection,
         **{name: values[name].value for name in names},
     )
     return questions, settings
@@ -143,7 +155,7 @@ def make_run(values, kind, source, config, questions, settings, strategy):
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,
         complete_folder=lambda write: write(
-            values.output_dir, kind, config, source, dataclasses.asdict(settings)
+            values.output_dir, kind, config, source, settings.to_dict()
         ),
         do_train=values.do_train,
         do_eval=known and (values.do_train or scores_all),
@@ -172,7 +184,9 @@ def run_squad(values, kind, **beams):
     questions, settings = _questions(values, kind, source, config, beams, strategy)
     run = make_run(values, kind, source, config, questions, settings, strategy)
     task = squad_task.make_task(kind, settings, lambda: questions.to_answer)
-    runner = stages.run(task, questions.data(task.evaluator), run)
+    task = study_flags.frozen(values, task)
+    data = study_flags.studied(values, questions.data(task.evaluator), task, run, shares=False)
+    runner = stages.run(task, data, run)
     if values.export_dir and distribution.is_chief(strategy):
         which = run.checkpoint_to_use
         export.export_squad(runner, which, values.max_seq_length, values.export_dir)
