@@ -20,8 +20,31 @@ def define_flags(flag_values):
         "they have one, id.",
     )
     text("output_file", None, "Answers to --input_file, .jsonl; by default standard output.")
+    text(
+        "data_file", None, "SQuAD file, one of whose questions is asked and shown with its answer."
+    )
+    integer("index", None, "Number of that question in the file, from 0.")
     integer("num_answers", 3, "Most answers to print for a question.")
     flags.mark_flag_as_required("model_dir", flag_values=flag_values)
+
+
+def check_flags(values):
+    """Refuses contradictions before any work."""
+    common_flags.require_positive(values, "num_answers")
+    if (values.data_file is None) != (values.index is None):
+        raise file_io.InputError("--data_file and --index belong together")
+    texts = values.context_file or values.input_file
+    if (texts is None) == (values.data_file is None):
+        raise file_io.InputError(
+            "give --context_file, a text to ask about, or --input_file, questions with their "
+            "texts, or --data_file with --index, a question of a SQuAD file"
+        )
+    if values.data_file is not None:
+        common_flags.refuse_given(values, "--context_file", "question")
+    if values.input_file:
+        common_flags.refuse_given(values, "runs without --input_file", "question")
+    else:
+        common_flags.refuse_given(values, "--input_file", "output_file")
 
 
 def describe(reply, context, num_answers):
@@ -40,6 +63,27 @@ def describe(reply, context, num_answers):
         yield f"{answer.probability:6.3f}  {text}  ({place})"
 
 
+def _describe_place(place):
+    text = f" ({place.text.strip()!r})" if place.text.strip() else ""
+    return f"token {place.token}{text} of window {place.window}"
+
+
+def describe_example(example, found, num_answers):
+    """Lines of text that tell a `squad_utils.SquadExample` and its `predictors.Explanation`."""
+    yield f"question:       {example.question_text}"
+    yield f"text:           {' '.join(example.paragraph_text.split())}"
+    gold = "not known" if example.answers is None else "none"
+    if example.answers and not example.is_impossible:
+        gold = " | ".join(dict.fromkeys(example.answers))
+    yield f"gold answer:    {gold}"
+    places = ("gold start", "gold end") if found.gold else ()
+    pairs = zip(places, found.gold or (), strict=True)
+    for name, place in (*pairs, ("highest start", found.start), ("highest end", found.end)):
+        yield f"{name + ':':<16}{_describe_place(place)}"
+    yield "predicted answer:"
+    yield from describe(found.reply, example.paragraph_text, num_answers)
+
+
 def questions(values):
     """The question of the flag, or those that are typed until an empty line or the end of input."""
     if values.question is not None:
@@ -53,6 +97,21 @@ def questions(values):
         if not question:
             return
         yield question
+
+
+def show_example(values):
+    """Prints a question of a SQuAD file with its answers."""
+    from albert import predictors, squad_utils
+
+    examples = squad_utils.read_squad_examples(values.data_file, is_training=False)
+    if not 0 <= values.index < len(examples):
+        raise file_io.InputError(
+            f"--index={values.index}: {values.data_file} has questions 0 to {len(examples) - 1}"
+        )
+    example = examples[values.index]
+    found = predictors.Answerer(values.model_dir).explain(example)
+    for line in describe_example(example, found, values.num_answers):
+        print(line, flush=True)
 
 
 def read_context(values):
@@ -112,12 +171,10 @@ def answer_file(values, answerer, context):
 
 
 def main(values):
-    common_flags.require_positive(values, "num_answers")
-    if values.input_file:
-        common_flags.refuse_given(values, "runs without --input_file", "question")
-    else:
-        common_flags.require_given(values, "context_file")
-        common_flags.refuse_given(values, "--input_file", "output_file")
+    check_flags(values)
+    if values.data_file is not None:
+        show_example(values)
+        return
     context = read_context(values)
     from albert import predictors
 

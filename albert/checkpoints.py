@@ -202,8 +202,8 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
     source = {name: rename(name) if rename else name for name in variables}
     loaded = sorted(name for name in variables if source[name] in shapes)
     new = sorted(set(variables) - set(loaded))
-    used = {source[name] for name in loaded}
-    unused = sorted(name for name in set(shapes) - used if not optimization.is_state(name))
+    taken = {source[name] for name in loaded}
+    unused = sorted(name for name in set(shapes) - taken if not optimization.is_state(name))
     found = {name: shapes[source[name]] for name in loaded}
     _check_shapes(prefix, found, variables, _misfit(shapes, variables))
     if not loaded:
@@ -211,12 +211,12 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
             f"{prefix} has no variable of this model; it holds {sorted(shapes)[:10]}"
         )
     _check_surplus(prefix, unused if strict and not rename else [], shapes, variables)
-    trained = {v.name for v in getattr(model, "trained_variables", model.variables)}
+    used = {v.name for v in getattr(model, "used_variables", model.variables)}
     optional = getattr(checkpoint, "optional", ())
     missing = [
         name
         for name in new
-        if variables[name].name in trained
+        if variables[name].name in used
         and (
             not allow_new_heads
             or (name.startswith(ENCODER_PREFIX) and not name.startswith(optional))

@@ -415,27 +415,27 @@ def signs(outputs, features):
     return learning_signs.of_labels(outputs, features)
 
 
-def _build_model(config, compute, seed, num_labels, dropout_prob):
+def _build_model(config, compute, seed, num_labels, dropout_prob, head):
     from albert import heads
 
     if num_labels:
-        return heads.ClassifierModel(config, num_labels, compute, seed, dropout_prob)
-    return heads.RegressionModel(config, compute, seed, dropout_prob)
+        return heads.ClassifierModel(config, num_labels, compute, seed, dropout_prob, head)
+    return heads.RegressionModel(config, compute, seed, dropout_prob, head)
 
 
-def make_task(glue_task, dropout_prob=0.1):
+def make_task(glue_task, dropout_prob=0.1, head=task.NO_LAYER):
     """The `task.Task` of a GLUE task.
 
     Args:
       glue_task: `GlueTask`, or an object with the same public attributes.
       dropout_prob: dropout of the pooled output in training.
+      head: `task.Head`.
     """
     partial = functools.partial
+    labels = len(glue_task.labels)
     return task.Task(
         name=glue_task.name,
-        build_model=partial(
-            _build_model, num_labels=len(glue_task.labels), dropout_prob=dropout_prob
-        ),
+        build_model=partial(_build_model, num_labels=labels, dropout_prob=dropout_prob, head=head),
         eval_outputs=eval_outputs,
         evaluator=partial(metrics.Evaluator, glue_task.scores),
         train_metrics=task.no_metrics if glue_task.is_regression else batch_accuracy,

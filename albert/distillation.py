@@ -178,6 +178,11 @@ class DistilledModel(tf.Module):
         """The student's."""
         return self._student.trained_variables
 
+    @property
+    def used_variables(self):
+        """The student's."""
+        return self._student.used_variables
+
     def __call__(self, features, training=False, seed=None):
         """The student's outputs; in training also teacher_logits and teacher_sequence_output."""
         outputs = self._student(features, training, seed)

@@ -73,7 +73,8 @@ def check(values):
         common_flags.refuse_given(values, "a run without --init_from_teacher", *others)
 
 
-def _weights(text):
+def weights(text):
+    """The three numbers of --distill_weights."""
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -116,7 +117,7 @@ def _lessons(values, teacher, source, student, *taught):
         config,
         teacher.checkpoint,
         *taught,
-        _weights(values.distill_weights),
+        weights(values.distill_weights),
         values.distill_temperature,
     )
     lesson.check_student(student)

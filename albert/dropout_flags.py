@@ -52,7 +52,8 @@ def read_config(values, source):
     given = {name: values[name].value for name in names if values[name].value is not None}
     used = dataclasses.replace(config, **given)
     if values.do_train:
-        rates = {name: getattr(used, name) for name in names}
+        is_frozen = "freeze_encoder" in values and values["freeze_encoder"].value
+        rates = {name: 0.0 if is_frozen else getattr(used, name) for name in names}
         if "classifier_dropout_prob" in values:
             rates["classifier_dropout_prob"] = values["classifier_dropout_prob"].value
         text = ", ".join(f"{name} {rate:g}" for name, rate in rates.items())

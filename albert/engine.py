@@ -115,6 +115,7 @@ class Engine:
         with strategy.scope():
             self.model = task.build_model(model_config, compute, run_config.seed)
         self.before_save = lambda: None  # called by the chief; may raise
+        self._training_means = training_log.RunningMeans(task.training_means)
         self._infer = None
         self._datasets = {}  # (input function, batch size) -> distributed dataset
 
@@ -193,14 +194,14 @@ class Engine:
                     "workers must see the same output_dir, under the same path"
                 )
             checkpoints.restore_training_state(own, self.model, optimizer)
-            distribution.check_same_weights(self.strategy, self.model.trained_variables)
+            distribution.check_same_weights(self.strategy, self.model.variables)
             step = int(optimizer.global_step.numpy())
             logging.info("Resuming from %s at step %d", own, step)
             if not self.run_config.is_saved(step):  # one against losses, which is not evaluated
                 on_checkpoint = None
             return step, self._evaluate(on_checkpoint, own, step)
         report = initialize(self.model)
-        distribution.check_same_weights(self.strategy, self.model.trained_variables)
+        distribution.check_same_weights(self.strategy, self.model.variables)
         if report is not None and distribution.is_chief(self.strategy):
             logging.info("%s", report)
             file_io.write_json(os.path.join(folder, LOAD_REPORT), report.to_dict())
@@ -236,6 +237,7 @@ class Engine:
             means = _divide({name: total.numpy() for name, total in totals.items()})
             if not np.isfinite(means["loss"] + means["gradient_norm"]):
                 self._stop_at_non_finite(step, rate, means)
+            self._training_means.add(means, taken)
             waited = means.pop("input_seconds") * taken
             means["learning_rate"] = rate
             log.update(step, means, waited, step % config.log_every_steps == 0)
@@ -405,7 +407,8 @@ class Engine:
         """Metrics of the model's present weights over every example of the input, once each.
 
         Returns:
-          dict of the task's evaluator, with the task's further metrics.
+          dict of the task's evaluator, with the task's further metrics and its `training_means`
+          since the last call.
         """
         evaluator = self.task.evaluator()
         started, count = time.time(), 0
@@ -419,7 +422,8 @@ class Engine:
             raise file_io.InputError("there is no example to evaluate")
         seconds = time.time() - started
         logging.info("Evaluated %d examples in %.1f s", count, seconds)
-        return evaluator.result() | self.task.further_metrics(self.model)
+        further = self.task.further_metrics(self.model)
+        return {**evaluator.result(), **further, **self._training_means.take()}
 
     def predict(self, input_fn):
         """The task's `eval_outputs` for every example, in input order.

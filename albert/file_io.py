@@ -10,6 +10,7 @@ import contextlib
 import glob as _glob
 import hashlib
 import json
+import mmap
 import os
 import shutil
 import tempfile
@@ -403,6 +404,36 @@ def sha256(path):
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def free_bytes(folder):
+    """Room that is left on the disk of a local folder."""
+    return shutil.disk_usage(folder).free
+
+
+def map_bytes(path):
+    """The bytes of a local file, read when they are looked at; empty ones cannot be mapped."""
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+@contextlib.contextmanager
+def locked(path):
+    """Waits until no other process is in a block with this local lock file; a kill ends a block.
+
+    Yields:
+      Whether it had to wait.
+    """
+    import fcntl  # which Windows lacks
+
+    with open(path, "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            waited = False
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            waited = True
+        yield waited
 
 
 def is_archive(path):

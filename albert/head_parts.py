@@ -7,7 +7,10 @@ import abc
 
 import tensorflow as tf
 
-from albert import file_io, kernels, layers, modeling
+from albert import checkpoints, file_io, kernels, layers, modeling
+
+# Feature that holds what the encoder would compute of the others, see `encoder_cache`.
+ENCODER_OUTPUT = "encoder_output"
 
 
 class Model(tf.Module):
@@ -25,6 +28,7 @@ class Model(tf.Module):
 
     def __init__(self, config, compute=layers.Compute(), seed=None):
         super().__init__()
+        self._is_frozen = False
         self.config = config
         self.albert = modeling.AlbertModel(config, seed, compute)
 
@@ -34,13 +38,29 @@ class Model(tf.Module):
         return True
 
     @property
-    def trained_variables(self):
-        """The variables that the loss depends on; only they have optimizer slots."""
+    def used_variables(self):
+        """The variables that the loss depends on."""
         found = self.trainable_variables
         return [v for v in found if self.uses_pooler or not v.name.startswith("bert/pooler/")]
 
+    @property
+    def trained_variables(self):
+        """Those of `used_variables` that training changes; only they have optimizer slots."""
+        if not self._is_frozen:
+            return self.used_variables
+        prefix = checkpoints.ENCODER_PREFIX  # the pooler's, too
+        return [v for v in self.used_variables if not v.name.startswith(prefix)]
+
+    def freeze_encoder(self):
+        """Takes the encoder out of the training: its weights stay, and it drops nothing."""
+        self._is_frozen = True
+
+    def _drops(self, training):
+        """Whether the encoder drops anything."""
+        return training and not self._is_frozen
+
     def _encode(self, features, training, seed):
-        return self.albert(*inputs(features), training, seed)
+        return self.albert(*inputs(features), self._drops(training), seed)
 
     @abc.abstractmethod
     def example_weights(self, features):
@@ -108,13 +128,56 @@ def check_rate(dropout_prob):
         raise file_io.InputError(f"dropout_prob must be at least 0 and below 1; got {dropout_prob}")
 
 
-class LabelWeights(tf.Module):
-    """`output_weights` [labels, H] and `output_bias` [labels]: a dense layer stored transposed."""
+class HiddenLayer(tf.Module):
+    """What a `task.Head` puts before the output layer of a head: nothing, or a dense layer.
 
-    def __init__(self, name, labels, config, seed):
+    Its variables are ``head_hidden/kernel`` [H, head_hidden_size] and ``head_hidden/bias``.
+
+    Args:
+      head: `task.Head`.
+      config: AlbertConfig.
+      seed: see `Model`.
+
+    Attributes:
+      size: width of its output.
+
+    Raises:
+      file_io.InputError: unknown activations.
+    """
+
+    def __init__(self, head, config, seed):
+        super().__init__(name="hidden_layer")
+        self._head = head
+        self.size = head.head_hidden_size or config.hidden_size
+        self._dense = None
+        if head.head_hidden_size:
+            for name in ("head_activation", "head_input_activation"):
+                if getattr(head, name) not in layers.ACTIVATIONS:
+                    known = ", ".join(layers.ACTIVATIONS)
+                    raise file_io.InputError(f"{name}={getattr(head, name)!r}: known are {known}")
+            self._dense = layers.Dense("head_hidden", config.hidden_size, self.size, config, seed)
+
+    def __call__(self, x, dropout):
+        """[..., H] -> [..., size], by `layers.Dropout`."""
+        if self._dense is None:
+            return x
+        head = self._head
+        rows = layers.ACTIVATIONS[head.head_input_activation](tf.reshape(x, [-1, x.shape[-1]]))
+        rows = layers.ACTIVATIONS[head.head_activation](self._dense(rows))
+        rows = dropout(rows, head.head_dropout_prob, "head_hidden")
+        return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [self.size]], 0))
+
+
+class LabelWeights(tf.Module):
+    """`output_weights` [labels, H] and `output_bias` [labels]: a dense layer stored transposed.
+
+    `size` is its H where that is not the configuration's.
+    """
+
+    def __init__(self, name, labels, config, seed, size=None):
         super().__init__(name="label_weights")
         self.weights = layers.normal_variable(
-            f"{name}output_weights", [labels, config.hidden_size], config, seed
+            f"{name}output_weights", [labels, size or config.hidden_size], config, seed
         )
         self.bias = tf.Variable(tf.zeros([labels]), name=f"{name}output_bias")
 

@@ -8,7 +8,7 @@ start.
 
 import tensorflow as tf
 
-from albert import file_io, head_parts, kernels, layers, pretraining_heads
+from albert import file_io, head_parts, kernels, layers, pretraining_heads, task
 
 # All models have their name in this module.
 PretrainingModel = pretraining_heads.PretrainingModel
@@ -22,15 +22,27 @@ class _LabelModel(head_parts.Model):
 
     Args:
       dropout_prob: dropout of the pooled output in training, whatever the configuration says.
+      head: `task.Head`.
+      num_outputs: of the output layer.
       For the rest see `head_parts.Model`.
     """
 
     _term = None  # name of the loss term
 
-    def __init__(self, config, compute, seed, dropout_prob):
+    def __init__(self, config, compute, seed, dropout_prob, head, num_outputs):
         head_parts.check_rate(dropout_prob)
         super().__init__(config, compute, seed)
         self._dropout_prob = dropout_prob
+        self.hidden = head_parts.HiddenLayer(head, config, seed)
+        self.output = head_parts.LabelWeights("", num_outputs, config, seed, self.hidden.size)
+
+    def encoder_output(self, features, training=False, seed=None):
+        """What the head reads of each text: the pooled output [B, H]."""
+        # The last layer is computed at the first position alone.
+        inputs = head_parts.inputs(features)
+        return self.albert.pool(
+            self.albert.at_positions(*inputs, self._drops(training), seed)[:, 0]
+        )
 
     def _scores(self, features, training, seed, site):
         """[B, H] after dropout through the output layer: float32 [B, labels]; a dict.
@@ -38,14 +50,15 @@ class _LabelModel(head_parts.Model):
         The dict holds sequence_output [B, S, H] with `Compute.whole_sequence`, else nothing.
         """
         further = {}
-        if self.albert.compute.whole_sequence:
+        if head_parts.ENCODER_OUTPUT in features:
+            pooled = features[head_parts.ENCODER_OUTPUT]
+        elif self.albert.compute.whole_sequence:
             encoded = self._encode(features, training, seed)
             pooled, further["sequence_output"] = encoded.pooled_output, encoded.sequence_output
-        else:  # The last layer is computed at the first position alone.
-            first = self.albert.at_positions(*head_parts.inputs(features), training, seed)[:, 0]
-            pooled = self.albert.pool(first)
+        else:
+            pooled = self.encoder_output(features, training, seed)
         dropout = layers.Dropout(training, seed)
-        return self.output(dropout(pooled, self._dropout_prob, site)), further
+        return self.output(self.hidden(dropout(pooled, self._dropout_prob, site), dropout)), further
 
     def _label_loss(self, label_ids, logits):
         """[B] losses."""
@@ -81,11 +94,18 @@ class ClassifierModel(_LabelModel):
 
     _term = "classification_loss"
 
-    def __init__(self, config, num_labels, compute=layers.Compute(), seed=None, dropout_prob=0.1):
+    def __init__(
+        self,
+        config,
+        num_labels,
+        compute=layers.Compute(),
+        seed=None,
+        dropout_prob=0.1,
+        head=task.NO_LAYER,
+    ):
         if num_labels < 2:
             raise file_io.InputError(f"a classifier needs at least 2 labels; got {num_labels}")
-        super().__init__(config, compute, seed, dropout_prob)
-        self.output = head_parts.LabelWeights("", num_labels, config, seed)
+        super().__init__(config, compute, seed, dropout_prob, head, num_labels)
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
@@ -101,9 +121,10 @@ class RegressionModel(_LabelModel):
 
     _term = "regression_loss"
 
-    def __init__(self, config, compute=layers.Compute(), seed=None, dropout_prob=0.1):
-        super().__init__(config, compute, seed, dropout_prob)
-        self.output = head_parts.LabelWeights("", 1, config, seed)
+    def __init__(
+        self, config, compute=layers.Compute(), seed=None, dropout_prob=0.1, head=task.NO_LAYER
+    ):
+        super().__init__(config, compute, seed, dropout_prob, head, 1)
 
     def _label_loss(self, label_ids, logits):
         return tf.square(logits - tf.cast(tf.reshape(label_ids, [-1]), tf.float32))
@@ -161,12 +182,19 @@ class MultipleChoiceModel(_LabelModel):
 
     _term = "choice_loss"
 
-    def __init__(self, config, num_choices, dropout_prob=0.1, compute=layers.Compute(), seed=None):
+    def __init__(
+        self,
+        config,
+        num_choices,
+        dropout_prob=0.1,
+        compute=layers.Compute(),
+        seed=None,
+        head=task.NO_LAYER,
+    ):
         if num_choices < 2:
             raise file_io.InputError(f"multiple choice needs at least 2 choices; got {num_choices}")
-        super().__init__(config, compute, seed, dropout_prob)
+        super().__init__(config, compute, seed, dropout_prob, head, 1)
         self._choices = num_choices
-        self.output = head_parts.LabelWeights("", 1, config, seed)
 
     def _fold(self, name, x):
         """[B, C, S] or [B, C * S] -> [B * C, S]."""
@@ -185,14 +213,47 @@ class MultipleChoiceModel(_LabelModel):
         """Returns a dict: logits, probabilities [B, C], predictions int32 [B]."""
         inputs = ("input_ids", "input_mask", "segment_ids")
         folded = {name: self._fold(name, features[name]) for name in inputs if name in features}
+        if head_parts.ENCODER_OUTPUT in features:  # [B, C, H]
+            pooled = features[head_parts.ENCODER_OUTPUT]
+            folded[head_parts.ENCODER_OUTPUT] = tf.reshape(pooled, [-1, pooled.shape[-1]])
         scores, _ = self._scores(folded, training, seed, "choice")  # [B * C, 1]
         return self._with_losses(_choice(tf.reshape(scores, [-1, self._choices])), features)
 
 
 class _SquadModel(head_parts.Model):
-    """Works on the sequence alone."""
+    """Works on the sequence alone.
+
+    Args:
+      head: `task.Head`; all parts of the model's head read what its layer makes of the sequence.
+      For the rest see `head_parts.Model`.
+    """
 
     uses_pooler = False
+
+    def __init__(self, config, compute, seed, head):
+        super().__init__(config, compute, seed)
+        self.hidden = head_parts.HiddenLayer(head, config, seed)
+
+    def encoder_output(self, features, training=False, seed=None):
+        """What the head reads of each text: the sequence output [B, S, H]."""
+        return self._encode(features, training, seed).sequence_output
+
+    def _sequence(self, features, training, seed):
+        """[B, S, H], where the head has a layer of its own that layer's output."""
+        sequence = features.get(head_parts.ENCODER_OUTPUT)
+        if sequence is None:
+            sequence = self.encoder_output(features, training, seed)
+        else:  # It ends with the longest text; S is a round number.
+            missing = tf.shape(features["input_ids"])[1] - tf.shape(sequence)[1]
+            sequence = tf.pad(sequence, [[0, 0], [0, missing], [0, 0]])
+        return self.hidden(sequence, layers.Dropout(training, seed))
+
+    def _with_loss(self, outputs, features, training):
+        """Adds per_example_loss [B] in prediction where the features hold positions."""
+        if not training and "start_positions" in features:
+            losses = self.example_losses(outputs, features)
+            outputs["per_example_loss"] = tf.add_n(list(losses.values()))
+        return outputs
 
 
 class SquadV1Model(_SquadModel):
@@ -202,16 +263,17 @@ class SquadV1Model(_SquadModel):
     end_positions [B].
     """
 
-    def __init__(self, config, compute=layers.Compute(), seed=None):
-        super().__init__(config, compute, seed)
-        self.output = head_parts.LabelWeights("cls/squad/", 2, config, seed)
+    def __init__(self, config, compute=layers.Compute(), seed=None, head=task.NO_LAYER):
+        super().__init__(config, compute, seed, head)
+        self.output = head_parts.LabelWeights("cls/squad/", 2, config, seed, self.hidden.size)
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: start_logits and end_logits [B, S].
 
-        They are over padding too, unless the encoder skips it: then -1e30 stands there.
+        They are over padding too, unless the encoder skips it: then -1e30 stands there. In
+        prediction also per_example_loss [B] where the features hold positions.
         """
-        sequence = self._encode(features, training, seed).sequence_output
+        sequence = self._sequence(features, training, seed)
         logits = self.output(tf.reshape(sequence, [-1, sequence.shape[-1]]))  # [B * S, 2]
         logits = tf.reshape(logits, tf.concat([tf.shape(sequence)[:2], [2]], 0))
         if self.albert.compute.skip_padding:
@@ -219,7 +281,7 @@ class SquadV1Model(_SquadModel):
             real = tf.cast(features["input_mask"], tf.bool)[:, :, tf.newaxis]
             logits = tf.where(real, logits, -_IMPOSSIBLE)
         start, end = tf.unstack(logits, 2, axis=-1)
-        return {"start_logits": start, "end_logits": end}
+        return self._with_loss({"start_logits": start, "end_logits": end}, features, training)
 
     def example_weights(self, features):
         return {"span_loss": head_parts.real_examples(features)}
@@ -238,15 +300,22 @@ class SquadV2Model(_SquadModel):
     """
 
     def __init__(
-        self, config, start_n_top, end_n_top, dropout_prob=0.1, compute=layers.Compute(), seed=None
+        self,
+        config,
+        start_n_top,
+        end_n_top,
+        dropout_prob=0.1,
+        compute=layers.Compute(),
+        seed=None,
+        head=task.NO_LAYER,
     ):
         if min(start_n_top, end_n_top) < 1:
             raise file_io.InputError(
                 f"start_n_top and end_n_top must be at least 1; got {start_n_top} and {end_n_top}"
             )
         head_parts.check_rate(dropout_prob)
-        super().__init__(config, compute, seed)
-        size = config.hidden_size
+        super().__init__(config, compute, seed, head)
+        size = self.hidden.size
         self._start_n_top = start_n_top
         self._end_n_top = end_n_top
         self._dropout_rate = dropout_prob
@@ -266,31 +335,37 @@ class SquadV2Model(_SquadModel):
           end_top_log_probs and end_top_index [B, K * M], the ends of start k at k * M...;
           cls_logits [B], high where there is no answer.
 
+        Where the features hold start_positions, prediction returns start_log_probs and
+        end_log_probs, too, and per_example_loss [B].
+
         Raises:
           InputError: the sequence is shorter than `start_n_top` or `end_n_top`.
         """
-        sequence = self._encode(features, training, seed).sequence_output
+        sequence = self._sequence(features, training, seed)
         possible = 1.0 - tf.cast(features["p_mask"], tf.float32)  # [B, S]
         rows = tf.reshape(sequence, [-1, sequence.shape[-1]])  # [B * S, H]
         start_logits = tf.cast(tf.reshape(self.start(rows), tf.shape(possible)), tf.float32)
         start_log_probs = _masked_log_softmax(start_logits, possible)  # [B, S]
         dropout = layers.Dropout(training, seed)
         outputs = {"cls_logits": self._answerability(sequence, start_log_probs, dropout)}
-        if training:
+        if training or "start_positions" in features:
             starts = tf.reshape(features["start_positions"], [-1, 1])  # [B, 1]
             ends = self._end_log_probs(sequence, starts, possible)  # [B, 1, S]
-            return outputs | {"start_log_probs": start_log_probs, "end_log_probs": ends[:, 0]}
+            outputs |= {"start_log_probs": start_log_probs, "end_log_probs": ends[:, 0]}
+        if training:
+            return outputs
         self._check_beam(sequence)
         start_top, start_index = tf.math.top_k(start_log_probs, self._start_n_top)  # [B, K]
         ends = self._end_log_probs(sequence, start_index, possible)  # [B, K, S]
         end_top, end_index = tf.math.top_k(ends, self._end_n_top)  # [B, K, M]
         flat = [-1, self._start_n_top * self._end_n_top]
-        return outputs | {
+        outputs |= {
             "start_top_log_probs": start_top,
             "start_top_index": start_index,
             "end_top_log_probs": tf.reshape(end_top, flat),
             "end_top_index": tf.reshape(end_index, flat),
         }
+        return self._with_loss(outputs, features, training)
 
     def _check_beam(self, sequence):
         length, widest = sequence.shape[1], max(self._start_n_top, self._end_n_top)
@@ -302,7 +377,7 @@ class SquadV2Model(_SquadModel):
 
     def _end_log_probs(self, sequence, starts, possible):
         """[B, S, H], starts [B, K], [B, S] -> log-probabilities of ends [B, K, S]."""
-        size = self.config.hidden_size
+        size = self.hidden.size
         kernel = tf.cast(self.end_hidden.kernel, sequence.dtype)
         bias = tf.cast(self.end_hidden.bias, sequence.dtype)
         chosen = tf.gather(sequence, starts, batch_dims=1)  # [B, K, H]
@@ -334,7 +409,7 @@ class SquadV2Model(_SquadModel):
         """Each term carries its factor of one half.
 
         Raises:
-          ValueError: the outputs are those of prediction.
+          ValueError: the outputs are those of prediction without positions.
         """
         if "end_log_probs" not in outputs:
             raise ValueError("the loss of SquadV2Model needs the outputs of training=True")

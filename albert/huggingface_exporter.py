@@ -107,6 +107,7 @@ def export(
     tokenizer = model_folder.load_tokenizer(source, config)
     tensors = checkpoints.read_tensors(prefix)
     _check_words(prefix, tensors, config)
+    _check_layers(prefix, tensors)
     head = head or described_head or huggingface.find_head(tensors)
     bias = _BIAS_OF_TOKENS if head == "token_classification" else "output_bias"
     outputs = len(tensors[bias]) if bias in tensors else None
@@ -174,6 +175,15 @@ def _check_head(head, outputs):
             f"checkpoint has {outputs or 'no such head'}"
         )
     return head
+
+
+def _check_layers(prefix, tensors):
+    """Refuses a head with a layer before its output."""
+    if any(name.startswith("head_hidden/") for name in tensors):
+        raise file_io.InputError(
+            f"{prefix} has a layer before its output (head_hidden_size); transformers has no class "
+            "for such a head"
+        )
 
 
 def _check_words(prefix, tensors, config):

@@ -55,6 +55,8 @@ class ModelFolder:
     def settings_as(self, dataclass):
         """The settings as a dataclass, whose annotations are classes or unions of them.
 
+        What is missing has its default there.
+
         Raises:
           file_io.InputError: one is missing or of another type.
         """
@@ -66,6 +68,7 @@ class ModelFolder:
                     *(field.name, lambda value, kind=field.type: isinstance(value, kind | int))
                 )
                 for field in fields
+                if field.name in self.settings or field.default is dataclasses.MISSING
             }
         )
 

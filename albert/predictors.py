@@ -20,10 +20,13 @@ from albert import (
     layers,
     model_folder,
     squad_features,
+    squad_positions,
     squad_records,
     squad_task,
+    squad_threshold,
     squad_utils,
     tables,
+    task,
 )
 
 _TEXT_INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -36,7 +39,7 @@ _QUESTIONS_AHEAD = 64  # questions whose windows are made before the first is an
 
 
 def save_classifier_description(
-    write, output_dir, row, config, source, max_seq_length, dropout_prob
+    write, output_dir, row, config, source, max_seq_length, dropout_prob, head=task.NO_LAYER
 ):
     """Makes the output folder of a classifier's run usable by itself.
 
@@ -48,6 +51,7 @@ def save_classifier_description(
       source: `pretrained.Source` with the vocabulary.
       max_seq_length: S of the training.
       dropout_prob: dropout of the pooled output in training.
+      head: `task.Head`.
     """
     settings = {
         "task_name": row.name,
@@ -55,6 +59,7 @@ def save_classifier_description(
         "max_seq_length": max_seq_length,
         "classifier_dropout_prob": dropout_prob,
         "columns": dataclasses.asdict(row.columns),
+        **head.settings,
     }
     if write(output_dir, classifier_utils.KIND, config, source, settings):
         custom_data.save_labels(output_dir, row.labels)
@@ -85,8 +90,8 @@ class TextPredictor:
         self.labels = self._row.labels
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self.max_seq_length = folder.setting("max_seq_length", folder.config.is_length)
-        task = classifier_utils.make_task(self._row)
-        self.model = task.build_model(folder.config, layers.Compute(), 0)
+        made = classifier_utils.make_task(self._row, head=folder.settings_as(task.Head))
+        self.model = made.build_model(folder.config, layers.Compute(), 0)
         checkpoints.restore(self.model, folder.source.checkpoint, allow_new_heads=False)
         signature = {name: tf.TensorSpec([None, None], tf.int32) for name in _TEXT_INPUTS}
         self._infer = tf.function(self._outputs, input_signature=[signature], autograph=False)
@@ -202,6 +207,37 @@ class Reply:
         return self.null_odds is None or self.null_odds < self.threshold
 
 
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A token of a window that a question is asked in.
+
+    Attributes:
+      window, token: their numbers from 0.
+      text: what the token stands for in the text; "" where it belongs to the question or is [CLS].
+    """
+
+    window: int
+    token: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """An answer beside the gold one.
+
+    Attributes:
+      reply: `Reply`.
+      start, end: `Place`s with the highest scores.
+      gold: `Place`s of the first gold answer's first and last token, in the window with most of the
+        text around it; None where there is no answer, or its place is not known.
+    """
+
+    reply: Reply
+    start: Place
+    end: Place
+    gold: tuple | None
+
+
 class Answerer:
     """A fine-tuned model, ready to be asked.
 
@@ -225,7 +261,7 @@ class Answerer:
         checkpoints.restore(self._model, folder.source.checkpoint, allow_new_heads=False)
         self._threshold = None
         if folder.kind == squad_task.V2:
-            self._threshold = squad_task.read_threshold(folder.source.checkpoint)
+            self._threshold = squad_threshold.read(folder.source.checkpoint)
         names = [spec.name for spec in squad_records.feature_specs(None, is_training=False)]
         signature = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
         self._infer = tf.function(self._score, input_signature=[signature], autograph=False)
@@ -265,22 +301,60 @@ class Answerer:
             for example, found in zip(examples, windows, strict=True):
                 yield self._reply(example, found, results)
 
+    def explain(self, example):
+        """Answers a question of a data set: an `Explanation`.
+
+        Args:
+          example: `squad_utils.SquadExample`, not of training.
+
+        Raises:
+          file_io.InputError: see `ask`.
+        """
+        windows, results = self._search(example)
+        start, end = self._highest(example, windows, results)
+        reply = self._reply(example, windows, results)
+        return Explanation(reply, start, end, _gold(example, windows))
+
     def _windows(self, place, question, context):
         """`squad_utils.SquadExample` and its windows."""
+        example = squad_utils.SquadExample("question", question, context)
+        return example, self._windows_of(example, place)
+
+    def _search(self, example):
+        """The windows of a question, numbered from 0, and {number: scores}."""
+        windows = self._windows_of(example)
+        for number, window in enumerate(windows):
+            window.unique_id = number
+        return windows, self._results(windows)
+
+    def _windows_of(self, example, place=""):
         at = f"{place}: " if place else ""
-        if not question.strip():
+        if not example.question_text.strip():
             raise file_io.InputError(f"{at}the question is empty")
-        length = len(self._tokenizer.encode(question))
+        length = len(self._tokenizer.encode(example.question_text))
         if length > self._settings.max_query_length:
             logging.warning(
                 "%sThe question has %d tokens; the model reads the first %d",
                 *(at, length, self._settings.max_query_length),
             )
-        example = squad_utils.SquadExample("question", question, context)
         (windows,) = self._featurizer.batch([example], [0])
         if isinstance(windows, str):
             raise file_io.InputError(f"{at}the text cannot be searched: {windows}")
-        return example, windows
+        return windows
+
+    def _highest(self, example, windows, results):
+        """`Place`s of the highest start and end; under SQuAD 2.0 of the end given that start."""
+        if self._threshold is None:
+            places = []
+            for name in ("start_log_prob", "end_log_prob"):
+                best = max(windows, key=lambda w: results[w.unique_id][name].max())  # noqa: B023
+                places.append(_place(example, best, int(results[best.unique_id][name].argmax())))
+            return tuple(places)
+        best = max(windows, key=lambda w: results[w.unique_id]["start_top_log_probs"][0])
+        found = results[best.unique_id]
+        return tuple(
+            _place(example, best, int(found[f"{n}_top_index"][0])) for n in ("start", "end")
+        )
 
     def _results(self, windows):
         """{unique id: scores} of the windows."""
@@ -312,3 +386,22 @@ class Answerer:
         (answers,) = squad_utils.best_answers_v2([example], windows, results, *limits, *beams)
         null_odds = squad_utils.find_null_odds([example], windows, results)
         return Reply(answers, null_odds[example.qas_id], self._threshold)
+
+
+def _place(example, window, token):
+    """`Place` of a token of a window."""
+    piece, text = token - window.text_begin, ""
+    if 0 <= piece < len(window.piece_start):
+        text = example.paragraph_text[window.piece_start[piece] : window.piece_end[piece] + 1]
+    return Place(window.unique_id, token, text)
+
+
+def _gold(example, windows):
+    """See `Explanation`."""
+    found = squad_positions.targets(squad_task.Questions([example], windows))
+    whole = [w for w in windows if not found["is_impossible"][w.unique_id]]
+    if not whole:
+        return None
+    ends = lambda w: [found[f"{name}_positions"][w.unique_id] for name in ("start", "end")]  # noqa: E731
+    best = max(whole, key=lambda w: min(ends(w)[0] - w.text_begin, w.text_end - ends(w)[1]))
+    return tuple(_place(example, best, int(token)) for token in ends(best))

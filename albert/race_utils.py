@@ -325,21 +325,22 @@ def write_predictions(output_dir, rows, ids, prefix=None):
     tables.write_table(output_dir, _LETTERS, found)
 
 
-def _build_model(config, compute, seed, dropout_prob):
+def _build_model(config, compute, seed, dropout_prob, head):
     from albert import heads
 
-    return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, compute, seed)
+    return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, compute, seed, head)
 
 
-def make_task(dropout_prob=0.1):
+def make_task(dropout_prob=0.1, head=task.NO_LAYER):
     """The `task.Task` of RACE.
 
     Args:
       dropout_prob: dropout of the pooled output in training.
+      head: `task.Head`.
     """
     return task.Task(
         name="race",
-        build_model=functools.partial(_build_model, dropout_prob=dropout_prob),
+        build_model=functools.partial(_build_model, dropout_prob=dropout_prob, head=head),
         eval_outputs=_eval_outputs,
         evaluator=Evaluator,
         train_metrics=classifier_utils.batch_accuracy,

@@ -10,9 +10,10 @@ from albert import (
     distillation_flags,
     dropout_flags,
     file_io,
-    optimizer_flags,
+    fine_tuning_flags,
     record_flags,
     schedule_flags,
+    study_flags,
 )
 
 
@@ -36,15 +37,13 @@ def define_flags(flag_values):
     integer("train_batch_size", 32, "Examples per step, over all devices.")
     integer("eval_batch_size", 8, "Examples per evaluation step, over all devices.")
     integer("predict_batch_size", 8, "Examples per prediction step, over all devices.")
-    optimizer_flags.define_optimizer_flags(flag_values, "adamw", 5e-5, as_text=True)
-    dropout_flags.define_dropout_flags(flag_values)
+    fine_tuning_flags.define_flags(flag_values, 5e-5, as_text=True)
     number("classifier_dropout_prob", 0.1, "Dropout of the pooled output.")
     integer("train_step", 1000, "Steps in all.")
     integer("warmup_step", 0, "Steps over which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
     integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
     distillation_flags.define_flags(flag_values)
-    schedule_flags.define_flags(flag_values)
     flags.mark_flags_as_required(("task_name", "output_dir"), flag_values)
 
 
@@ -57,10 +56,8 @@ def check_flags(values, row):
     common_flags.check_waiting(values)
     if values.export_text and not values.export_dir:
         raise file_io.InputError("--export_text needs --export_dir")
-    optimizer_flags.check_optimizer(values)
-    dropout_flags.check_dropout(values)
     distillation_flags.check(values)
-    schedule_flags.check(values)
+    fine_tuning_flags.check(values)
     common_flags.require_positive(
         *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
         *("max_seq_length", "train_step", "save_checkpoints_steps"),
@@ -98,7 +95,7 @@ def make_run(values, row, source, config, lessons, strategy):
         rename=lessons.rename,
         complete_folder=lambda write: predictors.save_classifier_description(
             *(write, values.output_dir, row, config, source, values.max_seq_length),
-            values.classifier_dropout_prob,
+            *(values.classifier_dropout_prob, study_flags.head(values)),
         ),
         record=record_flags.recorder(values, "run_classifier", source),
         **schedule_flags.of_run(
@@ -107,11 +104,11 @@ def make_run(values, row, source, config, lessons, strategy):
     )
 
 
-def export_models(values, row, tokenizer, config, prefix, specs):
+def export_models(values, row, task, tokenizer, config, prefix, specs):
     """Writes the SavedModels that were asked for."""
-    from albert import classifier_utils, export
+    from albert import export
 
-    model = export.model_to_serve(classifier_utils.make_task(row), config, prefix)
+    model = export.model_to_serve(task, config, prefix)
     export.export_classifier(model, specs, values.export_dir, values.threshold_to_export)
     if values.export_text:
         about = (values.max_seq_length, row.labels, row.is_pair)
@@ -137,12 +134,12 @@ def main(values):
         graph_tokenizer.check_text(tokenizer)
     data = make_data(values, row, source, tokenizer, strategy)
     run = make_run(values, row, source, config, lessons, strategy)
-    task = classifier_utils.make_task(row, values.classifier_dropout_prob)
-    runner = stages.run(lessons.task(schedule_flags.with_metric(values, task)), data, run)
+    task = classifier_utils.make_task(row, values.classifier_dropout_prob, study_flags.head(values))
+    runner = fine_tuning_flags.run(values, task, data, run, lessons.task)
     if values.export_dir:
         prefix = stages.load(runner, values.checkpoint)
         if distribution.is_chief(strategy):
-            export_models(values, row, tokenizer, config, prefix, data.specs("test"))
+            export_models(values, row, task, tokenizer, config, prefix, data.specs("test"))
     stages.complete_folder(run)
 
 

@@ -9,9 +9,10 @@ from albert import (
     common_flags,
     dropout_flags,
     file_io,
-    optimizer_flags,
+    fine_tuning_flags,
     record_flags,
     schedule_flags,
+    study_flags,
 )
 
 _DATA = {
@@ -44,15 +45,12 @@ def define_flags(flag_values):
     integer("predict_batch_size", 8, "Questions per prediction step, over all devices.")
     number("dropout_prob", 0.1, "Dropout of the pooled output in training.")
     flags.DEFINE_alias("classifier_dropout_prob", "dropout_prob", flag_values=flag_values)
-    dropout_flags.define_dropout_flags(flag_values)
-    optimizer_flags.define_optimizer_flags(flag_values, "adamw", 1e-5)
+    fine_tuning_flags.define_flags(flag_values, 1e-5)
     integer("train_step", 12000, "Steps in all.")
     integer("warmup_step", 1000, "Steps over which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 100, "Steps between checkpoints.")
     integer("num_keep_checkpoint", 5, "Checkpoints kept, beside the best; 0 keeps all.")
-    schedule_flags.define_flags(flag_values)
-    for name in ("data_dir", "output_dir"):
-        flags.mark_flag_as_required(name, flag_values=flag_values)
+    flags.mark_flags_as_required(("data_dir", "output_dir"), flag_values)
 
 
 def check_flags(values):
@@ -60,9 +58,7 @@ def check_flags(values):
     if not (values.do_train or values.do_eval or values.do_predict):
         raise file_io.InputError("nothing to do: none of --do_train, --do_eval, --do_predict")
     common_flags.check_waiting(values)
-    optimizer_flags.check_optimizer(values)
-    dropout_flags.check_dropout(values)
-    schedule_flags.check(values)
+    fine_tuning_flags.check(values)
     if values.task_name.lower() != "race":
         raise file_io.InputError(f"--task_name={values.task_name}: expected race")
     names = ("train_file", "eval_file", "predict_file")
@@ -98,7 +94,7 @@ def make_data(values, settings, tokenizer, strategy):
     )
 
 
-def make_run(values, settings, source, config, strategy):
+def make_run(values, settings, head, source, config, strategy):
     """`stages.Run` of the flags."""
     from albert import race_utils, stages
 
@@ -115,7 +111,7 @@ def make_run(values, settings, source, config, strategy):
         from_scratch=values.from_scratch,
         complete_folder=lambda write: write(
             *(values.output_dir, race_utils.KIND, config, source),
-            {**settings, "dropout_prob": values.dropout_prob},
+            {**settings, "dropout_prob": values.dropout_prob, **head.settings},
         ),
         record=record_flags.recorder(values, "run_race", source),
         **schedule_flags.of_run(
@@ -138,9 +134,10 @@ def main(values):
     tokenizer = model_folder.load_tokenizer(source, config)
     settings = common_flags.text_settings(values, source) | {"max_qa_length": values.max_qa_length}
     data = make_data(values, settings, tokenizer, strategy)
-    run = make_run(values, settings, source, config, strategy)
-    task = schedule_flags.with_metric(values, race_utils.make_task(values.dropout_prob))
-    stages.run(task, data, run)
+    head = study_flags.head(values)
+    run = make_run(values, settings, head, source, config, strategy)
+    task = race_utils.make_task(values.dropout_prob, head)
+    fine_tuning_flags.run(values, task, data, run)
     stages.complete_folder(run)
 
 

@@ -37,6 +37,8 @@ class SquadExample:
       start_position: its first character, -1 where there is none, None outside of training.
       is_impossible: whether the file says that the question has no answer.
       answers: all gold answers, () for an unanswerable question, None where they are not known.
+      answer_starts: the first character of each, None where the file does not say it, or not of
+        that text.
     """
 
     qas_id: str
@@ -46,6 +48,7 @@ class SquadExample:
     start_position: int | None = None
     is_impossible: bool = False
     answers: tuple | None = None
+    answer_starts: tuple | None = None
 
 
 @dataclasses.dataclass(slots=True)

@@ -1,17 +1,16 @@
 """What run_squad_v1 and run_squad_v2 share: their flags, and the run that these describe."""
 
-import dataclasses
-
 from absl import flags
 
 from albert import (
     common_flags,
     dropout_flags,
     file_io,
-    optimizer_flags,
+    fine_tuning_flags,
     record_flags,
     schedule_flags,
     squad_features,
+    study_flags,
 )
 
 
@@ -39,15 +38,14 @@ def define_flags(flag_values):
     integer("max_query_length", 64, "Most tokens of a question; the rest is cut off.")
     integer("train_batch_size", 32, "Windows per step, over all devices.")
     integer("predict_batch_size", 8, "Windows per prediction step, over all devices.")
-    optimizer_flags.define_optimizer_flags(flag_values, "adamw", 5e-5)
-    dropout_flags.define_dropout_flags(flag_values)
+    fine_tuning_flags.define_flags(flag_values, 5e-5)
     number("num_train_epochs", 3.0, "Steps in all are the questions times this, by the batch size.")
     number("warmup_proportion", 0.1, "Share of the steps in which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
     integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
     integer("n_best_size", 20, "Answers kept of each question, and ends looked at of each window.")
     integer("max_answer_length", 30, "Most tokens of an answer.")
-    schedule_flags.define_flags(flag_values)
+    study_flags.define_squad_flags(flag_values)
     flags.mark_flag_as_required("output_dir", flag_values=flag_values)
 
 
@@ -60,9 +58,7 @@ def check_flags(values):
     for stage, name in (("do_train", "train_file"), ("do_predict", "predict_file")):
         if values[stage].value and not values[name].value:
             raise file_io.InputError(f"--{stage} needs --{name}")
-    optimizer_flags.check_optimizer(values)
-    dropout_flags.check_dropout(values)
-    schedule_flags.check(values)
+    fine_tuning_flags.check(values)
     common_flags.require_positive(
         *(values, "train_batch_size", "predict_batch_size", "max_seq_length", "n_best_size"),
         *("max_answer_length", "save_checkpoints_steps"),
@@ -107,9 +103,11 @@ def _questions(values, kind, source, config, beams, strategy):
         values.n_best_size,
         values.max_answer_length,
         **beams,
+        **study_flags.head(values).settings,
     )
     names = ("train_file", "predict_file", "train_feature_file", "predict_feature_file")
     names += ("predict_feature_left_file",)
+    train_selection, predict_selection = study_flags.selections(values)
     questions = squad_task.QuestionFiles(
         kind,
         settings,
@@ -117,6 +115,8 @@ def _questions(values, kind, source, config, beams, strategy):
         values.output_dir,
         strategy,
         num_processes=pretraining_files.num_cores(),
+        train_selection=train_selection,
+        predict_selection=predict_selection,
         **{name: values[name].value for name in names},
     )
     return questions, settings
@@ -150,7 +150,7 @@ def make_run(values, kind, source, config, questions, settings, strategy):
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,
         complete_folder=lambda write: write(
-            values.output_dir, kind, config, source, dataclasses.asdict(settings)
+            values.output_dir, kind, config, source, settings.to_dict()
         ),
         do_eval=known and (values.do_train or scores_all),
         record=record_flags.recorder(values, f"run_{kind}", source),
@@ -186,8 +186,8 @@ def run_squad(values, kind, **beams):
     questions, settings = _questions(values, kind, source, config, beams, strategy)
     run = make_run(values, kind, source, config, questions, settings, strategy)
     task = squad_task.make_task(kind, settings, lambda: questions.to_answer)
-    task = schedule_flags.with_metric(values, task)
-    runner = stages.run(task, questions.data(task.evaluator), run)
+    data = questions.data(task.evaluator)
+    runner = fine_tuning_flags.run(values, task, data, run, shares=False)
     if values.export_dir and distribution.is_chief(strategy):
         which = run.checkpoint_to_use
         export.export_squad(runner, which, values.max_seq_length, values.export_dir)

@@ -9,21 +9,23 @@ from absl import logging
 
 from albert import (
     batching,
-    checkpoints,
     distribution,
     file_io,
     folder_lock,
     learning_signs,
     record_files,
     squad_metrics,
+    squad_positions,
     squad_records,
+    squad_selection,
+    squad_threshold,
     squad_utils,
     task,
 )
 
 V1, V2 = squad_records.V1, squad_records.V2
-THRESHOLD = "null_score_diff_threshold"
-THRESHOLD_FILE = f"{THRESHOLD}.json"
+# Scores of positions [B, S] among the outputs of the models in training.
+_LOGITS, _LOG_PROBS = ("start_logits", "end_logits"), ("start_log_probs", "end_log_probs")
 # Logit of padding: never among the best, so that answers do not depend on how long a batch is.
 _NO_LOGIT = -1e30
 
@@ -36,6 +38,7 @@ class Settings:
       max_seq_length, doc_stride, max_query_length: see `squad_features.Featurizer`.
       n_best_size, max_answer_length: see `squad_utils.best_answers_v1`.
       start_n_top, end_n_top, dropout_prob: see `heads.SquadV2Model`; None for SQuAD 1.1.
+      head_hidden_size and the like: see `task.Head`.
     """
 
     max_seq_length: int
@@ -46,6 +49,20 @@ class Settings:
     start_n_top: int | None = None
     end_n_top: int | None = None
     dropout_prob: float | None = None
+    head_hidden_size: int | None = None
+    head_activation: str = "relu"
+    head_input_activation: str = "linear"
+    head_dropout_prob: float = 0.0
+
+    @property
+    def head(self):
+        """`task.Head`."""
+        return task.Head.of(dataclasses.asdict(self))
+
+    def to_dict(self):
+        """JSON-ready dict for a model's folder, from which it can be made again."""
+        values = dataclasses.asdict(self).items()
+        return {k: v for k, v in values if not k.startswith("head_")} | self.head.settings
 
     @property
     def window(self):
@@ -119,6 +136,7 @@ class Evaluator:
         self._get_questions = questions
         self._decode = decode
         self._score = score
+        self._positions = squad_positions.Scores()
         self.results = {}
 
     @functools.cached_property
@@ -127,6 +145,7 @@ class Evaluator:
 
     def update(self, rows):
         """Adds windows: dict of arrays [B, …], with ``unique_ids`` [B]."""
+        rows = self._positions.take(rows)
         names = [name for name in rows if name != "unique_ids"]
         columns = [rows[name] for name in names]
         for number, *values in zip(rows["unique_ids"].tolist(), *columns, strict=True):
@@ -141,8 +160,8 @@ class Evaluator:
         return self._decode(self.questions, self.results)
 
     def score(self, answers):
-        """Scores of `Answers` of these questions: dict of numbers."""
-        return self._score(self.questions.dataset, answers)
+        """Scores of `Answers` of these questions, and of the places: dict of numbers."""
+        return {**self._score(self.questions.dataset, answers), **self._positions.result()}
 
     def result(self):
         """The scores of `answers`."""
@@ -152,10 +171,10 @@ class Evaluator:
 # --- SQuAD 1.1 -----------------------------------------------------------------------------------
 
 
-def _build_v1(config, compute, seed):
+def _build_v1(config, compute, seed, settings):
     from albert import heads
 
-    return heads.SquadV1Model(config, compute, seed)
+    return heads.SquadV1Model(config, compute, seed, settings.head)
 
 
 def _eval_outputs_v1(outputs, features, max_seq_length):
@@ -170,11 +189,12 @@ def _eval_outputs_v1(outputs, features, max_seq_length):
         padded = tf.pad(logits, [[0, 0], [0, missing]], constant_values=_NO_LOGIT)
         return tf.ensure_shape(padded, [None, max_seq_length])
 
-    return {
-        "unique_ids": tf.reshape(features["unique_ids"], [-1]),
+    scores = {
         "start_log_prob": whole(outputs["start_logits"]),
         "end_log_prob": whole(outputs["end_logits"]),
     }
+    places = squad_positions.eval_rows(outputs | scores, features, tuple(scores))
+    return {"unique_ids": tf.reshape(features["unique_ids"], [-1]), **scores, **places}
 
 
 def _decode_v1(questions, results, settings):
@@ -196,13 +216,14 @@ def _make_v1(settings, questions):
     decode = functools.partial(_decode_v1, settings=settings)
     return task.Task(
         name=V1,
-        build_model=_build_v1,
+        build_model=functools.partial(_build_v1, settings=settings),
         eval_outputs=functools.partial(_eval_outputs_v1, max_seq_length=settings.max_seq_length),
         evaluator=functools.partial(Evaluator, questions, decode, _score_v1),
-        train_metrics=task.no_metrics,
+        train_metrics=functools.partial(squad_positions.train_metrics, names=_LOGITS),
         best_metric="f1",
         metrics=("exact_match", "f1"),
         signs=learning_signs.of_spans,
+        training_means=squad_positions.TRAINING_MEANS,
     )
 
 
@@ -213,13 +234,16 @@ def _build_v2(config, compute, seed, settings):
     from albert import heads
 
     beams = (settings.start_n_top, settings.end_n_top)
-    return heads.SquadV2Model(config, *beams, settings.dropout_prob, compute, seed)
+    return heads.SquadV2Model(config, *beams, settings.dropout_prob, compute, seed, settings.head)
 
 
 def _eval_outputs_v2(outputs, features):
     import tensorflow as tf
 
-    return {"unique_ids": tf.reshape(features["unique_ids"], [-1]), **outputs}
+    places = squad_positions.eval_rows(outputs, features, _LOG_PROBS)
+    left_out = (*_LOG_PROBS, "per_example_loss")
+    rows = {name: values for name, values in outputs.items() if name not in left_out}
+    return {"unique_ids": tf.reshape(features["unique_ids"], [-1]), **rows, **places}
 
 
 def _decode_v2(questions, results, settings):
@@ -247,10 +271,11 @@ def _make_v2(settings, questions):
         build_model=functools.partial(_build_v2, settings=settings),
         eval_outputs=_eval_outputs_v2,
         evaluator=functools.partial(Evaluator, questions, decode, _score_v2),
-        train_metrics=task.no_metrics,
+        train_metrics=functools.partial(squad_positions.train_metrics, names=_LOG_PROBS),
         best_metric="f1",
         metrics=("exact", "f1", "best_exact", "best_f1"),
         signs=learning_signs.of_spans_or_none,
+        training_means=squad_positions.TRAINING_MEANS,
     )
 
 
@@ -287,6 +312,7 @@ class QuestionFiles:
       train_feature_file, predict_feature_file, predict_feature_left_file: paths of records and of
         what finding the answers needs of them, or None.
       num_processes: processes that make features.
+      train_selection, predict_selection: which questions of the files are taken.
     """
 
     kind: str
@@ -300,16 +326,22 @@ class QuestionFiles:
     predict_feature_file: str | None = None
     predict_feature_left_file: str | None = None
     num_processes: int = 1
+    train_selection: squad_selection.Selection = squad_selection.ALL
+    predict_selection: squad_selection.Selection = squad_selection.ALL
 
     @functools.cached_property
     def train_examples(self):
         """List of `squad_utils.SquadExample` to train on."""
-        return squad_utils.read_squad_examples(self.train_file, is_training=True)
+        return self._read(self.train_file, self.train_selection, is_training=True)
 
     @functools.cached_property
     def predict_examples(self):
         """List of `squad_utils.SquadExample` to answer."""
-        return squad_utils.read_squad_examples(self.predict_file, is_training=False)
+        return self._read(self.predict_file, self.predict_selection, is_training=False)
+
+    def _read(self, path, selection, is_training):
+        examples = squad_utils.read_squad_examples(path, is_training)
+        return selection.choose(examples, self.tokenizer, self.settings.max_query_length, path)
 
     @functools.cached_property
     def answers_known(self):
@@ -383,7 +415,9 @@ class QuestionFiles:
         return os.path.join(self.output_dir, self.kind + ending)
 
     def _fingerprint(self, data_file, split):
-        return squad_records.fingerprint(data_file, self.tokenizer, self.settings.window, split)
+        selection = self.train_selection if split == "train" else self.predict_selection
+        settings = self.settings.window | selection.settings
+        return squad_records.fingerprint(data_file, self.tokenizer, settings, split)
 
     def _convert(self, examples, is_training):
         return squad_records.convert_examples_to_records(
@@ -425,7 +459,10 @@ class QuestionFiles:
             ids=lambda split: [example.qas_id for example in self.predict_examples],
             write_predictions=functools.partial(self._write_predictions, evaluator),
             reading=record_files.damage_reported,
-            eval_input={"trim_batches": fits},
+            eval_input={
+                "trim_batches": fits,
+                "prepare": squad_positions.adding_targets(lambda: self.to_answer),
+            },
             files=lambda split: [self.train_file if split == "train" else self.predict_file],
         )
 
@@ -440,10 +477,10 @@ class QuestionFiles:
         texts = answers.texts
         if answers.null_odds is not None:
             if scores:
-                threshold = scores[THRESHOLD]
-                write_threshold(output_dir, threshold, prefix, self.predict_file)
+                threshold = scores[squad_threshold.THRESHOLD]
+                squad_threshold.write(output_dir, threshold, prefix, self.predict_file)
             else:
-                threshold = read_threshold(prefix)
+                threshold = squad_threshold.read(prefix)
             texts = squad_metrics.apply_threshold(texts, answers.null_odds, threshold)
         squad_utils.write_predictions(output_dir, texts, answers.nbest, answers.null_odds)
         return scores
@@ -452,51 +489,3 @@ class QuestionFiles:
 def _make_folders(*paths):
     for path in paths:
         file_io.make_dirs(os.path.dirname(path) or ".")
-
-
-# --- the threshold of SQuAD 2.0 -----------------------------------------------------------------
-
-
-def write_threshold(folder, threshold, prefix, predict_file):
-    """Writes the null odds from which on a question is not answered, beside the model.
-
-    Args:
-      folder: output folder.
-      threshold: the value.
-      prefix: the checkpoint whose odds it is for.
-      predict_file: the file on which it gives the best F1.
-    """
-    content = {
-        THRESHOLD: threshold,
-        "step": checkpoints.read_step(prefix),
-        "predict_file": os.path.basename(predict_file),
-    }
-    file_io.write_json(os.path.join(folder, THRESHOLD_FILE), content)
-
-
-def read_threshold(prefix):
-    """The threshold that lies beside a checkpoint; 0 if there is none.
-
-    Raises:
-      file_io.InputError: the file there is damaged.
-    """
-    path = os.path.join(os.path.dirname(prefix), THRESHOLD_FILE)
-    if not file_io.exists(path):
-        logging.warning(
-            "There is no %s: using the threshold 0. Answering a file whose answers are known "
-            "finds a better one",
-            path,
-        )
-        return 0.0
-    content = file_io.read_json(path, "threshold")
-    try:
-        threshold, step = float(content[THRESHOLD]), content["step"]
-    except (TypeError, KeyError, ValueError) as error:
-        raise file_io.InputError(f"threshold: {path} holds no {THRESHOLD} and step") from error
-    if step != checkpoints.read_step(prefix):
-        logging.warning(
-            "The threshold of %s was found with the checkpoint of step %s, not with %s",
-            *(path, step, prefix),
-        )
-    logging.info("Using the threshold %g of %s", threshold, path)
-    return threshold

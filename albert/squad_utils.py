@@ -111,18 +111,26 @@ def _read_question(path, place, question, text, is_training):
         question_text=_field(path, place, question, "question", str),
         paragraph_text=text,
     )
-    answers = []
+    answers, starts = [], []
     if "answers" in question:
         place = f"question {example.qas_id!r} ({place})"
         for answer in _field(path, place, question, "answers", list):
             answers.append(_field(path, place, answer, "text", str))
-        example.answers = tuple(answers)
+            starts.append(_start(answer, text))
+        example.answers, example.answer_starts = tuple(answers), tuple(starts)
     example.is_impossible = bool(question.get("is_impossible", False))
     if is_training:
         example.orig_answer_text, example.start_position = "", -1
         if not example.is_impossible:
             _set_training_answer(path, place, example, question)
     return example
+
+
+def _start(answer, text):
+    """First character of an answer; None where it is not said, or another text stands there."""
+    start = answer.get("answer_start")
+    is_there = isinstance(start, int) and start >= 0 and text.startswith(answer["text"], start)
+    return start if is_there and answer["text"] else None
 
 
 def _set_training_answer(path, place, example, question):

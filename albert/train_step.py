@@ -53,7 +53,9 @@ def run(task, model, optimizer, features, seed, accumulation_steps=1):
 def _gradients(task, model, features, seed, weights, scale):
     """Gradients (times `scale`), losses and metrics of one micro-batch, ready to be added up."""
     variables = model.trained_variables
-    with tf.GradientTape() as tape:
+    # Only these: what is frozen is computed as in inference, and nothing of it is kept.
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
         outputs = model(features, training=True, seed=seed)
         losses = model.losses(outputs, features, weights)
         loss = model.total(losses)

@@ -9,6 +9,32 @@ from absl import logging
 from albert import progress, run_record
 
 
+class RunningMeans:
+    """Means of some of what training reports, since they were last asked for.
+
+    Args:
+      names: of the values; others are left out.
+    """
+
+    def __init__(self, names):
+        self._names = names
+        self._sums, self._steps = dict.fromkeys(names, 0.0), 0
+
+    def add(self, means, steps):
+        """Takes in {name: mean over so many steps}."""
+        self._steps += steps
+        for name in self._names:
+            self._sums[name] += means[name] * steps
+
+    def take(self):
+        """{``train_<name>``: mean}, empty without a step; starts anew."""
+        if not self._steps:
+            return {}
+        found = {f"train_{name}": total / self._steps for name, total in self._sums.items()}
+        self._sums, self._steps = dict.fromkeys(self._names, 0.0), 0
+        return found
+
+
 class TrainingLog:
     """Reports training: a line each time it is told to, a bar on a terminal, TensorBoard events.
 

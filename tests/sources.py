@@ -21,9 +21,10 @@ PLAIN = """
 # What scripts share.
 SHARED_FLAGS = """
     command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
-    squad_flags blimp_flags
+    squad_flags blimp_flags fine_tuning_flags
     record_flags
     schedule_flags
+    study_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,
@@ -37,10 +38,12 @@ LAYERS = {
     "assembly": [
         *"head_parts pretraining_heads heads".split(),
         *"pretrained model_folder pretraining_folder task distillation".split(),
+        *"frozen_encoder encoder_cache subsets".split(),
     ],
     "tasks": [
         *"pretraining_masks pretraining_task classifier_utils custom_data race_utils".split(),
-        *"squad_utils squad_task token_classification".split(),
+        *"squad_utils squad_task token_classification squad_positions".split(),
+        *"squad_selection squad_threshold".split(),
     ],
     "uses": [
         *"stages predictors feature_extractor pseudo_likelihood".split(),

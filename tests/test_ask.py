@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from albert import (
     predictors,
     pretrained,
     squad_task,
+    squad_threshold,
     squad_utils,
     tokenization,
 )
@@ -40,7 +42,7 @@ def make_folder(folder, kind, settings):
     prefix = str(folder / "model.ckpt-7")
     checkpoints.save(prefix, task.build_model(CONFIG, layers.Compute(), seed=4))
     if kind == squad_task.V2:
-        squad_task.write_threshold(str(folder), 0.5, prefix, "dev.json")
+        squad_threshold.write(str(folder), 0.5, prefix, "dev.json")
     return str(folder)
 
 
@@ -243,7 +245,7 @@ def test_mistakes_on_the_command_line(folders, tmp_path, run_script, context_fil
         run_script(ask, **flags, context_file=empty)
     with pytest.raises(file_io.InputError, match="context_file: there is no file"):
         run_script(ask, **flags, context_file=tmp_path / "nowhere.txt")
-    with pytest.raises(file_io.InputError, match="--context_file must be given"):
+    with pytest.raises(file_io.InputError, match="give --context_file, a text to ask"):
         run_script(ask, **flags)
     with pytest.raises(file_io.InputError, match="--output_file: only for --input_file"):
         run_script(ask, **flags, context_file=empty, output_file="x")
@@ -255,3 +257,48 @@ def test_mistakes_on_the_command_line(folders, tmp_path, run_script, context_fil
     model_folder.write(str(tmp_path / "other"), "classifier", CONFIG, source, {})
     with pytest.raises(file_io.InputError, match="kind classifier; expected squad_v1 or squad_v2"):
         run_script(ask, model_dir=tmp_path / "other", context_file=context_file, question="Who?")
+
+
+@pytest.mark.parametrize("kind", squad_task.KINDS)
+def test_a_question_of_a_file(folders, tmp_path, run_script, capsys, kind):
+    path = squad_samples.write_long_context(tmp_path)
+    run_script(ask, model_dir=folders[kind], data_file=path, index=6, num_answers=2)
+    shown = capsys.readouterr().out
+    example = squad_utils.read_squad_examples(path, is_training=False)[6]
+    assert f"question:       {example.question_text}\n" in shown
+    assert f"gold answer:    {example.answers[0]}\n" in shown
+    assert " ".join(example.paragraph_text.split()) in shown
+    (gold,) = [line for line in shown.splitlines() if line.startswith("gold start")]
+    assert example.answers[0].startswith(re.search(r"\('(.+)'\)", gold).group(1))
+    found = predictors.Answerer(folders[kind]).explain(example)
+    for name, place in (("highest start:", found.start), ("highest end:", found.end)):
+        (line,) = [line for line in shown.splitlines() if line.startswith(name)]
+        assert f"token {place.token}" in line and line.endswith(f"of window {place.window}")
+    wanted, _ = expected(kind, folders[kind], example.question_text, example.paragraph_text)
+    predicted = shown.split("predicted answer:\n")[1]
+    assert wanted[0]["text"].split()[0] in predicted or "nothing found" in predicted
+    run_script(ask, model_dir=folders[kind], data_file=path, index=4)
+    impossible = capsys.readouterr().out
+    assert "gold answer:    none\n" in impossible and "gold start" not in impossible
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({}, "give --context_file, a text to ask about, or --data_file"),
+        ({"data_file": "x"}, "--data_file and --index belong together"),
+        ({"context_file": "x", "index": 1}, "--data_file and --index belong together"),
+        ({"context_file": "x", "data_file": "y", "index": 1}, "give --context_file"),
+        ({"data_file": "x", "index": 1, "question": "Who?"}, "--question: only for --context_file"),
+        ({"data_file": "x", "index": 1}, "SQuAD file: there is no file x"),
+    ],
+)
+def test_a_text_or_a_question_of_a_file(folders, run_script, flags, message):
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(ask, model_dir=folders[squad_task.V1], **flags)
+
+
+def test_a_number_that_no_question_has(folders, tmp_path, run_script):
+    path = squad_samples.write_long_context(tmp_path)
+    with pytest.raises(file_io.InputError, match=r"--index=30: .* has questions 0 to 29"):
+        run_script(ask, model_dir=folders[squad_task.V1], data_file=path, index=30)

@@ -110,7 +110,8 @@ def test_models_of_low_precision_runs_are_exported_in_float32(specs, tmp_path):
         max_seq_length=16,
     )
     row = classifier_utils.get_task("SST-2")
-    run_classifier.export_models(values, row, None, CONFIG, prefix, specs)
+    task = classifier_utils.make_task(row)
+    run_classifier.export_models(values, row, task, None, CONFIG, prefix, specs)
     (folder,) = (tmp_path / "export").iterdir()
     found = _serve(str(folder))(input=_examples(specs, rows))["probabilities"]
     np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import threading
 
 import pytest
 
@@ -403,3 +404,27 @@ def test_a_cut_archive_is_named_and_leaves_nothing(tmp_path, share):
     with pytest.raises(file_io.InputError, match="a.tar.gz is cut off, damaged or not a .tar.gz"):
         file_io.unpack_archive(path, str(tmp_path / "cache"))
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_one_process_at_a_time_is_in_a_locked_block(tmp_path):
+    path, events = str(tmp_path / "lock"), []
+
+    def wait():
+        with file_io.locked(path) as waited:
+            events.append(waited)
+
+    with file_io.locked(path) as waited:
+        assert not waited
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive() and not events
+    thread.join(10)
+    assert events == [True]
+
+
+def test_bytes_that_are_mapped(tmp_path):
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(200)))
+    assert file_io.map_bytes(str(path))[:] == bytes(range(200))
+    assert file_io.free_bytes(str(tmp_path)) > 0

@@ -117,6 +117,7 @@ def tiny(tmp_path_factory):
         **model, "train_file": folder / "train.json", "predict_file": folder / "dev.json",
         "train_batch_size": 4, "num_train_epochs": 0.05, "save_checkpoints_steps": 100,
         "from_scratch": True, "max_seq_length": 48, "doc_stride": 24, "max_query_length": 12,
+        "train_fraction": 1, "eval_fraction": 1,
     }  # fmt: skip
     return {
         "run_pretraining": {

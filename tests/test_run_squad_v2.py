@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import file_io, predictors, records, run_squad_v2, squad_records, squad_task
+from albert import (
+    checkpoints,
+    file_io,
+    predictors,
+    records,
+    run_squad_v2,
+    squad_records,
+    squad_threshold,
+)
 from tests import builders, recorded_runs, reference_folder, squad_samples
 from tests.builders import read_results
 from tests.squad_samples import flags_for, read_json
@@ -101,28 +109,28 @@ def test_a_file_without_answers_uses_the_threshold_of_the_model(trained, inputs,
 def test_thresholds_that_do_not_fit_are_reported(trained, tmp_path, caplog):
     prefix = str(trained / "model.ckpt-best")
     with caplog.at_level("WARNING", logger="absl"):
-        squad_task.write_threshold(str(trained), -0.5, str(trained / "model.ckpt-100"), "d.json")
-        assert squad_task.read_threshold(prefix) == -0.5
-    if squad_task.checkpoints.read_step(prefix) != 100:
+        squad_threshold.write(str(trained), -0.5, str(trained / "model.ckpt-100"), "d.json")
+        assert squad_threshold.read(prefix) == -0.5
+    if checkpoints.read_step(prefix) != 100:
         assert "was found with the checkpoint of step 100, not with" in caplog.text
-    squad_task.write_threshold(str(trained), -0.25, prefix, "d.json")
+    squad_threshold.write(str(trained), -0.25, prefix, "d.json")
     caplog.clear()
     with caplog.at_level("WARNING", logger="absl"):
-        assert squad_task.read_threshold(prefix) == -0.25
+        assert squad_threshold.read(prefix) == -0.25
     assert not caplog.text
     with caplog.at_level("WARNING", logger="absl"):
-        assert squad_task.read_threshold(str(tmp_path / "model.ckpt-1")) == 0.0
+        assert squad_threshold.read(str(tmp_path / "model.ckpt-1")) == 0.0
     assert "using the threshold 0" in caplog.text
     (trained / "null_score_diff_threshold.json").write_text("{}")
     with pytest.raises(file_io.InputError, match="holds no null_score_diff_threshold and step"):
-        squad_task.read_threshold(prefix)
+        squad_threshold.read(prefix)
 
 
 def test_the_saved_model_computes_the_beams(trained):
     specs = squad_records.feature_specs(64, is_training=False)
     path = str(trained / "squad_v2_predict.tf_record")
     features = records.parse(specs, tf.stack(list(tf.data.TFRecordDataset(path).take(5))))
-    squad_task.write_threshold(str(trained), 0.0, str(trained / "model.ckpt-best"), "d.json")
+    squad_threshold.write(str(trained), 0.0, str(trained / "model.ckpt-best"), "d.json")
     outputs = predictors.Answerer(str(trained))._model(features, training=False)
     (folder,) = (trained / "export" / "saved_model").iterdir()
     serve = tf.saved_model.load(str(folder)).signatures["serving_default"]

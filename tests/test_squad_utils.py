@@ -36,9 +36,9 @@ def test_read_for_training(tmp_path):
     )
     context = "The cat sat on the cat."
     assert squad_utils.read_squad_examples(path, is_training=True) == [
-        squad_features.SquadExample("a", "Who?", context, "cat", 19, False, ("cat",)),
-        squad_features.SquadExample("b", "Who?", context, "", -1, True, ()),
-        squad_features.SquadExample("c", "Who?", context, "", -1, True, ("The",)),
+        squad_features.SquadExample("a", "Who?", context, "cat", 19, False, ("cat",), (19,)),
+        squad_features.SquadExample("b", "Who?", context, "", -1, True, (), ()),
+        squad_features.SquadExample("c", "Who?", context, "", -1, True, ("The",), (0,)),
     ]
 
 

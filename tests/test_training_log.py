@@ -3,6 +3,7 @@
 import os
 import types
 
+import pytest
 import tensorflow as tf
 
 from albert import training_log
@@ -60,3 +61,17 @@ def test_slow_training_has_a_speed_too(tmp_path, caplog, monkeypatch):
         log.update(1, {"loss": 8.0, "learning_rate": 0.5}, 0.0, report=False)
         log.update(2, {"loss": 4.0, "learning_rate": 0.25}, 0.0, report=True)
     assert "  0.0200 examples/s" in caplog.records[-1].getMessage()
+
+
+def test_means_since_they_were_last_asked_for():
+    means = training_log.RunningMeans(("loss", "accuracy"))
+    assert means.take() == {}
+    means.add({"loss": 4.0, "accuracy": 0.0, "other": 1.0}, 1)
+    means.add({"loss": 1.0, "accuracy": 0.5, "other": 1.0}, 2)
+    assert means.take() == pytest.approx({"train_loss": 2.0, "train_accuracy": 1 / 3})
+    assert means.take() == {}
+    means.add({"loss": 7.0, "accuracy": 1.0}, 5)
+    assert means.take() == {"train_loss": 7.0, "train_accuracy": 1.0}
+    none = training_log.RunningMeans(())
+    none.add({"loss": 1.0}, 1)
+    assert none.take() == {}

@@ -30,7 +30,7 @@ from albert import (
     record_files,
     records,
     results,
-    squad_task,
+    squad_threshold,
     squad_utils,
     tables,
     tokenization,
@@ -194,11 +194,11 @@ def _descriptions(work):
     rule = "\n" + "=" * 50 + "\n"
     yield Reader("eval_results.txt", [(block + rule + block + rule).encode()],
                  lambda path: results.read_blocks(_folder_of(path)))  # fmt: skip
-    threshold = {squad_task.THRESHOLD: -1.5, "step": 10, "predict_file": "dev.json"}
+    threshold = {squad_threshold.THRESHOLD: -1.5, "step": 10, "predict_file": "dev.json"}
     checkpoint = os.path.join(work, "one")
     checkpoints.save(checkpoint, make_model("pretraining"))
-    yield Reader(squad_task.THRESHOLD_FILE, _json(threshold),
-                 lambda path: squad_task.read_threshold(os.path.join(_folder_of(path), "one")),
+    yield Reader(squad_threshold.FILE_NAME, _json(threshold),
+                 lambda path: squad_threshold.read(os.path.join(_folder_of(path), "one")),
                  _files(checkpoint, "one"))  # fmt: skip
     pretraining = {"version": pretraining_folder.VERSION, "sentence_task": "sop"}
     yield Reader(pretrained.PRETRAINING_NAME, _json(pretraining),

@@ -1,0 +1,55 @@
+"""The null odds from which on a question of SQuAD 2.0 is not answered, kept beside the model."""
+
+import os
+
+from absl import logging
+
+from albert import checkpoints, file_io
+
+THRESHOLD = "null_score_diff_threshold"
+FILE_NAME = f"{THRESHOLD}.json"
+
+
+def write(folder, threshold, prefix, predict_file):
+    """Writes the null odds from which on a question is not answered, beside the model.
+
+    Args:
+      folder: output folder.
+      threshold: the value.
+      prefix: the checkpoint whose odds it is for.
+      predict_file: the file on which it gives the best F1.
+    """
+    content = {
+        THRESHOLD: threshold,
+        "step": checkpoints.read_step(prefix),
+        "predict_file": os.path.basename(predict_file),
+    }
+    file_io.write_json(os.path.join(folder, FILE_NAME), content)
+
+
+def read(prefix):
+    """The threshold that lies beside a checkpoint; 0 if there is none.
+
+    Raises:
+      file_io.InputError: the file there is damaged.
+    """
+    path = os.path.join(os.path.dirname(prefix), FILE_NAME)
+    if not file_io.exists(path):
+        logging.warning(
+            "There is no %s: using the threshold 0. Answering a file whose answers are known "
+            "finds a better one",
+            path,
+        )
+        return 0.0
+    content = file_io.read_json(path, "threshold")
+    try:
+        threshold, step = float(content[THRESHOLD]), content["step"]
+    except (TypeError, KeyError, ValueError) as error:
+        raise file_io.InputError(f"threshold: {path} holds no {THRESHOLD} and step") from error
+    if step != checkpoints.read_step(prefix):
+        logging.warning(
+            "The threshold of %s was found with the checkpoint of step %s, not with %s",
+            *(path, step, prefix),
+        )
+    logging.info("Using the threshold %g of %s", threshold, path)
+    return threshold
