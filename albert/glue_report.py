@@ -1,10 +1,11 @@
 """Makes the table of a sweep over GLUE tasks from the result files of its runs."""
 
 import os
+import statistics
 
 from absl import flags
 
-from albert import classifier_utils, command_line, file_io, results
+from albert import classifier_utils, command_line, file_io, results, sweep_journal, sweep_runner
 
 DONE, NOT_RUN = "done", "not run"
 _COLUMNS = ("task", "metric", "best step", "score", "state")
@@ -15,8 +16,8 @@ def define_flags(flag_values):
     flags.DEFINE_string(
         "output_dir",
         None,
-        "Folder of the sweep: a folder of results for each task, and logs/<task>.status. The "
-        "table goes to results.md and results.json in here.",
+        "Folder of the sweep: a folder of results for each task, and sweep.json. The table goes "
+        "to results.md and results.json in here.",
         flag_values=flag_values,
     )
     flags.DEFINE_list("tasks", None, "Tasks, in the order of the rows.", flag_values=flag_values)
@@ -36,15 +37,18 @@ def read_metrics(folder, step):
     return {}
 
 
-def read_task(sweep_dir, name):
+def read_task(sweep_dir, name, trials):
     """The row of one task.
 
     Args:
       sweep_dir: folder of the sweep.
       name: task as it was given to the sweep; also the name of its folder.
+      trials: all `sweep_journal.Trial`s; those of this task are named like it, or ``name/seed_…``.
 
     Returns:
-      dict: task, metric, state; best_step and score (None without an evaluation); metrics.
+      dict: task, metric, state; best_step and score (None without an evaluation); metrics. Over
+      several seeds score and metrics are means, and there are deviation (None for one score),
+      scores by seed and num_seeds.
 
     Raises:
       file_io.InputError: ``best_trial.txt`` is not what `run_classifier` writes.
@@ -54,15 +58,50 @@ def read_task(sweep_dir, name):
         row["metric"] = classifier_utils.get_task(name).best_metric
     except file_io.InputError:
         row["metric"] = None  # its own run has failed and says why
-    status = os.path.join(sweep_dir, "logs", f"{name}.status")
-    row["state"] = file_io.read_text(status, "status").strip() if file_io.exists(status) else ""
-    row["state"] = row["state"] or NOT_RUN
-    folder = os.path.join(sweep_dir, name)
-    trial = results.read_trial(folder) if row["state"] != NOT_RUN else None
-    if trial:
-        row["best_step"], row["score"] = trial.best_step, trial.best_value
-        row["metrics"] = read_metrics(folder, trial.best_step)
+    own = [trial for trial in trials if name in (trial.name, os.path.dirname(trial.name))]
+    row["state"] = _state(sweep_dir, own)
+    if own and own[0].seed is not None:
+        row.update(_over_seeds(sweep_dir, own))
+    elif row["state"] != NOT_RUN:
+        row["best_step"], row["score"], row["metrics"] = _scores(sweep_dir, own[0])
     return row
+
+
+def _scores(sweep_dir, trial):
+    """Best step, score and metrics of one run."""
+    folder = os.path.join(sweep_dir, trial.name)
+    best = results.read_trial(folder)
+    if best is None:
+        return None, None, {}
+    return best.best_step, best.best_value, read_metrics(folder, best.best_step)
+
+
+def _over_seeds(sweep_dir, trials):
+    done = [trial for trial in trials if trial.state == sweep_journal.DONE]
+    found = {trial.seed: _scores(sweep_dir, trial) for trial in done}
+    found = {seed: row for seed, row in found.items() if row[1] is not None}
+    scores = {str(seed): score for seed, (_, score, _) in found.items()}
+    metrics = [row[2] for row in found.values()]
+    shared = set.intersection(*map(set, metrics)) if metrics else ()
+    return {
+        "score": statistics.fmean(scores.values()) if scores else None,
+        "deviation": statistics.stdev(scores.values()) if len(scores) > 1 else None,
+        "scores": scores,
+        "num_seeds": len(trials),
+        "metrics": {key: statistics.fmean(row[key] for row in metrics) for key in sorted(shared)},
+    }
+
+
+def _state(sweep_dir, trials):
+    """The first state of its trials that is not `DONE`, and where the log is."""
+    for trial in trials:
+        if trial.state == sweep_journal.WAITING:
+            return NOT_RUN
+        if trial.state != sweep_journal.DONE:
+            is_failed = trial.state == sweep_journal.FAILED
+            state = trial.state if is_failed else sweep_journal.INTERRUPTED
+            return f"{state}; log: {sweep_runner.log_of(sweep_dir, trial.name)}"
+    return DONE if trials else NOT_RUN
 
 
 def summarize(sweep_dir, names):
@@ -71,7 +110,8 @@ def summarize(sweep_dir, names):
     Returns:
       dict: tasks (list of `read_task`), average (None if no task is done), num_averaged.
     """
-    rows = [read_task(sweep_dir, name) for name in names]
+    trials = sweep_journal.read(sweep_dir)[1] if sweep_journal.is_sweep(sweep_dir) else []
+    rows = [read_task(sweep_dir, name, trials) for name in names]
     scores = [row["score"] for row in rows if row["state"] == DONE and row["score"] is not None]
     average = sum(scores) / len(scores) if scores else None
     return {"tasks": rows, "average": average, "num_averaged": len(scores)}
@@ -80,20 +120,21 @@ def summarize(sweep_dir, names):
 def to_markdown(summary):
     """The summary as a table; aligned, so that it can be read as it is."""
     number = lambda value: "-" if value is None else f"{value:.4f}"  # noqa: E731
-    cells = [
-        [
-            row["task"],
-            row["metric"] or "-",
-            "-" if row["best_step"] is None else str(row["best_step"]),
-            number(row["score"]),
-            row["state"],
-        ]
-        for row in summary["tasks"]
-    ]
+    seeds = any("num_seeds" in row for row in summary["tasks"])
+    columns = [*_COLUMNS[:-1], *(["deviation", "seeds"] if seeds else []), _COLUMNS[-1]]
+    cells = []
+    for row in summary["tasks"]:
+        best = "-" if row["best_step"] is None else str(row["best_step"])
+        line = [row["task"], row["metric"] or "-", best, number(row["score"])]
+        if seeds:
+            line.append(number(row.get("deviation")))
+            line.append(f"{len(row.get('scores', ()))} of {row.get('num_seeds', 0)}")
+        cells.append([*line, row["state"]])
     done = f"{summary['num_averaged']} of {len(cells)} tasks"
-    cells.append(["average", "", "", number(summary["average"]), done])
-    widths = [max(map(len, column)) for column in zip(_COLUMNS, *cells, strict=True)]
-    lines = [_COLUMNS, ["-" * width for width in widths], *cells]
+    gap = ["", ""] if seeds else []
+    cells.append(["average", "", "", number(summary["average"]), *gap, done])
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    lines = [columns, ["-" * width for width in widths], *cells]
     return "".join(
         "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |\n"
         for line in lines
