@@ -1,10 +1,12 @@
 """Installs the package `albert`; see README.md."""
 
 import pathlib
+import re
 
 import setuptools
 
 HERE = pathlib.Path(__file__).resolve().parent
+SOURCE = (HERE / "albert" / "__init__.py").read_text(encoding="utf-8")
 
 REQUIREMENTS = [
     "absl-py>=2.0",
@@ -43,7 +45,7 @@ EXTRAS = {
 
 setuptools.setup(
     name="albert",
-    version="0.1.0",
+    version=re.search(r'^__version__ = "(.*)"$', SOURCE, re.M).group(1),
     description="ALBERT pre-training and fine-tuning on TensorFlow 2",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import checkpoints, distribution, file_io, results
+from albert import checkpoints, distribution, file_io, results, run_record
 
 
 class BestTracker:
@@ -84,6 +84,7 @@ class BestTracker:
         if self._is_chief:
             self._reported_value = self.best_value
             self._write_results(checkpoints.BEST, self.best_step, metrics)
+            run_record.set_result(self._folder, self.best_step, metrics)
 
     def record(self, prefix, step, metrics):
         """Takes in the metrics of a checkpoint; copies it if it is better than the best so far.
@@ -104,19 +105,28 @@ class BestTracker:
             results.remove_trial(self._folder)  # Nobody is to take the old score for the new one's.
             checkpoints.replace_best(self._folder, prefix)
         self._write_results(os.path.basename(prefix), step, metrics)
+        if is_better:
+            run_record.set_result(self._folder, step, metrics)
         with self._writer.as_default(step=step):
             for key, number in metrics.items():
                 tf.summary.scalar(key, number)
         self._writer.flush()
 
     def _write_results(self, name, step, metrics):
-        logging.info("Results of %s: %s", name, ", ".join(results.lines(metrics, step)))
+        _log(self._folder, name, step, metrics, is_chief=True)
         block = results.make_block(metrics, step, self._reported_value)
         self._blocks = results.put(self._blocks, block)
         results.write_blocks(self._folder, self._blocks)
         # Written last: a run killed before this line evaluates the same checkpoint again.
         trial = results.Trial(self.last_step, self.best_step, self.best_value)
         results.write_trial(self._folder, trial)
+
+
+def _log(folder, name, step, metrics, is_chief):
+    """Takes the results of a checkpoint to the log and, in the chief, to ``metrics.jsonl``."""
+    logging.info("Results of %s: %s", name, ", ".join(results.lines(metrics, step)))
+    if is_chief:
+        run_record.append_evaluation(folder, step, name, metrics)
 
 
 def _is_better(value, best):
@@ -347,8 +357,10 @@ def evaluate(engine, input_fn, which=None, wait_secs=0):
 def report(engine, prefix, metrics):
     """Takes the metrics of one checkpoint, evaluated by itself, to the log and the results file."""
     folder = engine.run_config.output_dir
-    step = _stored_step(prefix)
-    logging.info("Results of %s: %s", prefix, ", ".join(results.lines(metrics, step)))
-    if distribution.is_chief(engine.strategy):
+    step, is_chief = _stored_step(prefix), distribution.is_chief(engine.strategy)
+    if is_chief:
         file_io.make_dirs(folder)
+    _log(folder, prefix, step, metrics, is_chief)
+    if is_chief:
         results.write_blocks(folder, [results.make_block(metrics, step)])
+        run_record.set_result(folder, step, metrics)

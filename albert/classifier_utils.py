@@ -467,6 +467,7 @@ def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, s
         paths=paths,
         strategy=strategy,
         write_predictions=glue_task.write_predictions,
+        files=lambda split: [glue_task.path(data_dir, split)],
     )
 
 

@@ -140,6 +140,10 @@ class CustomTask:
             if split not in self.files:
                 raise file_io.InputError(f"{_SPLIT_FLAGS[split]} must be given")
 
+    def path(self, data_dir, split):
+        """Path of the file of a split."""
+        return self.files[split]
+
     def fingerprint(self, data_dir, split):
         """JSON-ready dict that identifies the data of a split."""
         return {

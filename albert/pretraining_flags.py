@@ -5,7 +5,7 @@ import os
 
 from absl import flags, logging
 
-from albert import common_flags, file_io, masking, optimizer_flags
+from albert import common_flags, file_io, masking, optimizer_flags, record_flags
 
 # --- masks ---------------------------------------------------------------------------------------
 
@@ -238,4 +238,5 @@ def make_run(values, source, config, lessons, sentence_task, strategy):
         do_eval=values.do_eval,
         checkpoint=values.checkpoint,
         eval_wait_secs=values.eval_wait_secs,
+        record=record_flags.recorder(values, "run_pretraining", source),
     )

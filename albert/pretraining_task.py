@@ -262,6 +262,7 @@ def make_data(files, lengths, max_eval_examples, masker=None, anew=False, senten
         reading=lambda read: damage_reported(read, lengths, unmasked),
         train_input=train_input,
         eval_input=eval_input,
+        files=lambda split: files[split].paths,
     )
 
 

@@ -396,4 +396,7 @@ def make_data(
         paths=paths,
         strategy=strategy,
         write_predictions=write_predictions,
+        files=lambda split: [
+            path for level in _levels(**levels) for path in data_files(data_dir, split, level)
+        ],
     )

@@ -11,6 +11,7 @@ from albert import (
     dropout_flags,
     file_io,
     optimizer_flags,
+    record_flags,
 )
 
 
@@ -104,6 +105,7 @@ def make_run(values, row, source, config, lessons, strategy):
         do_predict=values.do_predict,
         checkpoint=values.checkpoint,
         eval_wait_secs=values.eval_wait_secs,
+        record=record_flags.recorder(values, "run_classifier", source),
     )
 
 
@@ -114,10 +116,8 @@ def export_models(values, row, tokenizer, config, prefix, specs):
     model = export.model_to_serve(classifier_utils.make_task(row), config, prefix)
     export.export_classifier(model, specs, values.export_dir, values.threshold_to_export)
     if values.export_text:
-        export.export_text_classifier(
-            *(model, tokenizer, values.max_seq_length, row.labels, row.is_pair),
-            values.export_dir,
-        )
+        about = (values.max_seq_length, row.labels, row.is_pair)
+        export.export_text_classifier(model, tokenizer, *about, values.export_dir)
 
 
 def main(values):

@@ -4,7 +4,14 @@ import os
 
 from absl import flags
 
-from albert import command_line, common_flags, dropout_flags, file_io, optimizer_flags
+from albert import (
+    command_line,
+    common_flags,
+    dropout_flags,
+    file_io,
+    optimizer_flags,
+    record_flags,
+)
 
 
 def define_flags(flag_values):
@@ -111,6 +118,7 @@ def make_run(values, settings, source, config, strategy):
         do_predict=values.do_predict,
         checkpoint=values.checkpoint,
         eval_wait_secs=values.eval_wait_secs,
+        record=record_flags.recorder(values, "run_race", source),
     )
 
 

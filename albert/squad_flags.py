@@ -4,7 +4,14 @@ import dataclasses
 
 from absl import flags
 
-from albert import common_flags, dropout_flags, file_io, optimizer_flags, squad_features
+from albert import (
+    common_flags,
+    dropout_flags,
+    file_io,
+    optimizer_flags,
+    record_flags,
+    squad_features,
+)
 
 
 def define_flags(flag_values):
@@ -150,6 +157,7 @@ def make_run(values, kind, source, config, questions, settings, strategy):
         do_predict=values.do_predict,
         checkpoint=values.checkpoint,
         eval_wait_secs=values.eval_wait_secs,
+        record=record_flags.recorder(values, f"run_{kind}", source),
     )
 
 

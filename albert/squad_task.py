@@ -417,6 +417,7 @@ class QuestionFiles:
             write_predictions=functools.partial(self._write_predictions, evaluator),
             reading=records.damage_reported,
             eval_input={"trim_batches": fits},
+            files=lambda split: [self.train_file if split == "train" else self.predict_file],
         )
 
     def _write_predictions(self, make_evaluator, output_dir, rows, ids, prefix):

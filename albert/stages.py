@@ -1,5 +1,6 @@
 """The one road of every run: train, evaluate and predict any task."""
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from albert import (
     file_io,
     model_folder,
     records,
+    run_record,
 )
 
 
@@ -38,6 +40,7 @@ class Run:
       checkpoint: which one to evaluate or predict with; see `checkpoint_walk.choose`. "all"
         evaluates all and predicts with the best.
       eval_wait_secs: see `checkpoint_walk.evaluate_all`.
+      record: `run_record.Recorder`, which describes the run in its folder; None: nobody does.
     """
 
     model_config: Any
@@ -53,6 +56,7 @@ class Run:
     do_predict: bool = False
     checkpoint: str | None = None
     eval_wait_secs: int = 0
+    record: run_record.Recorder | None = None
 
     @property
     def checkpoint_to_use(self):
@@ -78,10 +82,41 @@ def run(task, data, run):
     file_io.make_dirs(run.run_config.output_dir)
     check_start(run)
     stages = {"train": run.do_train, "dev": run.do_eval, "test": run.do_predict}
-    paths = {split: data.records(split) for split, wanted in stages.items() if wanted}
-    if run.do_train and distribution.is_chief(run.strategy):
+    splits = [split for split, wanted in stages.items() if wanted]
+    with _recorded(run, data, splits):
+        return _run(task, data, run, splits)
+
+
+# Names of the stages, and of their data, in the record of a run.
+_STAGE_OF_SPLIT = {"train": run_record.TRAIN, "dev": run_record.EVAL, "test": "predict"}
+
+
+def _recorded(run, data, splits):
+    """The context in which the stages run: the chief keeps the record."""
+    if not (run.record and splits and distribution.is_chief(run.strategy)):
+        return contextlib.nullcontext()
+    names = {split: _STAGE_OF_SPLIT[split] for split in splits}
+    inputs = {}
+    for split, stage in names.items():
+        if files := data.files(split):
+            several = os.path.dirname(os.path.commonprefix(files))
+            path = files[0] if len(files) == 1 else several
+            inputs[f"{stage}_data"] = (path, files)
+    return run.record.session(run.run_config.output_dir, names.values(), inputs)
+
+
+def _run(task, data, run, splits):
+    paths = {split: data.records(split) for split in splits}
+    is_chief = distribution.is_chief(run.strategy)
+    if run.do_train and is_chief:
         run.complete_folder(model_folder.write)
     runner = engine.Engine(task, run.model_config, run.run_config, run.strategy)
+    if is_chief:
+        counts = [
+            sum(variable.shape.num_elements() for variable in variables)
+            for variables in (runner.model.variables, runner.model.trained_variables)
+        ]
+        run_record.set_model(run.run_config.output_dir, task.name, task.best_metric, *counts)
     with data.reading([path for found in paths.values() for path in found]):
         eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
         if run.do_train:

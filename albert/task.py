@@ -60,6 +60,7 @@ class Data:
         record that cannot be used.
       train_input, eval_input: further arguments of `records.train_input_fn` and
         `records.eval_input_fn`.
+      files: ``(split) -> list of paths`` of the files that the examples come from.
     """
 
     specs: Callable[[str], tuple]
@@ -69,10 +70,11 @@ class Data:
     reading: Callable[[list], Any]
     train_input: dict = dataclasses.field(default_factory=dict)
     eval_input: dict = dataclasses.field(default_factory=dict)
+    files: Callable[[str], list] = lambda split: []
 
 
 def data_of_examples(
-    name, specs, examples, featurize, settings, fingerprint, paths, strategy, write_predictions
+    name, specs, examples, featurize, settings, fingerprint, paths, strategy, **rest
 ):
     """`Data` of examples that are read from files, featurized and cached.
 
@@ -85,7 +87,7 @@ def data_of_examples(
       fingerprint: ``(split) -> JSON-ready dict`` that identifies the data of a split.
       paths: {split: record file}.
       strategy: `tf.distribute.Strategy`.
-      write_predictions: see `Data`.
+      **rest: `write_predictions` and `files` of `Data`.
     """
 
     def records_of(split):
@@ -125,6 +127,6 @@ def data_of_examples(
         specs=lambda split: specs,
         records=records_of,
         ids=ids_of,
-        write_predictions=write_predictions,
         reading=reading,
+        **rest,
     )

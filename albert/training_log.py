@@ -1,4 +1,4 @@
-"""What a user sees of training: log lines, a progress bar on a terminal, TensorBoard."""
+"""What a user sees of training: log lines, a bar on a terminal, TensorBoard, metrics.jsonl."""
 
 import contextlib
 import time
@@ -6,14 +6,16 @@ import time
 import tensorflow as tf
 from absl import logging
 
-from albert import progress
+from albert import progress, run_record
 
 
 class TrainingLog:
     """Reports training: a line each time it is told to, a bar on a terminal, TensorBoard events.
 
+    What TensorBoard gets is also a line of ``metrics.jsonl``, see `run_record`.
+
     Args:
-      folder: where TensorBoard's event files go; None in workers that leave reporting to another.
+      folder: where these files go; None in workers that leave reporting to another.
       first_step: steps taken before this run.
       last_step: step at which training ends.
       batch_size: examples per step over all replicas.
@@ -24,9 +26,11 @@ class TrainingLog:
         self._last_step = last_step
         self._batch_size = batch_size
         self._step = first_step
+        self._folder, self._created = folder, created
         self._quiet = folder is None
         self._open = contextlib.ExitStack()
         if not self._quiet:
+            run_record.start_training(folder, first_step)
             self._writer = tf.summary.create_file_writer(folder)
             self._open.callback(self._writer.close)
             total = (last_step - first_step) * batch_size
@@ -42,6 +46,8 @@ class TrainingLog:
 
     def __exit__(self, *exception):
         self._open.close()
+        if not self._quiet:
+            run_record.set_steps(self._folder, self._step)
 
     def restart_clock(self):
         """Leaves the time since the last update (saving, evaluating) out of the speed."""
@@ -95,5 +101,6 @@ class TrainingLog:
         with self._writer.as_default(step=step):
             for name, value in values.items():
                 tf.summary.scalar(name, value)
+        run_record.append_training(self._folder, step, self._started - self._created, values)
         self._counted_from = step
         self._seconds = self._input_seconds = 0.0

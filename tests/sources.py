@@ -13,12 +13,12 @@ PLAIN = """
     file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
     corpus demo_data tfrecord sequence_formats compact_records pretraining_data pretraining_files
     squad_spans squad_metrics squad_features squad_records
-    weight_names huggingface
+    weight_names huggingface provenance run_record
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
     command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
-    squad_flags
+    record_flags squad_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,

@@ -1,0 +1,463 @@
+"""What a run tells of itself in its output folder: ``run.json`` and ``metrics.jsonl``.
+
+``run.json`` says what was run, with which settings, where, from which files, and what came of it.
+It describes the run that trained; one that only evaluates or predicts in the folder of another adds
+a session. ``metrics.jsonl`` has a line for each report of training and for each evaluation.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import math
+import os
+import threading
+
+from absl import logging
+
+from albert import file_io, provenance
+
+FORMAT = 1
+RUN, METRICS = "run.json", "metrics.jsonl"
+RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
+TRAIN = "train"  # a stage, and the kind of a line
+EVAL = "eval"
+MESSAGE_LENGTH = 1000  # TensorFlow has messages of pages
+# What is of the run and not of one session.
+_FACTS = ("script", "command", "directory", "flags", "versions", "host", "git_commit", "inputs")
+_KEYS = {*_FACTS, "format", "started", "ended", "status", "sessions", "result", "parameters"}
+_LOCK = threading.Lock()  # inputs are hashed beside the run
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def read(folder):
+    """The dict of a folder's ``run.json``; docs/lab.md describes it.
+
+    Raises:
+      file_io.InputError: there is none, or it is damaged; names the file.
+    """
+    path = os.path.join(folder, RUN)
+    record = file_io.read_json(path, "record of a run")
+    is_record = isinstance(record, dict) and record.get("format") == FORMAT
+    if not is_record or not record.keys() >= _KEYS or not isinstance(record["sessions"], list):
+        raise file_io.InputError(f"{path} is not the record of a run (format {FORMAT})")
+    return record
+
+
+def read_metrics(folder):
+    """The lines of a folder's ``metrics.jsonl`` as dicts, in their order; [] without the file.
+
+    A last line that is not whole, as a killed run leaves it, is left out.
+
+    Raises:
+      file_io.InputError: another line is damaged; names file and line.
+    """
+    return _read_rows(os.path.join(folder, METRICS))[0]
+
+
+def _read_rows(path):
+    """Rows of a file of metrics, and whether its end is whole."""
+    if not file_io.exists(path):
+        return [], True
+    with file_io.open_input(path, "metrics", "rb") as file:
+        *lines, last = file.read().split(b"\n")
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line.decode("utf-8"))
+        except ValueError as error:
+            raise file_io.InputError(f"{path} line {number} is damaged: {error}") from error
+        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+            raise file_io.InputError(f"{path} line {number}: expected an object with a step")
+        rows.append(row)
+    return rows, not last
+
+
+# --- metrics.jsonl ------------------------------------------------------------------------------
+
+
+def start_training(folder, step):
+    """Prepares the files of a folder for training that goes on from a step.
+
+    Lines of later steps, which will come again, and the half of a line are dropped.
+
+    Raises:
+      file_io.InputError: a file cannot be written.
+    """
+    path = os.path.join(folder, METRICS)
+    rows, whole = _rows_to_go_on_with(path)
+    kept = [row for row in rows if row["step"] <= step]
+    if len(kept) < len(rows) or not whole:
+        _write_rows(path, kept)
+    set_steps(folder, step)
+
+
+def append_training(folder, step, seconds, values):
+    """Adds a line for the steps since the last one.
+
+    Args:
+      folder: output folder; `start_training` has been called for it.
+      step: steps taken so far.
+      seconds: time since this session built its model.
+      values: {name: number}.
+
+    Raises:
+      file_io.InputError: the file cannot be written.
+    """
+    row = {"kind": TRAIN, "step": step, "seconds": round(seconds, 3), **values}
+    _append_row(os.path.join(folder, METRICS), row)
+
+
+def append_evaluation(folder, step, checkpoint, scores):
+    """Adds a line for an evaluation; it takes the place of an earlier one of the same step.
+
+    Args:
+      folder: output folder.
+      step: step of the checkpoint.
+      checkpoint: its prefix, of which only the name is kept where it is in the folder.
+      scores: {name: number}.
+
+    Raises:
+      file_io.InputError: the file cannot be written.
+    """
+    path = os.path.join(folder, METRICS)
+    if os.path.dirname(checkpoint) == str(folder).rstrip("/"):
+        checkpoint = os.path.basename(checkpoint)
+    rows, whole = _rows_to_go_on_with(path)
+    kept = [row for row in rows if (row.get("kind"), row["step"]) != (EVAL, step)]
+    if len(kept) < len(rows) or not whole:
+        _write_rows(path, kept)
+    _append_row(path, {"kind": EVAL, "step": step, "checkpoint": checkpoint, **scores})
+
+
+def _rows_to_go_on_with(path):
+    try:
+        return _read_rows(path)
+    except file_io.InputError as error:
+        _move_away(path, error)
+        return [], True
+
+
+def _move_away(path, error):
+    """Gives a damaged file another name, so that nothing in it is lost."""
+    kept, count = f"{path}.damaged", 1
+    while file_io.exists(kept):
+        count += 1
+        kept = f"{path}.damaged{count}"
+    file_io.rename(path, kept)
+    logging.warning("%s; kept as %s and a new one is begun", error, kept)
+
+
+def _line(row):
+    return json.dumps(_plain(row), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _append_row(path, row):
+    try:
+        with file_io.open_file(path, "a") as file:
+            file.write(_line(row))
+    except OSError as error:
+        raise file_io.InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _write_rows(path, rows):
+    file_io.write_text(path, "".join(map(_line, rows)))
+
+
+def _plain(value):
+    """A value as JSON has it: numbers of numpy as Python's, None for those that are not finite."""
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if hasattr(value, "item"):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value)
+
+
+# --- changes to run.json ------------------------------------------------------------------------
+
+
+def update(folder, change):
+    """Changes a folder's ``run.json``; without one nothing is done.
+
+    The run goes on where that fails, with a warning.
+
+    Args:
+      folder: output folder.
+      change: function that changes the dict it is given.
+    """
+    path = os.path.join(folder, RUN)
+    with _LOCK:
+        try:
+            if not file_io.exists(path):
+                return
+            record = read(folder)
+            change(record)
+            file_io.write_json(path, _plain(record))
+        except (OSError, file_io.InputError) as error:
+            logging.warning("%s does not say all of this run: %s", path, error)
+
+
+def _change_session(folder, change):
+    """``change(record, session)`` with the session of this process that is running, if any."""
+
+    def change_record(record):
+        own = [s for s in record["sessions"] if s["pid"] == os.getpid() and s["status"] == RUNNING]
+        if own:
+            change(record, own[-1])
+
+    update(folder, change_record)
+
+
+def set_steps(folder, step):
+    """Takes note of the step that this session's training has reached."""
+
+    def change(record, session):
+        if TRAIN in session["stages"]:
+            session["last_step"] = step
+            if session["first_step"] is None:
+                session["first_step"] = step
+
+    _change_session(folder, change)
+
+
+def set_result(folder, step, scores):
+    """Takes note of the scores of this session's best checkpoint so far."""
+
+    def change(record, session):
+        session["result"] = {"step": step, **scores}
+        record["result"] = _result(record)
+
+    _change_session(folder, change)
+
+
+def set_model(folder, task, best_metric, total, trained):
+    """Takes note of what is trained or used.
+
+    Args:
+      folder: output folder.
+      task: name of the task.
+      best_metric: score that picks the best checkpoint.
+      total, trained: numbers of parameters.
+    """
+
+    def change(record, session):
+        if _describes(record, session):
+            record.update(task=task, best_metric=best_metric)
+            record["parameters"] = {"total": total, "trained": trained}
+
+    _change_session(folder, change)
+
+
+def set_flag(folder, name, value, source):
+    """Takes note of a setting that the run itself has decided; `source` says by what."""
+
+    def change(record, session):
+        if _describes(record, session):
+            record["flags"][name] = {"value": value, "source": source}
+
+    _change_session(folder, change)
+
+
+def _trains(session):
+    return TRAIN in session["stages"]
+
+
+def _describes(record, session):
+    """Whether the record describes the run of this session, not that of one before it."""
+    return _trains(session) or not any(map(_trains, record["sessions"]))
+
+
+def _result(record):
+    """That of the training which came last, else that of another session."""
+    found = [session for session in record["sessions"] if session["result"]]
+    return sorted(found, key=_trains)[-1]["result"] if found else None
+
+
+# --- a session ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorder:
+    """What is known of a run before it starts.
+
+    Attributes:
+      script: name of the script, without the package.
+      command: the words of the command.
+      flags: {name: {"value": …, "source": …}}; source is "default", "command line", "flag file …"
+        or whatever has set it.
+      inputs: {role: (path, list of its files)}, such as "vocabulary".
+    """
+
+    script: str
+    command: list
+    flags: dict
+    inputs: dict
+
+    @contextlib.contextmanager
+    def session(self, folder, stages, inputs):
+        """Keeps ``run.json`` of a folder while the block runs, and logs the settings.
+
+        Args:
+          folder: output folder, which is there.
+          stages: what is done, of "train", "eval" and "predict".
+          inputs: further ones, as of the class.
+
+        Raises:
+          file_io.InputError: the file cannot be written.
+        """
+        log_settings(self.flags)
+        inputs = {**self.inputs, **inputs}
+        with _LOCK:
+            earlier = _begin(self, folder, stages, inputs)
+        is_over = threading.Event()
+        hashing = threading.Thread(
+            target=_describe_inputs, args=(folder, inputs, earlier, is_over), daemon=True
+        )
+        hashing.start()
+        try:
+            yield
+        except BaseException as error:
+            is_over.set()  # nobody waits for the hashes
+            stopped = isinstance(error, KeyboardInterrupt)
+            message = str(error)[:MESSAGE_LENGTH] or type(error).__name__
+            _end(folder, INTERRUPTED if stopped else FAILED, message)
+            raise
+        hashing.join()
+        _end(folder, DONE)
+
+
+def log_settings(flags):
+    """Logs the flags that are not at their default, by where they come from."""
+    groups = {}
+    for name, flag in sorted(flags.items()):
+        if flag["source"] != "default":
+            groups.setdefault(flag["source"], []).append(f"{name}={_text(flag['value'])}")
+    logging.info("Settings (all others are defaults):")
+    for source, settings in sorted(groups.items(), reverse=True):
+        logging.info("  %s: %s", source, "  ".join(settings))
+
+
+def _text(value):
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _now():
+    return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def _begin(recorder, folder, stages, inputs):
+    """Writes what is known at once; returns the record that was there, or None."""
+    path = os.path.join(folder, RUN)
+    earlier = None
+    if file_io.exists(path):
+        try:
+            earlier = read(folder)
+        except file_io.InputError as error:
+            _move_away(path, error)
+    started = _now()
+    session = {
+        "pid": os.getpid(), "stages": list(stages), "command": recorder.command, "result": None,
+        "started": started, "ended": None, "status": RUNNING, "first_step": None, "last_step": None,
+    }  # fmt: skip
+    record = {
+        "format": FORMAT,
+        "script": recorder.script,
+        "command": recorder.command,
+        "directory": os.getcwd(),
+        "flags": recorder.flags,
+        "versions": provenance.versions(),
+        "host": provenance.host(),
+        "git_commit": None,
+        "inputs": {
+            r: {"path": name, "bytes": None, "sha256": None} for r, (name, _) in inputs.items()
+        },
+        "parameters": None,
+        "started": started,
+        "result": None,
+        "sessions": [],
+    }
+    if earlier:
+        record = _go_on(earlier, record, session)
+    record["sessions"].append(session)
+    if _describes(record, session):
+        record.update(status=RUNNING, ended=None)
+        record.pop("message", None)
+    file_io.write_json(path, _plain(record))
+    return earlier
+
+
+def _go_on(earlier, record, session):
+    """The record of a folder in which another session begins."""
+    for other in earlier["sessions"]:
+        # Another process may evaluate beside one that trains, but two do not do the same.
+        if other["status"] == RUNNING and _trains(other) == _trains(session):
+            other.update(status=INTERRUPTED, message="ended without a word, perhaps killed")
+    if not _describes(earlier, session):
+        return earlier
+    session["changed"] = differences(earlier, _plain(record), ("flags", "versions", "host"))
+    kept = {name: earlier[name] for name in ("started", "sessions", "result", "parameters")}
+    return {**earlier, **record, **kept}
+
+
+def _describe_inputs(folder, inputs, earlier, is_over):
+    """Fills in what takes a while; in a thread beside the run, unless that `is_over`."""
+    found = {r: provenance.describe_input(path, files) for r, (path, files) in inputs.items()}
+    new = {"git_commit": provenance.git_commit(), "inputs": found}
+
+    def change(record, session):
+        if is_over.is_set():
+            return
+        if not _describes(record, session):
+            session.update(new)
+            return
+        record.update(new)
+        if earlier:
+            # A run that was killed early has not told what its inputs were.
+            inputs = {role: old for role, old in earlier["inputs"].items() if old["sha256"]}
+            known = {"inputs": inputs, "git_commit": earlier["git_commit"] or new["git_commit"]}
+            session["changed"].update(differences(known, new, tuple(known)))
+
+    _change_session(folder, change)
+
+
+# What is compared of an entry of a part; of the others, all.
+_ENTRY = {"flags": "value", "inputs": "sha256"}
+
+
+def differences(one, other, parts):
+    """{"part.name": [value there, value here]} of two records, as far as they differ.
+
+    Args:
+      one, other: records.
+      parts: which keys to look at; of flags the values are compared, of inputs the hashes.
+    """
+    found = {}
+    for part in parts:
+        if not isinstance(one[part], dict):
+            found |= {} if one[part] == other[part] else {part: [one[part], other[part]]}
+            continue
+        for name in sorted(one[part].keys() | other[part].keys()):
+            values = [record[part].get(name) for record in (one, other)]
+            if part in _ENTRY:
+                values = [value and value[_ENTRY[part]] for value in values]
+            if values[0] != values[1]:
+                found[f"{part}.{name}"] = values
+    return found
+
+
+def _end(folder, status, message=None):
+    def change(record, session):
+        ended = {"status": status, "ended": _now(), **({"message": message} if message else {})}
+        session.update(ended)
+        if _describes(record, session):
+            record.update(ended)
+
+    _change_session(folder, change)

@@ -1,0 +1,74 @@
+"""Versions, machine and hashes."""
+
+import hashlib
+import re
+import subprocess
+
+import albert
+from albert import provenance
+
+
+def test_versions_and_machine():
+    found = provenance.versions()
+    assert found["albert"] == albert.__version__
+    assert set(found) == {"albert", "python", "tensorflow", "numpy", "sentencepiece"}
+    assert all(re.match(r"\d+\.\d+", version) for version in found.values())
+    machine = provenance.host()
+    assert machine["cores"] >= 1 and machine["memory"] > 1 << 28
+    assert machine["name"] and machine["processor"]
+
+
+def test_the_commit_is_that_of_the_package(tmp_path, monkeypatch):
+    """Not that of a repository around it, such as one that holds the environment."""
+    module = tmp_path / "inside" / "albert" / "provenance.py"
+    module.parent.mkdir(parents=True)
+    monkeypatch.setattr(provenance, "__file__", str(module))
+    assert provenance.git_commit() is None
+    git = lambda *words: subprocess.run(["git", "-C", tmp_path, *words], check=True)  # noqa: E731
+    git("init", "-q")
+    module.write_text("1")
+    git("add", ".")
+    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "First")
+    assert provenance.git_commit() is None
+    (tmp_path / "albert").mkdir()
+    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "albert" / "provenance.py"))
+    assert re.fullmatch("[0-9a-f]{40}", provenance.git_commit())
+    module.write_text("2")
+    assert re.fullmatch("[0-9a-f]{40}-dirty", provenance.git_commit())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert provenance.git_commit() is None
+
+
+def test_hashes_of_inputs(tmp_path, monkeypatch):
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_bytes(b"a" * 100)
+    two.write_bytes(b"b" * 50)
+    found = provenance.describe_input(str(one), [str(one)])
+    wanted = hashlib.sha256(b"a" * 100).hexdigest()
+    assert found == {"path": str(one), "bytes": 100, "sha256": wanted}
+    both = [str(one), str(two)]
+    found = provenance.describe_input(str(tmp_path), both)
+    assert (found["bytes"], found["count"], found["files"]) == (150, 2, both)
+    two.write_bytes(b"c" * 50)
+    assert provenance.describe_input(str(tmp_path), both)["sha256"] != found["sha256"]
+    monkeypatch.setattr(provenance, "MOST_NAMES", 1)
+    assert "files" not in provenance.describe_input(str(tmp_path), both)
+
+
+def test_of_long_files_both_ends_and_the_length_are_hashed(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "WHOLE_BYTES", 20)
+    monkeypatch.setattr(provenance, "END_BYTES", 8)
+    path = tmp_path / "file"
+    seen = set()
+    for content in (b"a" * 100, b"a" * 101, b"b" + b"a" * 99, b"a" * 99 + b"b"):
+        path.write_bytes(content)
+        seen.add(provenance.describe_input(str(path), [str(path)])["sha256"])
+    assert len(seen) == 4
+    path.write_bytes(b"a" * 50 + b"b" + b"a" * 49)  # the price of it
+    assert provenance.describe_input(str(path), [str(path)])["sha256"] in seen
+
+
+def test_an_input_that_is_gone_is_told_without_a_hash(tmp_path, caplog):
+    found = provenance.describe_input("x", [str(tmp_path / "gone")])
+    assert found == {"path": "x", "bytes": None, "sha256": None}
+    assert "x cannot be hashed" in caplog.text

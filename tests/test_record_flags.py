@@ -1,0 +1,44 @@
+"""What the record of a run says of flags."""
+
+from absl import flags
+
+from albert import record_flags, run_classifier
+
+
+def parsed(*arguments):
+    values = flags.FlagValues()
+    run_classifier.define_flags(values)
+    values(["script", *arguments])
+    return values
+
+
+def test_each_flag_says_where_it_comes_from(tmp_path):
+    """The last word on a flag counts, also that of a file within a file."""
+    inner, outer = tmp_path / "inner.flags", tmp_path / "outer.flags"
+    inner.write_text("--train_step=7\n--warmup_step=2\n")
+    outer.write_text(f"# settings\n--flagfile={inner}\n--seed=3\n--warmup_step=1\n--nouse_xla\n")
+    words = [
+        "--task_name", "sst-2", "--seed=1", f"--flagfile={outer}", "--train_step=9",
+        "-output_dir=out", "--do_train", "--nodo_eval", "--recompute=true",
+    ]  # fmt: skip
+    values = parsed(*words)
+    told = record_flags.sources(values, words)
+    line, file = record_flags.COMMAND_LINE, f"flag file {outer}"
+    assert told == {
+        "task_name": line, "seed": file, "warmup_step": file, "use_xla": file, "train_step": line,
+        "output_dir": line, "do_train": line, "do_eval": line, "recompute": line,
+    }  # fmt: skip
+    assert (values.seed, values.train_step, values.warmup_step) == (3, 9, 1)
+    two_words = ["--flagfile", str(outer), *words[:2], "--output_dir=out"]
+    parsed(*two_words)
+    assert record_flags.sources(values, two_words)["seed"] == file
+
+
+def test_flags_that_a_program_has_set():
+    values = parsed("--task_name=sst-2", "--output_dir=out", "--seed=12345")
+    values.train_step = 5
+    found = record_flags.describe(values)
+    assert found["train_step"] == {"value": 5, "source": "program"}
+    assert found["seed"] == {"value": 12345, "source": "caller"}
+    assert found["warmup_step"] == {"value": 0, "source": "default"}
+    assert not {"flagfile", "helpfull", "v"} & set(found)
