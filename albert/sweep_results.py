@@ -10,6 +10,8 @@ import math
 import os
 import statistics
 
+import numpy as np
+
 from albert import file_io, results, sweep_journal, sweep_plan
 
 NAME = "sweep_results"
@@ -44,12 +46,19 @@ def read_score(folder, metric):
     found = next((block.values for block in blocks if block.step == wanted), {})
     found = {k: _finite(v) for k, v in found.items() if k not in ("best", "global_step")}
     if metric is None:
-        return wanted, trial and _finite(trial.best_value), found
+        return wanted, _best_value(trial, found), found
     if blocks and metric not in found:
         raise file_io.InputError(
             f"there is no {metric} among the results of {folder}: {', '.join(sorted(found))}"
         )
     return wanted, found.get(metric), found
+
+
+def _best_value(trial, found):
+    """The value of a `results.Trial`, if it is finite, with the digits that the results have."""
+    value = _finite(trial.best_value) if trial else None
+    same = [v for v in found.values() if None not in (v, value) and np.float32(v) == value]
+    return same[0] if same else value
 
 
 def _score_of_seeds(path, metric):
