@@ -104,7 +104,7 @@ quoted() {
   done
 }
 
-# add_trial TASK: adds the flags of a task to `trials`.
+# add_trial TASK: adds a line with the flags of a task to `trials`.
 add_trial() {
   local task=$1 warmup steps own
   own=(--flagfile="$(recipe "$task")" --data_dir="$GLUE_DIR" "${model[@]}")
@@ -120,7 +120,7 @@ add_trial() {
   fi
   # shellcheck disable=SC2206  # EXTRA_FLAGS holds several
   own+=(${EXTRA_FLAGS:-})
-  trials+=(--trial="$task: $(quoted "${own[@]}")")
+  trials+="$task: $(quoted "${own[@]}")"$'\n'
 }
 
 if [[ $# -gt 0 ]]; then
@@ -140,26 +140,23 @@ TASKS=$(echo ${TASKS:-SST-2 MNLI CoLA QNLI QQP RTE STS-B MRPC})
 for task in $TASKS; do
   [[ -f $(recipe "$task") ]] || fail "TASKS: $task is none of SST-2 MNLI CoLA QNLI QQP RTE STS-B MRPC"
 done
-seeds=()
+seeds=
 for seed in ${SEEDS:-}; do
   [[ $seed =~ ^[0-9]+$ ]] || fail "SEEDS: $seed is not a number"
-  seeds+=("$seed")
+  seeds+=${seeds:+,}$seed
 done
 OUTPUT_DIR=${OUTPUT_DIR:-glue_output}
 mkdir -p "$OUTPUT_DIR/logs" || fail "OUTPUT_DIR: cannot make $OUTPUT_DIR"
 set_up_python "$root" || exit
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 
-trials=() without_test_data=() state=0
+trials="" without_test_data=() state=0
 for task in $TASKS; do
   add_trial "$task"
 done
-if [[ ${#seeds[@]} -gt 0 ]]; then
-  trials+=(--seeds="$(IFS=,; echo "${seeds[*]}")")
-fi
 stop_on_signals
 run_watched "$PYTHON" -m albert.run_sweep --script=run_classifier --output_dir="$OUTPUT_DIR" \
-  --python="$PYTHON" --retry_failed "${trials[@]}" </dev/null || state=$?
+  --python="$PYTHON" --retry_failed --trials="$trials" ${seeds:+--seeds="$seeds"} </dev/null || state=$?
 trap '' INT
 "$PYTHON" -m albert.glue_report --output_dir="$OUTPUT_DIR" --tasks="${TASKS// /,}" || exit
 echo "Written to $OUTPUT_DIR/results.md and $OUTPUT_DIR/results.json"

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 
-from albert import file_io, run_record, sweep_journal, sweep_results
+from albert import file_io, glue_table, run_record, sweep_journal, sweep_results
 
 RUN, SWEEP, GLUE, SEEDS = "run", "sweep", "GLUE sweep", "runs over seeds"
 # Where a run looks for what it needs, and how it prints: no setting of what is learnt.
@@ -104,7 +104,7 @@ def kind_of(folder):
     """
     has = lambda name: file_io.exists(os.path.join(folder, name))  # noqa: E731
     if sweep_journal.is_sweep(folder):
-        return GLUE if has("results.json") else SWEEP
+        return GLUE if has(glue_table.NAME) else SWEEP
     if has(sweep_results.SEEDS):
         return SEEDS
     if has(run_record.RUN):

@@ -3,40 +3,39 @@
 import html
 
 _STYLE = """
-:root { --ink: #1b1f24; --soft: #57606a; --line: #d0d7de; --back: #f6f8fa; --link: #0550ae; }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 12px; max-width: 1200px; color: var(--ink); background: #fff;
+body { margin: 0 auto; padding: 12px; max-width: 1200px; color: #1b1f24; background: #fff;
   font: 16px/1.45 system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 h1 { font-size: 1.5rem; margin: .4em 0 .2em; overflow-wrap: anywhere; }
-h2 { font-size: 1.2rem; margin: 1.6em 0 .5em; border-bottom: 1px solid var(--line); }
+h2 { font-size: 1.2rem; margin: 1.6em 0 .5em; border-bottom: 1px solid #d0d7de; }
 h3 { font-size: 1rem; margin: 1.2em 0 .4em; }
 p { margin: .5em 0; overflow-wrap: anywhere; max-width: 75ch; }
-.note { color: var(--soft); font-size: .9rem; }
+.note { color: #57606a; font-size: .9rem; }
 .warning { border-left: 4px solid #bf8700; background: #fff8c5; padding: 6px 10px; }
 code { font: .85em ui-monospace, "DejaVu Sans Mono", monospace; overflow-wrap: anywhere; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--back); padding: 8px;
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f6f8fa; padding: 8px;
   font-size: .85rem; border-radius: 6px; }
 .figures { display: grid; gap: 12px; grid-template-columns: repeat(auto-fit,
   minmax(min(100%, 340px), 1fr)); align-items: start; }
-figure { margin: 0; padding: 6px; border: 1px solid var(--line); border-radius: 6px; }
+figure { margin: 0; padding: 6px; border: 1px solid #d0d7de; border-radius: 6px; }
 .figures.wide { grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); }
 .figures.wide figure { max-width: 640px; }
 figure svg { display: block; width: 100%; height: auto; }
-figcaption { font-size: .85rem; color: var(--soft); padding: 2px 4px; overflow-wrap: anywhere; }
-.scroll { overflow-x: auto; margin: .5em 0; border: 1px solid var(--line); border-radius: 6px; }
+figcaption { font-size: .85rem; color: #57606a; padding: 2px 4px; overflow-wrap: anywhere; }
+.scroll { overflow-x: auto; margin: .5em 0; border: 1px solid #d0d7de; border-radius: 6px; }
 table { border-collapse: collapse; font-size: .875rem; width: 100%;
   font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: 4px 8px;
   border-bottom: 1px solid #eaeef2; max-width: 45ch; overflow-wrap: break-word; }
 td.long { min-width: 22ch; }
-th { background: var(--back); white-space: nowrap; }
+th { background: #f6f8fa; white-space: nowrap; }
 .number { text-align: right; white-space: nowrap; }
 tr.best td { background: #dafbe1; }
 details { margin: .5em 0; }
-summary { cursor: pointer; color: var(--link); }
+summary { cursor: pointer; color: #0550ae; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 12px; margin: .5em 0;
   font-size: .9rem; }
-dt { color: var(--soft); }
+dt { color: #57606a; }
 dd { margin: 0; overflow-wrap: anywhere; }
 @media print { details { display: block; } .scroll { overflow: visible; } }
 """

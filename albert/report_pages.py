@@ -7,6 +7,7 @@ import shlex
 
 from albert import (
     file_io,
+    glue_table,
     report_charts,
     report_data,
     report_html,
@@ -331,7 +332,7 @@ def _failures(summary):
 
 def glue_page(folder):
     """HTML of the report on a folder of `run_glue.sh`."""
-    summary = file_io.read_json(os.path.join(folder, "results.json"), "results")
+    summary = file_io.read_json(os.path.join(folder, glue_table.NAME), "results")
     sizes = list(next(iter(PUBLISHED.values())))
     rows = [_glue_row(row, sizes) for row in summary["tasks"]]
     done = f"{summary['num_averaged']} of {len(rows)} tasks"

@@ -27,13 +27,7 @@ def define_flags(flag_values):
     text("grid", None, "Parameters and their values: 'learning_rate=1e-3,3e-3;seed=1,2'.")
     text("script", None, "Script that each trial runs, such as run_classifier.")
     text("script_flags", "", "Further flags of every trial, as on a command line.")
-    flags.DEFINE_multi_string(
-        "trial",
-        [],
-        "A trial by itself, its name and its flags: 'RTE: --task_name=RTE --train_step=800'. Given "
-        "several times in place of parameters.",
-        flag_values=flag_values,
-    )
+    text("trials", None, "Trials by name, a line each: 'RTE: --task_name=RTE --train_step=800'.")
     flags.DEFINE_list("seeds", None, "Values of --seed to repeat each point with.", flag_values)
     text("metric", None, "Score of a trial; by default the one that picks its best checkpoint.")
     switch("minimize", None, "Whether a low score is the good one.")
@@ -70,13 +64,13 @@ def _split(text, name):
 
 def _given_trials(values):
     found = {}
-    for text in values.trial:
-        name, colon, own = text.partition(":")
+    for line in (values.trials or "").splitlines():
+        name, colon, own = line.partition(":")
         if not colon or name.strip() in found:
             raise file_io.InputError(
-                f"--trial: expected 'name: flags' with another name each, found {text!r}"
+                f"--trials: expected lines 'name: flags' with another name each, found {line!r}"
             )
-        found[name.strip()] = _split(own, "--trial")
+        found[name.strip()] = _split(own, "--trials")
     return found
 
 

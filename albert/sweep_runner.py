@@ -183,7 +183,7 @@ class Sweep:
         log = log_of(self._folder, trial.name)
         module = module_of(self._plan.script)
         command = [self._python, "-m", module, *self._plan.arguments, *trial.arguments]
-        command.append(f"--output_dir={os.path.join(self._folder, trial.name)}")
+        command.append(sweep_plan.argument("output_dir", os.path.join(self._folder, trial.name)))
         with file_io.open_file(log, "ab") as file:
             start = file.tell()
             process = subprocess.Popen(

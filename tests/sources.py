@@ -14,11 +14,13 @@ PLAIN = """
     corpus demo_data tfrecord sequence_formats compact_records pretraining_data pretraining_files
     squad_spans squad_metrics squad_features squad_records
     weight_names huggingface provenance run_record
+    sweep_plan sweep_journal sweep_results sweep_search sweep_runner
+    report_html report_charts
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
     command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
-    record_flags squad_flags
+    record_flags script_flags squad_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,
@@ -39,6 +41,7 @@ LAYERS = {
     "uses": [
         *"stages predictors feature_extractor".split(),
         *"export hub_exporter huggingface_exporter".split(),
+        *"glue_table report_data report_predictions report_pages".split(),
     ],
     "scripts": [
         *SHARED_FLAGS,
@@ -46,6 +49,7 @@ LAYERS = {
         *"ask predict".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),
+        *"run_sweep report".split(),
     ],
 }
 FLAG_MODULES = set(SHARED_FLAGS)

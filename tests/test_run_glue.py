@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from albert import demo_data, file_io, glue_report, sweep_journal
+from albert import demo_data, file_io, glue_table, sweep_journal
 from tests.processes import interrupt
 from tests.sources import ROOT
 
@@ -268,14 +268,14 @@ def test_report_averages_what_is_done(tmp_path):
     _results(tmp_path, "RTE", "100:100:0.6", state="interrupted")
     (tmp_path / "MNLI").mkdir()  # left by another sweep
     (tmp_path / "MNLI" / "best_trial.txt").write_text("1:1:0.1")
-    summary = glue_report.summarize(str(tmp_path), ["CoLA", "STS-B", "RTE", "MNLI"])
+    summary = glue_table.summarize(str(tmp_path), ["CoLA", "STS-B", "RTE", "MNLI"])
     assert summary["average"] == pytest.approx(0.7) and summary["num_averaged"] == 2
     rows = {row["task"]: row for row in summary["tasks"]}
     assert rows["CoLA"]["metric"] == "matthew_corr" and rows["CoLA"]["best_step"] == 200
     assert rows["STS-B"]["metric"] == "pearson"
     assert rows["RTE"]["score"] == 0.6 and rows["RTE"]["state"].startswith("interrupted; ")
     assert rows["MNLI"]["score"] is None and rows["MNLI"]["state"] == "not run"
-    lines = glue_report.to_markdown(summary).splitlines()
+    lines = glue_table.to_markdown(summary).splitlines()
     assert lines[0].split() == "| task | metric | best step | score | state |".split()
     assert len({len(line) for line in lines}) == 1
 
@@ -283,20 +283,20 @@ def test_report_averages_what_is_done(tmp_path):
 def test_report_reads_what_the_reference_wrote(golden):
     folder = golden / "runs" / "classifier"
     _, best_step, best_value = (folder / "best_trial.txt").read_text().split(":")
-    metrics = glue_report.read_metrics(str(folder), int(best_step))
+    metrics = glue_table.read_metrics(str(folder), int(best_step))
     assert metrics["eval_accuracy"] == pytest.approx(float(best_value))
     assert "global_step" not in metrics and "best" not in metrics
-    assert glue_report.read_metrics(str(folder), 12345) == {}
+    assert glue_table.read_metrics(str(folder), 12345) == {}
 
 
 def test_report_refuses_other_files(tmp_path):
     _results(tmp_path, "RTE", "hello")
     with pytest.raises(file_io.InputError, match=r"RTE/best_trial.txt: expected step:.*'hello'"):
-        glue_report.summarize(str(tmp_path), ["RTE"])
+        glue_table.summarize(str(tmp_path), ["RTE"])
     (tmp_path / "RTE" / "best_trial.txt").write_text("1:1:0.5")
     (tmp_path / "RTE" / "eval_results.txt").write_text("loss = high\n")
     with pytest.raises(file_io.InputError, match=r"eval_results.txt: expected lines .*'high'"):
-        glue_report.summarize(str(tmp_path), ["RTE"])
+        glue_table.summarize(str(tmp_path), ["RTE"])
 
 
 # --- in earnest ---------------------------------------------------------------------------------

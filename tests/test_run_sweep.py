@@ -106,8 +106,8 @@ def test_another_sweep_in_the_same_folder_is_refused(unbroken):
         (["--grid=rate=0.1", "--script=run_clasifier"], "there is no script albert.run_clasifier"),
         (["--grid=rate=0.1", "--script=command_line"], "there is no script albert.command_line"),
         (["--spec=setup.py"], "setup.py is not valid JSON: .* at line 1 column"),
-        (["--trial=--rate=0.1"], "expected 'name: flags'"),
-        (["--trial=a: --ratee=1"], "Unknown command line flag 'ratee'"),
+        (["--trials=--rate=0.1"], "expected lines 'name: flags'"),
+        (["--trials=a: --ratee=1"], "Unknown command line flag 'ratee'"),
     ],
 )
 def test_mistakes_are_refused_before_any_trial(arguments, message, tmp_path):
@@ -162,9 +162,9 @@ def test_a_metric_that_is_not_there_is_named(tmp_path):
 
 
 def test_trials_by_name_run_again_when_their_flags_change(tmp_path):
-    given = ["--trial=a: --rate=0.3", "--trial=b: --rate=0.2"]
-    assert _sweep(tmp_path, *given).returncode == 0
-    result = _sweep(tmp_path, "--trial=c: --steps=1", *given[:1], "--trial=b: --rate=0.2 --steps=4")
+    assert _sweep(tmp_path, "--trials=a: --rate=0.3\nb: --rate=0.2").returncode == 0
+    changed = "c: --steps=1\na: --rate=0.3\nb: --rate=0.2 --steps=4"
+    result = _sweep(tmp_path, f"--trials={changed}")
     assert result.returncode == 0, result.stderr
     assert "\na: " not in result.stdout and "c: log: " in result.stdout
     summary = json.loads((tmp_path / "sweep_results.json").read_text())
