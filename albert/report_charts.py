@@ -170,7 +170,7 @@ def confusion(labels, counts):
     side = max(3.1, 0.42 * len(labels) + 1.6)
     with _figure(alt, (max(_SIZE[0], side * 1.2), side)) as (axes, drawing):
         shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-        axes.imshow(shares, cmap="cividis", vmin=0, vmax=1)
+        _cells(axes, shares, 0, 1)
         if len(labels) <= 20:
             for (row, column), count in np.ndenumerate(counts):
                 colour = "black" if shares[row, column] > 0.5 else "white"
@@ -182,6 +182,22 @@ def confusion(labels, counts):
         axes.grid(False)
         axes.set(title="Confusion matrix", xlabel="predicted", ylabel="label")
     return drawing.svg
+
+
+def _cells(axes, values, low, high):
+    """Coloured cells, drawn as shapes: an image would be the only one that does not scale."""
+    edges = [np.arange(size + 1) - 0.5 for size in values.shape[::-1]]
+    found = axes.pcolormesh(
+        *edges, np.ma.masked_invalid(values), cmap=_colours(), vmin=low, vmax=high
+    )
+    axes.invert_yaxis()
+    return found
+
+
+def _colours():
+    import matplotlib
+
+    return matplotlib.colormaps["cividis"].resampled(32)
 
 
 def scatter(title, xs, ys, xlabel, ylabel):
@@ -235,7 +251,7 @@ def heat_map(names, values, scores, metric):
     low, high = np.nanmin(grid), np.nanmax(grid)
     size = (max(_SIZE[0], 0.62 * len(values[0]) + 1.7), max(2.2, 0.36 * len(values[1]) + 1.4))
     with _figure(alt, size) as (axes, drawing):
-        image = axes.imshow(grid, cmap="cividis", aspect="auto")
+        image = _cells(axes, grid, low, high)
         for (row, column), score in np.ndenumerate(grid):
             if not math.isnan(score):
                 light = high > low and (score - low) / (high - low) > 0.5
@@ -255,7 +271,7 @@ def points(names, xs, ys, scores, metric):
     """Scores at points of two parameters that were drawn, as coloured dots."""
     alt = f"{metric} by {names[0]} and {names[1]} of {len(scores)} points."
     with _figure(alt) as (axes, drawing):
-        dots = axes.scatter(xs, ys, c=scores, cmap="cividis", s=36, edgecolors="#00000066")
+        dots = axes.scatter(xs, ys, c=scores, cmap=_colours(), s=36, edgecolors="#00000066")
         sides = ((xs, axes.set_xscale, axes.xaxis), (ys, axes.set_yscale, axes.yaxis))
         for values, scale, axis in sides:
             if _spread(values):
@@ -283,10 +299,8 @@ def parallel_coordinates(names, rows, scores, metric):
     axes_of = [_axis([row[i] for row in rows]) for i in range(len(names))] + [_axis(scores)]
     size = (max(_SIZE[0], 1.15 * len(axes_of) + 0.6), 3.3)
     with _figure(alt, size) as (axes, drawing):
-        import matplotlib
-
         low, high = min(scores), max(scores)
-        colours = matplotlib.colormaps["cividis"]
+        colours = _colours()
         for place in np.argsort(scores, kind="stable"):
             share = (scores[place] - low) / (high - low) if high > low else 1.0
             heights = [heights[place] for heights, _ in axes_of]
