@@ -13,6 +13,8 @@ import tensorflow as tf
 STEP = 8
 # As many lengths lie between a power of two and the next, where these are more than STEP apart.
 _PER_OCTAVE = 16
+# Training batches of equally many tokens are cut from the records of so many.
+CUT_TOGETHER = 16
 
 
 def round_up(size):
@@ -97,3 +99,35 @@ def places_in(batches):
       int [N]: rows taken in this order are those of examples 0 to N - 1.
     """
     return np.argsort(np.concatenate(batches), kind="stable")
+
+
+def equal_tokens(dataset, batch_size, lengths):
+    """Batches of nearly equally many tokens, and so of different numbers of records.
+
+    Each 16 * B records, in their order, become 16 batches: where a batch lies among the records
+    depends on nothing before these, so a resumed run finds its place.
+
+    Args:
+      dataset: endless `tf.data.Dataset` of serialized records.
+      batch_size: B, the mean number of records in a batch.
+      lengths: ``(serialized [n]) -> [n]`` tokens of each record, at least 1.
+
+    Returns:
+      Dataset of strings [1 or more].
+    """
+
+    def cut(serialized):
+        tokens = tf.cast(lengths(serialized), tf.int64)
+        # A record belongs to the batch in which its middle lies. Twice all, to stay with integers.
+        middles = 2 * tf.cumsum(tokens, exclusive=True) + tokens
+        ends = 2 * tf.reduce_sum(tokens) * tf.range(CUT_TOGETHER, dtype=tf.int64) // CUT_TOGETHER
+        starts = tf.searchsorted(middles, ends, out_type=tf.int64)
+        # Records longer than a batch leave others without any: each gets one at least.
+        order = tf.range(CUT_TOGETHER, dtype=tf.int64)
+        starts = tf.scan(tf.maximum, starts - order)
+        last = tf.size(serialized, tf.int64) - CUT_TOGETHER
+        starts = tf.minimum(starts, last) + order
+        rows = tf.RaggedTensor.from_row_starts(serialized, starts)
+        return tf.data.Dataset.from_tensor_slices(rows)
+
+    return dataset.batch(CUT_TOGETHER * batch_size, drop_remainder=True).flat_map(cut)

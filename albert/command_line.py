@@ -7,7 +7,7 @@ import sys
 
 from absl import app, flags, logging
 
-from albert import file_io
+from albert import file_io, run_record
 
 # As in setup.py; the oldest that is tested.
 _MIN_TENSORFLOW = [2, 18]
@@ -96,7 +96,7 @@ def run(main, define_flags):
             print(str(interrupt) or _INTERRUPTED, file=sys.stderr)
             return 130
         except Exception as error:
-            if "REPLACED BY KeyboardInterrupt" in str(error):  # while TensorFlow made the error
+            if run_record.was_interrupted(error):
                 print(_INTERRUPTED, file=sys.stderr)
                 return 130
             lost = "tensorflow" in sys.modules and _lost_worker(error)

@@ -265,6 +265,10 @@ def run_config(
 
     if keep_checkpoint_max is None:
         keep_checkpoint_max = flag_values.keep_checkpoint_max
+    if keep_checkpoint_max < 0:
+        raise file_io.InputError(
+            f"{keep_checkpoint_max} checkpoints cannot be kept: give a number, or 0 to keep all"
+        )
     if eval_batch_size is None:
         eval_batch_size = flag_values.eval_batch_size
     return engine.RunConfig(

@@ -13,6 +13,9 @@ from absl import logging
 
 from albert import file_io, kernels, layers
 
+# Far above every published model: what is larger would use up the memory before it is found out.
+_MOST = {"num_hidden_layers": 10_000, "num_hidden_groups": 10_000, "inner_group_num": 1_000}
+_MOST_PARAMETERS = 10**12
 SHARING = ("all", "attention", "ffn", "none")  # values of `AlbertConfig.share`
 
 # Other names of the tanh approximation of gelu.
@@ -99,10 +102,26 @@ class AlbertConfig:
                     f"{whole} must be a multiple of {part}; "
                     f"got {getattr(self, whole)} and {getattr(self, part)}"
                 )
+        self._check_memory()
         if self.share != "all" and self.num_hidden_groups != 1:
             raise file_io.InputError(
                 f"share={self.share} says which parameters each layer has of its own, so "
                 f"num_hidden_groups must be 1; got {self.num_hidden_groups}"
+            )
+
+    def _check_memory(self):
+        """Refuses sizes that are possible one by one, but not together."""
+        block = self.hidden_size * (4 * self.hidden_size + 2 * self.intermediate_size)
+        blocks = max(self.num_attention_groups, self.num_ffn_groups) * self.inner_group_num
+        positions = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
+        count = blocks * block + self.embedding_size * (positions + self.hidden_size)
+        if count > _MOST_PARAMETERS:
+            raise file_io.InputError(
+                f"hidden_size {self.hidden_size}, intermediate_size {self.intermediate_size}, "
+                f"vocab_size {self.vocab_size}, embedding_size {self.embedding_size}, "
+                f"max_position_embeddings {self.max_position_embeddings}, type_vocab_size "
+                f"{self.type_vocab_size} and {blocks} blocks make up to {count:.1e} parameters, "
+                f"more than {_MOST_PARAMETERS:.0e}"
             )
 
     @property
@@ -115,6 +134,10 @@ class AlbertConfig:
         """How many feed-forward parts with parameters of their own, times inner_group_num."""
         own = self.share in ("attention", "none")
         return self.num_hidden_layers if own else self.num_hidden_groups
+
+    def is_length(self, value):
+        """Whether a value is a number of tokens that the model takes."""
+        return isinstance(value, int) and 0 < value <= self.max_position_embeddings
 
     def groups_of(self, layer):
         """Which attention and which feed-forward part a layer uses: two integers."""
@@ -253,7 +276,9 @@ def _check_value(name, kind, value):
     elif not isinstance(value, (int, float)) or isinstance(value, bool):
         wanted, right = "a number", False
     elif kind is int:
-        wanted, right = "an integer of at least 1", isinstance(value, int) and value >= 1
+        most = _MOST.get(name, 10**8)
+        wanted = f"at most {most}" if value > most else "an integer of at least 1"
+        right = isinstance(value, int) and 1 <= value <= most
     elif name.endswith("dropout_prob"):
         wanted, right = "at least 0 and below 1", 0 <= value < 1
     else:

@@ -14,6 +14,7 @@ NAME = "custom"
 LABELS_NAME = "labels.json"
 KINDS = ("classification", "regression")
 _SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
+_NOT_FINITE = {sign + name for sign in ("", "-", "+") for name in ("nan", "inf", "infinity")}
 # A number that is written as a measurement, not as the name of a class.
 _WITH_POINT = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?")
 
@@ -30,8 +31,14 @@ def label_order(names):
 def _told_labels(counts, kind, path):
     """Labels of a train file from its {label: count}; none for regression."""
     if kind is None:
-        numbers = all(map(classifier_utils.is_number, counts))
-        kind = KINDS[numbers and any(map(_WITH_POINT.fullmatch, counts))]
+        others = [name for name in counts if not classifier_utils.is_number(name)]
+        points = any(map(_WITH_POINT.fullmatch, counts))
+        if points and others and set(map(str.lower, others)) <= _NOT_FINITE:
+            raise file_io.InputError(
+                f"{path}: {sum(counts[name] for name in others)} labels are {others[0]!r}, the "
+                "others numbers: leave these rows out, or say label_type=classification"
+            )
+        kind = KINDS[points and not others]
         logging.info("The labels of %s call for %s; label_type says otherwise", path, kind)
     if kind == "regression":
         return ()
@@ -65,9 +72,7 @@ def find_labels(output_dir, files, columns, kind=None):
     """
     saved = os.path.join(output_dir, LABELS_NAME)
     if file_io.exists(saved):
-        labels = file_io.read_json(saved, "labels")
-        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-            raise file_io.InputError(f"{saved} must hold a list of label names, found {labels!r}")
+        labels = _read_labels(saved)
         found = KINDS[not labels]
         if kind not in (None, found):
             raise file_io.InputError(f"label_type={kind}, but {saved} is that of a {found}")
@@ -89,6 +94,39 @@ def find_labels(output_dir, files, columns, kind=None):
 def save_labels(output_dir, labels):
     """Writes ``labels.json``: the list of names in the order of their ids."""
     file_io.write_json(os.path.join(output_dir, LABELS_NAME), list(labels))
+
+
+def labels_of(folder):
+    """Label names by id of a fine-tuned classifier.
+
+    Args:
+      folder: `model_folder.ModelFolder`.
+
+    Raises:
+      file_io.InputError: its description holds no labels, or others than ``labels.json``.
+    """
+    labels = folder.setting("labels", _are_labels)
+    path = os.path.join(folder.path, LABELS_NAME)
+    if file_io.exists(path) and (found := _read_labels(path)) != labels:
+        raise file_io.InputError(
+            f"{folder.path}: {LABELS_NAME} holds {found}, the description of the model {labels}; "
+            "put back the one that the training wrote"
+        )
+    return tuple(labels)
+
+
+def _are_labels(value):
+    is_list = isinstance(value, list) and all(map(tables.is_name, value))
+    return is_list and len(set(value)) == len(value)
+
+
+def _read_labels(path):
+    labels = file_io.read_json(path, "labels")
+    if not _are_labels(labels):
+        raise file_io.InputError(
+            f"{path} must hold a list of different label names, found {labels!r}"
+        )
+    return labels
 
 
 # --- task -------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def classifier_teacher(values, row):
     """
     if not values.teacher:
         return None
-    from albert import classifier_utils, model_folder
+    from albert import classifier_utils, custom_data, model_folder
 
     if row.is_regression:
         raise file_io.InputError(
@@ -159,7 +159,7 @@ def classifier_teacher(values, row):
         )
     with _naming_teacher(values):
         folder = model_folder.read(values.teacher, classifier_utils.KIND)
-    labels = tuple(folder.settings["labels"])
+        labels = custom_data.labels_of(folder)
     if labels != tuple(row.labels):
         raise file_io.InputError(
             f"--teacher={values.teacher} has the labels {', '.join(labels) or 'of a regression'}; "

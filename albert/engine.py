@@ -253,7 +253,7 @@ class Engine:
             log.update(step, means, waited, step % config.log_every_steps == 0)
             if step % config.save_checkpoints_steps == 0 or step == config.num_train_steps:
                 self._save(step, optimizer, on_checkpoint)
-                log.restart_clock()
+                log.after_checkpoint()
 
     def _steps_of_a_call(self, seconds):
         """How many steps to run at a time; all workers must do the same."""

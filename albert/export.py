@@ -120,7 +120,8 @@ def save_model(module, signatures, parent, name):
     """
     file_io.make_dirs(parent)
     target = os.path.join(parent, name)
-    temporary = file_io.temporary_name(target)
+    # Hidden, so that no server takes it for a model, whenever the process ends.
+    temporary = file_io.temporary_name(os.path.join(parent, ".model"))
     try:
         tf.saved_model.save(module, temporary, signatures=signatures)
         file_io.remove(target)

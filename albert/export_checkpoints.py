@@ -4,7 +4,7 @@ import os
 
 from absl import flags, logging
 
-from albert import command_line, common_flags, file_io
+from albert import command_line, common_flags, file_io, record_flags
 
 
 def define_flags(flag_values):
@@ -21,6 +21,7 @@ def define_flags(flag_values):
         "Prefix of the new checkpoint; a name that ends in / is a folder for one of the same name.",
     )
     switch("do_lower_case", True, "Without effect: a checkpoint does not know of its texts.")
+    record_flags.define_card_flags(flag_values)
     for name in ("albert_directory", "export_path"):
         flags.mark_flag_as_required(name, flag_values=flag_values)
 
@@ -44,6 +45,7 @@ def main(values):
         if os.path.abspath(copy) != os.path.abspath(path):
             file_io.copy(path, copy)
             logging.info("Copied %s", copy)
+    record_flags.write_card(values, folder, prefix, record_flags.CHECKPOINT)
     logging.info("Wrote %s", target)
 
 

@@ -2,7 +2,7 @@
 
 from absl import flags, logging
 
-from albert import command_line, common_flags, file_io
+from albert import command_line, common_flags, file_io, model_card, record_flags
 
 
 def define_flags(flag_values):
@@ -46,6 +46,7 @@ def define_flags(flag_values):
     text("spm_model_file", None, "SentencePiece model; by default the one beside the checkpoint.")
     text("vocab_file", None, "WordPiece vocabulary; by default the one beside the checkpoint.")
     switch("do_lower_case", True, "Lower-case the text; by default what the folder says.")
+    record_flags.define_card_flags(flag_values)
     flags.mark_flag_as_required("output_dir", flag_values=flag_values)
 
 
@@ -54,6 +55,8 @@ def main(values):
         raise file_io.InputError("give --model_dir or --checkpoint")
     from albert import huggingface_exporter
 
+    # Before the folder, which may be the same one, gets other weights.
+    prefix = huggingface_exporter.choose(values.model_dir, values.checkpoint)
     head = huggingface_exporter.export(
         model_dir=values.model_dir,
         checkpoint=values.checkpoint,
@@ -66,6 +69,7 @@ def main(values):
         vocab_file=values.vocab_file,
         do_lower_case=values.do_lower_case if values["do_lower_case"].present else None,
     )
+    record_flags.write_card(values, values.output_dir, prefix, model_card.transformers_form(head))
     logging.info("Wrote %s (%s)", values.output_dir, head)
 
 

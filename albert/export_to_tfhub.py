@@ -4,7 +4,7 @@ import os
 
 from absl import flags, logging
 
-from albert import command_line, common_flags, file_io
+from albert import command_line, common_flags, file_io, record_flags
 
 
 def define_flags(flag_values):
@@ -26,6 +26,7 @@ def define_flags(flag_values):
         "tensorflow-text).",
     )
     integer("max_seq_length", 128, "Length of the inputs that --preprocessing_path makes.")
+    record_flags.define_card_flags(flag_values)
     for name in ("albert_directory", "export_path"):
         flags.mark_flag_as_required(name, flag_values=flag_values)
 
@@ -69,6 +70,7 @@ def main(values):
         path = values.preprocessing_path
         hub_exporter.export_preprocessing(tokenizer, values.max_seq_length, path)
     hub_exporter.export_module(model, source, values.export_path)
+    record_flags.write_card(values, values.export_path, source.checkpoint, record_flags.HUB_MODULE)
 
 
 if __name__ == "__main__":

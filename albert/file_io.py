@@ -15,6 +15,8 @@ import shutil
 import tempfile
 
 _CHUNK = 1 << 20  # bytes read at a time
+# What an archive may unpack to: weights hardly shrink, so more is meant to fill the disk.
+_MOST_TIMES_LARGER, ALWAYS_UNPACKED = 20, 1 << 30
 
 
 class InputError(ValueError):
@@ -119,8 +121,9 @@ def make_dirs(path):
         return
     try:
         os.makedirs(path, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", error)
+        raise InputError(f"cannot make the folder {path}: {reason}") from error
     try:
         # A real file is the only sure test: access() says yes to root on read-only mounts.
         with tempfile.TemporaryFile(dir=path):
@@ -185,8 +188,27 @@ def link(source, target):
 
 
 def temporary_name(path):
-    """A name beside `path` that only this process uses."""
+    """A name beside `path` that only this process uses.
+
+    What killed processes of this machine have left under such names for `path` is deleted.
+    """
+    if not is_remote(path):
+        for left in _glob.glob(f"{_glob.escape(str(path))}.tmp-*"):
+            if _is_left_over(left):
+                remove(left)
     return f"{path}.tmp-{os.getpid()}"
+
+
+def _is_left_over(temporary):
+    """Whether the process that a temporary name bears is no more."""
+    number = temporary.rpartition(".tmp-")[2].partition(".")[0]
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, OverflowError, PermissionError):  # not our name; somebody else's process
+        return False
+    return False
 
 
 @contextlib.contextmanager
@@ -272,31 +294,58 @@ def text_lines(lines, name):
       (number from 1, line with its line end).
 
     Raises:
-      InputError: a line is not UTF-8; names it.
+      InputError: a line is not UTF-8, or all lines end in a carriage return; names it.
     """
+    number = 0
     for number, content in enumerate(lines, 1):
         if number == 1:
-            content = content.removeprefix(codecs.BOM_UTF8)
+            content = first = content.removeprefix(codecs.BOM_UTF8)
         try:
             line = content.decode("utf-8")
         except UnicodeDecodeError as error:
             raise InputError(f"{name} line {number}: not UTF-8 text ({error})") from error
         yield number, line
+    if number == 1 and b"\r" in first.rstrip(b"\r\n"):
+        raise InputError(
+            f"{name}: its lines end in carriage returns alone, so it is one line; write it with "
+            "line feeds (tr '\\r' '\\n')"
+        )
 
 
-def read_json(path, what):
-    """Parsed JSON of a file that the user named.
+def parse_json(text):
+    """Parsed JSON of a text.
 
     Raises:
-      InputError: missing file, or malformed JSON (names file, line and column).
+      InputError: malformed, or nested or numbers longer than Python takes; names no file.
     """
     try:
-        return json.loads(read_text(path, what).removeprefix("\ufeff"))
+        return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(
-            f"{what}: {path} is not valid JSON: {error.msg} at line {error.lineno} column "
-            f"{error.colno}"
-        ) from error
+        raise InputError(f"{error.msg} at line {error.lineno} column {error.colno}") from error
+    except (RecursionError, ValueError) as error:  # ValueError: thousands of digits
+        raise InputError(str(error)) from error
+
+
+def read_json(path, what, kind=None):
+    """Parsed JSON of a file that the user named.
+
+    Args:
+      path: the file.
+      what: what it is for, for messages.
+      kind: `dict` or `list`, where only an object or a list will do.
+
+    Raises:
+      InputError: missing file, see `parse_json`, or a value of another kind; names the file.
+    """
+    text = read_text(path, what).removeprefix("\ufeff")
+    try:
+        value = parse_json(text)
+    except InputError as error:
+        raise InputError(f"{what}: {path} is not valid JSON: {error}") from error
+    if kind is not None and not isinstance(value, kind):
+        wanted = {dict: "an object", list: "a list"}[kind]
+        raise InputError(f"{what}: {path} must hold {wanted}, found a {type(value).__name__}")
+    return value
 
 
 def sha256(path):
@@ -325,8 +374,9 @@ def unpack_archive(path, cache_dir):
       That folder, or the only folder in it if it holds nothing else.
 
     Raises:
-      InputError: the archive is cut off, is none, or has a member that is neither a file nor a
-        folder, or that lies outside; nothing is left behind.
+      InputError: the archive is cut off, damaged or none, has a member that is neither a file nor
+        a folder, that lies outside or has no possible name, or unpacks to far more than its size;
+        nothing is left behind.
     """
     # Imported here: data workers, which start in milliseconds, unpack nothing.
     import gzip
@@ -341,12 +391,21 @@ def unpack_archive(path, cache_dir):
         try:
             with open_file(path, "rb") as file, tarfile.open(fileobj=file, mode="r:gz") as tar:
                 make_dirs(temporary)
+                left = max(_MOST_TIMES_LARGER * size(path), ALWAYS_UNPACKED)
                 for member in tar:
+                    left -= member.size
+                    if left < 0:
+                        raise InputError(
+                            f"{path} unpacks to more than {_MOST_TIMES_LARGER} times its size; "
+                            "not unpacked"
+                        )
                     _write_member(path, tar, member, temporary)
+                while tar.fileobj.read(_CHUNK):  # to its end, where the checksum is
+                    pass
             rename(temporary, target)
         except damage as error:
             raise InputError(
-                f"{path} is cut off or not a .tar.gz archive ({error}); fetch it again"
+                f"{path} is cut off, damaged or not a .tar.gz archive ({error}); fetch it again"
             ) from error
         except OSError:
             if not is_dir(target):  # else another process has unpacked it meanwhile
@@ -370,6 +429,12 @@ def _write_member(path, tar, member, folder):
     target = os.path.join(folder, name)
     make_dirs(target if member.isdir() else os.path.dirname(target))
     if member.isfile():
-        with open_file(target, "wb") as out, tar.extractfile(member) as content:
+        try:
+            out = open_file(target, "xb")
+        except (OSError, ValueError) as error:  # too long, a NUL in it, a folder, there already
+            raise InputError(
+                f"{path}: the member {member.name!r} cannot be written: {error}; not unpacked"
+            ) from error
+        with out, tar.extractfile(member) as content:
             while chunk := content.read(_CHUNK):
                 out.write(chunk)

@@ -73,9 +73,9 @@ def read_config(folder):
     path = os.path.join(folder, CONFIG_NAME)
     if not file_io.exists(path):
         return {}
-    config = file_io.read_json(path, "Hugging Face configuration")
+    config = file_io.read_json(path, "Hugging Face configuration", dict)
     found = config.get("model_type", weight_names.ALBERT.model_type)
-    if found not in weight_names.ARCHITECTURES:
+    if found not in list(weight_names.ARCHITECTURES):  # a list: it may be unhashable
         raise file_io.InputError(
             f"{folder} holds a model of the architecture {found!r} ({path}); only "
             f"{' and '.join(map(repr, weight_names.ARCHITECTURES))} can be read"
@@ -88,7 +88,10 @@ def read_lower_case(folder):
     path = os.path.join(folder, "tokenizer_config.json")
     if not file_io.exists(path):
         return None
-    return file_io.read_json(path, "Hugging Face tokenizer").get("do_lower_case")
+    lower_case = file_io.read_json(path, "Hugging Face tokenizer", dict).get("do_lower_case")
+    if lower_case not in (True, False, None):
+        raise file_io.InputError(f"{path}: do_lower_case is {lower_case!r}, expected true or false")
+    return lower_case
 
 
 class Reader:
@@ -119,7 +122,10 @@ class Reader:
         tensors = {
             weight_names.full_name(name, architecture): value for name, value in found.items()
         }
-        groups, inner = weight_names.count_blocks(tensors, architecture)
+        try:
+            groups, inner = weight_names.count_blocks(tensors, architecture)
+        except file_io.InputError as error:
+            raise file_io.InputError(f"{path}: {error}") from error
         table = weight_names.name_table(groups, inner, architecture)
         if config.get("architectures") == [f"{architecture.class_name}ForTokenClassification"]:
             # Its head bears the name of the one for whole texts.
@@ -179,10 +185,15 @@ def _read_tensors(path):
     """{name there: float32 array} of a file, or of all parts that an index names."""
     if not path.endswith(_INDEX_ENDING):
         return _read_file(path)
-    index = file_io.read_json(path, "index of weights")
-    parts = sorted(set(index["weight_map"].values()))
+    parts = file_io.read_json(path, "index of weights", dict).get("weight_map")
+    parts = list(parts.values()) if isinstance(parts, dict) else []
+    # Names of files beside it, and nothing else.
+    if not parts or not all(isinstance(p, str) and p == os.path.basename(p) for p in parts):
+        raise file_io.InputError(
+            f"index of weights: {path} must hold weight_map, names of tensors with names of files"
+        )
     tensors = {}
-    for part in parts:
+    for part in sorted(set(parts)):
         tensors.update(_read_file(os.path.join(os.path.dirname(path), part)))
     return tensors
 
@@ -210,6 +221,11 @@ def _to_float32(path, name, tensor):
         )
     else:
         raise file_io.InputError(f"{path}: {name} is of type {kind}; expected F32, F16 or BF16")
+    if not np.isfinite(values).all():
+        raise file_io.InputError(
+            f"{path}: {name} holds values that are not finite: the file is damaged, or the "
+            "training went wrong"
+        )
     return values.reshape(tensor["shape"])
 
 

@@ -16,6 +16,7 @@ import unicodedata
 from albert import (
     checkpoint_walk,
     checkpoints,
+    custom_data,
     file_io,
     huggingface,
     model_folder,
@@ -92,7 +93,7 @@ def export(
         model of another architecture, or vocabulary, configuration and weights do not fit; nothing
         is written then.
     """
-    prefix = _choose(model_dir, checkpoint) if model_dir else checkpoints.resolve(checkpoint)
+    prefix = choose(model_dir, checkpoint)
     described_head, described_labels, lower_case = _described(model_dir)
     if files.get("do_lower_case") is None:
         files["do_lower_case"] = lower_case
@@ -122,8 +123,13 @@ def export(
     return head
 
 
-def _choose(model_dir, checkpoint):
-    """Prefix in a folder; one that holds none by the names of a run is searched as any folder."""
+def choose(model_dir, checkpoint):
+    """Prefix of the checkpoint that is exported; `export` has the arguments.
+
+    A folder that holds none by the names of a run is searched as any folder.
+    """
+    if not model_dir:
+        return checkpoints.resolve(checkpoint)
     if checkpoint is None and not checkpoints.numbered(model_dir):
         return checkpoints.resolve(model_dir)
     return checkpoint_walk.choose(model_dir, checkpoint)
@@ -139,7 +145,7 @@ def _described(model_dir):
             f"{model_dir} holds a model of kind {folder.kind}; transformers has no class "
             f"for it. There are classes for {', '.join(_HEAD_OF_KIND)} and pre-trained models"
         )
-    labels = folder.settings.get("labels", [])
+    labels = list(custom_data.labels_of(folder)) if folder.kind == "classifier" else []
     head = _HEAD_OF_KIND[folder.kind]
     if head == "classification" and not labels:
         head = "regression"

@@ -14,6 +14,14 @@ from absl import logging
 from albert import checkpoints, file_io, modeling, pretrained, tokenization
 
 VERSION = 1
+# Entries of the description, and what they may be.
+_ENTRIES = {
+    "kind": str,
+    "spm_model_file": (str, type(None)),
+    "vocab_file": (str, type(None)),
+    "do_lower_case": bool,
+    "settings": dict,
+}
 # What predicts with a model of each kind, and so completes its folder.
 COMMANDS = {
     "classifier": "run_classifier --task_name=… --data_dir=…",
@@ -33,7 +41,7 @@ class ModelFolder:
       config: `modeling.AlbertConfig`.
       source: `pretrained.Source` of its files; `checkpoint` is the prefix of its best checkpoint,
         else of its last.
-      settings: JSON-ready dict, the one given to `write`.
+      settings: JSON-ready dict, the one given to `write`; see `setting`.
     """
 
     path: str
@@ -41,6 +49,42 @@ class ModelFolder:
     config: modeling.AlbertConfig
     source: pretrained.Source
     settings: dict
+
+    def settings_as(self, dataclass):
+        """The settings as a dataclass, whose annotations are classes or unions of them.
+
+        Raises:
+          file_io.InputError: one is missing or of another type.
+        """
+        fields = dataclasses.fields(dataclass)
+        return dataclass(
+            **{
+                field.name: self.setting(
+                    # JSON writes 0 for 0.0.
+                    *(field.name, lambda value, kind=field.type: isinstance(value, kind | int))
+                )
+                for field in fields
+            }
+        )
+
+    def setting(self, name, kind):
+        """One of the settings.
+
+        Args:
+          name: its name.
+          kind: the type that it must have, or a function that says whether a value will do.
+
+        Raises:
+          file_io.InputError: it is missing or no such value.
+        """
+        value = self.settings.get(name)
+        if not (isinstance(value, kind) if isinstance(kind, type) else kind(value)):
+            path = os.path.join(self.path, pretrained.DESCRIPTION_NAME)
+            raise file_io.InputError(
+                f"{path}: the setting {name} is {self.settings.get(name, 'missing')!r}, which is "
+                "not what training writes"
+            )
+        return value
 
 
 def load_tokenizer(source, config):
@@ -139,6 +183,18 @@ def _read_description(name):
     found = file_io.read_json(name, "model description")
     if not isinstance(found, dict) or found.get("version") != VERSION:
         raise file_io.InputError(f"{name} is not a model description of version {VERSION}")
+    for entry, kinds in _ENTRIES.items():
+        if not isinstance(found.get(entry), kinds):
+            raise file_io.InputError(
+                f"{name}: {entry} is {found.get(entry, 'missing')!r}; training writes it, a "
+                "prediction with the flags of the training writes the file anew if it is moved away"
+            )
+    names = [found[entry] for entry in ("spm_model_file", "vocab_file") if found[entry]]
+    if len(names) != 1 or names[0] != os.path.basename(names[0]):
+        raise file_io.InputError(
+            f"{name}: expected the name of one file in the folder as spm_model_file or vocab_file, "
+            f"found {names}"
+        )
     return found
 
 

@@ -78,13 +78,12 @@ class TextPredictor:
 
     def __init__(self, model_dir):
         folder = model_folder.read(model_dir, classifier_utils.KIND)
-        self.columns = tables.Columns(**folder.settings["columns"])
-        self._row = custom_data.CustomTask(
-            {}, self.columns, tuple(folder.settings["labels"]), folder.settings["task_name"]
-        )
+        self.columns = tables.Columns(**folder.setting("columns", tables.are_columns))
+        labels, name = custom_data.labels_of(folder), folder.setting("task_name", str)
+        self._row = custom_data.CustomTask({}, self.columns, labels, name)
         self.labels = self._row.labels
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        self.max_seq_length = folder.settings["max_seq_length"]
+        self.max_seq_length = folder.setting("max_seq_length", folder.config.is_length)
         task = classifier_utils.make_task(self._row)
         self.model = task.build_model(folder.config, layers.Compute(), 0)
         checkpoints.restore(self.model, folder.source.checkpoint, allow_new_heads=False)
@@ -214,7 +213,7 @@ class Answerer:
 
     def __init__(self, model_dir):
         folder = model_folder.read(model_dir, *squad_task.KINDS)
-        self._settings = squad_task.Settings(**folder.settings)
+        self._settings = folder.settings_as(squad_task.Settings)
         self._task = squad_task.make_task(folder.kind, self._settings)
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         # It keeps texts that it has seen, so further questions about one cost little.

@@ -201,6 +201,55 @@ def _tell_what_is_measured(trained, wanted, task):
     )
 
 
+# --- batches of equally many tokens --------------------------------------------------------------
+
+
+def define_batch_flags(flag_values):
+    """How large a batch is: in examples or in tokens."""
+    _, integer, _, _ = common_flags.definers(flag_values)
+    integer("train_batch_size", 4096, "Examples per step, over all devices.")
+    integer(
+        "train_batch_tokens",
+        0,
+        "Above 0: real tokens per step, in place of --train_batch_size; batches of shorter "
+        "examples hold more of them. For one device.",
+    )
+
+
+def set_batch_size(values, strategy):
+    """Gives --train_batch_size the mean number of examples in --train_batch_tokens, if given.
+
+    Raises:
+      file_io.InputError: the flag cannot be combined with others, or holds less than two of the
+        longest examples.
+    """
+    tokens = values.train_batch_tokens
+    if not tokens:
+        return
+    from albert import distribution, pretraining_masks
+
+    flag = f"--train_batch_tokens={tokens}"
+    if values["train_batch_size"].present:
+        raise file_io.InputError(f"{flag} cannot be combined with --train_batch_size: give one")
+    several = values.gradient_accumulation_steps > 1 or strategy.num_replicas_in_sync > 1
+    if several or distribution.needs_fixed_shapes(strategy):
+        raise file_io.InputError(
+            f"{flag} makes batches of different numbers of examples, which cannot be dealt equally "
+            "among devices or --gradient_accumulation_steps, nor run on TPUs: give "
+            "--train_batch_size instead"
+        )
+    if tokens < 2 * values.max_seq_length:
+        raise file_io.InputError(
+            f"{flag} must be at least twice --max_seq_length={values.max_seq_length}"
+        )
+    paths = file_io.expand_globs(values.input_file, "--input_file")
+    length = pretraining_masks.look_at(paths).mean_length()
+    values.train_batch_size = max(1, round(tokens / length))
+    logging.info(
+        "%s: %d examples on average, of %.1f tokens each", flag, values.train_batch_size, length
+    )
+
+
 # --- the run -------------------------------------------------------------------------------------
 
 

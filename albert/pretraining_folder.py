@@ -63,7 +63,7 @@ def sentence_tasks(path, checkpoint=None):
     if file_io.exists(name):
         found = file_io.read_json(name, "description of pre-training")
         task = found.get("sentence_task") if isinstance(found, dict) else None
-        if task not in pretraining_heads.SENTENCE_TASKS or found.get("version") != VERSION:
+        if task not in list(pretraining_heads.SENTENCE_TASKS) or found.get("version") != VERSION:
             raise file_io.InputError(
                 f"{name} is not a description of pre-training of version {VERSION}"
             )

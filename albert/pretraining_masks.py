@@ -12,11 +12,12 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from albert import compact_records, file_io, masking, pretraining_data, records
+from albert import compact_records, file_io, masking, pretraining_data, record_files, records
 
 _HINT = "Make the records again with this version of create_pretraining_data"
 _TRAINING, _EVALUATION = 0, 1  # streams of chance
 _SCANNED_AT_ONCE = 1024  # records
+_SAMPLED_FILES = 16
 TOO_LONG = "a record is longer than the sequence"
 
 
@@ -36,6 +37,33 @@ class RecordFiles:
     paths: list
     without_masks: bool
     fingerprints: dict
+
+    def lengths(self, serialized):
+        """Tokens of records: [B] strings -> int32 [B]."""
+        if self.without_masks:
+            return _token_counts(serialized)
+        mask = tf.io.RaggedFeature(tf.int64)
+        parsed = tf.io.parse_example(serialized, {"input_mask": mask})
+        return tf.cast(tf.reduce_sum(parsed["input_mask"], axis=1), tf.int32)
+
+    def mean_length(self):
+        """Mean number of tokens of the first records of up to 16 files, spread over all.
+
+        Raises:
+          file_io.InputError: there are no records, or a file is damaged.
+        """
+        chosen = self.paths[:: -(-len(self.paths) // _SAMPLED_FILES)]
+        with record_files.damage_reported(chosen):
+            found = [
+                self.lengths(serialized).numpy()
+                for path in chosen
+                for serialized in (
+                    record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE).take(1)
+                )
+            ]
+        if not found:
+            raise file_io.InputError(f"no records in {', '.join(chosen)}")
+        return float(np.mean(np.concatenate(found)))
 
     def check_vocabulary(self, fingerprint, name):
         """Compares the vocabulary that is to be used with that of the records.
@@ -61,7 +89,7 @@ def look_at(paths):
     Raises:
       file_io.InputError: some have masks and others not, or a file is damaged.
     """
-    examples = {path: records.first_example(path) for path in paths}
+    examples = {path: record_files.first_example(path) for path in paths}
     examples = {path: example for path, example in examples.items() if example is not None}
     name = compact_records.FINGERPRINT
     compact = [path for path, example in examples.items() if name in example.features.feature]
@@ -72,7 +100,7 @@ def look_at(paths):
             "of one kind"
         )
     for path in compact:
-        records.check_example(examples[path], path, compact_records.feature_specs(), _HINT)
+        record_files.check_example(examples[path], path, compact_records.feature_specs(), _HINT)
     return RecordFiles(
         list(paths),
         bool(compact),
@@ -80,14 +108,19 @@ def look_at(paths):
     )
 
 
+def _token_counts(serialized):
+    """Tokens of records without masks: [B] strings -> int32 [B]."""
+    specs = compact_records.feature_specs(with_fingerprint=False)[:1]
+    real = records.parse(specs, serialized)["input_ids"] >= 0
+    return tf.reduce_sum(tf.cast(real, tf.int32), axis=1)
+
+
 def first_too_long(paths, seq_length):
     """What to tell the user of the first record without masks that `Masker` cannot read."""
-    specs = compact_records.feature_specs(with_fingerprint=False)[:1]
     for path in paths:
-        dataset = records.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
+        dataset = record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
         for batch, serialized in enumerate(dataset):
-            ids = records.parse(specs, serialized)["input_ids"].numpy()
-            lengths = np.count_nonzero(ids >= 0, axis=1)
+            lengths = _token_counts(serialized).numpy()
             if lengths.max() > seq_length:
                 row = int((lengths > seq_length).argmax())
                 return (

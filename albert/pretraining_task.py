@@ -14,6 +14,7 @@ from albert import (
     pretraining_data,
     pretraining_heads,
     pretraining_masks,
+    record_files,
     records,
     task,
 )
@@ -55,7 +56,7 @@ def prepare(features):
 
 @contextlib.contextmanager
 def damage_reported(paths, lengths, without_masks=()):
-    """As `records.damage_reported`, also for what is refused of a record's content.
+    """As `record_files.damage_reported`, also for what is refused of a record's content.
 
     Args:
       paths: record files that are read inside the block.
@@ -71,7 +72,7 @@ def damage_reported(paths, lengths, without_masks=()):
         _MISPLACED: lambda: _first_misplaced(masked, lengths),
         pretraining_masks.TOO_LONG: lambda: pretraining_masks.first_too_long(others, lengths[0]),
     }
-    with records.damage_reported(paths):
+    with record_files.damage_reported(paths):
         try:
             yield
         except tf.errors.InvalidArgumentError as error:
@@ -86,7 +87,7 @@ def _first_misplaced(paths, lengths):
     """What to tell the user of the first record that `prepare` refuses."""
     specs = pretraining_data.feature_specs(*lengths, False, with_sentence_labels=False)
     for path in paths:
-        dataset = records.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
+        dataset = record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
         for batch, serialized in enumerate(dataset):
             features = records.parse(specs, serialized)
             rows, slots = np.nonzero(_misplaced(features))
@@ -217,7 +218,10 @@ def make_task(sentence_task="sop", trained_for=None):
 TASK = make_task()
 
 
-def make_data(files, lengths, max_eval_examples, masker=None, anew=False, sentence_labels=True):
+def make_data(
+    files, lengths, max_eval_examples, masker=None, anew=False, sentence_labels=True,
+    equal_tokens=False,
+):  # fmt: skip
     """The `task.Data` of records that `create_pretraining_data` has made.
 
     Args:
@@ -227,6 +231,7 @@ def make_data(files, lengths, max_eval_examples, masker=None, anew=False, senten
       masker: `pretraining_masks.Masker` for records without masks.
       anew: the masker masks records for training that have masks, too.
       sentence_labels: read them; records with masks need not have any otherwise.
+      equal_tokens: training batches hold equally many tokens, see `batching.equal_tokens`.
 
     Raises:
       file_io.InputError: there are no records, a file is cut off, or the lengths differ.
@@ -245,7 +250,7 @@ def make_data(files, lengths, max_eval_examples, masker=None, anew=False, senten
         )
         written = compact_records.feature_specs() if found.without_masks else specs[split]
         if split == "train" or found is not files["train"]:
-            records.check_files(found.paths, written, _HINT)
+            record_files.check_files(found.paths, written, _HINT)
     if files["train"].without_masks:
         read = functools.partial(masker.read, seq_length=lengths[0])
         train_input = {"read": read, "transform": masker.transform}
@@ -253,6 +258,8 @@ def make_data(files, lengths, max_eval_examples, masker=None, anew=False, senten
         train_input["transform"] = masker.transform
     if files["dev"].without_masks:
         eval_input["rewrite"] = functools.partial(masker.rewrite, seq_length=lengths[0])
+    if equal_tokens:
+        train_input["lengths"] = files["train"].lengths
     unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
     return task.Data(
         specs=specs.get,

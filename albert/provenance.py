@@ -13,11 +13,11 @@ from absl import logging
 import albert
 from albert import file_io
 
-# Of longer files the first and last so many bytes and the length are hashed, which takes no time.
-WHOLE_BYTES = 1 << 30
-END_BYTES = 32 << 20
+# Of an input of more bytes than these no more are hashed: the ends of its longer files.
+MOST_BYTES = 1 << 30
 # More names of files than these (RACE has one a passage) would make a long ``run.json``.
 MOST_NAMES = 1000
+_CHUNK = 1 << 20  # bytes read at a time
 
 
 def versions():
@@ -84,8 +84,8 @@ def describe_input(path, files):
 
     Returns:
       dict with "path", "bytes" and "sha256" (None where a file cannot be read); for several files
-      also their number as "count" and, unless they are many, their paths as "files". Of files
-      longer than `WHOLE_BYTES` both ends and the length are hashed.
+      also their number as "count" and, unless they are many, their paths as "files". Of inputs
+      longer than `MOST_BYTES` the lengths and ends of files are hashed, which takes seconds.
     """
     described = {"path": path, "bytes": None, "sha256": None}
     if len(files) > 1:
@@ -94,7 +94,8 @@ def describe_input(path, files):
             described["files"] = list(files)
     try:
         described["bytes"] = sum(map(file_io.size, files))
-        hashes = [_sha256(file) for file in files]
+        most = MOST_BYTES // len(files) if described["bytes"] > MOST_BYTES else MOST_BYTES
+        hashes = [_sha256(file, most) for file in files]
     except OSError as error:
         logging.warning("%s cannot be hashed: %s", path, error)
         return described
@@ -104,13 +105,17 @@ def describe_input(path, files):
     return {**described, "sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def _sha256(path):
+def _sha256(path, most):
+    """Hash of a file or, if it is longer than `most` bytes, of its length and its two ends."""
     length = file_io.size(path)
-    if length <= WHOLE_BYTES:
+    if length <= most:
         return file_io.sha256(path)
     digest = hashlib.sha256(str(length).encode())
     with file_io.open_file(path, "rb") as file:
-        digest.update(file.read(END_BYTES))
-        file.seek(length - END_BYTES)
-        digest.update(file.read(END_BYTES))
+        for start in (0, length - most // 2):
+            file.seek(start)
+            left = most // 2
+            while left and (chunk := file.read(min(left, _CHUNK))):
+                digest.update(chunk)
+                left -= len(chunk)
     return digest.hexdigest()

@@ -1,14 +1,25 @@
-"""What the record of a run says of its flags, and the files that they name."""
+"""What the record of a run says of its flags and their files; what flags add to a model card."""
 
+import importlib
 import os
 import sys
 
-from absl import flags
+from absl import flags, logging
 
-from albert import file_io, run_record
+from albert import common_flags, file_io, model_card, run_record
 
 DEFAULT, COMMAND_LINE = "default", "command line"
 CALLER = "caller"  # of `main` in a program
+CHECKPOINT = model_card.Form(
+    "tensorflow",
+    "A TensorFlow checkpoint: give this folder as `--init_checkpoint` to a training script of the "
+    "ALBERT toolkit, or its prefix to `tf.train.load_checkpoint`.",
+)
+HUB_MODULE = model_card.Form(
+    "tensorflow",
+    'A SavedModel: `tf.saved_model.load("…")`, `hub.KerasLayer("…")`, or '
+    "`--albert_hub_module_handle` of the ALBERT toolkit.",
+)
 
 
 def recorder(values, script, source):
@@ -22,24 +33,32 @@ def recorder(values, script, source):
     return run_record.Recorder(
         script=script,
         command=["python", "-m", f"albert.{script}", *_arguments(values)],
-        flags=describe(values),
+        flags=describe(values, script),
         inputs=_inputs(values, source),
     )
 
 
-def describe(values):
+def describe(values, script):
     """{name: {"value": …, "source": …}} of a script's own flags."""
+    own = _defined(script)  # packages define flags, too
     if values is flags.FLAGS:
         said = sources(values, _arguments(values))
     else:
         said = {name: CALLER for name in values if values[name].present}
     found = {}
-    for module, defined in values.flags_by_module_dict().items():
-        for flag in () if module.startswith("absl.") else defined:
-            is_default = flag.using_default_value or flag.value == flag.default
-            source = said.get(flag.name, DEFAULT if is_default else "program")
-            found[flag.name] = {"value": flag.value, "source": source}
+    for name in own:
+        flag = values[name]
+        is_default = flag.using_default_value or flag.value == flag.default
+        source = said.get(name, DEFAULT if is_default else "program")
+        found[name] = {"value": flag.value, "source": source}
     return found
+
+
+def _defined(script):
+    """The flag values of a script, all at their defaults."""
+    defined = flags.FlagValues()
+    importlib.import_module(f"albert.{script}").define_flags(defined)
+    return defined
 
 
 def _arguments(values):
@@ -104,3 +123,54 @@ def _checkpoint_files(prefix):
         if other == f"{name}.index" or other.startswith(f"{name}.data-")
     ]
     return [os.path.join(folder, other) for other in names]
+
+
+def changed_defaults(record):
+    """{name: value} of flags that a recorded run left at a default which is another one today.
+
+    Args:
+      record: dict of ``run.json``.
+
+    Raises:
+      file_io.InputError: the script or one of the flags is no longer there.
+    """
+    try:
+        today = _defined(record["script"])
+    except ModuleNotFoundError as error:
+        raise file_io.InputError(f"there is no script {record['script']}: {error}") from error
+    gone = [name for name in record["flags"] if name not in today]
+    if gone:
+        raise file_io.InputError(f"{record['script']} no longer has the flags {gone}")
+    changed = {}
+    for name, flag in record["flags"].items():
+        if flag["source"] == DEFAULT and flag["value"] != run_record.plain(today[name].value):
+            logging.info("The default of --%s was %s", name, flag["value"])
+            changed[name] = flag["value"]
+    return changed
+
+
+# --- model cards --------------------------------------------------------------------------------
+
+
+def define_card_flags(flag_values):
+    """What only the user knows of a model that is exported."""
+    text, *_ = common_flags.definers(flag_values)
+    text("license", None, "Licence of the model, for its card: a name of the Hub, as apache-2.0.")
+    text("base_model", None, "For the card: name on the Hub of the model that this is made from.")
+    text("language", None, "Code of the model's language, for its card; en with published data.")
+
+
+def write_card(flag_values, folder, prefix, form):
+    """Writes the model card of an export.
+
+    Args:
+      flag_values: flag values.
+      folder: where the model has been written.
+      prefix: the checkpoint that it was made from.
+      form: `model_card.Form`.
+    """
+    from albert import checkpoints
+
+    said = model_card.Said(flag_values.license, flag_values.base_model, flag_values.language)
+    run_folder, step = os.path.dirname(prefix), checkpoints.read_step(prefix)
+    model_card.write(folder, run_folder, form, step, said)

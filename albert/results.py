@@ -14,6 +14,7 @@ from albert import file_io
 RESULTS = "eval_results.txt"
 BEST_TRIAL = "best_trial.txt"
 _RULE = "=" * 50
+_NO_SCORE = 1e6  # in absolute value; percentages and losses are far below
 
 
 class Block(NamedTuple):
@@ -107,10 +108,14 @@ def read_trial(folder):
     text = file_io.read_text(path, "best trial").strip()
     try:
         last, best, value = text.split(":")
-        return Trial(int(last), int(best), float(value))
+        trial = Trial(int(last), int(best), float(value))
+        if not abs(trial.best_value) < _NO_SCORE:
+            raise ValueError("no score")
+        return trial
     except ValueError as error:
         raise file_io.InputError(
-            f"{path}: expected step:best_step:best_value, found {text!r}"
+            f"{path}: expected step:best_step:best_value with a score that can be beaten, found "
+            f"{text!r}; move it away, and the checkpoints are compared anew"
         ) from error
 
 

@@ -27,7 +27,7 @@ def define_flags(flag_values):
     switch("do_train", True, "Train.")
     switch("do_eval", False, "Evaluate: each checkpoint as it is saved, or all that are there.")
     integer("max_seq_length", 512, "Tokens per example, as the records were made.")
-    integer("train_batch_size", 4096, "Examples per step, over all devices.")
+    pretraining_flags.define_batch_flags(flag_values)
     integer("eval_batch_size", 64, "Examples per evaluation step, over all devices.")
     optimizer_flags.define_optimizer_flags(flag_values, "lamb", 0.00176)
     dropout_flags.define_dropout_flags(flag_values)
@@ -56,14 +56,13 @@ def check_flags(values):
     """Refuses contradictions before any work."""
     if not values.do_train and not values.do_eval:
         raise file_io.InputError("nothing to do: neither --do_train nor --do_eval")
-    brought = values.init_checkpoint or values.albert_hub_module_handle
     if values.do_train:
         common_flags.refuse_given(values, "--do_eval alone", "checkpoint")
     common_flags.check_waiting(values)
     optimizer_flags.check_optimizer(values)
     dropout_flags.check_dropout(values)
     distillation_flags.check(values)
-    if values.init_from_group0 and not brought:
+    if values.init_from_group0 and not (values.init_checkpoint or values.albert_hub_module_handle):
         raise file_io.InputError("--init_from_group0 needs --init_checkpoint")
     if values.masked_lm_budget < 0 or values.masked_lm_budget >= 1:
         raise file_io.InputError(
@@ -92,6 +91,7 @@ def make_data(values, config, sentence_labels):
         pretraining_flags.masker(values, files, config.vocab_size),
         anew=bool(values.masked_lm_budget),
         sentence_labels=sentence_labels,
+        equal_tokens=values.train_batch_tokens > 0,
     )
 
 
@@ -100,6 +100,7 @@ def main(values):
     from albert import pretraining_task, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
+    pretraining_flags.set_batch_size(values, strategy)
     source = common_flags.source(values, needs_vocabulary=False)
     config = dropout_flags.read_config(values, source)
     common_flags.check_seq_length(values, config)

@@ -151,7 +151,7 @@ def _move_away(path, error):
 
 
 def _line(row):
-    return json.dumps(_plain(row), ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _append_row(path, row):
@@ -166,16 +166,16 @@ def _write_rows(path, rows):
     file_io.write_text(path, "".join(map(_line, rows)))
 
 
-def _plain(value):
+def plain(value):
     """A value as JSON has it: numbers of numpy as Python's, None for those that are not finite."""
     if isinstance(value, dict):
-        return {str(name): _plain(part) for name, part in value.items()}
+        return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if hasattr(value, "item"):
-        return _plain(value.item())
+        return plain(value.item())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return str(value)
@@ -200,7 +200,7 @@ def update(folder, change):
                 return
             record = read(folder)
             change(record)
-            file_io.write_json(path, _plain(record))
+            file_io.write_json(path, plain(record))
         except (OSError, file_io.InputError) as error:
             logging.warning("%s does not say all of this run: %s", path, error)
 
@@ -311,7 +311,7 @@ class Recorder:
           inputs: further ones, as of the class.
 
         Raises:
-          file_io.InputError: the file cannot be written.
+          OSError: the file cannot be written.
         """
         log_settings(self.flags)
         inputs = {**self.inputs, **inputs}
@@ -326,12 +326,16 @@ class Recorder:
             yield
         except BaseException as error:
             is_over.set()  # nobody waits for the hashes
-            stopped = isinstance(error, KeyboardInterrupt)
             message = str(error)[:MESSAGE_LENGTH] or type(error).__name__
-            _end(folder, INTERRUPTED if stopped else FAILED, message)
+            _end(folder, INTERRUPTED if was_interrupted(error) else FAILED, message)
             raise
         hashing.join()
         _end(folder, DONE)
+
+
+def was_interrupted(error):
+    """Whether an error is Ctrl-C, or what is left of it if it came while TensorFlow made one."""
+    return isinstance(error, KeyboardInterrupt) or "REPLACED BY KeyboardInterrupt" in str(error)
 
 
 def log_settings(flags):
@@ -390,7 +394,7 @@ def _begin(recorder, folder, stages, inputs):
     if _describes(record, session):
         record.update(status=RUNNING, ended=None)
         record.pop("message", None)
-    file_io.write_json(path, _plain(record))
+    file_io.write_json(path, plain(record))
     return earlier
 
 
@@ -402,7 +406,7 @@ def _go_on(earlier, record, session):
             other.update(status=INTERRUPTED, message="ended without a word, perhaps killed")
     if not _describes(earlier, session):
         return earlier
-    session["changed"] = differences(earlier, _plain(record), ("flags", "versions", "host"))
+    session["changed"] = differences(earlier, plain(record), ("flags", "versions", "host"))
     kept = {name: earlier[name] for name in ("started", "sessions", "result", "parameters")}
     return {**earlier, **record, **kept}
 

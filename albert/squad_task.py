@@ -12,7 +12,7 @@ from albert import (
     checkpoints,
     distribution,
     file_io,
-    records,
+    record_files,
     squad_metrics,
     squad_records,
     squad_utils,
@@ -354,7 +354,7 @@ class QuestionFiles:
 
         if features is None:
             # Both files are of one making; without a manifest the records are made again.
-            file_io.remove(records.manifest_path(path))
+            file_io.remove(record_files.manifest_path(path))
         count = self._cached(path, fingerprint, make_rows)
         if made or features is None:
             squad_records.write_features_left(left_path, made, fingerprint)
@@ -389,7 +389,9 @@ class QuestionFiles:
 
     def _cached(self, path, fingerprint, make_rows):
         specs = self._specs(fingerprint["split"])
-        return records.cached(path, specs, fingerprint, make_rows, records.write_serialized)
+        return record_files.cached(
+            path, specs, fingerprint, make_rows, record_files.write_serialized
+        )
 
     def _specs(self, split):
         length = self.settings.max_seq_length
@@ -415,7 +417,7 @@ class QuestionFiles:
             records=records_of,
             ids=lambda split: [example.qas_id for example in self.predict_examples],
             write_predictions=functools.partial(self._write_predictions, evaluator),
-            reading=records.damage_reported,
+            reading=record_files.damage_reported,
             eval_input={"trim_batches": fits},
             files=lambda split: [self.train_file if split == "train" else self.predict_file],
         )

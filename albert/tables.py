@@ -5,6 +5,7 @@ characters and every line is a row. csv and tsv begin with a line of column name
 JSON object a line. Empty lines are passed over.
 """
 
+import collections
 import csv
 import dataclasses
 import json
@@ -18,6 +19,8 @@ from albert import file_io
 PREDICTIONS = "predictions.tsv"
 SCORES = "predict_results.txt"
 _PROBABILITY = "probability_"
+# Tabs, line breaks, halves of surrogate pairs.
+_NOT_IN_NAMES = r"[\t\r\n\ud800-\udfff]"
 
 # --- reading -----------------------------------------------------------------------------------
 
@@ -37,6 +40,14 @@ class Columns:
     text_pair: str | None = None
     label: str | None = "label"
     guid: str | None = None
+
+
+def are_columns(value):
+    """Whether a value of JSON has the entries of `Columns`."""
+    if not isinstance(value, dict) or not isinstance(value.get("text"), str):
+        return False
+    names = {field.name for field in dataclasses.fields(Columns)}
+    return value.keys() <= names and all(isinstance(x, (str, type(None))) for x in value.values())
 
 
 def format_of(path, known=("csv", "tsv", "jsonl")):
@@ -82,7 +93,8 @@ def _below_header(numbered_fields, name):
             continue
         if header is None:
             header = fields
-            repeated = sorted({column for column in header if header.count(column) > 1})
+            counts = collections.Counter(header)
+            repeated = sorted(column for column, count in counts.items() if count > 1)
             if repeated:
                 raise file_io.InputError(f"{place}: the columns {repeated} appear twice")
         elif len(fields) != len(header):
@@ -100,11 +112,9 @@ def _jsonl_rows(lines, name):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise file_io.InputError(
-                f"{place}: expected a JSON object; {error.msg} (column {error.colno})"
-            ) from error
+            row = file_io.parse_json(line)
+        except file_io.InputError as error:
+            raise file_io.InputError(f"{place}: expected a JSON object; {error}") from error
         if not isinstance(row, dict):
             raise file_io.InputError(
                 f"{place}: expected a JSON object, found a {type(row).__name__}"
@@ -197,19 +207,24 @@ def name_of(row, column, flag, place):
 
     Raises:
       file_io.InputError: no such column, nothing in it, or a tab or line break, for which there is
-        no room in prediction files.
+        no room in prediction files, or half of a surrogate pair, which has no UTF-8 form.
     """
     value = _value(row, column, flag, place)
     if isinstance(value, str):
         name = value.strip()
     else:
         name = json.dumps(value) if isinstance(value, (bool, int, float)) else ""
-    if not name or re.search(r"[\t\r\n]", name):
+    if not is_name(name):
         raise file_io.InputError(
             f"{place}: column {column!r} must be a name without tabs and line breaks or a number; "
             f"found {value!r}"
         )
     return name
+
+
+def is_name(value):
+    """Whether a value is text that `name_of` would take."""
+    return isinstance(value, str) and bool(value) and not re.search(_NOT_IN_NAMES, value)
 
 
 # --- predictions -------------------------------------------------------------------------------

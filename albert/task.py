@@ -91,7 +91,7 @@ def data_of_examples(
     """
 
     def records_of(split):
-        from albert import distribution, records
+        from albert import distribution, record_files
 
         path = paths[split]
         file_io.make_dirs(os.path.dirname(path) or ".")
@@ -99,14 +99,14 @@ def data_of_examples(
         # Workers on the chief's file system use its file; others make their own, which is the same.
         with distribution.chief_first(strategy):
             if split == "test":
-                count = records.cached_with_ids(
+                count = record_files.cached_with_ids(
                     path,
                     specs,
                     made_with,
                     lambda: ((example.guid, featurize(example)) for example in examples(split)),
                 )
             else:
-                count = records.cached(
+                count = record_files.cached(
                     path, specs, made_with, lambda: map(featurize, examples(split))
                 )
         if not count:
@@ -114,14 +114,14 @@ def data_of_examples(
         return [path]
 
     def reading(found):
-        from albert import records
+        from albert import record_files
 
-        return records.damage_reported(found)
+        return record_files.damage_reported(found)
 
     def ids_of(split):
-        from albert import records
+        from albert import record_files
 
-        return records.read_ids(paths[split])
+        return record_files.read_ids(paths[split])
 
     return Data(
         specs=lambda split: specs,

@@ -49,8 +49,10 @@ class TrainingLog:
         if not self._quiet:
             run_record.set_steps(self._folder, self._step)
 
-    def restart_clock(self):
+    def after_checkpoint(self):
         """Leaves the time since the last update (saving, evaluating) out of the speed."""
+        if not self._quiet:
+            run_record.set_steps(self._folder, self._step)
         self._started = time.time()
 
     def update(self, step, means, input_seconds, report):

@@ -6,6 +6,8 @@ The tables here are the one place that knows both names of a weight.
 import re
 from typing import NamedTuple
 
+from albert import file_io
+
 # What the names of a module's variables end in: here, there.
 _ENDINGS = {
     "table": (("", ".weight"),),
@@ -66,7 +68,9 @@ ALBERT = Architecture(
         ("labels", "cls/seq_relationship/", "sop_classifier.classifier"),
     ),
     block="encoder.albert_layer_groups.{}.albert_layers.{}.",
-    block_pattern=re.compile(r"\bencoder\.albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\."),
+    block_pattern=re.compile(
+        r"\bencoder\.albert_layer_groups\.(\d{1,6})\.albert_layers\.(\d{1,6})\."
+    ),
     block_modules=(
         ("dense", "attention_1/self/query", "attention.query"),
         ("dense", "attention_1/self/key", "attention.key"),
@@ -91,7 +95,7 @@ BERT = Architecture(
         ("labels", "cls/seq_relationship/", "cls.seq_relationship"),
     ),
     block="encoder.layer.{}.",
-    block_pattern=re.compile(r"\bencoder\.layer\.(\d+)()\."),
+    block_pattern=re.compile(r"\bencoder\.layer\.(\d{1,6})()\."),
     block_modules=(
         ("dense", "attention_1/self/query", "attention.self.query"),
         ("dense", "attention_1/self/key", "attention.self.key"),
@@ -133,9 +137,18 @@ def name_table(groups, inner_groups, architecture=ALBERT):
 
 
 def count_blocks(names, architecture):
-    """Number of groups and of blocks in each among names there; (0, 0) without any."""
+    """Number of groups and of blocks in each among names there; (0, 0) without any.
+
+    Raises:
+      file_io.InputError: a number that cannot be, with so few names.
+    """
     found = filter(None, map(architecture.block_pattern.search, names))
-    blocks = [tuple(int(number or 0) for number in match.groups()) for match in found]
+    blocks = {tuple(int(number or 0) for number in match.groups()): match[0] for match in found}
+    for numbers, name in blocks.items():
+        if max(numbers) >= len(blocks):
+            raise file_io.InputError(
+                f"there is a weight {name}… but only {len(blocks)} blocks in all"
+            )
     return tuple(max(column) + 1 for column in zip(*blocks, strict=True)) or (0, 0)
 
 

@@ -28,6 +28,7 @@ from albert import (
     pretraining_files,
     pretraining_masks,
     pretraining_task,
+    record_files,
     records,
     tokenization,
     train_step,
@@ -65,7 +66,7 @@ def make(folder, name, mask, passes):
 
 def masking_rate(masker, path):
     """Instances per second of processor time of masking alone."""
-    dataset = records.serialized_examples([path]).batch(FLAGS.batch_size, drop_remainder=True)
+    dataset = record_files.serialized_examples([path]).batch(FLAGS.batch_size, drop_remainder=True)
     batches = []
     for serialized in dataset.take(FLAGS.batches):
         features = masker.read(serialized, FLAGS.max_seq_length)
@@ -137,7 +138,8 @@ def main(_):
         compact = make(folder, "compact", None, 1)
         ten = os.path.getsize(make(folder, "ten", mask, 10))
         size = os.path.getsize(compact)
-        print(f"{size / 1e6:.1f} MB, {records.count_records([compact])} instances; ten passes with "
+        count = record_files.count_records([compact])
+        print(f"{size / 1e6:.1f} MB, {count} instances; ten passes with "
               f"masks {ten / 1e6:.1f} MB, {ten / size:.1f} times as much")  # fmt: skip
         print(f"masking alone {masking_rate(masker, compact):.0f} instances/s of one core")
         paths = {"drawn": compact, "stored": make(folder, "static", mask, 1)}

@@ -19,7 +19,7 @@ import types
 import numpy as np
 from absl import app, flags
 
-from albert import common_flags, memory, modeling, pretraining_data, records
+from albert import common_flags, memory, modeling, pretraining_data, record_files
 
 FLAGS = flags.FLAGS
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
@@ -54,7 +54,7 @@ def write_records(path, count):
         }
         for _ in range(count)
     )
-    records.write(path, specs, rows, {})
+    record_files.write(path, specs, rows, {})
 
 
 def run(config_file, batch_size, path, folder, extra):

@@ -25,6 +25,7 @@ from albert import (
     layers,
     modeling,
     optimization,
+    record_files,
     records,
     tokenization,
     train_step,
@@ -125,7 +126,7 @@ def measure(name, tokenizer, config, folder):
         rows = (
             classifier_utils.convert_example(examples[i], row, length, tokenizer) for i in order
         )
-        records.write(paths[split], specs, rows, {})
+        record_files.write(paths[split], specs, rows, {})
     real, padded = layers.Compute(skip_padding=True), layers.Compute()
     shared = (task, config)
     compare(

@@ -13,7 +13,7 @@ PLAIN = """
     file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
     corpus demo_data tfrecord sequence_formats compact_records pretraining_data pretraining_files
     squad_spans squad_metrics squad_features squad_records
-    weight_names huggingface provenance run_record
+    weight_names huggingface provenance run_record reproduction model_card
     sweep_plan sweep_journal sweep_results sweep_search sweep_runner
     report_html report_charts
 """.split()
@@ -26,7 +26,7 @@ LAYERS = {
     "plain": PLAIN,
     "TF parts": [
         *"kernels batching layers configuration modeling memory".split(),
-        *"optimization lamb_optimizer adam_optimizer records distribution tpu".split(),
+        *"optimization lamb_optimizer adam_optimizer record_files records distribution tpu".split(),
         *"training_log checkpoints graph_tokenizer".split(),
     ],
     "engine": "train_step engine checkpoint_walk".split(),
@@ -48,7 +48,7 @@ LAYERS = {
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"ask predict".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
-        *"export_to_huggingface extract_features make_demo_data glue_report".split(),
+        *"export_to_huggingface extract_features make_demo_data glue_report reproduce".split(),
         *"run_sweep report".split(),
     ],
 }

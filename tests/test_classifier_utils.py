@@ -193,7 +193,7 @@ def test_convert_unknown_label(tokenizer):
 
 @pytest.mark.parametrize("name", ["mnli", "sts-b", "sst-2"])
 def test_features_survive_writing_and_parsing(tokenizer, name):
-    from albert import records
+    from albert import record_files, records
 
     label = {"sts-b": 4.25}.get(name, LABELS[name][-1] if LABELS[name] else None)
     glue_task = classifier_utils.get_task(name)
@@ -201,7 +201,7 @@ def test_features_survive_writing_and_parsing(tokenizer, name):
     example = _example("the boat", text_b, label)
     features = classifier_utils.convert_example(example, glue_task, 16, tokenizer)
     specs = classifier_utils.feature_specs(16, glue_task.is_regression)
-    parsed = records.parse(specs, [records.encode(specs, features)])
+    parsed = records.parse(specs, [record_files.encode(specs, features)])
     assert parsed.keys() == features.keys()
     for key, value in features.items():
         np.testing.assert_array_equal(parsed[key][0], value)

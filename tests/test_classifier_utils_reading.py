@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import classifier_utils, distribution, file_io, records, tokenization
+from albert import classifier_utils, distribution, file_io, record_files, records, tokenization
 from tests import builders
 
 SPLITS = ("train", "dev", "test")
@@ -328,9 +328,9 @@ def test_records_without_ids_are_made_again(tmp_path, tokenizer, caplog):
     _write(tmp_path, "rte", "test", [_line("rte", "test", 31, ["a", "b"])])
     path, data = str(tmp_path / "records"), _data(tmp_path, tokenizer)
     data.records("test")
-    manifest = file_io.read_json(records.manifest_path(path), "manifest")
+    manifest = file_io.read_json(record_files.manifest_path(path), "manifest")
     del manifest["ids"]
-    file_io.write_json(records.manifest_path(path), manifest)
+    file_io.write_json(record_files.manifest_path(path), manifest)
     with caplog.at_level("WARNING", logger="absl"):
         data.records("test")
     assert "again: it has no ids of its examples" in caplog.text

@@ -87,7 +87,9 @@ def test_saved_labels_are_used_afterwards(tmp_path):
     with pytest.raises(file_io.InputError, match="label_type=regression, but .* a classification"):
         custom_data.find_labels(str(tmp_path / "out"), {}, TEXT, "regression")
     (tmp_path / "out" / "labels.json").write_text('{"x": 1}')
-    with pytest.raises(file_io.InputError, match=r"labels\.json must hold a list of label names"):
+    with pytest.raises(
+        file_io.InputError, match=r"labels\.json must hold a list of different label"
+    ):
         custom_data.find_labels(str(tmp_path / "out"), {}, TEXT)
 
 

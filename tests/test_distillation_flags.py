@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from albert import file_io, heads, modeling, records, run_classifier, run_pretraining
+from albert import file_io, heads, modeling, record_files, run_classifier, run_pretraining
 from tests import builders
 from tests.builders import glue_flags, pretraining_flags, tiny_config, write_glue
 
@@ -62,7 +62,7 @@ def corpus(tmp_path_factory):
     """Records, and a teacher of pre-training with two layers of its own."""
     folder = tmp_path_factory.mktemp("records")
     rows = builders.pretraining_rows(40)
-    records.write(str(folder / "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
+    record_files.write(str(folder / "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
     config = dataclasses.replace(builders.PRETRAINING_CONFIG, num_hidden_layers=4, share="none")
     builders.write_model(folder / "teacher", heads.PretrainingModel(config, seed=5), config)
     student = dataclasses.replace(config, num_hidden_layers=2)

@@ -20,7 +20,9 @@ from albert import (
     layers,
     modeling,
     optimization,
+    record_files,
     records,
+    run_record,
     task,
     training_log,
 )
@@ -91,7 +93,7 @@ def write_line(path, count=37, y_of=lambda x: 2 * x[0] - x[1] + 1):
         x = rng.normal(size=2).astype(np.float32)
         mask = np.arange(8) <= i % 8
         rows.append({"input_mask": mask.astype(np.int64), "x": x, "y": y_of(x)})
-    records.write(path, SPECS, rows, {})
+    record_files.write(path, SPECS, rows, {})
     return np.stack([row["x"] for row in rows])
 
 
@@ -203,6 +205,11 @@ def test_a_resumed_run_ends_with_the_same_weights(path, tmp_path, stop):
     resumed = train(make_engine(folder), path)
     for name, value in whole.items():
         np.testing.assert_array_equal(resumed[name], value)
+    steps = [
+        [row["step"] for row in run_record.read_metrics(str(tmp_path / name))]
+        for name in ("whole", "parts")
+    ]
+    assert steps[1] == sorted(set(steps[1])) and set(steps[0]) <= set(steps[1])
 
 
 def test_a_resumed_run_goes_on_with_its_loss_scale(path, tmp_path, monkeypatch):
@@ -339,7 +346,7 @@ def test_graphs_are_built_once_whatever_the_shapes(tmp_path):
     path = str(tmp_path / "line")
     row = {"x": np.ones(2, np.float32), "y": 1.0}
     masks = [(np.arange(64) < length).astype(np.int64) for length in range(1, 65)]
-    records.write(path, specs, [{**row, "input_mask": mask} for mask in masks], {})
+    record_files.write(path, specs, [{**row, "input_mask": mask} for mask in masks], {})
     input_fn = records.eval_input_fn([path], specs)
     batches = list(input_fn({"batch_size": 4}))
     assert len({tuple(batch["input_mask"].shape) for batch in batches}) > 5

@@ -15,7 +15,7 @@ from albert import (
     heads,
     layers,
     modeling,
-    records,
+    record_files,
     run_classifier,
 )
 
@@ -42,7 +42,7 @@ def _rows(specs, lengths):
 
 
 def _examples(specs, rows):
-    return tf.constant([records.encode(specs, row) for row in rows])
+    return tf.constant([record_files.encode(specs, row) for row in rows])
 
 
 def _serve(folder):

@@ -18,7 +18,8 @@ def test_slots_and_step_are_left_out(golden, tmp_path, run_script):
     assert set(before) - set(after) == {n for n in before if "adam_" in n} | {"global_step"}
     for name, value in after.items():
         np.testing.assert_array_equal(value, before[name])
-    assert [p.name for p in (tmp_path / "out").iterdir() if "albert." not in p.name] == []
+    others = [p.name for p in (tmp_path / "out").iterdir() if "albert." not in p.name]
+    assert others == ["README.md"]
 
 
 def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
@@ -33,6 +34,7 @@ def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == [
         "30k-clean.model",
+        "README.md",
         "albert_config.json",
         "model.ckpt-best.data-00000-of-00001",
         "model.ckpt-best.index",

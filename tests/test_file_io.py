@@ -400,6 +400,6 @@ def test_a_cut_archive_is_named_and_leaves_nothing(tmp_path, share):
     path = make_archive(tmp_path / "a.tar.gz", {"a": noise, "b": noise})
     content = (tmp_path / "a.tar.gz").read_bytes()
     (tmp_path / "a.tar.gz").write_bytes(content[: int(share * len(content))])
-    with pytest.raises(file_io.InputError, match="a.tar.gz is cut off or not a .tar.gz archive"):
+    with pytest.raises(file_io.InputError, match="a.tar.gz is cut off, damaged or not a .tar.gz"):
         file_io.unpack_archive(path, str(tmp_path / "cache"))
     assert list((tmp_path / "cache").iterdir()) == []

@@ -120,6 +120,7 @@ def test_signatures_are_those_of_the_released_modules(loaded, trained, golden):
 def test_assets_are_those_of_the_released_modules(module):
     names = sorted(path.name for path in (module / "assets").iterdir())
     assert names == ["30k-clean.model", "30k-clean.vocab", "albert_config.json"]
+    assert "# module\n" in (module / "README.md").read_text()
     assert not [p for p in module.parent.iterdir() if p != module]
 
 

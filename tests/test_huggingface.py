@@ -410,8 +410,11 @@ def test_the_script(tmp_path, run_script):
     write_model(tmp_path / "ours", "classification")
     run_script(
         export_to_huggingface, model_dir=tmp_path / "ours", output_dir=tmp_path / "out",
-        labels="no,maybe,yes",
+        labels="no,maybe,yes", license="mit",
     )  # fmt: skip
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert card.startswith('---\nlicense: "mit"\nlibrary_name: "transformers"\n')
+    assert 'pipeline_tag: "text-classification"\n' in card
     assert json.loads((tmp_path / "out" / "config.json").read_text())["label2id"]["yes"] == 2
     prefix = tmp_path / "ours" / "model.ckpt-best.index"
     run_script(export_to_huggingface, checkpoint=prefix, output_dir=tmp_path / "out")

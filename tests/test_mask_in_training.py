@@ -17,7 +17,7 @@ from albert import (
     pretraining_files,
     pretraining_flags,
     pretraining_masks,
-    records,
+    record_files,
     run_pretraining,
 )
 from tests.builders import assert_same, read_results, weights
@@ -77,8 +77,8 @@ def flags_for(inputs, output_dir, **changes):
 def test_one_pass_takes_an_eighth_of_ten_with_masks_or_less(inputs):
     compact = sum(os.path.getsize(inputs / f"plain-{i}") for i in range(2))
     assert 8 * compact < os.path.getsize(inputs / "static")
-    passes = [records.count_records([str(inputs / name)]) for name in ("static", "static.gz")]
-    once = records.count_records([str(inputs / f"plain-{i}") for i in range(2)])
+    passes = [record_files.count_records([str(inputs / name)]) for name in ("static", "static.gz")]
+    once = record_files.count_records([str(inputs / f"plain-{i}") for i in range(2)])
     assert passes[0] == passes[1] and 9 * once < passes[0] < 11 * once
 
 
@@ -111,8 +111,8 @@ def test_a_run_of_the_script_says_that_it_is_one_pass(inputs, tmp_path):
     )
     assert "--ngram: not used here" in result.stderr
     records_made = int(result.stdout.split()[0])
-    whole = sum(records.count_records([str(inputs / f"plain-{i}")]) for i in range(2))
-    assert records.count_records([str(tmp_path / "out")]) == records_made == whole
+    whole = sum(record_files.count_records([str(inputs / f"plain-{i}")]) for i in range(2))
+    assert record_files.count_records([str(tmp_path / "out")]) == records_made == whole
 
 
 # --- runs -----------------------------------------------------------------------------------------
@@ -137,16 +137,25 @@ def test_a_resumed_run_ends_as_an_unbroken_one_on_files_of_any_form(
 
 
 def test_each_split_may_have_its_kind_and_permutation_doubles_the_places(
-    inputs, tmp_path, run_script
+    inputs, tmp_path, run_script, caplog
 ):
     flags = {"num_train_steps": 1, "do_eval": True, "do_permutation": True}
+    flags |= {"train_batch_size": None, "train_batch_tokens": 100}
     static = inputs / "static.gz"
     run_script(run_pretraining, **flags_for(inputs, tmp_path, eval_input_file=static, **flags))
     assert len(read_results(tmp_path)) == 2
+    paths = [str(inputs / f"plain-{i}") for i in range(2)]
+    examples = map(
+        tf.train.Example.FromString, record_files.serialized_examples(paths).as_numpy_iterator()
+    )
+    tokens = [len(example.features.feature["input_ids"].int64_list.value) for example in examples]
+    size = round(100 / (sum(tokens) / len(tokens)))
+    assert f"--train_batch_size={size} / 4096" in caplog.text  # in the rule for the rate
 
 
 def test_masks_of_compressed_records_can_be_drawn_anew(inputs, tmp_path, run_script):
     flags = {"num_train_steps": 1, "masked_lm_budget": 0.2, "ngram": 2}
+    flags |= {"train_batch_size": None, "train_batch_tokens": 100}
     static = inputs / "static.gz"
     run_script(run_pretraining, **flags_for(inputs, tmp_path, input_file=static, **flags))
     assert weights(str(tmp_path / "model.ckpt-1"))
@@ -186,6 +195,19 @@ STATIC = {"input_file": "static", "max_predictions_per_seq": 4}
         ),
         ({"masked_lm_budget": 0.1}, "those of .*plain-0 have none: give --masked_lm_prob=0.1"),
         ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5 must be between 0 and 1"),
+        ({"train_batch_tokens": 100}, "--train_batch_tokens=100 cannot be combined with --train_b"),
+        (
+            {"train_batch_size": None, "train_batch_tokens": 63},
+            "--train_batch_tokens=63 must be at least twice --max_seq_length=32",
+        ),
+        (
+            {
+                "train_batch_size": None,
+                "train_batch_tokens": 100,
+                "gradient_accumulation_steps": 2,
+            },
+            "which cannot be dealt equally among devices or --gradient_accumulation_steps",
+        ),
         ({"ngram": 0}, "--ngram=0 must be at least 1"),
         ({"max_seq_length": 16}, r"plain-\d, record \d+ has \d+ tokens, more than --max_seq_leng"),
     ],
@@ -215,7 +237,7 @@ def test_damaged_compressed_files_are_named(inputs, tmp_path, run_script, name, 
 
 def test_a_record_of_a_compressed_file_is_named(inputs, tmp_path, run_script):
     """A masked position that is none, in the last of the records."""
-    serialized = list(records.serialized_examples([str(inputs / "static.gz")]).take(40))
+    serialized = list(record_files.serialized_examples([str(inputs / "static.gz")]).take(40))
     example = tf.train.Example.FromString(serialized[-1].numpy())
     example.features.feature["masked_lm_positions"].int64_list.value[0] = -1
     path = tmp_path / "other"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import checkpoints, file_io, records
+from albert import checkpoints, file_io, record_files, run_record
 from tests import builders
 from tests.processes import killed_at_the_end, wait_until
 from tests.sources import ROOT
@@ -67,7 +67,7 @@ def folder(tmp_path_factory):
     """Inputs: 70 and 21 examples, which no batch size used here divides."""
     folder = tmp_path_factory.mktemp("workers")
     rows = builders.pretraining_rows(70)
-    records.write(str(folder / "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
+    record_files.write(str(folder / "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
     file_io.write_text(str(folder / "config.json"), builders.PRETRAINING_CONFIG.to_json_string())
     builders.write_glue(folder)
     return folder
@@ -212,6 +212,13 @@ def test_only_the_chief_writes_and_reports(done):
     names = {re.sub(r"\d+", "0", name) for name in os.listdir(folder / "classifier_workers")}
     expected = {re.sub(r"\d+", "0", name) for name in os.listdir(folder / "classifier_one")}
     assert names == expected
+    record = run_record.read(str(folder / "classifier_workers"))
+    assert [s["stages"] for s in record["sessions"]] == [["train", "eval", "predict"], ["eval"]]
+    rows = run_record.read_metrics(str(folder / "classifier_workers"))
+    keys = [(row["kind"], row["step"]) for row in rows]
+    assert len(keys) == len(set(keys)) and {("train", step + 1) for step in range(STEPS)} < set(
+        keys
+    )
     assert len([n for n in os.listdir(folder / "classifier_workers/eval") if "tfevents" in n]) == 2
     assert f"step 1/{STEPS}" in chief and f"step 1/{STEPS}" not in worker
     assert "Wrote 600 examples to" in chief and "Wrote 600 examples to" not in worker

@@ -14,7 +14,7 @@ from albert import (
     pretraining_data,
     pretraining_flags,
     pretraining_heads,
-    records,
+    record_files,
     run_pretraining,
 )
 
@@ -46,10 +46,10 @@ def make_rows():
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
-    records.write(str(folder / "labelled.tfrecord"), SPECS, make_rows(), {})
+    record_files.write(str(folder / "labelled.tfrecord"), SPECS, make_rows(), {})
     specs = [spec for spec in SPECS if spec.name != "next_sentence_labels"]
     rows = ({name: row[name] for name in (s.name for s in specs)} for row in make_rows())
-    records.write(str(folder / "unlabelled.tfrecord"), specs, rows, {})
+    record_files.write(str(folder / "unlabelled.tfrecord"), specs, rows, {})
     file_io.write_text(str(folder / "config.json"), CONFIG.to_json_string())
     return folder
 

@@ -56,8 +56,7 @@ def test_hashes_of_inputs(tmp_path, monkeypatch):
 
 
 def test_of_long_files_both_ends_and_the_length_are_hashed(tmp_path, monkeypatch):
-    monkeypatch.setattr(provenance, "WHOLE_BYTES", 20)
-    monkeypatch.setattr(provenance, "END_BYTES", 8)
+    monkeypatch.setattr(provenance, "MOST_BYTES", 16)
     path = tmp_path / "file"
     seen = set()
     for content in (b"a" * 100, b"a" * 101, b"b" + b"a" * 99, b"a" * 99 + b"b"):
@@ -66,6 +65,13 @@ def test_of_long_files_both_ends_and_the_length_are_hashed(tmp_path, monkeypatch
     assert len(seen) == 4
     path.write_bytes(b"a" * 50 + b"b" + b"a" * 49)  # the price of it
     assert provenance.describe_input(str(path), [str(path)])["sha256"] in seen
+    # Of several files each gets its share: here 8 bytes, 4 at either end.
+    files = [str(path), str(tmp_path / "other")]
+    found = []
+    for content in (b"c" * 8, b"c" * 9, b"c" * 4 + b"d" + b"c" * 4):
+        (tmp_path / "other").write_bytes(content)
+        found.append(provenance.describe_input(str(tmp_path), files)["sha256"])
+    assert found[0] != found[1] == found[2]
 
 
 def test_an_input_that_is_gone_is_told_without_a_hash(tmp_path, caplog):

@@ -8,7 +8,7 @@ import re
 import pytest
 from absl import flags
 
-from albert import heads, records, script_flags, sweep_plan
+from albert import heads, record_files, script_flags, sweep_plan
 from tests import builders, squad_samples
 from tests.sources import ROOT
 
@@ -111,7 +111,7 @@ def tiny(tmp_path_factory):
     (folder / "student.json").write_text(config.to_json_string())
     (folder / "text").write_text("the boats leave.\nthe sun is up.\n\nthe soup was good.\n" * 9)
     rows = builders.pretraining_rows(32)
-    records.write(str(folder / "records"), builders.PRETRAINING_SPECS, rows, {})
+    record_files.write(str(folder / "records"), builders.PRETRAINING_SPECS, rows, {})
     teacher = dataclasses.replace(config, num_hidden_layers=2)
     made = heads.PretrainingModel(teacher, seed=5)
     builders.write_model(folder / "pretrained", made, teacher)

@@ -1,8 +1,11 @@
 """What the record of a run says of flags."""
 
+import importlib
+
+import pytest
 from absl import flags
 
-from albert import record_flags, run_classifier
+from albert import record_flags, run_classifier, run_record
 
 
 def parsed(*arguments):
@@ -34,11 +37,27 @@ def test_each_flag_says_where_it_comes_from(tmp_path):
     assert record_flags.sources(values, two_words)["seed"] == file
 
 
+@pytest.mark.parametrize("name", "pretraining classifier race squad_v1 squad_v2".split())
+def test_what_nobody_has_set_is_a_default(name):
+    """Also a second name of a flag, and a default that is no number."""
+    module = importlib.import_module(f"albert.run_{name}")
+    values = flags.FlagValues()
+    module.define_flags(values)
+    required = ("input_file", "task_name", "data_dir", "output_dir")
+    values(["script", *(f"--{flag}=x" for flag in required if flag in values)])
+    found = record_flags.describe(values, f"run_{name}")
+    set_ = {flag for flag in found if found[flag]["source"] != "default"}
+    assert set_ == set(required) & set(found)
+    record = {"script": f"run_{name}", "flags": run_record.plain(found)}
+    assert record_flags.changed_defaults(record) == {}
+
+
 def test_flags_that_a_program_has_set():
     values = parsed("--task_name=sst-2", "--output_dir=out", "--seed=12345")
     values.train_step = 5
-    found = record_flags.describe(values)
+    flags.DEFINE_integer("of_a_package", 1, "", flag_values=values)
+    found = record_flags.describe(values, "run_classifier")
     assert found["train_step"] == {"value": 5, "source": "program"}
     assert found["seed"] == {"value": 12345, "source": "caller"}
     assert found["warmup_step"] == {"value": 0, "source": "default"}
-    assert not {"flagfile", "helpfull", "v"} & set(found)
+    assert not {"flagfile", "helpfull", "v", "of_a_package"} & set(found)

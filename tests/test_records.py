@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import file_io, records
+from albert import file_io, record_files, records
 
 SPECS = (
     records.FeatureSpec("input_ids", "int64", (16,), sequence=True),
@@ -33,7 +33,7 @@ def make_rows(count, longest=16):
 @pytest.fixture
 def path(tmp_path):
     path = str(tmp_path / "rows.tf_record")
-    records.write(path, SPECS, make_rows(10), {"length": 16})
+    record_files.write(path, SPECS, make_rows(10), {"length": 16})
     return path
 
 
@@ -61,21 +61,21 @@ def test_what_is_written_is_what_is_parsed(path):
 def test_rows_that_do_not_fit_are_refused(change, message):
     row = {**next(make_rows(1)), **change}
     with pytest.raises(ValueError, match=message):
-        records.encode(SPECS, row)
+        record_files.encode(SPECS, row)
 
 
 def test_a_missing_feature_is_refused():
     row = next(make_rows(1))
     del row["weight"]
     with pytest.raises(ValueError, match=r"features \['weight'\] are missing"):
-        records.encode(SPECS, row)
+        record_files.encode(SPECS, row)
 
 
 def test_records_are_made_once(path):
     def never():
         raise AssertionError("made again")
 
-    assert records.cached(path, SPECS, {"length": 16}, never) == 10
+    assert record_files.cached(path, SPECS, {"length": 16}, never) == 10
 
 
 @pytest.mark.parametrize("damage", ["settings", "specs", "cut", "no manifest", "bad manifest"])
@@ -89,19 +89,22 @@ def test_records_that_do_not_fit_are_made_again(path, damage, caplog):
         with open(path, "r+b") as file:
             file.truncate(100)
     elif damage == "no manifest":
-        file_io.remove(records.manifest_path(path))
+        file_io.remove(record_files.manifest_path(path))
     else:
-        with open(records.manifest_path(path), "w") as file:
+        with open(record_files.manifest_path(path), "w") as file:
             file.write('{"version":')
     rows = [{**row, "weight": np.reshape(row["weight"], specs[3].shape)} for row in make_rows(3)]
-    assert records.cached(path, specs, settings, lambda: rows) == 3
+    assert record_files.cached(path, specs, settings, lambda: rows) == 3
     assert sum(1 for _ in tf.data.TFRecordDataset(path)) == 3
-    assert json.loads(pathlib.Path(records.manifest_path(path)).read_text())["settings"] == settings
+    assert (
+        json.loads(pathlib.Path(record_files.manifest_path(path)).read_text())["settings"]
+        == settings
+    )
 
 
 def test_the_field_that_differs_is_named(path, caplog):
     with caplog.at_level("WARNING", logger="absl"):
-        records.cached(path, SPECS, {"length": 32}, lambda: make_rows(1))
+        record_files.cached(path, SPECS, {"length": 32}, lambda: make_rows(1))
     assert "made with length = 16, now it is 32" in caplog.text
 
 
@@ -112,9 +115,9 @@ def test_a_failed_writer_leaves_the_old_records(path, tmp_path):
 
     before = pathlib.Path(path).read_bytes()
     with pytest.raises(RuntimeError, match="interrupted"):
-        records.cached(path, SPECS, {"length": 32}, broken)
+        record_files.cached(path, SPECS, {"length": 32}, broken)
     assert pathlib.Path(path).read_bytes() == before
-    assert records.cached(path, SPECS, {"length": 16}, broken) == 10
+    assert record_files.cached(path, SPECS, {"length": 16}, broken) == 10
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "rows.tf_record",
         "rows.tf_record.manifest.json",
@@ -130,19 +133,19 @@ def test_a_failed_writer_leaves_the_old_records(path, tmp_path):
     ],
 )
 def test_the_first_record_is_compared_with_the_specs(path, spec, message):
-    records.check_files([path], SPECS, "the hint")
+    record_files.check_files([path], SPECS, "the hint")
     with pytest.raises(file_io.InputError, match=message):
-        records.check_files([path], (spec,), "the hint")
+        record_files.check_files([path], (spec,), "the hint")
 
 
 def test_a_cut_file_is_named(path):
     with open(path, "r+b") as file:
         file.truncate(1000)
     with pytest.raises(file_io.InputError, match=rf"{path} is damaged: .* at byte \d+"):
-        records.count_records([path])
+        record_files.count_records([path])
     with (
         pytest.raises(file_io.InputError, match=f"{path} is damaged"),
-        records.damage_reported([path]),
+        record_files.damage_reported([path]),
     ):
         list(tf.data.TFRecordDataset(path))
 
@@ -150,7 +153,7 @@ def test_a_cut_file_is_named(path):
 def test_an_empty_file_is_refused(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     with pytest.raises(file_io.InputError, match="no records in"):
-        records.check_files([str(tmp_path / "empty")], SPECS, "")
+        record_files.check_files([str(tmp_path / "empty")], SPECS, "")
 
 
 # --- lists of any length, compressed files -------------------------------------------------------
@@ -160,14 +163,14 @@ def test_lists_of_any_length_are_padded_to_the_longest(tmp_path):
     specs = (records.FeatureSpec("tokens", "int64", (None,)), SPECS[2])
     rows = [{"tokens": list(range(count)), "label_ids": count} for count in (3, 0, 5)]
     path = str(tmp_path / "rows")
-    records.write(path, specs, rows, {"a": 1})
+    record_files.write(path, specs, rows, {"a": 1})
     parsed = records.parse(specs, tf.stack(list(tf.data.TFRecordDataset(path))))
     assert parsed["tokens"].dtype == tf.int32
     assert parsed["tokens"].numpy().tolist() == [[0, 1, 2, -1, -1], [-1] * 5, [0, 1, 2, 3, 4]]
-    records.check_files([path], specs, "")
-    assert records.cached(path, specs, {"a": 1}, lambda: pytest.fail("made again")) == 3
+    record_files.check_files([path], specs, "")
+    assert record_files.cached(path, specs, {"a": 1}, lambda: pytest.fail("made again")) == 3
     with pytest.raises(file_io.InputError, match="label_ids is a int64_list, expected a float_li"):
-        records.check_files([path], (records.FeatureSpec("label_ids", "float32"),), "")
+        record_files.check_files([path], (records.FeatureSpec("label_ids", "float32"),), "")
 
 
 @pytest.fixture
@@ -181,10 +184,10 @@ def packed(path, tmp_path):
 
 
 def test_compressed_files_are_read_as_others(path, packed):
-    records.check_files([packed], SPECS, "")
-    assert records.count_records([packed, path]) == 20
+    record_files.check_files([packed], SPECS, "")
+    assert record_files.count_records([packed, path]) == 20
     assert records.shuffle_buffer_size([packed]) == records.shuffle_buffer_size([path])
-    found = list(records.serialized_examples([packed, path]))
+    found = list(record_files.serialized_examples([packed, path]))
     assert found[:10] == found[10:] and len(found) == 20
     for step in (0, 3):
         batches = [
@@ -206,12 +209,12 @@ def test_damaged_compressed_files_are_named(path, packed):
     for wrong in (content[: len(content) // 2], content[:40] + b"rubbish" + content[47:]):
         pathlib.Path(packed).write_bytes(wrong)
         with pytest.raises(file_io.InputError, match=rf"{packed} is damaged: its .* byte \d+"):
-            records.check_files([path, packed], SPECS, "")
+            record_files.check_files([path, packed], SPECS, "")
         with (
             pytest.raises(file_io.InputError, match=f"{packed} is damaged"),
-            records.damage_reported([path, packed]),
+            record_files.damage_reported([path, packed]),
         ):
-            list(records.serialized_examples([path, packed]))
+            list(record_files.serialized_examples([path, packed]))
 
 
 # --- input functions -----------------------------------------------------------------------------
@@ -236,6 +239,38 @@ def test_a_resumed_run_sees_the_same_batches(path, step):
     whole = labels(input_fn({"batch_size": 4}), step + 4)
     rest = labels(input_fn({"batch_size": 4, "first_step": step}), 4)
     assert whole[step:] == rest
+
+
+def token_counts(serialized):
+    mask = records.parse([spec for spec in SPECS if spec.name == "input_mask"], serialized)
+    return tf.reduce_sum(mask["input_mask"], axis=1)
+
+
+def test_batches_of_equal_tokens_hold_all_records_in_order(path):
+    record_files.write(path, SPECS, make_rows(160), {})
+    plain = records.train_input_fn([path], SPECS, seed=1)({"batch_size": 10})
+    cut = records.train_input_fn([path], SPECS, seed=1, lengths=token_counts)({"batch_size": 10})
+    assert sum(labels(cut, 32), []) == sum(labels(plain, 32), [])
+    sizes = [int(tf.reduce_sum(batch["input_mask"])) for batch in cut.take(16)]
+    mean = sum(sizes) / 16
+    assert max(abs(size - mean) for size in sizes) <= 16  # as long as the longest record
+    assert len({len(batch) for batch in labels(cut, 16)}) > 1
+
+
+@pytest.mark.parametrize("step", [1, 15, 16, 37])
+def test_a_resumed_run_cuts_the_same_batches_of_equal_tokens(path, step):
+    input_fn = records.train_input_fn([path], SPECS, seed=1, lengths=token_counts)
+    whole = labels(input_fn({"batch_size": 3}), step + 4)
+    assert whole[step:] == labels(input_fn({"batch_size": 3, "first_step": step}), 4)
+
+
+def test_no_batch_of_equal_tokens_is_empty(path):
+    """Not even where one record is longer than a batch."""
+    lengths = lambda serialized: tf.where(tf.range(tf.size(serialized)) % 16 == 3, 1000, 1)  # noqa: E731
+    for batch_size in (1, 2):
+        input_fn = records.train_input_fn([path], SPECS, seed=1, lengths=lengths)
+        batches = labels(input_fn({"batch_size": batch_size}), 32)
+        assert all(batches) and sum(map(len, batches)) == 32 * batch_size
 
 
 @pytest.mark.parametrize(("pipelines", "replicas"), [(2, 1), (1, 2), (2, 2)])
@@ -318,7 +353,7 @@ def test_short_examples_fill_up_a_single_replica(tmp_path):
     rng = np.random.default_rng(1)
     rows = [{"input_mask": np.arange(64) < length} for length in rng.integers(1, 65, 300)]
     path = str(tmp_path / "rows")
-    records.write(path, specs, rows, {})
+    record_files.write(path, specs, rows, {})
     batches = list(records.eval_input_fn([path], specs)({"batch_size": 4}))
     tokens = [int(tf.reduce_sum(batch["input_mask"])) for batch in batches]
     assert sum(len(batch["example_index"]) for batch in batches) == 300

@@ -13,7 +13,7 @@ from albert import (
     file_io,
     heads,
     modeling,
-    records,
+    record_files,
     run_classifier,
     run_pretraining,
 )
@@ -73,7 +73,7 @@ def test_fine_tuning_is_the_same_from_every_form(inputs, tmp_path, run_script, m
 def test_pre_training_goes_on_from_a_module_as_from_its_checkpoint(tmp_path, run_script, golden):
     module = golden / "hub_tf1"
     specs = builders.PRETRAINING_SPECS
-    records.write(str(tmp_path / "part.tfrecord"), specs, builders.pretraining_rows(40), {})
+    record_files.write(str(tmp_path / "part.tfrecord"), specs, builders.pretraining_rows(40), {})
     starts = {
         "hub": {"albert_hub_module_handle": module},
         "checkpoint": {

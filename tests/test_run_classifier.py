@@ -19,7 +19,7 @@ from albert import (
     run_classifier,
     stages,
 )
-from tests import builders, reference_folder
+from tests import builders, recorded_runs, reference_folder
 from tests.builders import glue_flags, read_results, weights
 from tests.processes import wait_until
 
@@ -58,6 +58,8 @@ def test_a_model_learns_and_the_best_is_kept(trained):
     kept = [os.path.basename(p) for p in checkpoints.numbered(str(trained))]
     assert kept == ["model.ckpt-150", "model.ckpt-200"]
     assert weights(trained / "model.ckpt-best")["global_step"] == best * 50
+    roles = ("configuration", "vocabulary", "train_data", "eval_data", "predict_data")
+    recorded_runs.check_record(trained, "run_classifier", *roles)
 
 
 def test_the_files_are_those_of_the_reference(trained, golden):

@@ -15,10 +15,12 @@ from albert import (
     checkpoints,
     file_io,
     modeling,
-    records,
+    record_files,
+    reproduction,
     run_pretraining,
+    run_record,
 )
-from tests import reference_folder
+from tests import recorded_runs, reference_folder
 from tests.builders import PRETRAINING_CONFIG as CONFIG
 from tests.builders import PRETRAINING_LENGTH as LENGTH
 from tests.builders import PRETRAINING_SPECS as SPECS
@@ -36,7 +38,9 @@ from tests.processes import wait_until
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pretraining")
     for i in range(2):
-        records.write(str(folder / f"part{i}.tfrecord"), SPECS, pretraining_rows(90, seed=i), {})
+        record_files.write(
+            str(folder / f"part{i}.tfrecord"), SPECS, pretraining_rows(90, seed=i), {}
+        )
     file_io.write_text(str(folder / "config.json"), CONFIG.to_json_string())
     return folder
 
@@ -62,6 +66,9 @@ def test_a_model_learns_what_can_be_learnt(inputs, tmp_path, run_script, optimiz
     best_value = float(np.float32(last["masked_lm_accuracy"]))
     assert re.fullmatch(rf"{steps}:{steps}:{best_value}", best)
     assert_same(weights(tmp_path / "model.ckpt-best"), weights(tmp_path / f"model.ckpt-{steps}"))
+    roles = ("configuration", "train_data", "eval_data")
+    record = recorded_runs.check_record(tmp_path, "run_pretraining", *roles)
+    assert len(record["inputs"]["train_data"]["files"]) == 2
 
 
 def test_names_are_those_of_a_reference_run(inputs, tmp_path, run_script, golden):
@@ -226,7 +233,7 @@ def test_positions_without_weight_may_be_anything(inputs, tmp_path, run_script):
 
     for i in range(2):
         rows = map(changed, pretraining_rows(90, seed=i))
-        records.write(str(tmp_path / f"part{i}.tfrecord"), SPECS, rows, {})
+        record_files.write(str(tmp_path / f"part{i}.tfrecord"), SPECS, rows, {})
     files = {"plain": inputs / "part*.tfrecord", "changed": tmp_path / "part*.tfrecord"}
     for name, pattern in files.items():
         flags = pretraining_flags(
@@ -251,7 +258,7 @@ def test_a_position_behind_the_real_tokens_is_named(inputs, tmp_path, run_script
     rows = list(pretraining_rows(40))
     rows[37]["masked_lm_positions"][1] = position
     path = tmp_path / "other.tfrecord"
-    records.write(str(path), SPECS, rows, {})
+    record_files.write(str(path), SPECS, rows, {})
     if flags:
         run_script(
             run_pretraining, **pretraining_flags(inputs, tmp_path / "out", num_train_steps=1)
@@ -319,6 +326,11 @@ def test_a_killed_run_ends_with_the_weights_of_an_unbroken_one(
     )
     for name in ("eval_results.txt", "best_trial.txt", "checkpoint"):
         assert (tmp_path / "killed" / name).read_text() == (tmp_path / "whole" / name).read_text()
+    folders = [str(tmp_path / name) for name in ("killed", "whole")]
+    first, second = run_record.read(folders[0])["sessions"]
+    assert (first["status"], second["status"]) == ("interrupted", "done")
+    equal, different, _ = reproduction.compare(*folders)
+    assert "evaluation: 21 lines" in equal and not different
 
 
 @pytest.mark.slow
@@ -331,6 +343,7 @@ def test_ctrl_c_and_wrong_flags_end_with_a_plain_message(inputs, tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted" in errors and "Traceback" not in errors
+    assert run_record.read(str(tmp_path / "out"))["status"] == "interrupted"
     process = start_process(pretraining_flags(inputs, tmp_path / "out", input_file="nowhere"))
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1

@@ -16,7 +16,7 @@ from albert import (
     run_race,
     stages,
 )
-from tests import reference_folder
+from tests import recorded_runs, reference_folder
 from tests.builders import SPM, passages, read_results, tiny_config, weights
 
 
@@ -103,6 +103,9 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
     assert right / len(answers) == pytest.approx(float(scores["eval_accuracy"]))
     assert float(scores["eval_accuracy"]) > 0.8
     assert model_folder.read(str(tmp_path), "multiple_choice").settings["max_qa_length"] == 20
+    data = ("train_data", "eval_data", "predict_data")
+    record = recorded_runs.check_record(tmp_path, "run_race", "configuration", "vocabulary", *data)
+    assert record["inputs"]["train_data"]["count"] == 2  # a file for each level
     _check_that_a_best_of_the_reference_is_not_lost(inputs, tmp_path, run_script)
 
 

@@ -19,7 +19,7 @@ from albert import (
     squad_features,
     squad_records,
 )
-from tests import builders, reference_folder, squad_samples
+from tests import builders, recorded_runs, reference_folder, squad_samples
 from tests.builders import read_results
 from tests.squad_samples import flags_for, read_json
 
@@ -67,6 +67,8 @@ def test_a_model_learns_and_the_best_is_kept(trained):
     kept = [os.path.basename(prefix) for prefix in checkpoints.numbered(str(trained))]
     assert kept == ["model.ckpt-160", "model.ckpt-240"]
     assert checkpoints.read_step(str(trained / "model.ckpt-best")) == best * 80
+    roles = ("configuration", "vocabulary", "train_data", "eval_data", "predict_data")
+    recorded_runs.check_record(trained, "run_squad_v1", *roles)
 
 
 def test_the_files_are_those_of_the_reference(trained, golden, inputs):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert import file_io, predictors, records, run_squad_v2, squad_records, squad_task
-from tests import builders, reference_folder, squad_samples
+from tests import builders, recorded_runs, reference_folder, squad_samples
 from tests.builders import read_results
 from tests.squad_samples import flags_for, read_json
 
@@ -46,6 +46,8 @@ def test_a_model_learns_both_to_answer_and_not_to(trained):
     assert {"exact", "f1", "total", "null_score_diff_threshold"} <= set(best)
     assert {"f1_at_0", "exact_at_0", "HasAns_f1_at_0", "NoAns_exact_at_0"} <= set(best)
     assert (best["total"], best["HasAns_total"], best["NoAns_total"]) == ("60", "48", "12")
+    roles = ("configuration", "vocabulary", "train_data", "eval_data", "predict_data")
+    recorded_runs.check_record(trained, "run_squad_v2", *roles)
 
 
 def test_the_best_of_the_reference_is_not_lost(trained, inputs, tmp_path, run_script):

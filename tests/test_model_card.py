@@ -1,0 +1,162 @@
+"""Model cards, from records that no run has written."""
+
+import importlib.util
+
+import pytest
+
+from albert import huggingface, model_card, record_flags, run_record
+
+HOST = {"name": "secret", "processor": "a processor", "cores": 2, "memory": 1}
+
+
+def write_run(folder, task="sst-2", script="run_classifier", data="glue/SST-2/dev.tsv", **inputs):
+    """A folder with the record of a run of 20 steps, evaluated at 10 and 20."""
+    flags = {
+        "learning_rate": {"value": 1e-5, "source": "command line"},
+        "data_dir": {"value": "/home/somebody/glue", "source": "command line"},
+        "seed": {"value": 12345, "source": "default"},
+    }
+    roles = {"train_data": data.replace("dev", "train"), "eval_data": data, **inputs}
+    path = str(folder)
+    recorder = run_record.Recorder(script, [], flags, {})
+    with recorder.session(path, ["train", "eval"], {}):
+        run_record.set_model(path, task, "eval_accuracy", 10, 5)
+        run_record.start_training(path, 0)
+        for step, score in ((10, 0.75), (20, 0.5)):
+            scores = {"eval_accuracy": score, "f1": float("nan"), "loss": 0.5}
+            run_record.append_evaluation(path, step, f"model.ckpt-{step}", scores)
+        run_record.set_result(path, 10, {"eval_accuracy": 0.75, "loss": 0.5})
+        run_record.set_steps(path, 20)
+
+    def change(record):
+        record["host"] = HOST
+        record["inputs"] = {
+            role: {"path": f"/home/somebody/{name}", "bytes": 7, "sha256": "ab" * 32}
+            for role, name in roles.items()
+        }
+
+    run_record.update(path, change)
+    return folder
+
+
+def write(folder, run, form=record_flags.CHECKPOINT, step=10, **said):
+    folder.mkdir(exist_ok=True)
+    written = model_card.write(str(folder), str(run), form, step, model_card.Said(**said))
+    return written and (folder / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "run").mkdir()
+    return tmp_path / "run"
+
+
+FRONT = """---
+license: "apache-2.0"
+language: "en"
+library_name: "transformers"
+pipeline_tag: "text-classification"
+tags:
+- "albert"
+datasets:
+- "nyu-mll/glue"
+metrics:
+- "accuracy"
+base_model: "albert/albert-base-v2"
+model-index:
+- name: "card"
+  results:
+  - task:
+      type: "text-classification"
+    dataset:
+      name: "GLUE SST-2"
+      type: "nyu-mll/glue"
+      config: "sst2"
+      split: "validation"
+    metrics:
+    - type: "accuracy"
+      value: 0.75
+      name: "eval_accuracy"
+---
+
+# card
+"""
+
+
+def test_the_card_of_a_published_task(run, tmp_path):
+    write_run(run, init_checkpoint="albert_base_v2/model.ckpt-best")
+    form = model_card.transformers_form("classification")
+    text = write(tmp_path / "card", run, form, license="apache-2.0")
+    assert text.startswith(FRONT)
+    assert "AutoModelForSequenceClassification.from_pretrained(folder)" in text
+    assert "| eval_accuracy | 0.75 |" in text and "| `learning_rate` | `1e-05` |" in text
+    assert "| `data_dir` | `glue` |" in text and "| processor | a processor, 2 cores |" in text
+    assert f"| eval_data | `dev.tsv` | 7 | `{'ab' * 32}` |" in text
+    for private in ("/home", "secret", "seed"):
+        assert private not in text, private
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("yaml"), reason="needs a reader of YAML")
+def test_the_front_matter_is_yaml(run, tmp_path):
+    yaml = importlib.import_module("yaml")
+    write_run(run)
+    said = {"license": 'a: "b" # c', "language": "ä", "base_model": "- x"}
+    text = write(tmp_path / "card", run, **said)
+    front = yaml.safe_load(text.split("---\n")[1])
+    assert {name: front[name] for name in said} == said
+    nested = {"a": {"b": [1, "x: y"], "c": None}, "d": [{"e": True, "f": [{"g": 0.5}]}]}
+    assert yaml.safe_load(model_card.yaml(nested)) == nested
+
+
+def test_only_what_is_known_is_said(run, tmp_path):
+    text = write(tmp_path / "card", run)
+    assert text.startswith('---\nlibrary_name: "tensorflow"\ntags:\n- "albert"\n---\n\n# card\n')
+    assert "How it was trained is not known" in text
+    (run / "run.json").write_text("{")
+    assert "How it was trained is not known" in write(tmp_path / "card", run)
+
+
+def test_own_data_is_no_published_data(run, tmp_path):
+    write_run(run, "custom", data="reviews-dev.tsv", init_checkpoint="ours/model.ckpt-20")
+    text = write(tmp_path / "card", run)
+    front = text.split("---\n")[1]
+    assert 'name: "reviews-dev.tsv"\n      type: "own"\n' in front
+    assert "datasets" not in front and "language" not in front and "base_model" not in front
+    assert "It started from `model.ckpt-20` (SHA-256 of the weights `abab" in text
+    assert 'language: "ro"\n' in write(tmp_path / "card", run, language="ro")
+
+
+@pytest.mark.parametrize(
+    ("data", "dataset"),
+    [("dev-v1.1.json", "rajpurkar/squad"), ("dev-v2.0.json", "rajpurkar/squad_v2"), ("x", "own")],
+)
+def test_squad_is_known_by_its_files(run, tmp_path, data, dataset):
+    write_run(run, "squad_v1", "run_squad_v1", data)
+    assert f'type: "{dataset}"\n' in write(tmp_path / "card", run)
+
+
+def test_the_scores_are_those_of_the_checkpoint(run, tmp_path):
+    write_run(run)
+    for step, score in ((10, 0.75), (20, 0.5), (None, 0.75)):
+        assert f"| eval_accuracy | {score} |" in write(tmp_path / "card", run, step=step)
+    text = write(tmp_path / "card", run, step=15)
+    assert "This checkpoint of step 15 was not evaluated." in text and "model-index" not in text
+
+
+def test_a_readme_of_the_user_is_kept(run, tmp_path, caplog):
+    card = tmp_path / "card" / "README.md"
+    assert write(tmp_path / "card", run)
+    write_run(run)
+    text = write(tmp_path / "card", run)  # our own is replaced
+    assert "GLUE SST-2" in text
+    for mine in ("# Mine\n", text.replace("ALBERT", "My ALBERT"), ""):
+        card.write_text(mine)
+        assert not write(tmp_path / "card", run)
+        assert card.read_text() == mine
+        assert f"{card} is kept" in caplog.text
+
+
+def test_every_head_has_its_class():
+    for head, (name, _) in huggingface.HEADS.items():
+        use = model_card.transformers_form(head).use
+        assert f" = AutoModel{name.removeprefix('Model')}.from_pretrained(folder)" in use
