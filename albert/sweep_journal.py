@@ -6,13 +6,22 @@ holds no times: the journal of a broken sweep ends like that of an unbroken one.
 
 import dataclasses
 import os
+import re
 
 from albert import file_io
 
 NAME = "sweep.json"
 WAITING, RUNNING, INTERRUPTED = "waiting", "running", "interrupted"
 DONE, FAILED, PRUNED = "done", "failed", "pruned"
+_STATES = (WAITING, RUNNING, INTERRUPTED, DONE, FAILED, PRUNED)
 _FORMAT = 1
+_KINDS = {
+    "name": str, "arguments": list, "parameters": dict, "seed": (int, type(None)), "known": int,
+    "state": str, "step": (int, type(None)), "value": (int, float, type(None)), "metrics": dict,
+    "error": list,
+}  # fmt: skip
+# A folder of the sweep's, as `sweep_plan` takes it; all seeds of a trial by name are in one.
+_NAME = re.compile(r"\w[\w.-]*(/seed_-?\d+)?")
 
 
 @dataclasses.dataclass
@@ -108,11 +117,29 @@ def read(folder):
                 f"{path}: format {content['format']}, expected {_FORMAT}; another version of this "
                 "toolkit wrote it: use another output_dir"
             )
-        return content["plan"], [Trial(**fields) for fields in content["trials"]]
+        trials = [_checked(Trial(**fields), i) for i, fields in enumerate(content["trials"])]
+        return {**content["plan"]}, trials
     except (KeyError, TypeError) as error:
         raise file_io.InputError(
             f"{path}: not the journal of a sweep ({error}); use another output_dir"
         ) from error
+
+
+def _checked(trial, number):
+    """A trial whose values have their types, and whose name leads nowhere else."""
+    scalars = (bool, int, float, str, type(None))
+    is_right = (
+        all(isinstance(getattr(trial, name), kind) for name, kind in _KINDS.items())
+        and _NAME.fullmatch(trial.name)
+        and trial.number == number
+        and trial.state in _STATES
+        and all(isinstance(v, (int, float, type(None))) for v in trial.metrics.values())
+        and all(isinstance(v, scalars) for v in trial.parameters.values())
+        and all(isinstance(v, str) for v in (*trial.arguments, *trial.error))
+    )
+    if not is_right:
+        raise TypeError(f"trial {number} is damaged")
+    return trial
 
 
 def _check_same(path, found, wanted, changeable):

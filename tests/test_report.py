@@ -7,7 +7,7 @@ import re
 import pytest
 from absl import flags
 
-from albert import file_io, glue_table, report, report_data, report_pages
+from albert import file_io, glue_table, report, report_data, report_pages, report_predictions
 from tests import run_folders
 from tests.sources import ROOT
 
@@ -104,6 +104,7 @@ def test_a_run_that_failed_says_so_and_needs_no_curves(tmp_path):
     record.update(status="failed", message="out of memory", result=None, parameters=None)
     run_folders.write_json(run / "run.json", record)
     (run / "metrics.jsonl").unlink()
+    assert report_predictions.read_predictions(report_data.read_run(str(run), "run")) is None
     text = write_report(tmp_path, f"--runs={run}")
     assert "This run is failed: out of memory" in text and "<svg" not in text
 

@@ -9,8 +9,9 @@ import subprocess
 import sys
 
 import pytest
+from absl import flags
 
-from albert import demo_data, file_io, glue_table, sweep_journal
+from albert import demo_data, file_io, glue_report, glue_table, sweep_journal
 from tests.processes import interrupt
 from tests.sources import ROOT
 
@@ -195,6 +196,28 @@ def test_a_failing_task_does_not_stop_the_others(fake, tmp_path):
     assert log.read_text() == "error: something is missing\n"
 
 
+def test_seeds_give_mean_and_deviation(fake, tmp_path):
+    result = _sweep({**fake, "TASKS": "RTE MRPC", "SEEDS": " 3 14"})
+    assert result.returncode == 0, result.stderr
+    assert _commands(tmp_path)["RTE"]["output_dir"] == str(tmp_path / "out" / "RTE" / "seed_14")
+    assert _commands(tmp_path)["RTE"]["seed"] == "14"
+    table = (tmp_path / "out" / "results.md").read_text()
+    assert re.search(
+        r"\| RTE +\| eval_accuracy +\| - +\| 0.7500 +\| 0.0000 +\| 2 of 2 \| done", table
+    )
+    row = json.loads((tmp_path / "out" / "results.json").read_text())["tasks"][0]
+    assert row["scores"] == {"3": 0.75, "14": 0.75} and row["metrics"]["f1"] == 0.5
+    runs = len((tmp_path / "commands").read_text().splitlines())
+    assert _sweep({**fake, "TASKS": "RTE MRPC", "SEEDS": "3 14 15"}).returncode == 0
+    assert len((tmp_path / "commands").read_text().splitlines()) == runs + 2  # the new seed's
+    values = flags.FlagValues()
+    glue_report.define_flags(values)
+    values(["glue_report", f"--output_dir={tmp_path}/out", "--tasks=RTE,CoLA"])
+    glue_report.main(values)
+    table = (tmp_path / "out" / "results.md").read_text()
+    assert "3 of 3" in table and re.search(r"\| CoLA .* not run", table)
+
+
 @pytest.mark.slow
 def test_ctrl_c_stops_the_sweep_and_shows_the_table(fake, tmp_path):
     process = subprocess.Popen(
@@ -230,6 +253,7 @@ def test_ctrl_c_stops_the_sweep_and_shows_the_table(fake, tmp_path):
         ),
         ({"PREDICT": "yes"}, "PREDICT=yes is neither 0 nor 1"),
         ({"MAX_STEPS": "none"}, "MAX_STEPS=none is not a number"),
+        ({"SEEDS": "1 x"}, "SEEDS: x is not a number"),
         ({"TASKS": "RTE WNLI"}, "TASKS: WNLI is none of SST-2"),
     ],
 )
@@ -244,7 +268,7 @@ def test_help_names_every_variable(fake, tmp_path):
     result = _sweep({**fake, "GLUE_DIR": ""}, "--help")
     assert result.returncode == 0
     names = """
-        GLUE_DIR ALBERT_DIR ALBERT_HUB OUTPUT_DIR PREDICT TASKS MAX_STEPS EXTRA_FLAGS PYTHON
+        GLUE_DIR ALBERT_DIR ALBERT_HUB OUTPUT_DIR PREDICT TASKS MAX_STEPS SEEDS EXTRA_FLAGS PYTHON
         ALBERT_ROOT INIT_CHECKPOINT ALBERT_HUB_MODULE_HANDLE
     """
     for name in names.split():
