@@ -1,5 +1,6 @@
 """What a report is about: runs, sweeps and GLUE tables, read from their folders and compared."""
 
+import contextlib
 import dataclasses
 import os
 
@@ -78,6 +79,21 @@ def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+@contextlib.contextmanager
+def damage_named(path):
+    """Turns what a file of another content leads to into a message with its name.
+
+    Raises:
+      file_io.InputError: in place of the error.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, file_io.InputError):
+            raise
+        raise file_io.InputError(f"{path} does not hold what was expected: {error!r}") from error
+
+
 def find_folders(patterns):
     """Folders that a list of paths and globs names, in order, without repetition.
 
@@ -140,8 +156,10 @@ def read_runs(folders):
 
 
 def _seed_folders(folder):
-    content = file_io.read_json(os.path.join(folder, sweep_results.SEEDS), "runs over seeds")
-    found = [os.path.join(folder, run["folder"]) for run in content["runs"]]
+    path = os.path.join(folder, sweep_results.SEEDS)
+    content = file_io.read_json(path, "runs over seeds")
+    with damage_named(path):
+        found = [os.path.join(folder, run["folder"]) for run in content["runs"]]
     found = [path for path in found if file_io.exists(os.path.join(path, run_record.RUN))]
     if not found:
         raise file_io.InputError(f"runs: none of the runs in {folder} has a {run_record.RUN}")
@@ -235,12 +253,15 @@ class Sweep:
 def read_sweep(folder):
     """The `Sweep` of a folder."""
     plan, trials = sweep_journal.read(folder)
+    with damage_named(os.path.join(folder, sweep_journal.NAME)):
+        summary = sweep_results.summarize(plan, trials)
+        settings = dict(plan["settings"])
     runs = {}
     for trial in trials:
         path = os.path.join(folder, trial.name)
         if file_io.exists(os.path.join(path, run_record.RUN)):
             runs[trial.number] = read_run(path, trial.name)
-    return Sweep(folder, plan, sweep_results.summarize(plan, trials), runs)
+    return Sweep(folder, {**plan, "settings": settings}, summary, runs)
 
 
 def axes_of(sweep):

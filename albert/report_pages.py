@@ -338,7 +338,13 @@ def _failures(summary):
 
 def glue_page(folder):
     """HTML of the report on a folder of `run_glue.sh`."""
-    summary = file_io.read_json(os.path.join(folder, glue_table.NAME), "results")
+    path = os.path.join(folder, glue_table.NAME)
+    summary = file_io.read_json(path, "results")
+    with report_data.damage_named(path):
+        return _glue_page(folder, summary)
+
+
+def _glue_page(folder, summary):
     rows = [_glue_row(row) for row in summary["tasks"]]
     done = f"{summary['num_averaged']} of {len(rows)} tasks"
     average = summary["average"]

@@ -252,6 +252,13 @@ def test_a_large_sweep_stays_small(tmp_path):
         (lambda folder: (folder / "run.json").write_text("{"), "run.json is not valid JSON"),
         (lambda folder: (folder / "run.json").write_text("{}"), "is not the record of a run"),
         (lambda folder: (folder / "sweep.json").write_text("{}"), "not the journal of a sweep"),
+        (
+            lambda folder: (folder / "sweep.json").write_text(
+                '{"format": 1, "plan": {}, "trials": []}'
+            ),
+            "sweep.json does not hold what was expected: KeyError",
+        ),
+        (lambda folder: (folder / "seeds.json").write_text("[]"), "seeds.json does not hold what"),
         (lambda folder: run_folders.make_run(folder / "b", "run_race", "race"), "runs of one task"),
     ],
 )
