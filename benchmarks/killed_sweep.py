@@ -111,9 +111,8 @@ def main(_):
         same, different, missing = filecmp.cmpfiles(*folders.values(), _FILES, shallow=False)
         with open(os.path.join(folders["broken"], _FILES[0])) as file:
             print(file.read())
-    print(
-        f"{FLAGS.kills} kills of {killed} processes; without {times[0]:.0f} s, with {times[1]:.0f} s"
-    )
+    print(f"{FLAGS.kills} kills of {killed} processes")
+    print(f"{times[0]:.0f} s without them, {times[1]:.0f} s with them")
     print(f"the same: {', '.join(same) or 'nothing'}")
     if different or missing:
         sys.exit(f"not the same: {', '.join(different + missing)}")

@@ -11,7 +11,7 @@ import sys
 import pytest
 from absl import flags
 
-from albert import demo_data, file_io, glue_report, glue_table, sweep_journal
+from albert import demo_data, file_io, glue_report, glue_table, report, sweep_journal
 from tests.processes import interrupt
 from tests.sources import ROOT
 
@@ -356,3 +356,6 @@ def test_sweep_with_a_model(tmp_path, golden, monkeypatch):
         assert row["best_step"] in (0, 3, 6)
         lines = (tmp_path / "out" / row["task"] / "submit_results.tsv").read_text().splitlines()
         assert lines[0] == "index\tprediction" and len(lines) == 5
+    pytest.importorskip("matplotlib")
+    page = report.make_page([str(tmp_path / "out")], None)
+    assert 'aria-label="STS-B: pearson: ' in page and "there is no file" in page

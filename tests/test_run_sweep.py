@@ -13,7 +13,7 @@ import time
 import pytest
 from absl import flags
 
-from albert import file_io, run_sweep
+from albert import file_io, report, run_sweep
 from tests.processes import killed_at_the_end, wait_until
 from tests.sources import ROOT
 
@@ -276,3 +276,29 @@ def test_ctrl_c_ends_the_trials_and_the_next_start_goes_on(tmp_path):
     assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
     assert note.read_text().startswith(before) and _check_notes(note) == 2
     assert json.loads((tmp_path / "out" / "sweep_results.json").read_text())["best"] == 0
+
+
+@pytest.mark.slow
+def test_a_sweep_of_real_trials_and_its_report(tmp_path, golden):
+    rows = [f"word {i} is {'good' if i % 2 else 'bad'}\t{i % 2}" for i in range(32)]
+    (tmp_path / "data.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    given = {
+        "task_name": "custom", "train_file": f"{tmp_path}/data.tsv", "train_step": 4,
+        "validation_file": f"{tmp_path}/data.tsv", "test_file": f"{tmp_path}/data.tsv",
+        "albert_hub_module_handle": str(golden / "hub_tf1"), "max_seq_length": 16,
+        "save_checkpoints_steps": 2, "log_every_steps": 1, "do_train": True, "do_eval": True,
+        "do_predict": True,
+    }  # fmt: skip
+    spec = {"script": "run_classifier", "flags": given, "parameters": {"train_batch_size": [8, 16]}}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    out = tmp_path / "out"
+    result = _sweep(out, f"--spec={tmp_path}/spec.json", "--script=run_classifier", "--parallel=2")
+    assert result.returncode == 0, result.stderr + result.stdout
+    summary = json.loads((out / "sweep_results.json").read_text())
+    assert summary["metric"] == "eval_accuracy" and summary["best"] is not None
+    assert {"eval_accuracy", "eval_loss", "f1"} <= set(summary["trials"][0]["metrics"])
+    pytest.importorskip("matplotlib")
+    page = report.make_page([str(out)], None)
+    assert "<td>trial_0001</td>" in page and 'aria-label="Training loss: ' in page
+    page = report.make_page([str(out / "trial_0000")], None)
+    assert "Confusion matrix of 32 examples" in page and "<h3>Worst examples</h3>" in page
