@@ -50,13 +50,13 @@ stop_on_signals() {
 run_logged() {
   local log=$1
   shift
+  [[ -z $INTERRUPTED ]] || return 130
   run_watched "$@" >"$log" 2>&1 </dev/null
 }
 
 # run_watched COMMAND…: runs the command so that Ctrl-C ends it; returns its status.
 run_watched() {
   local status
-  [[ -z $INTERRUPTED ]] || return 130
   "$@" &
   CHILD=$!
   # A signal ends `wait` before the child has ended.

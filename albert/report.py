@@ -33,6 +33,8 @@ def make_page(folders, axes):
     if axes is not None:
         raise file_io.InputError("--heat_map is for one sweep")
     runs = report_data.read_runs(folders)
+    if kinds == [report_data.SEEDS]:
+        return report_pages.runs_page(runs, report_data.seeds_said(folders[0]))
     return report_pages.run_page(runs[0]) if len(runs) == 1 else report_pages.runs_page(runs)
 
 

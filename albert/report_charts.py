@@ -71,11 +71,14 @@ def _figure(alt, size=_SIZE):
         yield figure.add_subplot(), drawing
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None})
-    drawing.svg = _inline(file.getvalue(), alt)
+    drawing.svg = _inline(file.getvalue(), alt, size[0])
 
 
-def _inline(svg, alt):
-    """The SVG of a file as part of a page: no addresses, names of its own, an alternative text."""
+def _inline(svg, alt, inches):
+    """The SVG of a file as part of a page: no addresses, names of its own, an alternative text.
+
+    One that is wider than others keeps its size where there is no room, so that it can be read.
+    """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
@@ -85,7 +88,8 @@ def _inline(svg, alt):
     svg = re.sub(r'\bid="([^"]*)"', rf'id="{own}-\1"', svg)
     svg = re.sub(r'(url\(|href=")#', rf"\1#{own}-", svg)
     said = html.escape(alt, quote=True)
-    head = f'<svg role="img" aria-label="{said}" '
+    least = f'style="min-width: {80 * inches:.0f}px" ' if inches > _SIZE[0] else ""
+    head = f'<svg role="img" {least}aria-label="{said}" '
     return re.sub(r"<svg ", lambda _: head, svg, count=1).replace(
         ">", f"><title>{html.escape(alt)}</title>", 1
     )
@@ -259,8 +263,10 @@ def heat_map(names, values, scores, metric):
                 axes.text(
                     column, row, f"{score:.4g}", ha="center", va="center", color=colour, fontsize=9
                 )
-        axes.set_xticks(range(len(values[0])), values[0])
-        axes.set_yticks(range(len(values[1])), values[1])
+        turn = 0 if sum(map(len, values[0])) <= 7 * size[0] else 40
+        at = {"rotation": turn, "ha": "right" if turn else "center"}
+        axes.set_xticks(range(len(values[0])), [_short(v, 18) for v in values[0]], **at)
+        axes.set_yticks(range(len(values[1])), [_short(v, 18) for v in values[1]])
         axes.grid(False)
         axes.set(title=metric, xlabel=names[0], ylabel=names[1])
         axes.figure.colorbar(image, ax=axes, fraction=0.05)
@@ -297,7 +303,7 @@ def parallel_coordinates(names, rows, scores, metric):
         f"highest, {scores[best]:.4g}, is at {shown}."
     )
     axes_of = [_axis([row[i] for row in rows]) for i in range(len(names))] + [_axis(scores)]
-    size = (max(_SIZE[0], 1.15 * len(axes_of) + 0.6), 3.3)
+    size = (max(_SIZE[0], len(axes_of) + 0.7), 3.3)
     with _figure(alt, size) as (axes, drawing):
         low, high = min(scores), max(scores)
         colours = _colours()

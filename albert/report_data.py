@@ -9,6 +9,7 @@ from albert import file_io, glue_table, run_record, sweep_journal, sweep_results
 RUN, SWEEP, GLUE, SEEDS = "run", "sweep", "GLUE sweep", "runs over seeds"
 # Where a run looks for what it needs, and how it prints: no setting of what is learnt.
 _PLACES = {"output_dir", "cached_dir", "export_dir", "log_every_steps"}
+_ATTEMPTS = "attempts.json"  # of a run that starts again where it does not learn
 _NOT_SCORES = {"kind", "step", "seconds", "checkpoint", "time", "global_step", "best"}
 
 
@@ -42,6 +43,16 @@ class Run:
     def score(self):
         """That score; None without an evaluation."""
         return (self.record["result"] or {}).get(self.best_metric)
+
+    @property
+    def restarts(self):
+        """Messages of the attempts that were given up, as they did not learn."""
+        path = os.path.join(self.folder, _ATTEMPTS)
+        if not file_io.exists(path):
+            return []
+        content = file_io.read_json(path, "attempts")
+        with damage_named(path):
+            return [f"seed {one['seed']}: {one['message']}" for one in content["given_up"]]
 
     def flag(self, name):
         """The value of a flag; None if the script has none of this name."""
@@ -153,6 +164,21 @@ def read_runs(folders):
     runs = [read_run(folder, name) for folder, name in zip(found, short_names(found), strict=True)]
     check_same_task(runs)
     return runs
+
+
+def seeds_said(folder):
+    """A sentence on runs over seeds: mean, deviation, best, failures."""
+    path = os.path.join(folder, sweep_results.SEEDS)
+    content = file_io.read_json(path, "runs over seeds")
+    with damage_named(path):
+        shown = {
+            name: sweep_results.number(content[name]) for name in ("mean", "deviation", "best")
+        }
+        return (
+            f"{content['metric']}: mean {shown['mean']}, deviation {shown['deviation']}, best "
+            f"{shown['best']}; {content['failures']} of {len(content['runs'])} runs failed or did "
+            "not learn"
+        )
 
 
 def _seed_folders(folder):
@@ -291,6 +317,8 @@ def grid_of(sweep, names):
       parameters, None where there is none), or None if there are too many values for a grid, as of
       parameters that were drawn.
     """
+    if any(isinstance(sweep.plan["parameters"].get(name), dict) for name in names):
+        return None  # drawn from a range
     points = scored_points(sweep)
     values = [_sorted({point["parameters"][name] for point in points}) for name in names]
     if len(values[0]) > 16 or len(values[1]) > 16 or _is_sparse(points, values):

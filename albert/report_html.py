@@ -17,7 +17,8 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f6f8fa; paddi
   font-size: .85rem; border-radius: 6px; }
 .figures { display: grid; gap: 12px; grid-template-columns: repeat(auto-fit,
   minmax(min(100%, 340px), 1fr)); align-items: start; }
-figure { margin: 0; padding: 6px; border: 1px solid #d0d7de; border-radius: 6px; }
+figure { margin: 0; padding: 6px; border: 1px solid #d0d7de; border-radius: 6px;
+  overflow-x: auto; }
 .figures.wide { grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); }
 .figures.wide figure { max-width: 640px; }
 figure svg { display: block; width: 100%; height: auto; }
@@ -27,6 +28,7 @@ table { border-collapse: collapse; font-size: .875rem; width: 100%;
   font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: 4px 8px;
   border-bottom: 1px solid #eaeef2; max-width: 45ch; overflow-wrap: break-word; }
+td:first-child:not(.long) { white-space: nowrap; }
 td.long { min-width: 22ch; }
 th { background: #f6f8fa; white-space: nowrap; }
 .number { text-align: right; white-space: nowrap; }

@@ -80,6 +80,7 @@ def _facts(run):
         ("started", record["started"]),
         ("took", _duration(record)),
         ("sessions", len(record["sessions"]) if len(record["sessions"]) > 1 else ""),
+        ("given up", "; ".join(run.restarts)),
         ("parameters", counts[0] and f"{counts[0]:,}, of which {counts[1]:,} were trained"),
         ("machine", machine),
         ("versions", versions),
@@ -187,12 +188,14 @@ def _settings(run):
 # --- several runs -------------------------------------------------------------------------------
 
 
-def runs_page(runs):
-    """HTML of the report that compares several `report_data.Run`s of one task."""
+def runs_page(runs, said=""):
+    """HTML of the report that compares several `report_data.Run`s of one task; `said` of all."""
     flags = report_data.differing_flags(runs)
     shown, rest = flags[:_MOST_FLAGS], flags[_MOST_FLAGS:]
     metric = next((run.best_metric for run in runs if run.best_metric), "score")
+    restarted = any(run.restarts for run in runs)
     header = ["run", *shown, metric, "step", "status", "took"]
+    header += ["restarts"] if restarted else []
     rows = [
         [
             run.name,
@@ -201,10 +204,12 @@ def runs_page(runs):
             (run.record["result"] or {}).get("step"),
             run.record["status"],
             _duration(run.record),
+            *([len(run.restarts)] if restarted else []),
         ]
         for run in runs
     ]
-    notes = [report_html.paragraph(f"They also differ in {', '.join(rest)}.")] if rest else []
+    notes = [report_html.paragraph(said)] if said else []
+    notes += [report_html.paragraph(f"They also differ in {', '.join(rest)}.")] if rest else []
     if not flags:
         notes.append(report_html.paragraph("All settings are the same."))
     return report_html.page(

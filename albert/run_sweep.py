@@ -30,7 +30,7 @@ def define_flags(flag_values):
     text("trials", None, "Trials by name, a line each: 'RTE: --task_name=RTE --train_step=800'.")
     flags.DEFINE_list("seeds", None, "Values of --seed to repeat each point with.", flag_values)
     text("metric", None, "Score of a trial; by default the one that picks its best checkpoint.")
-    switch("minimize", None, "Whether a low score is the good one.")
+    switch("minimize", None, "Whether a low score is good; by default that of a loss is.")
     flags.DEFINE_enum(
         "method",
         None,
@@ -91,6 +91,7 @@ def make_plan(values):
 def main(values):
     plan = make_plan(values)
     settings = script_flags.check_trials(plan)
+    plan = plan.scored_by(settings.get("metric_for_best"))  # what trials pick checkpoints by
     sweep = sweep_runner.Sweep(plan, settings, values.output_dir, values.python, values.parallel)
     try:
         sweep.run(values.retry_failed)

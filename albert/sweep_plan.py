@@ -78,7 +78,7 @@ class Plan:
       trials: {name: arguments} where the trials are given one by one.
       seeds: values of the flag ``seed``, one trial each; empty: one trial a point.
       metric: score of a trial; None: the one that its best checkpoint is picked by.
-      minimize: whether a low score is good.
+      minimize: whether a low score is good; None: it is if the metric is a loss.
       method: one of `METHODS`.
       num_trials: how many in all; None: all of the grid.
       prune: end trials that are behind the median of the earlier ones.
@@ -92,7 +92,7 @@ class Plan:
     trials: dict = dataclasses.field(default_factory=dict)
     seeds: tuple = ()
     metric: str | None = None
-    minimize: bool = False
+    minimize: bool | None = None
     method: str = "grid"
     num_trials: int | None = None
     prune: bool = False
@@ -100,12 +100,20 @@ class Plan:
     seed: int = 12345
 
     def __post_init__(self):
+        if self.minimize is None:
+            object.__setattr__(self, "minimize", (self.metric or "").endswith("loss"))
         if bool(self.parameters) == bool(self.trials):
             raise file_io.InputError(
                 "a sweep needs parameters (a grid or a specification) or trials, not both"
             )
         _check_search(self)
         _check_repeats(self)
+
+    def scored_by(self, metric):
+        """The same sweep with a metric, if it has none."""
+        if self.metric or not metric:
+            return self
+        return dataclasses.replace(self, metric=metric, minimize=self.minimize or None)
 
     @property
     def repeats(self):

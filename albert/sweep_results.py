@@ -63,12 +63,15 @@ def _best_value(trial, found):
 
 def _score_of_seeds(path, metric):
     content = file_io.read_json(path, "results over seeds")
-    if metric not in (None, content["metric"]):
+    try:
+        name, mean, deviation = (content[key] for key in ("metric", "mean", "deviation"))
+    except (KeyError, TypeError) as error:
+        raise file_io.InputError(f"{path}: expected an object with metric and mean") from error
+    if metric not in (None, name):
         raise file_io.InputError(
-            f"{path} has the mean of {content['metric']}, not of {metric}: leave the metric out"
+            f"{path} has the mean of {name}, not of {metric}: leave the metric out"
         )
-    found = {content["metric"]: _finite(content["mean"]), "deviation": content.get("deviation")}
-    return None, _finite(content["mean"]), found
+    return None, _finite(mean), {name: _finite(mean), "deviation": deviation}
 
 
 def read_curve(folder, metric):

@@ -20,7 +20,10 @@ import time
 from albert import file_io, sweep_journal, sweep_plan, sweep_results, sweep_search
 
 # What is kept of a trial that was ended early: what it was, and how far it came.
-RECORDS = {"run.json", "metrics.jsonl", "eval_results.txt", "best_trial.txt"}
+RECORDS = {
+    *("run.json", "metrics.jsonl", "eval_results.txt", "best_trial.txt"),
+    *("attempts.json", "stuck.json", "seeds.json"),
+}
 _LOCK = "sweep.lock"
 _LOCK_SECONDS = 60  # how long trials of a killed sweep may take to end
 _HOLDER_SECONDS = 1  # how long a process that was killed may still be seen

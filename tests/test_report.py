@@ -157,7 +157,15 @@ def test_runs_over_seeds_are_taken_from_their_folder(tmp_path):
     for seed in (1, 2):
         run_folders.make_run(tmp_path / "out" / f"seed_{seed}", seed=seed)
     runs = [{"seed": seed, "folder": f"seed_{seed}"} for seed in (1, 2, 3)]
-    run_folders.write_json(tmp_path / "out" / "seeds.json", {"runs": runs})
+    summary = {"metric": "f1", "runs": runs, "mean": 0.5, "deviation": None, "best": 0.6}
+    run_folders.write_json(tmp_path / "out" / "seeds.json", {**summary, "failures": 1})
+    given_up = [{"seed": 2, "message": "learns <nothing>"}]
+    run_folders.write_json(tmp_path / "out" / "seed_2" / "attempts.json", {"given_up": given_up})
+    text = write_report(tmp_path, f"--runs={tmp_path}/out")
+    assert "f1: mean 0.5000, deviation -, best 0.6000; 1 of 3 runs failed or did not learn" in text
+    assert cells(text)[0][-1] == "restarts" and cells(text)[2][-1] == "1"
+    text = write_report(tmp_path, f"--runs={tmp_path}/out/seed_2")
+    assert "<dd>seed 2: learns &lt;nothing&gt;</dd>" in text
     found = report_data.read_runs([str(tmp_path / "out")])
     assert [run.name for run in found] == ["seed_1", "seed_2"]
     assert report_data.differing_flags(found) == ["seed"]

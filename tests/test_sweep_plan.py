@@ -119,6 +119,15 @@ def test_a_grid_that_cannot_be_read(text):
         sweep_plan.parse_grid(text)
 
 
+def test_low_losses_are_good():
+    plan = _plan(parameters={"a": [1]})
+    assert not plan.minimize and plan.scored_by(None) is plan
+    assert plan.scored_by("eval_loss").minimize and not plan.scored_by("f1").minimize
+    assert _plan(parameters={"a": [1]}, metric="eval_loss").minimize
+    kept = _plan(parameters={"a": [1]}, metric="eval_loss", minimize=False)
+    assert not kept.minimize and kept.scored_by("f1") is kept
+
+
 def test_flags_of_a_specification_become_arguments():
     plan = _plan(flags={"do_train": True, "x": 1e-5}, parameters={"a": [1]})
     assert plan.arguments == ("--do_train=true", "--x=1e-05")
