@@ -243,6 +243,8 @@ def score_families(run):
     found = {}
     for kind in ("train", "eval"):
         for name in run.names(kind):
+            if kind == "eval" and name.startswith("train_"):
+                continue  # what the lines of training say
             if name not in left_out and not name.endswith(("total", "_thresh")):
                 family = name.removeprefix("eval_").removeprefix("train_")
                 found.setdefault(family, {}).setdefault(kind, name)
