@@ -278,7 +278,7 @@ def _introduction(record, said):
     if weights:
         names = base or f"`{_short(weights['path'])}`"
         text += f" It started from {names} (SHA-256 of the weights `{weights['sha256']}`)."
-    elif run_record.TRAIN in record["sessions"][0]["stages"]:
+    elif any(run_record.TRAIN in session["stages"] for session in record["sessions"]):
         text += " It started from random weights."
     return text
 
@@ -303,7 +303,8 @@ def _training(record):
         *((f"parameters, {name}", number) for name, number in sorted(parameters.items())),
         *record["versions"].items(),
         ("commit", record["git_commit"]),
-        ("processor", f"{machine['processor']}, {machine['cores']} cores"),
+        ("processor", machine.get("processor")),
+        ("cores", machine.get("cores")),
     ]
     return [
         "## Training",

@@ -136,7 +136,7 @@ def changed_defaults(record):
     """
     try:
         today = _defined(record["script"])
-    except ModuleNotFoundError as error:
+    except (ImportError, AttributeError) as error:
         raise file_io.InputError(f"there is no script {record['script']}: {error}") from error
     gone = [name for name in record["flags"] if name not in today]
     if gone:
