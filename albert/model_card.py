@@ -132,7 +132,7 @@ def write(folder, run_folder, form, step, said):
     record, scores = _read_run(run_folder, step)
     name = os.path.basename(os.path.abspath(folder))
     front = front_matter(name, form, record, scores, said)
-    text = f"---\n{yaml(front)}---\n\n{_body(name, form, record, scores, step, said)}"
+    text = f"---\n{to_yaml(front)}---\n\n{_body(name, form, record, scores, step, said)}"
     file_io.write_text(path, f"{text}\n{_mark(text)}\n")
     logging.info("Wrote %s", path)
     return True
@@ -224,7 +224,7 @@ def _released(record):
     return None
 
 
-def yaml(value, indent=0):
+def to_yaml(value, indent=0):
     """A dict of texts, numbers, lists and dicts as YAML; scalars are written as in JSON."""
     lines = []
     for key, part in value.items():
@@ -241,7 +241,7 @@ def _yaml_lines(head, value, indent):
         lines = [start]
         for item in value:
             if isinstance(item, dict):
-                inner = yaml(item, indent + 2).splitlines()
+                inner = to_yaml(item, indent + 2).splitlines()
                 lines += [" " * indent + "- " + inner[0].lstrip(), *inner[1:]]
             else:
                 lines.append(" " * indent + "- " + json.dumps(item, ensure_ascii=False))

@@ -107,7 +107,7 @@ def test_the_front_matter_is_yaml(run, tmp_path):
     front = yaml.safe_load(text.split("---\n")[1])
     assert {name: front[name] for name in said} == said
     nested = {"a": {"b": [1, "x: y"], "c": None}, "d": [{"e": True, "f": [{"g": 0.5}]}]}
-    assert yaml.safe_load(model_card.yaml(nested)) == nested
+    assert yaml.safe_load(model_card.to_yaml(nested)) == nested
 
 
 def test_only_what_is_known_is_said(run, tmp_path):
