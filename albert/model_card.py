@@ -132,7 +132,7 @@ def write(folder, run_folder, form, step, said):
     record, scores = _read_run(run_folder, step)
     name = os.path.basename(os.path.abspath(folder))
     front = front_matter(name, form, record, scores, said)
-    text = f"---\n{yaml(front)}---\n\n{_body(name, form, record, scores, step, said)}"
+    text = f"---\n{to_yaml(front)}---\n\n{_body(name, form, record, scores, step, said)}"
     file_io.write_text(path, f"{text}\n{_mark(text)}\n")
     logging.info("Wrote %s", path)
     return True
@@ -224,7 +224,7 @@ def _released(record):
     return None
 
 
-def yaml(value, indent=0):
+def to_yaml(value, indent=0):
     """A dict of texts, numbers, lists and dicts as YAML; scalars are written as in JSON."""
     lines = []
     for key, part in value.items():
@@ -241,7 +241,7 @@ def _yaml_lines(head, value, indent):
         lines = [start]
         for item in value:
             if isinstance(item, dict):
-                inner = yaml(item, indent + 2).splitlines()
+                inner = to_yaml(item, indent + 2).splitlines()
                 lines += [" " * indent + "- " + inner[0].lstrip(), *inner[1:]]
             else:
                 lines.append(" " * indent + "- " + json.dumps(item, ensure_ascii=False))
@@ -278,7 +278,7 @@ def _introduction(record, said):
     if weights:
         names = base or f"`{_short(weights['path'])}`"
         text += f" It started from {names} (SHA-256 of the weights `{weights['sha256']}`)."
-    elif run_record.TRAIN in record["sessions"][0]["stages"]:
+    elif any(run_record.TRAIN in session["stages"] for session in record["sessions"]):
         text += " It started from random weights."
     return text
 
@@ -303,7 +303,8 @@ def _training(record):
         *((f"parameters, {name}", number) for name, number in sorted(parameters.items())),
         *record["versions"].items(),
         ("commit", record["git_commit"]),
-        ("processor", f"{machine['processor']}, {machine['cores']} cores"),
+        ("processor", machine.get("processor")),
+        ("cores", machine.get("cores")),
     ]
     return [
         "## Training",

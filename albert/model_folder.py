@@ -11,9 +11,10 @@ import os
 
 from absl import logging
 
-from albert import checkpoints, file_io, modeling, pretrained, tokenization
+from albert import checkpoints, file_io, modeling, pretrained, tokenization, weight_names
 
 VERSION = 1
+_GROUPS = ("num_hidden_groups", "inner_group_num")  # sizes that sharing in part changes
 # Entries of the description, and what they may be.
 _ENTRIES = {
     "kind": str,
@@ -189,7 +190,7 @@ def _read_description(name):
                 f"{name}: {entry} is {found.get(entry, 'missing')!r}; training writes it, a "
                 "prediction with the flags of the training writes the file anew if it is moved away"
             )
-    names = [found[entry] for entry in ("spm_model_file", "vocab_file") if found[entry]]
+    names = [found[entry] for entry in ("spm_model_file", "vocab_file") if found.get(entry)]
     if len(names) != 1 or names[0] != os.path.basename(names[0]):
         raise file_io.InputError(
             f"{name}: expected the name of one file in the folder as spm_model_file or vocab_file, "
@@ -263,7 +264,7 @@ def read(path, *kinds):
         raise file_io.InputError(
             f"{path} holds a model of kind {found['kind']}; expected {' or '.join(kinds)}"
         )
-    inside = lambda entry: found[entry] and os.path.join(path, found[entry])  # noqa: E731
+    inside = lambda entry: found.get(entry) and os.path.join(path, found[entry])  # noqa: E731
     config_file = os.path.join(path, pretrained.CONFIG_NAME)
     source = pretrained.Source(
         config_file=config_file,
@@ -273,7 +274,24 @@ def read(path, *kinds):
         do_lower_case=found["do_lower_case"],
     )
     config = modeling.AlbertConfig.from_json_file(config_file)
+    _check_config(source, config)
     return ModelFolder(path, found["kind"], config, source, found["settings"])
+
+
+def _check_config(source, config):
+    """Refuses a configuration of other sizes than the weights have, before a model is built."""
+    shapes = checkpoints.reader(source.checkpoint).get_variable_to_shape_map()
+    found = weight_names.sizes(shapes)
+    differing = [
+        f"{name} {value} ({getattr(config, name)})"
+        for name, value in found.items()
+        if value != getattr(config, name) and not (name in _GROUPS and config.share != "all")
+    ]
+    if differing:
+        raise file_io.InputError(
+            f"{source.config_file} is not the configuration of {source.checkpoint}, whose weights "
+            f"have {', '.join(differing)}, in brackets what the configuration says"
+        )
 
 
 def _missing_message(path, kinds):

@@ -7,7 +7,6 @@ TensorFlow, so that readers start quickly.
 import dataclasses
 import functools
 import hashlib
-import json
 import os
 import re
 
@@ -133,11 +132,10 @@ def _checked_passage(place, text):
             raise file_io.InputError(f"{place}: {problem}")
 
     try:
-        passage = json.loads(text)
-    except json.JSONDecodeError as error:
+        passage = file_io.parse_json(text)
+    except file_io.InputError as error:
         raise file_io.InputError(
-            f"{place}: expected one JSON object with the keys {', '.join(_KEYS)}; {error.msg} "
-            f"(column {error.colno})"
+            f"{place}: expected one JSON object with the keys {', '.join(_KEYS)}; {error}"
         ) from error
     check(isinstance(passage, dict), f"expected a JSON object, found a {type(passage).__name__}")
     missing = [key for key in _KEYS if key not in passage]

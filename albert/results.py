@@ -81,7 +81,7 @@ def read_blocks(folder):
         try:
             values = {key: float(value) for key, value in pairs}
             step = int(values["global_step"]) if "global_step" in values else None
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:  # a step that is infinite
             raise file_io.InputError(
                 f"{path}: expected lines `key = number`: {error}; move it away"
             ) from error

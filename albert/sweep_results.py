@@ -212,7 +212,9 @@ def to_csv(summary):
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     names = summary["parameters"]
-    fixed = ("number", "name", "seed", "state", "step", "value")
+    fixed = ["number", "name", "seed", "state", "step", "value"]
+    if "seed" in names:
+        fixed.remove("seed")
     writer.writerow([*fixed, *names, *(f"result_{name}" for name in metrics), "error"])
     for trial in summary["trials"]:
         values = [trial[name] for name in fixed] + [trial["parameters"][name] for name in names]

@@ -27,6 +27,7 @@ RECORDS = {
 _LOCK = "sweep.lock"
 _LOCK_SECONDS = 60  # how long trials of a killed sweep may take to end
 _HOLDER_SECONDS = 1  # how long a process that was killed may still be seen
+_PATIENCE_SECONDS = 10  # of a trial that was asked to end
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MOST_KILLS = 3  # starts of a trial that something outside has killed
 _ERROR_LINES = 5
@@ -61,8 +62,7 @@ class Sweep:
       poll_seconds: time between two looks at the trials.
 
     Raises:
-      file_io.InputError: the folder has another sweep, another process is at work in it, or Optuna
-        is needed and missing.
+      file_io.InputError: the folder is not of this machine, or Optuna is needed and missing.
     """
 
     def __init__(self, plan, settings, folder, python, parallel=1, say=print, poll_seconds=0.2):
@@ -75,15 +75,12 @@ class Sweep:
         self._running, self._kills = {}, {}
         self._points, self._drawn, self._curves = sweep_plan.points(plan), [], {}
         self._count = sweep_plan.count(plan)
-        description = {**plan.describe(), "settings": settings}
-        free = ("seeds", "settings") if plan.trials else ()
-        self._journal = sweep_journal.Journal(folder, description, free)
-        if plan.trials:
-            self._journal.trials = _given_trials(plan, self._journal.trials)
+        self._settings = settings
+        self._journal = None  # of a folder that nobody else writes to
 
     @property
     def trials(self):
-        """The `sweep_journal.Trial`s so far."""
+        """The `sweep_journal.Trial`s, once it runs."""
         return self._journal.trials
 
     def summary(self):
@@ -97,12 +94,13 @@ class Sweep:
           retry_failed: also run the trials again that have failed.
 
         Raises:
-          file_io.InputError: another process is at work in the folder.
+          file_io.InputError: another process is at work in the folder, or it has another sweep.
           KeyboardInterrupt: after Ctrl-C or another signal to end; the trials have ended, too.
         """
         file_io.make_dirs(os.path.join(self._folder, "logs"))
         with _locked(self._folder) as lock, _signals_interrupt():
             self._lock = lock
+            self._read_journal()
             for trial in self.trials:
                 if trial.state == sweep_journal.PRUNED:
                     self._clean(trial)
@@ -116,6 +114,13 @@ class Sweep:
             except BaseException:
                 self._stop()
                 raise
+
+    def _read_journal(self):
+        description = {**self._plan.describe(), "settings": self._settings}
+        free = ("seeds", "settings") if self._plan.trials else ()
+        self._journal = sweep_journal.Journal(self._folder, description, free)
+        if self._plan.trials:
+            self._journal.trials = _given_trials(self._plan, self._journal.trials)
 
     def _write(self):
         self._journal.write()
@@ -214,12 +219,13 @@ class Sweep:
             trial = self.trials[number]
             status = running.process.poll()
             if self._plan.prune and self._prune(trial, running):
-                _kill(running.process)
+                if status is None:
+                    _signal(running.process, signal.SIGKILL)
+                    running.process.wait()
                 del self._running[number]
                 self._end(trial)
                 self._clean(trial)
             elif status is not None:
-                _kill(running.process)  # what is left of its group
                 del self._running[number]
                 self._take_result(trial, status, running)
 
@@ -287,11 +293,13 @@ class Sweep:
     def _stop(self):
         """Ends the trials that run, and notes it."""
         for running in self._running.values():
-            _kill(running.process, signal.SIGTERM)
+            _signal(running.process, signal.SIGTERM)
         for number, running in self._running.items():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                running.process.wait(timeout=10)
-            _kill(running.process)
+            try:
+                running.process.wait(timeout=_PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                _signal(running.process, signal.SIGKILL)
+                running.process.wait()
             if not self.trials[number].has_ended:
                 self.trials[number].state = sweep_journal.INTERRUPTED
         self._write()
@@ -350,12 +358,10 @@ def _die_with_parent():
     return prepare
 
 
-def _kill(process, number=signal.SIGKILL):
-    """A signal to all processes of a trial."""
+def _signal(process, number):
+    """A signal to all processes of a trial that has not been waited for: its number is its own."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-    if number == signal.SIGKILL:
-        process.wait()
 
 
 @contextlib.contextmanager

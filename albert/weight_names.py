@@ -182,20 +182,30 @@ def from_google(name):
 # --- sizes ----------------------------------------------------------------------------------------
 
 
-def _sizes(shapes):
-    """What the shapes of variables tell of a configuration; {} without an encoder's."""
+def sizes(shapes):
+    """What the shapes of variables tell of a configuration; {} without an encoder's.
+
+    Args:
+      shapes: {variable name here: shape as a list}.
+    """
     numbers = [tuple(map(int, found.groups())) for found in map(_OUR_BLOCK.match, shapes) if found]
     norm = _BLOCK.format(0, 0) + "LayerNorm/beta"
     if norm not in shapes or WORDS not in shapes:
         return {}
     groups, inner = (max(column) + 1 for column in zip(*numbers, strict=True))
     vocabulary, embedding = shapes[WORDS]
+    first_axes = {
+        "max_position_embeddings": "bert/embeddings/position_embeddings",
+        "type_vocab_size": "bert/embeddings/token_type_embeddings",
+        "intermediate_size": _BLOCK.format(0, 0) + "ffn_1/intermediate/dense/bias",
+    }
     return {
         "vocab_size": vocabulary,
         "embedding_size": embedding,
         "hidden_size": shapes[norm][0],
         "num_hidden_groups": groups,
         "inner_group_num": inner,
+        **{size: shapes[name][0] for size, name in first_axes.items() if name in shapes},
     }
 
 
@@ -205,7 +215,7 @@ def explain_misfit(checkpoint, model):
     Args:
       checkpoint, model: {variable name here: shape as a list}.
     """
-    there, here = _sizes(checkpoint), _sizes(model)
+    there, here = sizes(checkpoint), sizes(model)
     differing = [f"{k} {there[k]} ({here[k]})" for k in there if there[k] != here.get(k)]
     if not differing or not here:
         return ""

@@ -13,7 +13,7 @@ PLAIN = """
     file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
     corpus demo_data tfrecord sequence_formats compact_records pretraining_data pretraining_files
     squad_spans squad_metrics squad_features squad_records
-    weight_names huggingface provenance run_record reproduction model_card
+    weight_names huggingface json_shapes provenance run_record reproduction model_card
     sweep_plan sweep_journal sweep_results sweep_search sweep_runner
     report_html report_charts
 """.split()

@@ -293,6 +293,11 @@ def changed(folder, name, change):
         ("model.json", lambda v: v["settings"].update(max_seq_length="9"), "max_seq_length is '9'"),
         ("model.json", lambda v: v["settings"].update(max_seq_length=999), "max_seq_length is 999"),
         ("model.json", lambda v: v["settings"].update(task_name=None), "the setting task_name is"),
+        (
+            "albert_config.json",
+            lambda v: v.update(vocab_size=10**8, intermediate_size=8),
+            r"whose weights have vocab_size 400 \(100000000\), intermediate_size 16 \(8\), in brac",
+        ),
         ("labels.json", list.reverse, r"labels\.json holds \['good', 'bad'\], the description of"),
     ],
 )

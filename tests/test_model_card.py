@@ -90,7 +90,9 @@ def test_the_card_of_a_published_task(run, tmp_path):
     assert text.startswith(FRONT)
     assert "AutoModelForSequenceClassification.from_pretrained(folder)" in text
     assert "| eval_accuracy | 0.75 |" in text and "| `learning_rate` | `1e-05` |" in text
-    assert "| `data_dir` | `glue` |" in text and "| processor | a processor, 2 cores |" in text
+    assert (
+        "| `data_dir` | `glue` |" in text and "| processor | a processor |\n| cores | 2 |" in text
+    )
     assert f"| eval_data | `dev.tsv` | 7 | `{'ab' * 32}` |" in text
     for private in ("/home", "secret", "seed"):
         assert private not in text, private
@@ -105,7 +107,7 @@ def test_the_front_matter_is_yaml(run, tmp_path):
     front = yaml.safe_load(text.split("---\n")[1])
     assert {name: front[name] for name in said} == said
     nested = {"a": {"b": [1, "x: y"], "c": None}, "d": [{"e": True, "f": [{"g": 0.5}]}]}
-    assert yaml.safe_load(model_card.yaml(nested)) == nested
+    assert yaml.safe_load(model_card.to_yaml(nested)) == nested
 
 
 def test_only_what_is_known_is_said(run, tmp_path):

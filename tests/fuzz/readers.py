@@ -1,0 +1,409 @@
+"""Every reader of files: samples that it accepts, and a function that reads a changed copy."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import tarfile
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from albert import (
+    checkpoints,
+    classifier_utils,
+    compact_records,
+    corpus,
+    custom_data,
+    demo_data,
+    export,
+    file_io,
+    huggingface,
+    layers,
+    model_card,
+    model_folder,
+    modeling,
+    predictors,
+    pretrained,
+    pretraining_folder,
+    race_utils,
+    record_files,
+    records,
+    reproduction,
+    results,
+    run_record,
+    squad_task,
+    squad_utils,
+    tables,
+    tokenization,
+)
+from tests.builders import SPM, TESTDATA, make_model, tiny_config
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """A reader of one kind of file.
+
+    Attributes:
+      name: what the file is called.
+      samples: list of contents that are read without an error.
+      read: ``(path)``; reads the file there, which may have others beside it, as deep as the
+        toolkit does. What it returns does not matter.
+      beside: {name: content} of files in the same folder.
+    """
+
+    name: str
+    samples: list
+    read: Callable
+    beside: dict = dataclasses.field(default_factory=dict)
+
+
+def _json(*values):
+    return [json.dumps(value, indent=2).encode() for value in values]
+
+
+def _content(folder, name):
+    with open(os.path.join(folder, name), "rb") as file:
+        return file.read()
+
+
+def _folder_of(path):
+    return os.path.dirname(path)
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def _read_table(path):
+    for place, row in tables.read_file(path, "train_file"):
+        tables.text_of(row, "text", "text_column", place)
+        tables.name_of(row, "label", "label_column", place)
+
+
+def _read_labels_of_rows(path):
+    folder = _folder_of(path)
+    columns = tables.Columns()
+    labels = custom_data.find_labels(folder, {"train": path}, columns)
+    task = custom_data.CustomTask({"train": path}, columns, labels)
+    for example in task.iter_examples(None, "train"):
+        example.guid.encode()
+
+
+def _tables():
+    rows = [("good bread, and\tmore", "1"), ('a "bad" one', "0"), ("caf\u00e9 \u4e2d\u6587", "2")]
+    csv = 'text,label\n"good bread, and more",1\n"a ""bad"" one",0\ncaf\u00e9 \u4e2d,2\n'.encode()
+    tsv = "text\tlabel\ngood bread\t1.5\ncaf\u00e9 \u4e2d\t0.5\n".encode()
+    jsonl = b"".join(
+        json.dumps({"text": text, "label": label}).encode() + b"\n" for text, label in rows
+    )
+    samples = {"csv": [csv], "tsv": [tsv], "jsonl": [jsonl, jsonl.replace(b'"1"', b"1")]}
+    for form, contents in samples.items():
+        yield Reader(f"rows.{form}", contents, _read_table)
+        yield Reader(f"train.{form}", contents, _read_labels_of_rows)
+
+
+def _glue():
+    for name, file, content in (
+        ("SST-2", "train.tsv", "sentence\tlabel\ngood bread\t1\nbad\u00e9 one\t0\n"),
+        ("CoLA", "train.tsv", "gj04\t1\t\tA good one.\nbc01\t0\t*\tOne bad a.\n"),
+        ("STS-B", "train.tsv", "\t".join(f"h{i}" for i in range(10)) + "\n"
+         + "\t".join([*"0123456", "A plane.", "A plane is.", "4.5"]) + "\n"),
+        ("MRPC", "train.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tA b.\tA c.\n"),
+    ):  # fmt: skip
+
+        def read(path, name=name):
+            task = classifier_utils.get_task(name)
+            for example in task.iter_examples(os.path.dirname(_folder_of(path)), "train"):
+                example.guid.encode()
+
+        yield Reader(f"{classifier_utils.get_task(name).folder}/{file}", [content.encode()], read)
+
+
+def _read_squad(path):
+    for is_training in (True, False):
+        try:
+            examples = squad_utils.read_squad_examples(path, is_training)
+        except file_io.InputError as error:
+            _must_name(error, path)
+            continue
+        json.dumps([example.qas_id for example in examples], ensure_ascii=False).encode()
+
+
+def _race(path):
+    data_dir = path[: path.index(f"{os.sep}RACE{os.sep}")]
+    for example in race_utils.iter_race_examples(data_dir, "train", middle_only=True):
+        example.guid.encode()
+
+
+def _texts():
+    squad = demo_data.squad_files(seed=1)
+    small = json.loads(squad["dev"])
+    small["data"][0]["paragraphs"] = small["data"][0]["paragraphs"][:2]
+    yield Reader("squad.json", _json(small), _read_squad)
+    passage = {
+        "article": "A b c.", "id": "high1.txt", "questions": ["What _ ?", "Who?"],
+        "options": [["a", "b", "c", "d"]] * 2, "answers": ["A", "D"],
+    }  # fmt: skip
+    line = json.dumps(passage).encode()
+    yield Reader("RACE/train/middle/1.txt", [line], _race)
+    yield Reader("RACE/train/middle/all.txt", [line + b"\n" + line + b"\n"], _race)
+    text = "One line.\nTwo caf\u00e9.\n\nNew document \u4e2d\u6587.\n".encode()
+
+    def read_corpus(path):
+        for block in corpus.plan_blocks([path], 16, 1000).blocks:
+            for segment in block:
+                list(corpus.read_lines(segment))
+
+    yield Reader("corpus.txt", [text], read_corpus)
+
+
+# --- vocabularies -------------------------------------------------------------------------------
+
+_SENTENCE = "The caf\u00e9 had 2,000 chairs; \u4e2d\u6587!"
+
+
+def _read_wordpiece(path):
+    tokenizer = tokenization.FullTokenizer(vocab_file=path)
+    tokenizer.convert_tokens_to_ids(tokenizer.tokenize(_SENTENCE))
+
+
+def _read_sentencepiece(path):
+    tokenizer = tokenization.FullTokenizer(spm_model_file=path)
+    tokenizer.convert_tokens_to_ids(tokenizer.tokenize(_SENTENCE))
+
+
+def _vocabularies():
+    yield Reader("vocab.txt", [_content(TESTDATA, "tiny_vocab.txt")], _read_wordpiece)
+    yield Reader("spiece.model", [SPM.read_bytes()], _read_sentencepiece)
+
+
+# --- descriptions -------------------------------------------------------------------------------
+
+
+def _descriptions(work):
+    config = json.loads(tiny_config().to_json_string())
+    bert = {
+        key: config[key] for key in config if key not in ("embedding_size", "num_hidden_groups")
+    }
+    read = modeling.AlbertConfig.from_json_file
+    yield Reader("albert_config.json", _json(config, {**bert, "model_type": "bert"}), read)
+    yield Reader("config.json", _json({**config, "model_type": "albert"}),
+                 lambda path: huggingface.read_config(_folder_of(path)))  # fmt: skip
+    yield Reader("tokenizer_config.json", _json({"do_lower_case": True}),
+                 lambda path: huggingface.read_lower_case(_folder_of(path)))  # fmt: skip
+    yield Reader("best_trial.txt", [b"20:10:0.75"], lambda p: results.read_trial(_folder_of(p)))
+    block = results.make_block({"eval_accuracy": 0.5}, 10, 0.5).text
+    rule = "\n" + "=" * 50 + "\n"
+    yield Reader("eval_results.txt", [(block + rule + block + rule).encode()],
+                 lambda path: results.read_blocks(_folder_of(path)))  # fmt: skip
+    threshold = {squad_task.THRESHOLD: -1.5, "step": 10, "predict_file": "dev.json"}
+    checkpoint = os.path.join(work, "one")
+    checkpoints.save(checkpoint, make_model("pretraining"))
+    yield Reader(squad_task.THRESHOLD_FILE, _json(threshold),
+                 lambda path: squad_task.read_threshold(os.path.join(_folder_of(path), "one")),
+                 _files(checkpoint, "one"))  # fmt: skip
+    pretraining = {"version": pretraining_folder.VERSION, "sentence_task": "sop"}
+    yield Reader(pretrained.PRETRAINING_NAME, _json(pretraining),
+                 lambda path: pretraining_folder.sentence_tasks(_folder_of(path)),
+                 _files(checkpoint, "model.ckpt-best"))  # fmt: skip
+
+
+def _read_record(path):
+    """As a run that goes on, its repetition and a model card read it."""
+    record = run_record.read(_folder_of(path))
+    run_record.read_metrics(_folder_of(path))
+    json.dumps(reproduction.changed_inputs(record), ensure_ascii=False).encode()
+    with contextlib.suppress(reproduction.NothingToRepeat):
+        reproduction.command(record, "out")
+        reproduction.compare(_folder_of(path), _folder_of(path))
+    card = os.path.join(_folder_of(path), "card")
+    file_io.make_dirs(card)
+    said = model_card.Said()
+    model_card.write(card, _folder_of(path), model_card.transformers_form("encoder"), 2, said)
+    recorder = run_record.Recorder(record["script"], ["x"], record["flags"], {})
+    with recorder.session(_folder_of(path), ["train"], {}):
+        run_record.start_training(_folder_of(path), 1)
+
+
+def _run_records(work):
+    folder = os.path.join(work, "run")
+    file_io.make_dirs(folder)
+    values = {"output_dir": "out", "seed": 1, "learning_rate": 1e-5, "do_train": True}
+    flags = {name: {"value": value, "source": "caller"} for name, value in values.items()}
+    inputs = {"vocabulary": (str(SPM), [str(SPM)]), "init_checkpoint": ("x", ["x.a", "x.b"])}
+    for _ in range(2):
+        recorder = run_record.Recorder("run_classifier", ["python"], flags, inputs)
+        with recorder.session(folder, ["train", "eval"], {}):
+            run_record.set_model(folder, "sst-2", "eval_accuracy", 10, 5)
+            run_record.start_training(folder, 0)
+            run_record.append_training(folder, 2, 0.5, {"loss": 0.5})
+            run_record.append_evaluation(folder, 2, "model.ckpt-2", {"eval_accuracy": 0.5})
+            run_record.set_result(folder, 2, {"eval_accuracy": 0.5})
+    files = {name: _content(folder, name) for name in (run_record.RUN, run_record.METRICS)}
+    for name, content in files.items():
+        beside = {other: value for other, value in files.items() if other != name}
+        yield Reader(name, [content], _read_record, beside)
+
+
+def _predict(path):
+    predictor = predictors.TextPredictor(_folder_of(path))
+    len(predictor.labels)
+
+
+def _model_folder(work):
+    folder = os.path.join(work, "folder")
+    row = custom_data.CustomTask({}, tables.Columns(), ("bad", "good"))
+    source = pretrained.Source(None, None, str(SPM), None, True)
+    predictors.save_classifier_description(
+        model_folder.write, folder, row, tiny_config(), source, 32, 0.1
+    )
+    model = classifier_utils.make_task(row).build_model(tiny_config(), layers.Compute(), 1)
+    checkpoints.save(os.path.join(folder, "model.ckpt-best"), model)
+    files = {name: _content(folder, name) for name in file_io.listdir(folder)}
+    for name in ("model.json", "labels.json", "albert_config.json"):
+        beside = {other: content for other, content in files.items() if other != name}
+        yield Reader(f"model/{name}", [files[name]], _predict, {
+            f"model/{other}": content for other, content in beside.items()
+        })  # fmt: skip
+
+
+# --- binary files -------------------------------------------------------------------------------
+
+
+def _must_name(error, path):
+    """Refuses a message that does not say which file is meant."""
+    if os.path.basename(path) not in str(error):
+        raise AssertionError(f"the message does not name {path}: {error}")
+
+
+SPECS = (
+    records.FeatureSpec("input_ids", "int64", (4,), sequence=True),
+    records.FeatureSpec("input_mask", "int64", (4,), sequence=True),
+)
+
+
+def _read_records(path, specs=SPECS):
+    record_files.check_files([path], specs, "the hint")
+    input_fn = records.eval_input_fn([path], SPECS)
+    with record_files.damage_reported([path]):
+        list(input_fn({"batch_size": 2}))
+
+
+def _records(work):
+    path = os.path.join(work, "rows.tf_record")
+    rows = [{"input_ids": [i, 2, 0, 0], "input_mask": [1, 1, 0, 0]} for i in range(5)]
+    record_files.write(path, SPECS, rows, {"length": 4}, list("abcde"))
+    plain = _content(work, "rows.tf_record")
+    import gzip
+
+    yield Reader("rows.tf_record", [plain], _read_records)
+    yield Reader("rows.gz", [gzip.compress(plain, mtime=0)], _read_records)
+
+    def read_manifest(path):
+        path = path.removesuffix(".manifest.json")
+        record_files.cached_with_ids(path, SPECS, {"length": 4}, lambda: zip("abcde", rows))  # noqa: B905
+        record_files.read_ids(path)
+
+    manifest = _content(work, "rows.tf_record.manifest.json")
+    yield Reader("rows.tf_record.manifest.json", [manifest], read_manifest,
+                 {"rows.tf_record": plain})  # fmt: skip
+    examples = compact_records.serialize(
+        np.array([[2, 5, 6, 3], [2, 7, 3, 0]]), np.array([4, 3]),
+        np.array([[False, False, True, True], [False] * 4]), np.array([1, 0]), 7,
+    )  # fmt: skip
+    with tf.io.TFRecordWriter(os.path.join(work, "compact")) as writer:
+        for example in examples:
+            writer.write(example)
+
+    def read_compact(path):
+        specs = compact_records.feature_specs()
+        record_files.check_files([path], specs, "the hint")
+        with record_files.damage_reported([path]):
+            for serialized in record_files.serialized_examples([path]).batch(2):
+                records.parse(specs, serialized)
+
+    yield Reader("compact.tf_record", [_content(work, "compact")], read_compact)
+
+
+def _save(work, name):
+    prefix = os.path.join(work, name)
+    checkpoints.save(prefix, make_model("pretraining"))
+    return prefix
+
+
+def _files(prefix, name):
+    folder, base = os.path.split(prefix)
+    found = [other for other in file_io.listdir(folder) if other.startswith(f"{base}.")]
+    return {name + other.removeprefix(base): _content(folder, other) for other in found}
+
+
+def _checkpoints(work):
+    model = make_model("pretraining")
+
+    def restore(path):
+        checkpoints.restore(model, path)
+
+    files = _files(_save(work, "model.ckpt-7"), "model.ckpt-7")
+    for name, content in files.items():
+        beside = {other: value for other, value in files.items() if other != name}
+        yield Reader(name, [content], restore, beside)
+    tensors = {
+        name: variable.numpy() for name, variable in checkpoints.variables_by_name(model).items()
+    }
+    from safetensors.numpy import save
+
+    converted = huggingface.convert_weights(tensors, model.config, "pretraining")
+    yield Reader("model.safetensors", [save(converted)], restore)
+    yield Reader("model.safetensors.index.json",
+                 _json({"weight_map": dict.fromkeys(converted, "part.safetensors")}), restore,
+                 {"part.safetensors": save(converted)})  # fmt: skip
+
+
+def _hub_modules(work):
+    root = tf.Module()
+    root.value = tf.Variable([1.0, 2.0], name="value")
+    info = tf.function(
+        lambda: {"do_lower_case": tf.constant(True)}, input_signature=[], autograph=False
+    )
+    folder = export.save_model(root, {"tokenization_info": info}, work, "module")
+    names = ["saved_model.pb", "variables/variables.index"]
+    names.append("variables/variables.data-00000-of-00001")
+    files = {f"module/{name}": _content(folder, name) for name in names}
+    files["module/assets/albert_config.json"] = tiny_config().to_json_string().encode()
+    files["module/assets/30k-clean.model"] = SPM.read_bytes()
+
+    def locate(path):
+        module = path[: path.index("module") + len("module")]
+        source = pretrained.locate(hub_handle=module)
+        checkpoints.restore(root, source.checkpoint, strict=False)
+
+    for name in map("module/{}".format, names):
+        beside = {other: content for other, content in files.items() if other != name}
+        yield Reader(name, [files[name]], locate, beside)
+
+
+def _archives():
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name in ("module/a.txt", "module/b/c.txt"):
+            info = tarfile.TarInfo(name)
+            info.size = 100
+            tar.addfile(info, io.BytesIO(b"x" * 100))
+
+    def unpack(path):
+        file_io.unpack_archive(path, os.path.join(_folder_of(path), "cache"))
+
+    yield Reader("module.tar.gz", [buffer.getvalue()], unpack)
+
+
+def all_readers(work):
+    """{name: `Reader`}; samples that are made by the toolkit itself are made in the folder."""
+    file_io.make_dirs(work)
+    found = [
+        *_tables(), *_glue(), *_texts(), *_vocabularies(), *_descriptions(work),
+        *_model_folder(work), *_records(work), *_checkpoints(work), *_hub_modules(work),
+        *_archives(), *_run_records(work),
+    ]  # fmt: skip
+    return {reader.name: reader for reader in found}

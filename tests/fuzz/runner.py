@@ -1,0 +1,147 @@
+"""Runs cases in a process of its own, which may crash, hang or take too much memory."""
+
+import contextlib
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import time
+import traceback
+
+from tests.fuzz import mutations
+
+CORPUS = os.path.join(os.path.dirname(__file__), "corpus")
+SECONDS = 10  # that a case may take
+_MEMORY = 400 << 20  # bytes beyond what the largest file explains
+_MEMORY_PER_BYTE = 200
+_FRAME = "tests/fuzz"
+
+
+def write_case(folder, reader, content):
+    """Writes a case and what belongs beside it; returns its path."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+    path = os.path.join(folder, reader.name)
+    for name, other in {**reader.beside, reader.name: content}.items():
+        target = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "wb") as file:
+            file.write(other)
+    return path
+
+
+def run_case(folder, reader, content):
+    """What is wrong with how a reader takes a content; None if nothing is.
+
+    Right is a result, or an `InputError` that names the file or its folder.
+    """
+    from albert import file_io
+
+    path = write_case(folder, reader, content)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    started = time.monotonic()
+    finding = None
+    try:
+        reader.read(path)
+    except file_io.InputError as error:
+        if folder not in str(error):
+            finding = f"the message names no file: {error}"
+    except Exception:
+        finding = traceback.format_exc()
+    taken = time.monotonic() - started
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before
+    if finding is None and taken > SECONDS:
+        finding = f"took {taken:.1f} s"
+    if finding is None and grown > _MEMORY + _MEMORY_PER_BYTE * len(content):
+        finding = f"took {grown >> 20} MiB of memory for {len(content)} bytes"
+    return finding
+
+
+def place_of(finding):
+    """What findings of one cause have in common: the last line of our own code, or the text."""
+    frames = [line for line in finding.splitlines() if "/albert/" in line and _FRAME not in line]
+    last = finding.strip().splitlines()[-1].split(":")[0]
+    return f"{frames[-1].strip()} {last}" if frames else finding.strip()[:60]
+
+
+def _work(connection, names, seed, root):
+    """Draws and runs cases; sends (reader, number, finding) and keeps the running one in a file."""
+    from tests.fuzz import readers
+
+    work, folder = os.path.join(root, "work"), os.path.join(root, "case")
+    for path in (work, folder):
+        os.makedirs(path, exist_ok=True)
+    all_readers = readers.all_readers(work)
+    with open(os.devnull, "w") as null, contextlib.redirect_stderr(null):
+        for name, number in iter(connection.recv, None):
+            reader = all_readers[name]
+            content = make_case(reader, seed, number)
+            connection.send(run_case(folder, reader, content))
+
+
+def make_case(reader, seed, number):
+    """Content of a case; a function of reader, seed and number."""
+    return mutations.mutate(random.Random(f"{reader.name}/{seed}/{number}"), reader.samples)
+
+
+class Worker:
+    """A process that runs cases; a new one takes the place of one that died or hangs.
+
+    Args:
+      seed: of all cases.
+      root: folder for its files.
+    """
+
+    def __init__(self, seed, root):
+        self._seed, self._root = seed, root
+        self._process = None
+
+    def run(self, name, number):
+        """What is wrong with a case; None if nothing is."""
+        if self._process is None:
+            context = multiprocessing.get_context("spawn")
+            self._pipe, theirs = context.Pipe()
+            arguments = (theirs, [name], self._seed, self._root)
+            self._process = context.Process(target=_work, args=arguments, daemon=True)
+            self._process.start()
+            theirs.close()
+        try:
+            self._pipe.send((name, number))
+            # The first answer comes after the imports.
+            if not self._pipe.poll(SECONDS + 120):
+                return self._end("hangs")
+            return self._pipe.recv()
+        except (EOFError, OSError):
+            return self._end("the process died")
+
+    def _end(self, finding):
+        self._process.kill()
+        self._process.join()
+        status, self._process = self._process.exitcode, None
+        return f"{finding} (exit status {status})"
+
+    def close(self):
+        """Ends the process."""
+        if self._process is not None:
+            self._end("")
+
+
+def save(reader, content):
+    """Keeps a content that once failed; returns its path."""
+    import hashlib
+
+    folder = os.path.join(CORPUS, reader.name.replace("/", "__"))
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, hashlib.sha256(content).hexdigest()[:16])
+    with open(path, "wb") as file:
+        file.write(content)
+    return path
+
+
+def kept(reader):
+    """Paths of the contents that once failed."""
+    folder = os.path.join(CORPUS, reader.name.replace("/", "__"))
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [os.path.join(folder, name) for name in names]
