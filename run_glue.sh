@@ -14,6 +14,8 @@
 #   TASKS        tasks, separated by spaces     "SST-2 MNLI CoLA QNLI QQP RTE STS-B MRPC"
 #   MAX_STEPS    most training steps for a task; a longer schedule is cut to that many, its
 #                warm-up in proportion
+#   SEEDS        numbers, separated by spaces: each task is run with each as its --seed, and the
+#                table has mean and deviation; the results are then in <task>/seed_<number>
 #   EXTRA_FLAGS  further flags of run_classifier, separated by spaces; they win over those set here
 #   PYTHON       interpreter that has the project installed; by default the active virtual
 #                environment, else .venv, which is made
@@ -26,7 +28,8 @@
 #
 # A task without test data is trained and evaluated, and named at the end. A task that fails does
 # not stop the others: its row says "failed" and where its log is. Ctrl-C stops the sweep and shows
-# the table so far. The same command again goes on where it stopped.
+# the table so far. The same command again goes on where it stopped; what is done is not run again
+# unless its flags have changed. The tasks are run by albert.run_sweep.
 # Exit status: 0, 1 if a task failed, 130 after Ctrl-C.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -93,37 +96,31 @@ test_file() {
   [[ $1 == MNLI ]] && echo "$GLUE_DIR/MNLI/test_matched.tsv" || echo "$GLUE_DIR/$1/test.tsv"
 }
 
-# Runs one task; its state goes to logs/<task>.status, where the table finds it.
-run_task() {
-  local task=$1 warmup steps shorter=() predict=()
-  local log=$OUTPUT_DIR/logs/$task.log status=$OUTPUT_DIR/logs/$task.status started=$SECONDS
+# quoted WORD…: the words as a shell would have to be given them.
+quoted() {
+  local word quote="'" escaped="'\\''"
+  for word in "$@"; do
+    printf "'%s' " "${word//$quote/$escaped}"
+  done
+}
+
+# add_trial TASK: adds a line with the flags of a task to `trials`.
+add_trial() {
+  local task=$1 warmup steps own
+  own=(--flagfile="$(recipe "$task")" --data_dir="$GLUE_DIR" "${model[@]}")
   steps=$(value_of "$task" train_step) warmup=$(value_of "$task" warmup_step)
   if [[ -n ${MAX_STEPS:-} ]] && ((MAX_STEPS < steps)); then
-    shorter=(--train_step="$MAX_STEPS" --warmup_step="$((warmup * MAX_STEPS / steps))")
-    steps=$MAX_STEPS
+    own+=(--train_step="$MAX_STEPS" --warmup_step="$((warmup * MAX_STEPS / steps))")
   fi
-  echo "running (interrupted from outside)" >"$status"
-  echo "$task: $steps steps; log: $log"
   if [[ $PREDICT == 1 && -f $(test_file "$task") ]]; then
-    predict=(--do_predict)
+    own+=(--do_predict)
   elif [[ $PREDICT == 1 ]]; then
     echo "$task: there is no $(test_file "$task"): no submit_results.tsv"
     without_test_data+=("$task")
   fi
-  # shellcheck disable=SC2086  # EXTRA_FLAGS holds several
-  if run_logged "$log" "$PYTHON" -m albert.run_classifier --flagfile="$(recipe "$task")" \
-    --data_dir="$GLUE_DIR" --output_dir="$OUTPUT_DIR/$task" "${model[@]}" \
-    ${shorter[@]+"${shorter[@]}"} ${predict[@]+"${predict[@]}"} ${EXTRA_FLAGS:-}; then
-    echo "done" >"$status"
-    echo "$task: done after $((SECONDS - started)) s"
-  elif [[ -n $INTERRUPTED ]]; then
-    echo "interrupted; log: $log" >"$status"
-  else
-    echo "failed; log: $log" >"$status"
-    failed=1
-    echo "$task: failed after $((SECONDS - started)) s; the end of $log:"
-    tail -n 5 "$log" | sed 's/^/    /'
-  fi
+  # shellcheck disable=SC2206  # EXTRA_FLAGS holds several
+  own+=(${EXTRA_FLAGS:-})
+  trials+="$task: $(quoted "${own[@]}")"$'\n'
 }
 
 if [[ $# -gt 0 ]]; then
@@ -143,19 +140,23 @@ TASKS=$(echo ${TASKS:-SST-2 MNLI CoLA QNLI QQP RTE STS-B MRPC})
 for task in $TASKS; do
   [[ -f $(recipe "$task") ]] || fail "TASKS: $task is none of SST-2 MNLI CoLA QNLI QQP RTE STS-B MRPC"
 done
+seeds=
+for seed in ${SEEDS:-}; do
+  [[ $seed =~ ^[0-9]+$ ]] || fail "SEEDS: $seed is not a number"
+  seeds+=${seeds:+,}$seed
+done
 OUTPUT_DIR=${OUTPUT_DIR:-glue_output}
 mkdir -p "$OUTPUT_DIR/logs" || fail "OUTPUT_DIR: cannot make $OUTPUT_DIR"
 set_up_python "$root" || exit
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 
-rm -f "$OUTPUT_DIR"/logs/*.status
-stop_on_signals
-failed=0
-without_test_data=()
+trials="" without_test_data=() state=0
 for task in $TASKS; do
-  [[ -z $INTERRUPTED ]] && run_task "$task"
+  add_trial "$task"
 done
-[[ -n $INTERRUPTED ]] && echo "interrupted; the same command goes on from the last checkpoints"
+stop_on_signals
+run_watched "$PYTHON" -m albert.run_sweep --script=run_classifier --output_dir="$OUTPUT_DIR" \
+  --python="$PYTHON" --retry_failed --trials="$trials" ${seeds:+--seeds="$seeds"} </dev/null || state=$?
 trap '' INT
 "$PYTHON" -m albert.glue_report --output_dir="$OUTPUT_DIR" --tasks="${TASKS// /,}" || exit
 echo "Written to $OUTPUT_DIR/results.md and $OUTPUT_DIR/results.json"
@@ -163,4 +164,4 @@ if [[ ${#without_test_data[@]} -gt 0 ]]; then
   echo "Without test data, so without submit_results.tsv: ${without_test_data[*]}"
 fi
 [[ -n $INTERRUPTED ]] && exit 130
-exit "$failed"
+exit "$state"

@@ -19,7 +19,7 @@ for argument in "$@"; do
   esac
 done
 
-set_up_python "$PWD" '[dev,text]'
+set_up_python "$PWD" '[dev,text,plots,sweep]'
 "$PYTHON" -m ruff check .
 "$PYTHON" -m ruff format --check .
 # Two processes: much of a test's time is start-up and graph building, which take one core. Files

@@ -31,6 +31,7 @@ EXTRAS = {
     "text": ["tensorflow-text>=2.20"],
     "wordpiece": ["tokenizers>=0.15"],
     "plots": ["matplotlib>=3.7"],
+    "sweep": ["optuna>=4.0"],
     "beam": ["apache-beam>=2.60"],
     "dev": [
         "hypothesis>=6.100",

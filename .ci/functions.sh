@@ -48,10 +48,16 @@ stop_on_signals() {
 
 # run_logged LOG COMMAND…: runs the command with its output in LOG; returns its status.
 run_logged() {
-  local log=$1 status
+  local log=$1
   shift
   [[ -z $INTERRUPTED ]] || return 130
-  "$@" >"$log" 2>&1 </dev/null &
+  run_watched "$@" >"$log" 2>&1 </dev/null
+}
+
+# run_watched COMMAND…: runs the command so that Ctrl-C ends it; returns its status.
+run_watched() {
+  local status
+  "$@" &
   CHILD=$!
   # A signal ends `wait` before the child has ended.
   while :; do

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import sys
 
 from absl import flags, logging
@@ -135,8 +136,10 @@ def changed_defaults(record):
       file_io.InputError: the script or one of the flags is no longer there.
     """
     try:
+        if not re.fullmatch(r"run_[a-z0-9_]+", record["script"]):
+            raise ImportError("expected the name of a training script")
         today = _defined(record["script"])
-    except ModuleNotFoundError as error:
+    except (ImportError, AttributeError) as error:
         raise file_io.InputError(f"there is no script {record['script']}: {error}") from error
     gone = [name for name in record["flags"] if name not in today]
     if gone:

@@ -12,17 +12,20 @@ _OF_THE_MOMENT = ("seconds", "examples_per_second", "input_share", "checkpoint")
 _ENVIRONMENT = ("versions", "host", "git_commit")
 
 
+class NothingToRepeat(file_io.InputError):
+    """The run has done nothing that can be done again."""
+
+
 def trained(record):
     """The sessions of a record that trained.
 
     Raises:
-      file_io.InputError: there are none, so that there is nothing to run again.
+      NothingToRepeat: there are none.
     """
     found = [s for s in record["sessions"] if run_record.TRAIN in s["stages"]]
     if not found:
-        raise file_io.InputError(
-            f"the run has only done {record['sessions'][-1]['stages']}; only training is run again"
-        )
+        done = sorted({stage for session in record["sessions"] for stage in session["stages"]})
+        raise NothingToRepeat(f"the run has only done {done}; only training is run again")
     return found
 
 
@@ -71,7 +74,7 @@ def command(record, output_dir, more=None):
     for source in {flag["source"] for flag in flags.values()} & set(given):
         del given[source]
     given |= more or {}
-    own = os.path.join(record["directory"], flags["output_dir"]["value"])
+    own = os.path.join(record["directory"], str(flags.get("output_dir", {}).get("value")))
     words = []
     for name, value in sorted(given.items()):
         if isinstance(value, str):
@@ -205,13 +208,13 @@ def _circumstances(records, sessions):
     """What differs around two runs, in words."""
     parts = (*_ENVIRONMENT, "inputs")
     found = run_record.differences(*records, parts)
-    told = [f"{name}: {before}, now {after}" for name, (before, after) in found.items()]
+    told = [f"{name}: {both['before']}, now {both['after']}" for name, both in found.items()]
     if records[0]["status"] != run_record.DONE:
         told.append(f"status: the run was {records[0]['status']}, not done")
     for session in sessions:
-        changed = session.get("changed") or {}
+        changed = session.get("changed", {})
         told += [
-            f"{name}: {before}, from step {session['first_step']} on {after}"
-            for name, (before, after) in changed.items()
+            f"{name}: {both['before']}, from step {session['first_step']} on {both['after']}"
+            for name, both in changed.items()
         ]
     return told

@@ -12,10 +12,11 @@ import json
 import math
 import os
 import threading
+from types import NoneType
 
 from absl import logging
 
-from albert import file_io, provenance, signals
+from albert import file_io, json_shapes, provenance, signals
 
 FORMAT = 1
 RUN, METRICS = "run.json", "metrics.jsonl"
@@ -23,9 +24,27 @@ RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
 TRAIN = "train"  # a stage, and the kind of a line
 EVAL = "eval"
 MESSAGE_LENGTH = 1000  # TensorFlow has messages of pages
-# What is of the run and not of one session.
-_FACTS = ("script", "command", "directory", "flags", "versions", "host", "git_commit", "inputs")
-_KEYS = {*_FACTS, "format", "started", "ended", "status", "sessions", "result", "parameters"}
+_TEXT, _OPTIONAL = str, (str, NoneType)
+_STEP = (int, NoneType)
+_SCORES = {"step": int, "*": (*json_shapes.NUMBER, NoneType)}
+_RESULT = (dict, NoneType)  # of _SCORES
+_FLAGS = {"*": {"value": json_shapes.ANY, "source": _TEXT}}
+_INPUTS = {
+    "*": {"path": _TEXT, "bytes": _STEP, "sha256": _OPTIONAL, "count?": int, "files?": [_TEXT]}
+}
+_SESSION = {
+    "pid": int, "stages": [_TEXT], "command": [_TEXT], "started": _TEXT, "ended": _OPTIONAL,
+    "status": _TEXT, "message?": _TEXT, "first_step": _STEP, "last_step": _STEP,
+    "result": _RESULT, "changed?": {"*": {"before": json_shapes.ANY, "after": json_shapes.ANY}},
+}  # fmt: skip
+_RECORD = {
+    "script": _TEXT, "command": [_TEXT], "directory": _TEXT, "flags": _FLAGS,
+    "versions": {"*": _OPTIONAL}, "host": {"*": (str, int, NoneType)}, "git_commit": _OPTIONAL,
+    "inputs": _INPUTS, "task?": _TEXT, "best_metric?": _TEXT, "parameters": _RESULT,
+    "started": _TEXT, "ended": _OPTIONAL, "status": _TEXT, "message?": _TEXT,
+    "sessions": [_SESSION], "result": _RESULT,
+}  # fmt: skip
+_ROW = {"kind": _TEXT, "step": int, "checkpoint?": _TEXT, "*": (*json_shapes.NUMBER, NoneType)}
 _LOCK = threading.Lock()  # inputs are hashed beside the run
 
 
@@ -40,9 +59,13 @@ def read(folder):
     """
     path = os.path.join(folder, RUN)
     record = file_io.read_json(path, "record of a run")
-    is_record = isinstance(record, dict) and record.get("format") == FORMAT
-    if not is_record or not record.keys() >= _KEYS or not isinstance(record["sessions"], list):
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise file_io.InputError(f"{path} is not the record of a run (format {FORMAT})")
+    json_shapes.check(record, _RECORD, path)
+    json_shapes.check_text(record, path)
+    for owner in (record, *record["sessions"]):
+        if owner["result"]:
+            json_shapes.check(owner["result"], _SCORES, f"{path}: result")
     return record
 
 
@@ -66,11 +89,11 @@ def _read_rows(path):
     rows = []
     for number, line in enumerate(lines, 1):
         try:
-            row = json.loads(line.decode("utf-8"))
-        except ValueError as error:
+            row = file_io.parse_json(line.decode("utf-8"))
+        except ValueError as error:  # also file_io.InputError
             raise file_io.InputError(f"{path} line {number} is damaged: {error}") from error
-        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-            raise file_io.InputError(f"{path} line {number}: expected an object with a step")
+        json_shapes.check(row, _ROW, f"{path} line {number}")
+        json_shapes.check_text(row, f"{path} line {number}")
         rows.append(row)
     return rows, not last
 
@@ -438,7 +461,7 @@ _ENTRY = {"flags": "value", "inputs": "sha256"}
 
 
 def differences(one, other, parts):
-    """{"part.name": [value there, value here]} of two records, as far as they differ.
+    """{"part.name": {"before": …, "after": …}} of two records, as far as they differ.
 
     Args:
       one, other: records.
@@ -447,14 +470,15 @@ def differences(one, other, parts):
     found = {}
     for part in parts:
         if not isinstance(one[part], dict):
-            found |= {} if one[part] == other[part] else {part: [one[part], other[part]]}
+            if one[part] != other[part]:
+                found[part] = {"before": one[part], "after": other[part]}
             continue
         for name in sorted(one[part].keys() | other[part].keys()):
             values = [record[part].get(name) for record in (one, other)]
             if part in _ENTRY:
                 values = [value and value[_ENTRY[part]] for value in values]
             if values[0] != values[1]:
-                found[f"{part}.{name}"] = values
+                found[f"{part}.{name}"] = dict(zip(("before", "after"), values, strict=True))
     return found
 
 

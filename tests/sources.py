@@ -17,6 +17,7 @@ PLAIN = """
     provenance run_record reproduction model_card
     file_sums folder_lock signals checkpoint_manifest export_manifest
     stuck restarts seeds budget
+    json_shapes sweep_plan sweep_journal sweep_results sweep_search sweep_runner report_html report_charts
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
@@ -25,6 +26,7 @@ SHARED_FLAGS = """
     record_flags
     schedule_flags
     study_flags
+    script_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,
@@ -48,7 +50,7 @@ LAYERS = {
     "uses": [
         *"stages predictors feature_extractor pseudo_likelihood".split(),
         *"token_predictor token_exporter choice_predictor".split(),
-        *"export hub_exporter huggingface_exporter verification training".split(),
+        *"export hub_exporter huggingface_exporter verification training glue_table report_data report_predictions report_pages".split(),
     ],
     "scripts": [
         *SHARED_FLAGS,
@@ -56,7 +58,7 @@ LAYERS = {
         *"ask predict run_blimp run_token_classifier".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),
-        *"reproduce verify".split(),
+        *"reproduce verify run_sweep report".split(),
     ],
 }
 FLAG_MODULES = set(SHARED_FLAGS)

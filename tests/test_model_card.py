@@ -90,7 +90,9 @@ def test_the_card_of_a_published_task(run, tmp_path):
     assert text.startswith(FRONT)
     assert "AutoModelForSequenceClassification.from_pretrained(folder)" in text
     assert "| eval_accuracy | 0.75 |" in text and "| `learning_rate` | `1e-05` |" in text
-    assert "| `data_dir` | `glue` |" in text and "| processor | a processor, 2 cores |" in text
+    assert (
+        "| `data_dir` | `glue` |" in text and "| processor | a processor |\n| cores | 2 |" in text
+    )
     assert f"| eval_data | `dev.tsv` | 7 | `{'ab' * 32}` |" in text
     for private in ("/home", "secret", "seed"):
         assert private not in text, private

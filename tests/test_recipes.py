@@ -8,11 +8,12 @@ import re
 import pytest
 from absl import flags
 
-from albert import heads, record_files
+from albert import heads, record_files, script_flags, sweep_plan
 from tests import builders, squad_samples, token_samples
 from tests.sources import ROOT
 
-RECIPES = sorted(path.stem for path in (ROOT / "recipes").iterdir())
+RECIPES = sorted(path.stem for path in (ROOT / "recipes").glob("*.flags"))
+SWEEPS = sorted(path.name for path in (ROOT / "recipes").glob("*.json"))
 SCRIPT = re.compile(r"^# python -m albert\.(\w+)$", re.M)
 # Given beside the recipe, where a script cannot be parsed without.
 REQUIRED = {
@@ -59,6 +60,13 @@ def test_a_recipe_is_read_by_its_script(recipe, monkeypatch):
         assert (ROOT / values.albert_config_file).exists()
     # What stands later on the command line wins.
     assert parse(recipe, "--max_seq_length=77").max_seq_length == 77
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_sweep_is_taken_by_its_script(name, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    plan = sweep_plan.make_plan(sweep_plan.read_spec(f"recipes/{name}"))
+    assert script_flags.check_trials(plan) and sweep_plan.count(plan) > 1
 
 
 def test_there_is_a_recipe_for_each_task_and_size():

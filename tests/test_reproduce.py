@@ -28,7 +28,7 @@ def trained(tmp_path_factory):
 def test_a_run_can_be_done_again(trained, tmp_path, run_script, capfd):
     record = run_record.read(str(trained))
     assert [s["stages"] for s in record["sessions"]] == [["train", "eval"]] * 2 + [["eval"]]
-    assert record["sessions"][1]["changed"] == {"flags.train_step": [10, 20]}
+    assert record["sessions"][1]["changed"] == {"flags.train_step": {"before": 10, "after": 20}}
     rows = run_record.read_metrics(str(trained))
     keys = [(row["kind"], row["step"]) for row in rows]
     assert sorted(keys) == [

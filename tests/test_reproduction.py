@@ -126,6 +126,8 @@ def test_what_cannot_be_run_again(run, tmp_path, run_script, monkeypatch):
     changes = (
         (("sessions", 0, "stages"), ["eval"], "only done .'eval'.; only training"),
         (("script",), "run_nothing", "there is no script run_nothing"),
+        (("script",), "run_record", "there is no script run_record"),
+        (("script",), "train_vocab", "there is no script train_vocab: expected .* training script"),
         (("flags", "old_flag"), flag(1), "no longer has the flags .'old_flag'."),
     )
     for (*path, last), value, message in changes:

@@ -9,8 +9,9 @@ import subprocess
 import sys
 
 import pytest
+from absl import flags
 
-from albert import demo_data, file_io, glue_report
+from albert import demo_data, file_io, glue_report, glue_table, report, sweep_journal
 from tests.processes import interrupt
 from tests.sources import ROOT
 
@@ -195,6 +196,28 @@ def test_a_failing_task_does_not_stop_the_others(fake, tmp_path):
     assert log.read_text() == "error: something is missing\n"
 
 
+def test_seeds_give_mean_and_deviation(fake, tmp_path):
+    result = _sweep({**fake, "TASKS": "RTE MRPC", "SEEDS": " 3 14"})
+    assert result.returncode == 0, result.stderr
+    assert _commands(tmp_path)["RTE"]["output_dir"] == str(tmp_path / "out" / "RTE" / "seed_14")
+    assert _commands(tmp_path)["RTE"]["seed"] == "14"
+    table = (tmp_path / "out" / "results.md").read_text()
+    assert re.search(
+        r"\| RTE +\| eval_accuracy +\| - +\| 0.7500 +\| 0.0000 +\| 2 of 2 \| done", table
+    )
+    row = json.loads((tmp_path / "out" / "results.json").read_text())["tasks"][0]
+    assert row["scores"] == {"3": 0.75, "14": 0.75} and row["metrics"]["f1"] == 0.5
+    runs = len((tmp_path / "commands").read_text().splitlines())
+    assert _sweep({**fake, "TASKS": "RTE MRPC", "SEEDS": "3 14 15"}).returncode == 0
+    assert len((tmp_path / "commands").read_text().splitlines()) == runs + 2  # the new seed's
+    values = flags.FlagValues()
+    glue_report.define_flags(values)
+    values(["glue_report", f"--output_dir={tmp_path}/out", "--tasks=RTE,CoLA"])
+    glue_report.main(values)
+    table = (tmp_path / "out" / "results.md").read_text()
+    assert "3 of 3" in table and re.search(r"\| CoLA .* not run", table)
+
+
 @pytest.mark.slow
 def test_ctrl_c_stops_the_sweep_and_shows_the_table(fake, tmp_path):
     process = subprocess.Popen(
@@ -230,6 +253,7 @@ def test_ctrl_c_stops_the_sweep_and_shows_the_table(fake, tmp_path):
         ),
         ({"PREDICT": "yes"}, "PREDICT=yes is neither 0 nor 1"),
         ({"MAX_STEPS": "none"}, "MAX_STEPS=none is not a number"),
+        ({"SEEDS": "1 x"}, "SEEDS: x is not a number"),
         ({"TASKS": "RTE WNLI"}, "TASKS: WNLI is none of SST-2"),
     ],
 )
@@ -244,7 +268,7 @@ def test_help_names_every_variable(fake, tmp_path):
     result = _sweep({**fake, "GLUE_DIR": ""}, "--help")
     assert result.returncode == 0
     names = """
-        GLUE_DIR ALBERT_DIR ALBERT_HUB OUTPUT_DIR PREDICT TASKS MAX_STEPS EXTRA_FLAGS PYTHON
+        GLUE_DIR ALBERT_DIR ALBERT_HUB OUTPUT_DIR PREDICT TASKS MAX_STEPS SEEDS EXTRA_FLAGS PYTHON
         ALBERT_ROOT INIT_CHECKPOINT ALBERT_HUB_MODULE_HANDLE
     """
     for name in names.split():
@@ -255,8 +279,9 @@ def test_help_names_every_variable(fake, tmp_path):
 
 
 def _results(folder, task, trial, state="done"):
-    (folder / "logs").mkdir(exist_ok=True)
-    (folder / "logs" / f"{task}.status").write_text(f"{state}\n")
+    journal = sweep_journal.Journal(str(folder), {})
+    journal.trials.append(sweep_journal.Trial(len(journal.trials), task, [], state=state))
+    journal.write()
     (folder / task).mkdir()
     (folder / task / "best_trial.txt").write_text(trial)
 
@@ -267,14 +292,14 @@ def test_report_averages_what_is_done(tmp_path):
     _results(tmp_path, "RTE", "100:100:0.6", state="interrupted")
     (tmp_path / "MNLI").mkdir()  # left by another sweep
     (tmp_path / "MNLI" / "best_trial.txt").write_text("1:1:0.1")
-    summary = glue_report.summarize(str(tmp_path), ["CoLA", "STS-B", "RTE", "MNLI"])
+    summary = glue_table.summarize(str(tmp_path), ["CoLA", "STS-B", "RTE", "MNLI"])
     assert summary["average"] == pytest.approx(0.7) and summary["num_averaged"] == 2
     rows = {row["task"]: row for row in summary["tasks"]}
     assert rows["CoLA"]["metric"] == "matthew_corr" and rows["CoLA"]["best_step"] == 200
     assert rows["STS-B"]["metric"] == "pearson"
-    assert rows["RTE"]["score"] == 0.6 and rows["RTE"]["state"] == "interrupted"
+    assert rows["RTE"]["score"] == 0.6 and rows["RTE"]["state"].startswith("interrupted; ")
     assert rows["MNLI"]["score"] is None and rows["MNLI"]["state"] == "not run"
-    lines = glue_report.to_markdown(summary).splitlines()
+    lines = glue_table.to_markdown(summary).splitlines()
     assert lines[0].split() == "| task | metric | best step | score | state |".split()
     assert len({len(line) for line in lines}) == 1
 
@@ -282,20 +307,20 @@ def test_report_averages_what_is_done(tmp_path):
 def test_report_reads_what_the_reference_wrote(golden):
     folder = golden / "runs" / "classifier"
     _, best_step, best_value = (folder / "best_trial.txt").read_text().split(":")
-    metrics = glue_report.read_metrics(str(folder), int(best_step))
+    metrics = glue_table.read_metrics(str(folder), int(best_step))
     assert metrics["eval_accuracy"] == pytest.approx(float(best_value))
     assert "global_step" not in metrics and "best" not in metrics
-    assert glue_report.read_metrics(str(folder), 12345) == {}
+    assert glue_table.read_metrics(str(folder), 12345) == {}
 
 
 def test_report_refuses_other_files(tmp_path):
     _results(tmp_path, "RTE", "hello")
     with pytest.raises(file_io.InputError, match=r"RTE/best_trial.txt: expected step:.*'hello'"):
-        glue_report.summarize(str(tmp_path), ["RTE"])
+        glue_table.summarize(str(tmp_path), ["RTE"])
     (tmp_path / "RTE" / "best_trial.txt").write_text("1:1:0.5")
     (tmp_path / "RTE" / "eval_results.txt").write_text("loss = high\n")
     with pytest.raises(file_io.InputError, match=r"eval_results.txt: expected lines .*'high'"):
-        glue_report.summarize(str(tmp_path), ["RTE"])
+        glue_table.summarize(str(tmp_path), ["RTE"])
 
 
 # --- in earnest ---------------------------------------------------------------------------------
@@ -331,3 +356,6 @@ def test_sweep_with_a_model(tmp_path, golden, monkeypatch):
         assert row["best_step"] in (0, 3, 6)
         lines = (tmp_path / "out" / row["task"] / "submit_results.tsv").read_text().splitlines()
         assert lines[0] == "index\tprediction" and len(lines) == 5
+    pytest.importorskip("matplotlib")
+    page = report.make_page([str(tmp_path / "out")], None)
+    assert 'aria-label="STS-B: pearson: ' in page and "there is no file" in page

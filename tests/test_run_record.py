@@ -90,7 +90,7 @@ def test_a_resumed_run_has_no_line_twice(tmp_path):
     assert (first["first_step"], first["last_step"]) == (0, 4)
     assert (second["first_step"], second["last_step"]) == (2, 5)
     assert set(second["changed"]) == {"flags.learning_rate", "inputs.data"}
-    assert second["changed"]["flags.learning_rate"] == [0.5, 0.25]
+    assert second["changed"]["flags.learning_rate"] == {"before": 0.5, "after": 0.25}
     assert found["flags"] == {**changed, "threshold": {"value": None, "source": "default"}}
     assert found["started"] == first["started"] and found["ended"] == second["ended"]
     # The checkpoint of the first session is still the best.
@@ -224,7 +224,8 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path, content, message):
 
 @pytest.mark.parametrize("row", ["{", "[]", '{"kind": "train"}', "\ufffe"])
 def test_a_damaged_line_is_named(tmp_path, row):
-    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1}}\n{row}\n{{"step": 2}}\n')
+    good = '{"kind": "train", "step": 1}'
+    (tmp_path / "metrics.jsonl").write_text(f"{good}\n{row}\n{good}\n")
     with pytest.raises(file_io.InputError, match="metrics.jsonl line 2"):
         run_record.read_metrics(str(tmp_path))
 

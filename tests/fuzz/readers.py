@@ -1,5 +1,6 @@
 """Every reader of files: samples that it accepts, and a function that reads a changed copy."""
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -21,6 +22,7 @@ from albert import (
     file_io,
     huggingface,
     layers,
+    model_card,
     model_folder,
     modeling,
     predictors,
@@ -29,7 +31,9 @@ from albert import (
     race_utils,
     record_files,
     records,
+    reproduction,
     results,
+    run_record,
     squad_threshold,
     squad_utils,
     tables,
@@ -206,6 +210,43 @@ def _descriptions(work):
                  _files(checkpoint, "model.ckpt-best"))  # fmt: skip
 
 
+def _read_record(path):
+    """As a run that goes on, its repetition and a model card read it."""
+    record = run_record.read(_folder_of(path))
+    run_record.read_metrics(_folder_of(path))
+    json.dumps(reproduction.changed_inputs(record), ensure_ascii=False).encode()
+    with contextlib.suppress(reproduction.NothingToRepeat):
+        reproduction.command(record, "out")
+        reproduction.compare(_folder_of(path), _folder_of(path))
+    card = os.path.join(_folder_of(path), "card")
+    file_io.make_dirs(card)
+    said = model_card.Said()
+    model_card.write(card, _folder_of(path), model_card.transformers_form("encoder"), 2, said)
+    recorder = run_record.Recorder(record["script"], ["x"], record["flags"], {})
+    with recorder.session(_folder_of(path), ["train"], {}):
+        run_record.start_training(_folder_of(path), 1)
+
+
+def _run_records(work):
+    folder = os.path.join(work, "run")
+    file_io.make_dirs(folder)
+    values = {"output_dir": "out", "seed": 1, "learning_rate": 1e-5, "do_train": True}
+    flags = {name: {"value": value, "source": "caller"} for name, value in values.items()}
+    inputs = {"vocabulary": (str(SPM), [str(SPM)]), "init_checkpoint": ("x", ["x.a", "x.b"])}
+    for _ in range(2):
+        recorder = run_record.Recorder("run_classifier", ["python"], flags, inputs)
+        with recorder.session(folder, ["train", "eval"], {}):
+            run_record.set_model(folder, "sst-2", "eval_accuracy", 10, 5)
+            run_record.start_training(folder, 0)
+            run_record.append_training(folder, 2, 0.5, {"loss": 0.5})
+            run_record.append_evaluation(folder, 2, "model.ckpt-2", {"eval_accuracy": 0.5})
+            run_record.set_result(folder, 2, {"eval_accuracy": 0.5})
+    files = {name: _content(folder, name) for name in (run_record.RUN, run_record.METRICS)}
+    for name, content in files.items():
+        beside = {other: value for other, value in files.items() if other != name}
+        yield Reader(name, [content], _read_record, beside)
+
+
 def _predict(path):
     predictor = predictors.TextPredictor(_folder_of(path))
     len(predictor.labels)
@@ -363,6 +404,6 @@ def all_readers(work):
     found = [
         *_tables(), *_glue(), *_texts(), *_vocabularies(), *_descriptions(work),
         *_model_folder(work), *_records(work), *_checkpoints(work), *_hub_modules(work),
-        *_archives(),
+        *_archives(), *_run_records(work),
     ]  # fmt: skip
     return {reader.name: reader for reader in found}

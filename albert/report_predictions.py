@@ -1,0 +1,223 @@
+"""What the prediction files of a run show beside its data: confusions, thresholds, worst examples.
+
+Each function gives nothing where the files or the right answers are not there.
+"""
+
+import dataclasses
+import os
+
+from albert import file_io, race_utils, squad_metrics, tables
+
+NUM_WORST = 10
+_CONTEXT = 160  # characters shown on each side of an answer
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """Predictions beside what is right.
+
+    Attributes:
+      labels: names of the classes that occur; empty for numbers.
+      rows: (text, right label or number, predicted one, probability or None) of each example.
+    """
+
+    labels: list
+    rows: list
+
+    def counts(self):
+        """[K, K] counts; rows are the right labels."""
+        place = {label: i for i, label in enumerate(self.labels)}
+        found = [[0] * len(self.labels) for _ in self.labels]
+        for _, label, prediction, _ in self.rows:
+            found[place[label]][place[prediction]] += 1
+        return found
+
+    def worst(self):
+        """Rows of a table: wrong with the highest probability, or farthest from the number."""
+        if self.labels:
+            wrong = [row for row in self.rows if row[1] != row[2]]
+            wrong.sort(key=lambda row: -(row[3] or 0))
+        else:
+            wrong = sorted(self.rows, key=lambda row: -abs(row[1] - row[2]))
+        return [list(row) for row in wrong[:NUM_WORST]]
+
+
+def read_predictions(run):
+    """The `Predictions` of a classifier or of RACE; None where there is nothing to compare.
+
+    Args:
+      run: `report_data.Run`.
+    """
+    path = os.path.join(run.folder, tables.PREDICTIONS)
+    if not file_io.exists(path):
+        return None
+    readers = {"run_classifier": _own_examples, "run_race": _race_examples}
+    read = readers.get(run.record["script"])
+    right = read(run) if read else None
+    if not right:
+        return None
+    rows = []
+    for _, row in tables.read_file(path, "predictions"):
+        if row["id"] in right:
+            text, label = right[row["id"]]
+            prediction = row["prediction"]
+            probability = row.get(f"probability_{prediction}")
+            rows.append((text, label, prediction, probability and float(probability)))
+    if not rows:
+        return None
+    # A number is predicted where no label has a probability.
+    if all(row[3] is None for row in rows):
+        return Predictions([], [(text, float(a), float(b), None) for text, a, b, _ in rows])
+    labels = dict.fromkeys(name for row in rows for name in row[1:3])
+    return Predictions(sorted(labels), rows)
+
+
+def _own_examples(run):
+    """{id: (text, label)} of the test data of the task custom, if it has labels."""
+    path = run.input_path("predict_data")
+    if (run.flag("task_name") or "").lower() != "custom" or not path:
+        return None  # The test data of GLUE has none.
+    found = {}
+    text, pair, label, guid = (
+        run.flag(name) for name in ("text_column", "text_pair_column", "label_column", "id_column")
+    )
+    for number, (_, row) in enumerate(tables.read_file(path, "test_file")):
+        if label not in row:
+            return None
+        shown = " / ".join(str(row[name]) for name in (text, pair) if name)
+        key = str(number) if guid is None else str(row[guid])
+        value = row[label]
+        found[key] = (shown, value.strip() if isinstance(value, str) else str(value))
+    return found
+
+
+def _race_examples(run):
+    """{id: (passage and question, letter)} of the test data of RACE."""
+    folder = run.flag("data_dir")
+    if not folder or not file_io.is_dir(folder):
+        return None
+    levels = {name: bool(run.flag(name)) for name in ("high_only", "middle_only")}
+    found = {}
+    for example in race_utils.read_race_examples(folder, "test", do_lower_case=False, **levels):
+        endings = " | ".join(f"{chr(65 + i)}: {ending}" for i, ending in enumerate(example.endings))
+        shown = f"{_shortened(example.article, 0, 0)} — {endings}"
+        found[example.guid] = (shown, chr(65 + example.label))
+    return found
+
+
+# --- SQuAD --------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """Predicted answers beside what is right.
+
+    Attributes:
+      gold: {question id: texts}.
+      texts: {question id: best text}.
+      final: {question id: text, "" for none}.
+      odds: {question id: null odds}; {} under SQuAD 1.1.
+      probabilities: {question id: probability of the best text}.
+      questions: {question id: (question, context)}.
+    """
+
+    gold: dict
+    texts: dict
+    final: dict
+    odds: dict
+    probabilities: dict
+    questions: dict
+
+
+def read_answers(run):
+    """The `Answers` of a SQuAD run; None without files or right answers."""
+    names = [os.path.join(run.folder, f"{n}.json") for n in ("predictions", "nbest_predictions")]
+    path = run.input_path("predict_data")
+    is_squad = run.record["script"].startswith("run_squad")
+    if not is_squad or not path or not all(map(file_io.exists, names)):
+        return None
+    dataset = file_io.read_json(path, "SQuAD file")
+    gold = squad_metrics.gold_answers(dataset)
+    final, nbest = (file_io.read_json(name, "answers") for name in names)
+    odds_path = os.path.join(run.folder, "null_odds.json")
+    odds = file_io.read_json(odds_path, "null odds") if file_io.exists(odds_path) else {}
+    known = [key for key in gold if nbest.get(key) and key in final]
+    if not known or not any(gold[key] for key in known):
+        return None
+    return Answers(
+        gold={key: gold[key] for key in known},
+        texts={key: nbest[key][0]["text"] for key in known},
+        final={key: final[key] for key in known},
+        odds={key: odds[key] for key in known if key in odds},
+        probabilities={key: nbest[key][0]["probability"] for key in known},
+        questions=_questions(dataset),
+    )
+
+
+def _questions(dataset):
+    found = {}
+    for article in dataset["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                found[question["id"]] = (question["question"], paragraph["context"])
+    return found
+
+
+def threshold_curve(answers):
+    """Scores where questions with at most so high null odds are answered.
+
+    Args:
+      answers: `Answers`.
+
+    Returns:
+      (thresholds, exact match in percent, F1 in percent), or None without null odds.
+    """
+    if len(answers.odds) < len(answers.texts):
+        return None
+    scores = squad_metrics.raw_scores_v2(answers.gold, answers.texts)
+    current = [sum(not texts for texts in answers.gold.values())] * 2
+    thresholds, curves = [], ([], [])
+    for key in sorted(answers.odds, key=answers.odds.get):
+        for place, score in enumerate(scores):
+            if answers.gold[key]:
+                current[place] += score[key]
+            elif answers.texts[key]:
+                current[place] -= 1
+            curves[place].append(100.0 * current[place] / len(answers.texts))
+        thresholds.append(answers.odds[key])
+    return thresholds, *curves
+
+
+def worst_answers(answers):
+    """Rows of a table: the answers of lowest F1, of these the likeliest first.
+
+    Returns:
+      list of [question, text around the answer, right answers, predicted, F1, probability].
+    """
+    exact, f1 = squad_metrics.raw_scores_v2(answers.gold, answers.final)
+    keys = sorted(f1, key=lambda key: (f1[key], -answers.probabilities[key]))
+    rows = []
+    for key in keys[:NUM_WORST]:
+        if exact[key] == 1.0:
+            break
+        question, context = answers.questions[key]
+        gold = list(dict.fromkeys(answers.gold[key]))
+        start = max(0, context.find(gold[0] if gold else answers.final[key]))
+        length = len(gold[0]) if gold else len(answers.final[key])
+        rows.append(
+            [
+                question,
+                _shortened(context, start, start + length),
+                " | ".join(gold) or "(no answer)",
+                answers.final[key] or "(no answer)",
+                f1[key],
+                float(answers.probabilities[key]),
+            ]
+        )
+    return rows
+
+
+def _shortened(text, start, end):
+    """The part of a text around some characters of it."""
+    first, last = max(0, start - _CONTEXT), min(len(text), end + _CONTEXT)
+    return ("…" if first else "") + text[first:last] + ("…" if last < len(text) else "")

@@ -1,0 +1,293 @@
+"""Reports: what they show, that they stand alone, and what they refuse."""
+
+import html.parser
+import json
+import re
+
+import pytest
+from absl import flags
+
+from albert import file_io, glue_table, report, report_data, report_pages, report_predictions
+from tests import run_folders
+from tests.sources import ROOT
+
+RATES, BATCHES = [1e-4, 1e-3, 1e-2], [16, 32]
+
+
+def write_report(folder, *arguments):
+    """The text of a report of the script."""
+    pytest.importorskip("matplotlib")
+    values = flags.FlagValues()
+    report.define_flags(values)
+    values(["report", f"--output={folder}/report.html", *arguments])
+    report.main(values)
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    check_stands_alone(text)
+    return text
+
+
+class Page(html.parser.HTMLParser):
+    """Elements of a page; refuses what does not fit together."""
+
+    VOID = {"meta", "use", "path", "rect"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.attributes = [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.attributes.append((tag, attrs))
+        self.ids += [attrs["id"]] if "id" in attrs else []
+        if tag not in ("meta",):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+
+def check_stands_alone(text):
+    """Nothing from outside, a text for each figure, names once, small."""
+    assert len(text.encode()) < 2_000_000
+    assert not re.search(r"https?:|<script|<link|<img|@import|@font-face|url\((?!#)", text)
+    page = Page(text)
+    assert len(page.ids) == len(set(page.ids))
+    known = {f"#{name}" for name in page.ids}
+    for tag, attrs in page.attributes:
+        assert attrs.get("href", "#x")[0] == "#"
+        if tag == "svg":
+            assert attrs["role"] == "img" and len(attrs["aria-label"]) > 20
+    used = set(re.findall(r'url\((#[\w.-]+)\)|href="(#[\w.-]+)"', text))
+    assert {name for pair in used for name in pair if name} <= known
+
+
+def cells(text):
+    """Rows of all tables, as texts."""
+    rows = re.findall(r"<tr.*?</tr>", text, re.S)
+    return [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in rows]
+
+
+def test_a_run_with_its_curves_confusions_and_worst_examples(tmp_path):
+    data = tmp_path / "test.tsv"
+    lines = ["text\tlabel", "very <good>\tgood", "bad\tbad", "not bad\tgood", "awful\tbad"]
+    data.write_text("\n".join(lines) + "\n")
+    columns = {"text_column": "text", "label_column": "label"}
+    run = run_folders.make_run(tmp_path / "run", data=data, **columns)
+    (run / "predictions.tsv").write_text(
+        "id\tprediction\tprobability_bad\tprobability_good\n"
+        "0\tbad\t0.6\t0.4\n1\tbad\t0.9\t0.1\n2\tbad\t0.95\t0.05\n3\tbad\t0.8\t0.2\n"
+    )
+    text = write_report(tmp_path, f"--runs={run}")
+    rows = cells(text)
+    assert ["not bad", "good", "bad", "0.95"] in rows
+    wrong = rows.index(["not bad", "good", "bad", "0.95"])
+    assert rows[wrong + 1] == ["very &lt;good&gt;", "good", "bad", "0.6"]  # the less sure mistake
+    assert "good was taken for bad 2" in text and "bad was taken for bad 2" in text
+    assert ["learning_rate", "0.001", "command line"] in rows
+    assert ["10", "0.76", "0.15"] in rows  # the best evaluation
+    for title in ("loss", "accuracy", "Learning rate", "Gradient norm", "Speed"):
+        assert re.search(rf'aria-label="{title}: ', text), title
+    assert "training from 1.01 to 0.11; evaluation from 0.3 to 0.15" in text
+    assert "&#x27;--text_column=a b&#x27;" in text and "1,000, of which 500" in text
+
+
+def test_a_run_that_failed_says_so_and_needs_no_curves(tmp_path):
+    run = run_folders.make_run(tmp_path / "run")
+    record = json.loads((run / "run.json").read_text())
+    record.update(status="failed", message="out of memory", result=None, parameters=None)
+    run_folders.write_json(run / "run.json", record)
+    (run / "metrics.jsonl").unlink()
+    assert report_predictions.read_predictions(report_data.read_run(str(run), "run")) is None
+    text = write_report(tmp_path, f"--runs={run}")
+    assert "This run is failed: out of memory" in text and "<svg" not in text
+
+
+def test_regression_shows_numbers_against_labels(tmp_path):
+    data = tmp_path / "test.jsonl"
+    data.write_text('{"text": "a", "label": 1.5}\n{"text": "b", "label": 4.0}\n')
+    columns = {"text_column": "text", "label_column": "label"}
+    run = run_folders.make_run(tmp_path / "run", data=data, metric="pearson", **columns)
+    (run / "predictions.tsv").write_text("id\tprediction\n0\t1.0\n1\t0.5\n")
+    text = write_report(tmp_path, f"--runs={run}")
+    assert ["b", "4", "0.5", ""] in cells(text)
+    assert "2 examples, label against prediction" in text
+
+
+def test_squad_shows_the_threshold_and_the_worst_answers(tmp_path):
+    asked = [("a", "Who?", ["Ann"]), ("b", "Where?", ["Rome"]), ("c", "Why?", [])]
+    questions = [
+        {"id": key, "question": question, "answers": [{"text": t, "answer_start": 0} for t in gold]}
+        for key, question, gold in asked
+    ]
+    context = "Ann lived in Rome & Paris. " + "x" * 400
+    content = {"data": [{"paragraphs": [{"context": context, "qas": questions}]}]}
+    data = run_folders.write_json(tmp_path / "dev.json", content)
+    run = run_folders.make_run(tmp_path / "run", "run_squad_v2", "squad_v2", "f1", data=data)
+    best = {"a": "Ann", "b": "Paris", "c": "Ann"}
+    nbest = {key: [{"text": text, "probability": 0.7}] for key, text in best.items()}
+    run_folders.write_json(run / "nbest_predictions.json", nbest)
+    run_folders.write_json(run / "predictions.json", {"a": "Ann", "b": "Paris", "c": ""})
+    run_folders.write_json(run / "null_odds.json", {"a": -2.0, "b": -1.0, "c": 3.0})
+    text = write_report(tmp_path, f"--runs={run}")
+    # Unanswered: one of three is right. With the first answer two are, with the last one.
+    assert "F1 is best, 66.67, at -2.000" in text
+    (worst,) = [row for row in cells(text) if row[:1] == ["Where?"]]
+    assert worst[2:] == ["Rome", "Paris", "0", "0.7"] and "Rome &amp; Paris" in worst[1]
+    assert not [row for row in cells(text) if row[:1] == ["Why?"]]
+
+
+def test_several_runs_show_what_differs(tmp_path):
+    for seed, rate in ((1, 1e-3), (2, 1e-3), (3, 3e-3)):
+        run_folders.make_run(tmp_path / "out" / f"r{seed}", seed=seed, learning_rate=rate)
+    text = write_report(tmp_path, f"--runs={tmp_path}/out/r*")
+    rows = cells(text)
+    assert rows[0][:4] == ["run", "learning_rate", "seed", "eval_accuracy"]
+    assert rows[3][:5] == ["r3", "0.003", "3", "0.78", "10"]
+    assert "r1 from 0.635 to 0.76; r2 from 0.645 to 0.77" in text
+
+
+def test_runs_over_seeds_are_taken_from_their_folder(tmp_path):
+    for seed in (1, 2):
+        run_folders.make_run(tmp_path / "out" / f"seed_{seed}", seed=seed)
+    runs = [{"seed": seed, "folder": f"seed_{seed}"} for seed in (1, 2, 3)]
+    summary = {"metric": "f1", "runs": runs, "mean": 0.5, "deviation": None, "best": 0.6}
+    run_folders.write_json(tmp_path / "out" / "seeds.json", {**summary, "failures": 1})
+    given_up = [{"seed": 2, "message": "learns <nothing>"}]
+    run_folders.write_json(tmp_path / "out" / "seed_2" / "attempts.json", {"given_up": given_up})
+    text = write_report(tmp_path, f"--runs={tmp_path}/out")
+    assert "f1: mean 0.5000, deviation -, best 0.6000; 1 of 3 runs failed or did not learn" in text
+    assert cells(text)[0][-1] == "restarts" and cells(text)[2][-1] == "1"
+    text = write_report(tmp_path, f"--runs={tmp_path}/out/seed_2")
+    assert "<dd>seed 2: learns &lt;nothing&gt;</dd>" in text
+    found = report_data.read_runs([str(tmp_path / "out")])
+    assert [run.name for run in found] == ["seed_1", "seed_2"]
+    assert report_data.differing_flags(found) == ["seed"]
+
+
+def test_a_sweep_with_seeds_and_failures(tmp_path):
+    def score(point, seed):
+        if point["learning_rate"] == 1e-2:
+            return None
+        return round(0.7 + point["learning_rate"] * 100 + 0.02 * seed - point["batch"] / 1000, 4)
+
+    parameters = {"learning_rate": RATES, "batch": BATCHES, "name": ["<b>"]}
+    sweep = run_folders.make_sweep(tmp_path / "sweep", parameters, score, seeds=(1, 2))
+    text = write_report(tmp_path, f"--runs={sweep}/")
+    rows = cells(text)
+    assert [
+        "trial_0004 to 5",
+        "0.001",
+        "16",
+        "&lt;b&gt;",
+        "0.8140",
+        "0.0141",
+        "2 of 2",
+        "done",
+    ] in (rows)
+    assert "eval_accuracy 0.8140 ± 0.0141 over 2 seeds with learning_rate=0.001" in text
+    assert "0.001, 16: 0.814; 0.0001, 32: 0.708" in text  # of the heat map
+    assert "the highest, 0.814, is at learning_rate 0.001, batch 16" in text
+    assert ["trial_0008", "error: &lt;out&gt; of memory"] in rows
+    assert "8 done, 4 failed" in text
+    turned = write_report(tmp_path, f"--runs={sweep}", "--heat_map=batch,learning_rate")
+    assert "16, 0.001: 0.814" in turned
+    with pytest.raises(file_io.InputError, match="heat_map: 'name' is no parameter with several"):
+        write_report(tmp_path, f"--runs={sweep}", "--heat_map=batch,name")
+    with pytest.raises(file_io.InputError, match="is a whole sweep: report it by itself"):
+        write_report(tmp_path, f"--runs={sweep},{sweep}/trial_0000")
+
+
+def test_points_that_were_drawn_are_shown_one_by_one(tmp_path):
+    pytest.importorskip("matplotlib")
+    score = lambda point, seed: point["a"]  # noqa: E731
+    sweep = run_folders.make_sweep(tmp_path / "s", {"a": list(range(1, 40)), "b": [0.5]}, score)
+    assert report_data.axes_of(report_data.read_sweep(str(sweep))) == ["a"]
+    values = {"a": [1.5, 2.5, 300.5], "b": [0.01, 0.2, 3.0]}
+    sweep = report_data.read_sweep(str(run_folders.make_sweep(tmp_path / "t", values, score)))
+    sweep.summary.update(points=sweep.summary["points"][::4], best=2)  # as of a search
+    assert report_data.grid_of(sweep, ["a", "b"]) is None
+    text = report_pages.sweep_page(sweep)
+    check_stands_alone(text)
+    assert "eval_accuracy by a and b of 3 points" in text
+
+
+def test_a_glue_sweep_has_the_published_scores_beside_it(tmp_path):
+    folder = run_folders.make_sweep(tmp_path / "glue", {"x": [1]}, lambda *_: 0.9)
+    (folder / "trial_0000").rename(folder / "SST-2")
+    text = (folder / "sweep.json").read_text().replace("trial_0000", "SST-2")
+    (folder / "sweep.json").write_text(text)
+    row = {"task": "SST-2", "metric": "eval_accuracy", "score": 0.9, "state": "done"}
+    seeds = {"deviation": 0.01, "scores": {"1": 0.89, "2": 0.91}, "num_seeds": 3}
+    other = {"task": "RTE", "metric": "eval_accuracy", "score": None, "state": "not run"}
+    summary = {"tasks": [{**row, **seeds}, other], "average": 0.9, "num_averaged": 1}
+    run_folders.write_json(folder / glue_table.NAME, summary)
+    rows = cells(write_report(tmp_path, f"--runs={folder}"))
+    assert rows[1][:7] == ["SST-2", "eval_accuracy", "90", "1", "2 of 3", "done", "92.9"]
+    assert rows[2][:6] == ["RTE", "eval_accuracy", "", "", "", "not run"]
+    guide = (ROOT / "docs" / "recipes.md").read_text()
+    for name, scores in report_pages.PUBLISHED.items():
+        if name.endswith(" v2"):
+            row = re.search(rf"^\| {name[:-3]} \|(.*)\|$", guide, re.M).group(1).split("|")
+            assert [float(cell) for cell in row[2:4]] == [scores["MNLI"], scores["SST-2"]]
+
+
+def test_a_large_sweep_stays_small(tmp_path):
+    pytest.importorskip("matplotlib")
+    run = report_data.read_run(str(run_folders.make_run(tmp_path / "run")), "run")
+    rows = [{**row, "step": step} for step in range(5000) for row in run.rows[:1]]
+    runs = {i: report_data.Run(f"trial_{i}", run.folder, run.record, rows) for i in range(60)}
+    score = lambda point, seed: point["a"] / 100  # noqa: E731
+    small = run_folders.make_sweep(tmp_path / "s", {"a": [1], "b": list(range(2))}, score)
+    sweep = report_data.read_sweep(str(small))
+    many = report_data.Sweep(sweep.folder, sweep.plan, sweep.summary, runs)
+    point, trial = sweep.summary["points"][0], sweep.summary["trials"][0]
+    sweep.summary["points"] = [{**point, "trials": [i]} for i in range(60)]
+    sweep.summary["trials"] = [{**trial, "number": i} for i in range(60)]
+    check_stands_alone(report_pages.sweep_page(many))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: None, "is not the output folder of a run or a sweep: it has no run.json"),
+        (lambda folder: (folder / "run.json").write_text("{"), "run.json is not valid JSON"),
+        (lambda folder: (folder / "run.json").write_text("{}"), "is not the record of a run"),
+        (lambda folder: (folder / "sweep.json").write_text("{}"), "not the journal of a sweep"),
+        (
+            lambda folder: (folder / "sweep.json").write_text(
+                '{"format": 1, "plan": {}, "trials": []}'
+            ),
+            "sweep.json does not hold what was expected: KeyError",
+        ),
+        (lambda folder: (folder / "seeds.json").write_text("[]"), "seeds.json does not hold what"),
+        (lambda folder: run_folders.make_run(folder / "b", "run_race", "race"), "runs of one task"),
+    ],
+)
+def test_folders_that_cannot_be_reported_are_named(make, message, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    make(folder)
+    names = f"{folder}"
+    if (folder / "b").exists():
+        names = f"{run_folders.make_run(folder / 'a')},{folder}/b"
+    with pytest.raises(file_io.InputError, match=message) as caught:
+        write_report(tmp_path, f"--runs={names}")
+    assert str(folder) in str(caught.value) and not (tmp_path / "report.html").exists()
+
+
+def test_without_a_folder_or_matplotlib_it_says_so(tmp_path, monkeypatch):
+    with pytest.raises(file_io.InputError, match="no folder matches '.*/none'"):
+        write_report(tmp_path, f"--runs={tmp_path}/none")
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    values = flags.FlagValues()
+    report.define_flags(values)
+    values(["report", "--runs=x"])
+    with pytest.raises(file_io.InputError, match=r"pip install 'albert\[plots\]'"):
+        report.main(values)
