@@ -212,6 +212,27 @@ def _is_left_over(temporary):
 
 
 @contextlib.contextmanager
+def locked(path, message):
+    """Holds a lock that ends with this process, however that ends.
+
+    Args:
+      path: local file, made where it does not exist; it stays.
+      message: what is wrong if another process holds it.
+
+    Raises:
+      InputError: another process holds it.
+    """
+    import fcntl  # not on Windows
+
+    with open_file(path, "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"{message}; wait for it or end it") from error
+        yield
+
+
+@contextlib.contextmanager
 def atomic_writer(path, mode="w"):
     """Opens a temporary file that takes the place of `path` only if the block ends well."""
     temporary = temporary_name(path)

@@ -322,6 +322,16 @@ def _bucket_path(folder, bucket, writer):
     return os.path.join(folder, f"bucket-{bucket:05d}.{writer}")
 
 
+def bucket_files(folder):
+    """{number of a bucket: {name of a writer: path}} of a folder's bucket files."""
+    found = collections.defaultdict(dict)
+    for name in file_io.listdir(folder):
+        bucket, _, writer = name.partition(".")
+        if bucket.startswith("bucket-"):
+            found[int(bucket.removeprefix("bucket-"))][writer] = os.path.join(folder, name)
+    return found
+
+
 class BucketWriter:
     """Appends records to the bucket files of one process.
 
@@ -388,15 +398,22 @@ class _Segment:
     count: int
 
 
-def _segments(paths):
-    """All segments of bucket files in the order of their keys."""
+def _segments(paths, wanted):
+    """The segments of bucket files that are wanted, in the order of their keys."""
     segments = []
     for path in paths:
+        size = file_io.size(path)
         with file_io.open_file(path, "rb") as file:
-            while header := file.read(_SEGMENT_HEADER.size):
+            while len(header := file.read(_SEGMENT_HEADER.size)) == _SEGMENT_HEADER.size:
                 *key, count = _SEGMENT_HEADER.unpack(header)
-                segments.append(_Segment(tuple(key), path, file.tell(), count))
-                file.seek(int(_read_segment_lengths(file, count).sum()), os.SEEK_CUR)
+                segment = _Segment(tuple(key), path, file.tell(), count)
+                lengths = _read_segment_lengths(file, min(count, (size - segment.offset) // 4))
+                end = file.tell() + int(lengths.sum())
+                if len(lengths) < count or end > size:
+                    break  # Its writer was killed; nothing of it is wanted.
+                if wanted is None or wanted(path, *key[:2]):
+                    segments.append(segment)
+                file.seek(end)
     return sorted(segments)
 
 
@@ -411,8 +428,16 @@ def _read_segment(segment):
         return [file.read(length) for length in lengths]
 
 
-def _shuffled_bucket(paths, rng):
-    segments = _segments(paths)
+def shuffled_bucket(paths, rng, wanted=None):
+    """Yields the records of a bucket in random order.
+
+    Args:
+      paths: its files.
+      rng: `np.random.Generator`.
+      wanted: ``(path, block, pass) -> bool``, which of the keys in which of the files count; by
+        default all.
+    """
+    segments = _segments(paths, wanted)
     total = sum(segment.count for segment in segments)
     parts = 1 + sum(map(file_io.size, paths)) // MEMORY_BYTES
     part_of = rng.integers(parts, size=total)
@@ -433,11 +458,8 @@ def shuffled_records(folder, seed):
       folder: what the `BucketWriter`s were given; they have ended.
       seed: list of integers; the same records and seed give the same order.
     """
-    buckets = collections.defaultdict(list)
-    for name in file_io.listdir(folder):
-        bucket = name.split(".")[0]
-        buckets[bucket].append(os.path.join(folder, name))
-    for number, bucket in enumerate(sorted(buckets)):
-        yield from _shuffled_bucket(buckets[bucket], np.random.default_rng([*seed, number]))
-        for path in buckets[bucket]:
+    for number, (_, files) in enumerate(sorted(bucket_files(folder).items())):
+        paths = list(files.values())
+        yield from shuffled_bucket(paths, np.random.default_rng([*seed, number]))
+        for path in paths:
             file_io.remove(path)

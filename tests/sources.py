@@ -11,14 +11,15 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
     file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
-    corpus demo_data tfrecord sequence_formats compact_records pretraining_data pretraining_files
+    corpus demo_data tfrecord sequence_formats compact_records pretraining_data worker_processes
+    pretraining_files pretraining_shards
     squad_spans squad_metrics squad_features squad_records
     weight_names huggingface
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
     command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
-    squad_flags
+    pretraining_data_flags squad_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,

@@ -181,7 +181,7 @@ def test_passes_of_a_single_block_are_shared_among_workers(text, job, tmp_path):
 
 
 def test_division_of_the_work():
-    divide = pretraining_files._divide
+    divide = pretraining_files.divide
     units = divide([("x",), ("y",)], dupe_factor=5, num_workers=1)
     assert [(unit.block, unit.passes) for unit in units] == [(0, range(5)), (1, range(5))]
     units = divide([("x",)], dupe_factor=5, num_workers=2)
