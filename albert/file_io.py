@@ -62,6 +62,14 @@ def open_input(path, what, mode="r"):
         raise InputError(f"{what}: cannot read {path}: {error.strerror}") from error
 
 
+def mapped(path):
+    """The bytes of a local file that is not empty, read when they are looked at."""
+    import mmap
+
+    with open_file(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
 def exists(path):
     return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
 

@@ -216,7 +216,7 @@ def crc32c(records):
     return ~checksums
 
 
-def _masked(checksums):
+def masked_bytes(checksums):
     """Little-endian bytes of the checksums in the form that TFRecord files hold."""
     rotated = checksums >> 15 | checksums << 17
     return (rotated + np.uint32(0xA282EAD8)).astype("<u4").tobytes()
@@ -226,7 +226,7 @@ def frame(records):
     """Bytes to write for each of a list of serialized records of at least four bytes."""
     lengths = np.fromiter(map(len, records), "<u8", len(records)).tobytes()
     lengths = [lengths[i : i + 8] for i in range(0, len(lengths), 8)]
-    length_checks, record_checks = _masked(crc32c(lengths)), _masked(crc32c(records))
+    length_checks, record_checks = masked_bytes(crc32c(lengths)), masked_bytes(crc32c(records))
     return [
         length + length_checks[i : i + 4] + record + record_checks[i : i + 4]
         for i, length, record in zip(range(0, len(length_checks), 4), lengths, records, strict=True)

@@ -11,8 +11,9 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
     file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
+    compressed_files word_hashes near_duplicates contamination corpus_cleaning corpus_preparation
     corpus demo_data tfrecord sequence_formats compact_records pretraining_data worker_processes
-    pretraining_files pretraining_shards
+    pretraining_files pretraining_shards record_reading record_description
     squad_spans squad_metrics squad_features squad_records
     weight_names huggingface
 """.split()
@@ -46,6 +47,7 @@ LAYERS = {
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"ask predict".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
+        *"prepare_corpus describe_records".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),
     ],
 }
