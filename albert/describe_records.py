@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io, record_description, tokenization
+from albert import command_line, common_flags, file_io, record_description, tfrecord, tokenization
 
 
 def define_flags(flag_values=flags.FLAGS):
@@ -23,7 +23,7 @@ def main(values):
     if values.spm_model_file or values.vocab_file:
         tokenizer = tokenization.FullTokenizer(values.vocab_file, True, values.spm_model_file)
         pieces = [tokenizer.inv_vocab[i] for i in range(tokenizer.vocab_size)]
-    paths = file_io.expand_globs(values.input_file, "--input_file")
+    paths = tfrecord.named_files(values.input_file, "--input_file")
     description = record_description.describe(paths, values.num_examples)
     print(record_description.report(description, pieces))
 

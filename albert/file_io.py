@@ -9,6 +9,7 @@ import codecs
 import contextlib
 import glob as _glob
 import hashlib
+import importlib
 import json
 import os
 import shutil
@@ -95,6 +96,25 @@ def glob(pattern):
     return sorted(_gfile().glob(pattern) if is_remote(pattern) else _glob.glob(pattern))
 
 
+def check_scheme(path, what):
+    """Refuses a remote path that neither TensorFlow nor tensorflow-io can read.
+
+    Raises:
+      InputError: names the scheme and what to do.
+    """
+    if not is_remote(path):
+        return
+    scheme = path.split("://")[0]
+    if scheme not in _gfile().get_registered_schemes():
+        with contextlib.suppress(ImportError):
+            importlib.import_module("tensorflow_io")  # It registers s3, hdfs and others.
+    if scheme not in _gfile().get_registered_schemes():
+        raise InputError(
+            f"{what}: {path}: this TensorFlow cannot read {scheme}://; install tensorflow-io, or "
+            "mount the files or copy them here"
+        )
+
+
 def expand_globs(patterns, what):
     """Files named by comma-separated globs, in order and without repetition.
 
@@ -108,6 +128,7 @@ def expand_globs(patterns, what):
         pattern = pattern.strip()
         if not pattern:
             continue
+        check_scheme(pattern, what)
         found = [pattern] if exists(pattern) else glob(pattern)
         matches = [path for path in found if not is_dir(path)]
         if not matches:

@@ -43,7 +43,7 @@ def shard_paths(prefix, num_shards):
 
 def manifest_path(prefix):
     """File that says what the shards were made of; it is there when they are complete."""
-    return f"{prefix}.manifest.json"
+    return prefix + tfrecord.MANIFEST
 
 
 def create(input_paths, prefix, num_shards, job, num_workers=1, overwrite_shards=False):

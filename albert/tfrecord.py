@@ -34,6 +34,7 @@ FLUSH_BYTES = 16 << 20  # of records that wait in memory for being written toget
 # A bucket longer than this is shuffled in parts, each a random choice of its records.
 MEMORY_BYTES = 4 * BUCKET_BYTES
 _SEGMENT_HEADER = struct.Struct("<QQQQ")  # block, pass, number of the segment, records
+MANIFEST = ".manifest.json"  # what names of files end with that say what records were made of
 # Two bytes of identification and the method, deflate. As the length of a first record they would
 # stand for half a megabyte.
 _GZIP = b"\x1f\x8b\x08"
@@ -231,6 +232,19 @@ def frame(records):
         length + length_checks[i : i + 4] + record + record_checks[i : i + 4]
         for i, length, record in zip(range(0, len(length_checks), 4), lengths, records, strict=True)
     ]
+
+
+def named_files(patterns, what):
+    """Record files named by comma-separated globs, as `file_io.expand_globs`; manifests are none.
+
+    Raises:
+      file_io.InputError: a pattern matches nothing, or there are only manifests.
+    """
+    found = file_io.expand_globs(patterns, what)
+    paths = [path for path in found if not path.endswith(MANIFEST)]
+    if not paths:
+        raise file_io.InputError(f"{what}: no record file matches {patterns!r}, only {found[0]}")
+    return paths
 
 
 def is_compressed(file):
