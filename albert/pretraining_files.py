@@ -8,6 +8,7 @@ until all are made, and are then shuffled and dealt round-robin to the output fi
 import collections
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 
@@ -243,8 +244,43 @@ def make_instances(arguments, units, num_workers):
         yield from worker_processes.run(Maker, arguments, units, num_workers, shown)
 
 
+class InstanceMaker:
+    """Makes the records of units; the same for the same unit, wherever it does.
+
+    Args:
+      job: `Job`.
+    """
+
+    def __init__(self, job):
+        self._settings = job.settings
+        self._tokenizer = tokenization.FullTokenizer(
+            job.vocab_file, job.do_lower_case, job.spm_model_file
+        )
+        self._vocabulary = pretraining_data.Vocabulary.of(self._tokenizer)
+
+    def passes(self, unit):
+        """Yields (number of a pass, its batches, generator for its buckets).
+
+        A batch is (framed records, Counter of what is in them); texts are counted with the first
+        batch of the first pass.
+        """
+        documents, counts = pretraining_data.read_documents(
+            unit.segments, self._tokenizer.encode_batch
+        )
+        seed = self._settings.random_seed
+        for pass_number in unit.passes:
+            stream = (unit.block, pass_number)
+            batches = pretraining_data.make_records(
+                documents, self._settings, self._vocabulary, (_INSTANCE_STREAM, *stream)
+            )
+            framed = ((tfrecord.frame(records), found) for records, found in batches)
+            if pass_number == 0:
+                framed = itertools.chain([([], counts)], framed)
+            yield pass_number, framed, np.random.default_rng([seed, _BUCKET_STREAM, *stream])
+
+
 class Maker:
-    """Makes the records of units in one process.
+    """Writes the records of units to buckets, in one process.
 
     Args:
       arguments: `MakerArguments`.
@@ -252,41 +288,27 @@ class Maker:
     """
 
     def __init__(self, arguments, advance):
-        job = arguments.job
-        self._settings = job.settings
-        self._tokenizer = tokenization.FullTokenizer(
-            job.vocab_file, job.do_lower_case, job.spm_model_file
-        )
-        self._vocabulary = pretraining_data.Vocabulary.of(self._tokenizer)
         writer = os.getpid()
         self._journal = None
         if arguments.run is not None:
             writer = f"{arguments.run}.{writer}"
             self._journal = journal_path(arguments.folder, writer)
         self._folder = arguments.folder
+        self._maker = InstanceMaker(arguments.job)
         self._writer = tfrecord.BucketWriter(arguments.folder, arguments.buckets, writer)
         self._advance = advance
 
     def run(self, unit):
         """Counter of what the unit holds; texts are counted with the first pass only."""
-        documents, text_counts = pretraining_data.read_documents(
-            unit.segments, self._tokenizer.encode_batch
-        )
         counts = collections.Counter()
-        for pass_number in unit.passes:
-            pass_counts = collections.Counter({} if pass_number else text_counts)
-            stream = (unit.block, pass_number)
-            buckets_rng = np.random.default_rng(
-                [self._settings.random_seed, _BUCKET_STREAM, *stream]
-            )
-            with self._writer.keyed(*stream):
-                for records, batch_counts in pretraining_data.make_records(
-                    documents, self._settings, self._vocabulary, (_INSTANCE_STREAM, *stream)
-                ):
-                    self._writer.add(tfrecord.frame(records), buckets_rng)
+        for pass_number, batches, rng in self._maker.passes(unit):
+            pass_counts = collections.Counter()
+            with self._writer.keyed(unit.block, pass_number):
+                for records, batch_counts in batches:
+                    self._writer.add(records, rng)
                     pass_counts.update(batch_counts)
             if self._journal:
-                line = json.dumps([*stream, pass_counts]) + "\n"
+                line = json.dumps([unit.block, pass_number, pass_counts]) + "\n"
                 with tfrecord.writing(self._folder), file_io.open_file(self._journal, "a") as file:
                     file.write(line)
             counts.update(pass_counts)

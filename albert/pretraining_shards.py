@@ -46,7 +46,9 @@ def manifest_path(prefix):
     return prefix + tfrecord.MANIFEST
 
 
-def create(input_paths, prefix, num_shards, job, num_workers=1, overwrite_shards=False):
+def create(
+    input_paths, prefix, num_shards, job, num_workers=1, overwrite_shards=False, make_shards=None
+):
     """Writes TFRecord shards of pre-training instances, or what is left to do of them.
 
     Args:
@@ -56,6 +58,8 @@ def create(input_paths, prefix, num_shards, job, num_workers=1, overwrite_shards
       job: `pretraining_files.Job`.
       num_workers: processes; 1 works in this process.
       overwrite_shards: make anew what was made of other text or with other settings.
+      make_shards: ``(Work) -> Counter`` that makes all shards of the work, with their notes, by
+        other means than processes of this machine; it must see the folder of the output.
 
     Returns:
       Counter of everything read, made and left out, also by earlier runs.
@@ -68,10 +72,14 @@ def create(input_paths, prefix, num_shards, job, num_workers=1, overwrite_shards
         raise file_io.InputError(f"num_shards={num_shards} must be between 1 and {MAX_SHARDS}")
     pretraining_files.check_outputs(input_paths, shard_paths(prefix, num_shards))
     tokenization.FullTokenizer(job.vocab_file, job.do_lower_case, job.spm_model_file)
-    folder = _working_folder(prefix)
+    folder = _working_folder(prefix, shared=make_shards is not None)
     description = _describe(input_paths, num_shards, job)
     file_io.make_dirs(folder)
-    with file_io.locked(os.path.join(folder, _LOCK), f"another run is making {prefix}"):
+    lock = os.path.join(folder, _LOCK)
+    message = f"another run is making {prefix}"
+    # What is remote cannot be locked.
+    locked = contextlib.nullcontext() if file_io.is_remote(lock) else file_io.locked(lock, message)
+    with locked:
         try:
             manifest = _finished(prefix, folder, description, overwrite_shards)
             if manifest is None:
@@ -82,7 +90,7 @@ def create(input_paths, prefix, num_shards, job, num_workers=1, overwrite_shards
             raise
         if manifest is None:
             run = _Run(input_paths, prefix, num_shards, job, folder, num_workers)
-            manifest = {**description, **run.make()}
+            manifest = {**description, **run.make(make_shards)}
             run.publish(manifest)
         else:
             logging.info("%s: all shards were made earlier", prefix)
@@ -93,9 +101,9 @@ def create(input_paths, prefix, num_shards, job, num_workers=1, overwrite_shards
 # --- what is there already ----------------------------------------------------------------------
 
 
-def _working_folder(prefix):
-    """Beside the output, or among the system's temporary files if that is remote."""
-    if not file_io.is_remote(prefix):
+def _working_folder(prefix, shared):
+    """Beside the output, or among the system's temporary files if that is remote and not shared."""
+    if shared or not file_io.is_remote(prefix):
         return f"{prefix}.unfinished"
     digest = hashlib.sha256(prefix.encode()).hexdigest()[:16]
     name = f"{os.path.basename(prefix)}.{digest}.unfinished"
@@ -213,6 +221,25 @@ def _begin(folder, description, overwrite_shards):
 
 
 @dataclasses.dataclass(frozen=True)
+class Work:
+    """All shards of a job.
+
+    Attributes:
+      job: `pretraining_files.Job`.
+      folder: what to make them in.
+      units: `pretraining_files.Unit`s that the text is divided into.
+      num_shards: how many.
+      buckets: how many a shard has: bucket b belongs to shard b // buckets.
+    """
+
+    job: pretraining_files.Job
+    folder: str
+    units: list
+    num_shards: int
+    buckets: int
+
+
+@dataclasses.dataclass(frozen=True)
 class _ShardArguments:
     """What the processes that make shards are given.
 
@@ -240,17 +267,8 @@ class _ShardMaker:
         arguments = self._arguments
         files = tfrecord.bucket_files(arguments.folder)
         buckets = range(shard * arguments.buckets, (shard + 1) * arguments.buckets)
-        path, count = _shard_path(arguments.folder, shard), 0
-        with tfrecord.writing(arguments.folder):
-            with file_io.atomic_writer(path, "wb") as file, contextlib.ExitStack() as stack:
-                if arguments.job.compress:
-                    file = stack.enter_context(tfrecord.compressing(file))
-                for bucket in buckets:
-                    for record in self._records(bucket, files[bucket]):
-                        file.write(record)
-                        count += 1
-            note = {"instances": count, "bytes": file_io.size(path), "sha256": file_io.sha256(path)}
-            file_io.write_json(_note_path(arguments.folder, shard), note)
+        records = (record for bucket in buckets for record in self._records(bucket, files[bucket]))
+        count = write_shard(arguments.folder, shard, ((1, r) for r in records), arguments.job)
         for bucket in buckets:
             for path in files[bucket].values():
                 file_io.remove(path)
@@ -259,12 +277,39 @@ class _ShardMaker:
     def _records(self, bucket, files):
         writer_of = {path: writer for writer, path in files.items()}
         wanted = self._arguments.writers
-        seed = [self._arguments.job.settings.random_seed, pretraining_files.SHUFFLE_STREAM, bucket]
         return tfrecord.shuffled_bucket(
             list(writer_of),
-            np.random.default_rng(seed),
+            shuffle_rng(self._arguments.job, bucket),
             lambda path, *key: wanted[tuple(key)] == writer_of[path],
         )
+
+
+def write_shard(folder, shard, parts, job):
+    """Writes a shard and then its note; the number of its records.
+
+    Args:
+      folder: of the work.
+      shard: number.
+      parts: iterable of (number of records, their framed bytes).
+      job: `pretraining_files.Job`.
+    """
+    path, count = _shard_path(folder, shard), 0
+    with tfrecord.writing(folder):
+        with file_io.atomic_writer(path, "wb") as file, contextlib.ExitStack() as stack:
+            if job.compress:
+                file = stack.enter_context(tfrecord.compressing(file))
+            for number, content in parts:
+                file.write(content)
+                count += number
+        note = {"instances": count, "bytes": file_io.size(path), "sha256": file_io.sha256(path)}
+        file_io.write_json(_note_path(folder, shard), note)
+    return count
+
+
+def shuffle_rng(job, bucket):
+    """Generator that decides on the order within a bucket."""
+    seed = job.settings.random_seed
+    return np.random.default_rng([seed, pretraining_files.SHUFFLE_STREAM, bucket])
 
 
 def _shard_path(folder, shard):
@@ -286,18 +331,23 @@ class _Run:
     folder: str
     num_workers: int
 
-    def make(self):
+    def make(self, make_shards):
         """Makes all shards that are missing; what the manifest says of them."""
         plan = corpus.plan_blocks(self.input_paths)
         num_bytes = pretraining_files.expected_bytes(plan, self.job)
         # A shard that is large has several buckets, so that memory stays bounded.
         buckets = -(-tfrecord.num_buckets(num_bytes) // self.num_shards)
-        done = self._make_instances(plan, buckets, num_bytes)
         counts = pretraining_files.text_counts(self.input_paths, plan)
-        for _, pass_counts in done.values():
-            counts.update(pass_counts)
+        if make_shards:
+            units = self._units(plan)
+            counts.update(make_shards(Work(self.job, self.folder, units, self.num_shards, buckets)))
+        else:
+            done = self._make_instances(plan, buckets, num_bytes)
+            for _, pass_counts in done.values():
+                counts.update(pass_counts)
         pretraining_files.check_instances(counts, self.input_paths, self.job.settings)
-        self._make_shards(buckets, {key: writer for key, (writer, _) in done.items()}, counts)
+        if not make_shards:
+            self._make_shards(buckets, {key: writer for key, (writer, _) in done.items()}, counts)
         notes = [
             file_io.read_json(_note_path(self.folder, shard), "finished shard")
             for shard in range(self.num_shards)
@@ -311,14 +361,15 @@ class _Run:
         shards = [{"name": name, **note} for name, note in zip(names, notes, strict=True)]
         return {"counts": dict(counts), "shards": shards}
 
+    def _units(self, plan):
+        return pretraining_files.divide(plan.blocks, self.job.dupe_factor, self.num_workers)
+
     def _make_instances(self, plan, buckets, num_bytes):
         """{(block, pass): (writer, counts)} of all, after those that were missing are made."""
         done, last_run = _journals(self.folder)
         units = [
             dataclasses.replace(unit, passes=left)
-            for unit in pretraining_files.divide(
-                plan.blocks, self.job.dupe_factor, self.num_workers
-            )
+            for unit in self._units(plan)
             if (left := tuple(n for n in unit.passes if (unit.block, n) not in done))
         ]
         if done:

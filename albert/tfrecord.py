@@ -346,6 +346,34 @@ def bucket_files(folder):
     return found
 
 
+class Buckets:
+    """Records that wait in memory, each in a bucket drawn at random.
+
+    Args:
+      number: of buckets.
+    """
+
+    def __init__(self, number):
+        self._records = [[] for _ in range(number)]
+        self._num_bytes = 0
+
+    def add(self, records, rng):
+        """Deals out a list of byte strings; whether it is time to take them."""
+        drawn = rng.integers(len(self._records), size=len(records)).tolist()
+        for record, bucket in zip(records, drawn, strict=True):
+            self._records[bucket].append(record)
+        self._num_bytes += sum(map(len, records))
+        return self._num_bytes >= FLUSH_BYTES
+
+    def take(self):
+        """Yields (bucket, its records) of what has been added; it is forgotten."""
+        for bucket, records in enumerate(self._records):
+            if records:
+                self._records[bucket] = []
+                yield bucket, records
+        self._num_bytes = 0
+
+
 class BucketWriter:
     """Appends records to the bucket files of one process.
 
@@ -358,8 +386,7 @@ class BucketWriter:
     def __init__(self, folder, buckets, name):
         self._folder = folder
         self._name = name
-        self._records = [[] for _ in range(buckets)]
-        self._num_bytes = 0
+        self._buckets = Buckets(buckets)
         self._key = None
 
     @contextlib.contextmanager
@@ -371,25 +398,17 @@ class BucketWriter:
 
     def add(self, records, rng):
         """Deals a list of byte strings out to random buckets."""
-        buckets = self._records
-        drawn = rng.integers(len(buckets), size=len(records)).tolist()
-        for record, bucket in zip(records, drawn, strict=True):
-            buckets[bucket].append(record)
-        self._num_bytes += sum(map(len, records))
-        if self._num_bytes >= FLUSH_BYTES:
+        if self._buckets.add(records, rng):
             self._flush()
 
     def _flush(self):
-        for bucket, records in enumerate(self._records):
-            if records:
-                header = _SEGMENT_HEADER.pack(*self._key, len(records))
-                lengths = np.fromiter(map(len, records), "<u4", len(records)).tobytes()
-                path = _bucket_path(self._folder, bucket, self._name)
-                with writing(self._folder), file_io.open_file(path, "ab") as file:
-                    file.writelines([header, lengths, *records])
-                records.clear()
+        for bucket, records in self._buckets.take():
+            header = _SEGMENT_HEADER.pack(*self._key, len(records))
+            lengths = np.fromiter(map(len, records), "<u4", len(records)).tobytes()
+            path = _bucket_path(self._folder, bucket, self._name)
+            with writing(self._folder), file_io.open_file(path, "ab") as file:
+                file.writelines([header, lengths, *records])
         self._key[2] += 1
-        self._num_bytes = 0
 
 
 @contextlib.contextmanager

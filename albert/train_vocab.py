@@ -94,9 +94,10 @@ def main(values):
     files = f"{prefix}.txt" if values.wordpiece else f"{prefix}.model and {prefix}.vocab"
     sample = ""
     if counts["not_drawn"]:
+        drawn = counts["lines"] - counts["not_drawn"]
         sample = (
-            f"  sample: {counts['lines'] - counts['not_drawn']} lines, each of the {counts['lines']} "
-            f"with the same chance (--random_seed={chosen.random_seed})\n"
+            f"  sample: {drawn} lines, each of the {counts['lines']} with the same chance "
+            f"(--random_seed={chosen.random_seed})\n"
         )
     print(
         f"{chosen.vocab_size} pieces in {files}, {time.monotonic() - started:.1f} s\n"
