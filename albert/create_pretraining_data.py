@@ -3,6 +3,8 @@
 Input: UTF-8 text, one sentence a line, a blank line between documents.
 """
 
+import functools
+import shlex
 import signal
 import sys
 import time
@@ -10,6 +12,7 @@ import time
 from absl import flags
 
 from albert import (
+    beam_records,
     command_line,
     file_io,
     pretraining_data_flags,
@@ -34,8 +37,18 @@ def create(values, todo, inputs, num_workers):
             f"--output_file={values.output_file}: with --num_shards one name was expected, with "
             "which those of the shards begin"
         )
+    make_shards = None
+    if values.runner == "beam":
+        arguments = shlex.split(values.beam_args) or beam_records.local_arguments(num_workers)
+        make_shards = functools.partial(beam_records.make_shards, arguments=arguments)
     counts = pretraining_shards.create(
-        inputs, outputs[0], values.num_shards, todo, num_workers, values.overwrite_shards
+        inputs,
+        outputs[0],
+        values.num_shards,
+        todo,
+        num_workers,
+        values.overwrite_shards,
+        make_shards,
     )
     return counts, pretraining_shards.shard_paths(outputs[0], values.num_shards)
 

@@ -29,6 +29,20 @@ def define(flag_values):
         "Write so many files <output_file>-00000-of-…; a run that was killed goes on when the same "
         "command is given again.",
     )
+    flags.DEFINE_enum(
+        "runner",
+        "local",
+        ["local", "beam"],
+        "Who makes the instances: processes of this machine, or Apache Beam (extra beam), also on "
+        "many machines; needs --num_shards.",
+        flag_values=flag_values,
+    )
+    text(
+        "beam_args",
+        "",
+        "Options of Beam's pipeline, as on a command line; by default those of its DirectRunner "
+        "with --num_workers processes.",
+    )
     switch(
         "overwrite_shards",
         False,
@@ -90,6 +104,10 @@ def job(values):
             common_flags.require_positive(values, name)
     if values.overwrite_shards and not values.num_shards:
         raise file_io.InputError("--overwrite_shards is for --num_shards")
+    if values.runner == "beam" and not values.num_shards:
+        raise file_io.InputError("--runner=beam writes shards: --num_shards must be given")
+    if values.beam_args and values.runner != "beam":
+        raise file_io.InputError("--beam_args is for --runner=beam")
     mask = pretraining_flags.mask_config(values)
     if not 0 <= values.short_seq_prob <= 1:
         raise file_io.InputError(

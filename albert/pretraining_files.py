@@ -16,6 +16,7 @@ import numpy as np
 from absl import logging
 
 from albert import (
+    bucket_shuffle,
     corpus,
     file_io,
     pretraining_data,
@@ -91,12 +92,13 @@ def create(input_paths, output_paths, job, num_workers=1):
     counts = text_counts(input_paths, plan)
     with _working_folder(output_paths[0]) as folder:
         warn_if_disk_is_small(folder, num_bytes)
-        maker = MakerArguments(job, folder, tfrecord.num_buckets(num_bytes))
+        maker = MakerArguments(job, folder, bucket_shuffle.num_buckets(num_bytes))
         units = divide(plan.blocks, job.dupe_factor, num_workers)
         for unit_counts in make_instances(maker, units, num_workers):
             counts.update(unit_counts)
         check_instances(counts, input_paths, job.settings)
-        records = tfrecord.shuffled_records(folder, [job.settings.random_seed, SHUFFLE_STREAM])
+        seed = [job.settings.random_seed, SHUFFLE_STREAM]
+        records = bucket_shuffle.shuffled_records(folder, seed)
         with progress.Progress("writing", counts["instances"], "instances") as shown:
             _write_outputs(records, output_paths, job.compress, shown)
     return counts
@@ -295,7 +297,7 @@ class Maker:
             self._journal = journal_path(arguments.folder, writer)
         self._folder = arguments.folder
         self._maker = InstanceMaker(arguments.job)
-        self._writer = tfrecord.BucketWriter(arguments.folder, arguments.buckets, writer)
+        self._writer = bucket_shuffle.BucketWriter(arguments.folder, arguments.buckets, writer)
         self._advance = advance
 
     def run(self, unit):

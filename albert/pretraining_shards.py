@@ -22,6 +22,7 @@ import numpy as np
 from absl import logging
 
 from albert import (
+    bucket_shuffle,
     corpus,
     file_io,
     pretraining_files,
@@ -265,7 +266,7 @@ class _ShardMaker:
     def run(self, shard):
         """Writes shard number `shard`, notes it and deletes its buckets."""
         arguments = self._arguments
-        files = tfrecord.bucket_files(arguments.folder)
+        files = bucket_shuffle.bucket_files(arguments.folder)
         buckets = range(shard * arguments.buckets, (shard + 1) * arguments.buckets)
         records = (record for bucket in buckets for record in self._records(bucket, files[bucket]))
         count = write_shard(arguments.folder, shard, ((1, r) for r in records), arguments.job)
@@ -277,7 +278,7 @@ class _ShardMaker:
     def _records(self, bucket, files):
         writer_of = {path: writer for writer, path in files.items()}
         wanted = self._arguments.writers
-        return tfrecord.shuffled_bucket(
+        return bucket_shuffle.shuffled_bucket(
             list(writer_of),
             shuffle_rng(self._arguments.job, bucket),
             lambda path, *key: wanted[tuple(key)] == writer_of[path],
@@ -336,18 +337,14 @@ class _Run:
         plan = corpus.plan_blocks(self.input_paths)
         num_bytes = pretraining_files.expected_bytes(plan, self.job)
         # A shard that is large has several buckets, so that memory stays bounded.
-        buckets = -(-tfrecord.num_buckets(num_bytes) // self.num_shards)
+        buckets = -(-bucket_shuffle.num_buckets(num_bytes) // self.num_shards)
         counts = pretraining_files.text_counts(self.input_paths, plan)
         if make_shards:
-            units = self._units(plan)
-            counts.update(make_shards(Work(self.job, self.folder, units, self.num_shards, buckets)))
+            work = Work(self.job, self.folder, self._units(plan), self.num_shards, buckets)
+            counts.update(make_shards(work))
         else:
-            done = self._make_instances(plan, buckets, num_bytes)
-            for _, pass_counts in done.values():
-                counts.update(pass_counts)
+            counts.update(self._make_here(plan, buckets, num_bytes))
         pretraining_files.check_instances(counts, self.input_paths, self.job.settings)
-        if not make_shards:
-            self._make_shards(buckets, {key: writer for key, (writer, _) in done.items()}, counts)
         notes = [
             file_io.read_json(_note_path(self.folder, shard), "finished shard")
             for shard in range(self.num_shards)
@@ -363,6 +360,14 @@ class _Run:
 
     def _units(self, plan):
         return pretraining_files.divide(plan.blocks, self.job.dupe_factor, self.num_workers)
+
+    def _make_here(self, plan, buckets, num_bytes):
+        done = self._make_instances(plan, buckets, num_bytes)
+        counts = collections.Counter()
+        for _, pass_counts in done.values():
+            counts.update(pass_counts)
+        self._make_shards(buckets, {key: writer for key, (writer, _) in done.items()}, counts)
+        return counts
 
     def _make_instances(self, plan, buckets, num_bytes):
         """{(block, pass): (writer, counts)} of all, after those that were missing are made."""

@@ -12,8 +12,9 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 PLAIN = """
     file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
     compressed_files word_hashes near_duplicates contamination corpus_cleaning corpus_preparation
-    corpus demo_data tfrecord mixtures sequence_formats compact_records pretraining_data
-    worker_processes pretraining_files pretraining_shards record_reading record_description
+    corpus demo_data tfrecord bucket_shuffle mixtures sequence_formats compact_records
+    pretraining_data worker_processes pretraining_files pretraining_shards beam_records
+    record_reading record_description
     squad_spans squad_metrics squad_features squad_records
     weight_names huggingface
 """.split()

@@ -14,12 +14,12 @@ import pytest
 import tensorflow as tf
 
 from albert import (
+    bucket_shuffle,
     corpus,
     file_io,
     masking,
     pretraining_data,
     pretraining_files,
-    tfrecord,
     tokenization,
 )
 
@@ -211,7 +211,7 @@ def test_records_are_shuffled_across_blocks_and_passes(text, golden, tmp_path):
 
 
 def test_several_buckets(text, job, tmp_path, monkeypatch):
-    monkeypatch.setattr(tfrecord, "BUCKET_BYTES", 5000)
+    monkeypatch.setattr(bucket_shuffle, "BUCKET_BYTES", 5000)
     counts = create(text, [tmp_path / "out"], job)
     assert len(records_in(tmp_path / "out")) == counts["instances"]
 

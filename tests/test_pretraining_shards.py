@@ -9,13 +9,13 @@ import pytest
 import tensorflow as tf
 
 from albert import (
+    bucket_shuffle,
     corpus,
     file_io,
     masking,
     pretraining_data,
     pretraining_files,
     pretraining_shards,
-    tfrecord,
 )
 from tests.sources import ROOT
 
@@ -95,7 +95,7 @@ def test_workers_do_not_change_a_byte(text, golden, tmp_path):
 
 def test_a_large_shard_has_several_buckets(text, golden, tmp_path, monkeypatch):
     job = make_job(golden)
-    monkeypatch.setattr(tfrecord, "BUCKET_BYTES", 5000)
+    monkeypatch.setattr(bucket_shuffle, "BUCKET_BYTES", 5000)
     create(text, tmp_path / "out" / "part", job, num_shards=2)
     single = pretraining_files.create([str(text)], [str(tmp_path / "single")], job)
     found = records_in(tmp_path.glob("out/part-*"))
@@ -158,7 +158,7 @@ def test_changes_are_refused_by_name_or_made_anew(
         create(text, prefix, job)
     else:
         with monkeypatch.context() as patch:
-            patch.setattr(tfrecord, "shuffled_bucket", lambda *_: 1 / 0)
+            patch.setattr(bucket_shuffle, "shuffled_bucket", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 create(text, prefix, job)
     before = set(os.listdir(tmp_path / "out"))
@@ -220,7 +220,7 @@ def test_a_pass_that_two_runs_have_made_counts_once(text, golden, tmp_path, monk
     """The last worker of a killed run may finish a pass that the next run makes again."""
     job = make_job(golden)
     with monkeypatch.context() as patch:
-        patch.setattr(tfrecord, "shuffled_bucket", lambda *_: 1 / 0)
+        patch.setattr(bucket_shuffle, "shuffled_bucket", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             create(text, tmp_path / "out" / "part", job)
     for path in (tmp_path / "out" / "part.unfinished").glob("*.1.*"):
@@ -234,7 +234,7 @@ def test_a_pass_that_two_runs_have_made_counts_once(text, golden, tmp_path, monk
 def test_damaged_work_is_not_published(text, golden, tmp_path, monkeypatch):
     job = make_job(golden)
     with monkeypatch.context() as patch:
-        patch.setattr(tfrecord, "shuffled_bucket", lambda *_: 1 / 0)
+        patch.setattr(bucket_shuffle, "shuffled_bucket", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             create(text, tmp_path / "out" / "part", job)
     path = next((tmp_path / "out" / "part.unfinished").glob("bucket-*"))
