@@ -38,6 +38,7 @@ def local_arguments(num_workers):
         "--runner=DirectRunner",
         f"--direct_num_workers={num_workers}",
         "--direct_running_mode=multi_processing",
+        "--default_sdk_harness_log_level=WARNING",
     ]
 
 

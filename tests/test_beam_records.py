@@ -57,8 +57,10 @@ def on_beam(work):
     "settings",
     [
         {},
-        {"mask": None, "compress": True},
-        {"sequence_format": "full_sentences", "sentence_task": "none"},
+        pytest.param({"mask": None, "compress": True}, marks=pytest.mark.slow),
+        pytest.param(
+            {"sequence_format": "full_sentences", "sentence_task": "none"}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_files_are_those_of_a_local_run(text, golden, tmp_path, settings, monkeypatch):
