@@ -32,22 +32,32 @@ def _beam():
     return apache_beam
 
 
-def local_arguments(num_workers):
-    """Options of a pipeline that runs in so many processes of this machine."""
-    return [
-        "--runner=DirectRunner",
-        f"--direct_num_workers={num_workers}",
-        "--direct_running_mode=multi_processing",
-        "--default_sdk_harness_log_level=WARNING",
-    ]
+def _options(arguments, num_workers):
+    """Options of the pipeline; without any, a run in processes of this machine."""
+    from apache_beam.options import pipeline_options
+
+    options = pipeline_options.PipelineOptions(arguments)
+    if not arguments:
+        options = pipeline_options.PipelineOptions(
+            [],
+            runner="DirectRunner",
+            direct_num_workers=num_workers,
+            direct_running_mode="multi_processing",
+            default_sdk_harness_log_level="WARNING",
+        )
+    # Workers import the package; they need no copy of this program's state.
+    options.view_as(pipeline_options.SetupOptions).save_main_session = False
+    return options
 
 
-def make_shards(work, arguments):
+def make_shards(work, arguments, num_workers=1):
     """Makes all shards of a job, and their notes, in the folder of the work.
 
     Args:
       work: `pretraining_shards.Work`; all workers must see its folder and the text.
-      arguments: list of options of the pipeline, such as ``--runner=DataflowRunner``.
+      arguments: list of options of the pipeline, as Beam's programs take them on a command line;
+        by default it runs in processes of this machine.
+      num_workers: how many.
 
     Returns:
       Counter of what was made and left out.
@@ -56,14 +66,9 @@ def make_shards(work, arguments):
       file_io.InputError: the package apache-beam is missing.
     """
     beam = _beam()
-    from apache_beam.options import pipeline_options
-
     logging.getLogger("apache_beam").setLevel(logging.WARNING)
-    options = pipeline_options.PipelineOptions(arguments)
-    # Workers get the same parts of the code as files, not as a copy of this program's state.
-    options.view_as(pipeline_options.SetupOptions).save_main_session = False
     shards = [(shard, None) for shard in range(work.num_shards)]
-    with beam.Pipeline(options=options) as pipeline:
+    with beam.Pipeline(options=_options(arguments, num_workers)) as pipeline:
         made = (
             pipeline
             | "units" >> beam.Create(work.units)

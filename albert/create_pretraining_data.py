@@ -24,7 +24,7 @@ from albert import (
 
 def define_flags(flag_values=flags.FLAGS):
     """Flags of this script."""
-    pretraining_data_flags.define(flag_values)
+    pretraining_data_flags.define_flags(flag_values)
 
 
 def create(values, todo, inputs, num_workers):
@@ -39,8 +39,11 @@ def create(values, todo, inputs, num_workers):
         )
     make_shards = None
     if values.runner == "beam":
-        arguments = shlex.split(values.beam_args) or beam_records.local_arguments(num_workers)
-        make_shards = functools.partial(beam_records.make_shards, arguments=arguments)
+        make_shards = functools.partial(
+            beam_records.make_shards,
+            arguments=shlex.split(values.beam_args),
+            num_workers=num_workers,
+        )
     counts = pretraining_shards.create(
         inputs,
         outputs[0],

@@ -62,6 +62,8 @@ def best_bands(threshold):
 
     It is worse to miss some than to find too many, which are compared afterwards.
     """
+    # Above, one band would be best, which the package refuses.
+    threshold = min(threshold, 0.99)
     index = _datasketch().MinHashLSH(threshold, NUM_HASHES, weights=(0.1, 0.9))
     return index.b, index.r
 

@@ -13,7 +13,7 @@ from albert import (
 )
 
 
-def define(flag_values):
+def define_flags(flag_values):
     """What is read, what instances are like, and what is written."""
     text, integer, number, switch = common_flags.definers(flag_values)
     text("input_file", None, "Text files: comma-separated globs.")
@@ -89,6 +89,19 @@ def define(flag_values):
     pretraining_flags.define_mask_flags(flag_values)
 
 
+def _check_work(values):
+    """Refuses contradictions of the flags that say who works and what files are written."""
+    for name in ("num_workers", "num_shards"):
+        if values[name].value is not None:
+            common_flags.require_positive(values, name)
+    if values.overwrite_shards and not values.num_shards:
+        raise file_io.InputError("--overwrite_shards is for --num_shards")
+    if values.runner == "beam" and not values.num_shards:
+        raise file_io.InputError("--runner=beam writes shards: --num_shards must be given")
+    if values.beam_args and values.runner != "beam":
+        raise file_io.InputError("--beam_args is for --runner=beam")
+
+
 def job(values):
     """`pretraining_files.Job` of the flag values.
 
@@ -99,15 +112,7 @@ def job(values):
     if not values.spm_model_file and not values.vocab_file:
         raise file_io.InputError("--spm_model_file (or, for WordPiece, --vocab_file) must be given")
     common_flags.require_positive(values, "dupe_factor")
-    for name in ("num_workers", "num_shards"):
-        if values[name].value is not None:
-            common_flags.require_positive(values, name)
-    if values.overwrite_shards and not values.num_shards:
-        raise file_io.InputError("--overwrite_shards is for --num_shards")
-    if values.runner == "beam" and not values.num_shards:
-        raise file_io.InputError("--runner=beam writes shards: --num_shards must be given")
-    if values.beam_args and values.runner != "beam":
-        raise file_io.InputError("--beam_args is for --runner=beam")
+    _check_work(values)
     mask = pretraining_flags.mask_config(values)
     if not 0 <= values.short_seq_prob <= 1:
         raise file_io.InputError(

@@ -176,9 +176,8 @@ def train_input_fn(
             if prepare:
                 features = prepare(features)
             if transform:
-                features = transform(
-                    batch * pipelines + params.get("input_pipeline_id", 0), features
-                )
+                number = batch * pipelines + params.get("input_pipeline_id", 0)
+                features = transform(number, features)
             return _trim(specs, features) if trims else features
 
         trims = trim_batches and not params.get("fixed_shapes")

@@ -124,6 +124,8 @@ def test_random_next_sentence_is_next_sentence_prediction(task):
         ((*NEEDED, "--num_workers=0"), "--num_workers=0 must be at least 1"),
         ((*NEEDED, "--num_shards=0"), "--num_shards=0 must be at least 1"),
         ((*NEEDED, "--overwrite_shards"), "--overwrite_shards is for --num_shards"),
+        ((*NEEDED, "--runner=beam"), "--runner=beam writes shards: --num_shards must be given"),
+        ((*NEEDED, "--num_shards=2", "--beam_args=x"), "--beam_args is for --runner=beam"),
         ((*NEEDED, "--masked_lm_prob=15"), "--masked_lm_prob=15.0 must be between 0 and 1"),
         ((*NEEDED, "--short_seq_prob=-0.1"), "--short_seq_prob=-0.1 must be between"),
         ((*NEEDED, "--input_file_mode=w"), '--input_file_mode=w must be "r" or "rb"'),

@@ -98,3 +98,12 @@ def test_texts_of_a_few_words(tmp_path):
     signatures = write_signatures(tmp_path, texts, 3)
     gone = near_duplicates.near_duplicates(signatures, 0.9, np.zeros(5, bool))
     assert gone.tolist() == [False, True, False, False, False]
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.5, 0.8, 0.99, 1.0])
+def test_bands_find_what_is_more_alike_than_the_threshold(threshold):
+    pytest.importorskip("datasketch")
+    bands, width = near_duplicates.best_bands(threshold)
+    assert bands > 1 and bands * width <= near_duplicates.NUM_HASHES
+    alike = (1 + threshold) / 2
+    assert 1 - (1 - alike**width) ** bands > 0.9
