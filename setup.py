@@ -32,6 +32,7 @@ EXTRAS = {
     "wordpiece": ["tokenizers>=0.15"],
     "plots": ["matplotlib>=3.7"],
     "sweep": ["optuna>=4.0"],
+    "corpus": ["datasketch>=1.6", "sentencex>=1.0", "zstandard>=0.22"],
     "beam": ["apache-beam>=2.60"],
     "dev": [
         "hypothesis>=6.100",

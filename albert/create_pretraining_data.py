@@ -3,141 +3,75 @@
 Input: UTF-8 text, one sentence a line, a blank line between documents.
 """
 
+import functools
+import shlex
 import signal
 import sys
 import time
 
-from absl import flags, logging
+from absl import flags
 
 from albert import (
+    beam_records,
     command_line,
-    common_flags,
     file_io,
-    masking,
-    pretraining_data,
+    pretraining_data_flags,
     pretraining_files,
-    pretraining_flags,
-    sequence_formats,
+    pretraining_shards,
+    worker_processes,
 )
 
 
 def define_flags(flag_values=flags.FLAGS):
     """Flags of this script."""
-    text, integer, number, switch = common_flags.definers(flag_values)
-    text("input_file", None, "Text files: comma-separated globs.")
-    text("output_file", None, "Record files to write, comma-separated; filled in turn.")
-    text("vocab_file", None, "WordPiece vocabulary; only read without --spm_model_file.")
-    text("spm_model_file", None, "SentencePiece model.")
-    text("input_file_mode", "r", 'Accepts "r" and "rb"; either way the text must be UTF-8.')
-    switch("do_lower_case", True, "Lower-case the text.")
-    switch(
-        "random_next_sentence",
-        False,
-        "Make next-sentence instances, not sentence-order ones; same as --sentence_task=nsp.",
-    )
-    flags.DEFINE_enum(
-        "sentence_task",
-        "reference",
-        sequence_formats.SENTENCE_TASKS,
-        "Label 1 means: sop - B and A are swapped; a sentence left alone is passed over. nsp - B "
-        "is from another document. none - never. reference - as sop, but a sentence left alone is "
-        "joined with one from another document, label 1.",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_enum(
-        "sequence_format",
-        "segment_pair",
-        list(sequence_formats.FORMATS),
-        "What an instance holds: segment_pair - two texts of one or more sentences. sentence_pair "
-        "- two sentences. full_sentences - sentences up to the length, also of several documents. "
-        "doc_sentences - the same, of one document.",
-        flag_values=flag_values,
-    )
-    integer("max_seq_length", 512, "Tokens in an instance.")
-    integer("random_seed", 12345, "Same seed, same files, for any --num_workers.")
-    integer("dupe_factor", 40, "Passes over the text, each with other pairs and masks.")
-    integer("num_workers", None, "Processes; all cores by default, 1 starts none.")
-    number("short_seq_prob", 0.1, "Share of documents cut into instances of random length.")
-    switch(
-        "mask_in_training",
-        False,
-        "Write small records, without masks and in one pass; run_pretraining draws the masks.",
-    )
-    switch("compress", False, "Write gzip files, under the names given.")
-    pretraining_flags.define_mask_flags(flag_values)
+    pretraining_data_flags.define_flags(flag_values)
 
 
-def job(values):
-    """`pretraining_files.Job` of the flag values.
-
-    Raises:
-      file_io.InputError: a flag is out of range, or two contradict each other.
-    """
-    common_flags.require_given(values, "input_file", "output_file")
-    if not values.spm_model_file and not values.vocab_file:
-        raise file_io.InputError("--spm_model_file (or, for WordPiece, --vocab_file) must be given")
-    common_flags.require_positive(values, "dupe_factor")
-    if values.num_workers is not None:
-        common_flags.require_positive(values, "num_workers")
-    mask = pretraining_flags.mask_config(values)
-    if not 0 <= values.short_seq_prob <= 1:
+def create(values, todo, inputs, num_workers):
+    """Makes the files; what was counted, and their names."""
+    outputs = [path.strip() for path in values.output_file.split(",") if path.strip()]
+    if not values.num_shards:
+        return pretraining_files.create(inputs, outputs, todo, num_workers), outputs
+    if len(outputs) != 1:
         raise file_io.InputError(
-            f"--short_seq_prob={values.short_seq_prob} must be between 0 and 1"
+            f"--output_file={values.output_file}: with --num_shards one name was expected, with "
+            "which those of the shards begin"
         )
-    if values["short_seq_prob"].present and values.sequence_format != "segment_pair":
-        common_flags.refuse_given(values, "--sequence_format=segment_pair", "short_seq_prob")
-    if values.input_file_mode not in ("r", "rb"):
-        raise file_io.InputError(
-            f'--input_file_mode={values.input_file_mode} must be "r" or "rb"; both read UTF-8'
+    make_shards = None
+    if values.runner == "beam":
+        make_shards = functools.partial(
+            beam_records.make_shards,
+            arguments=shlex.split(values.beam_args),
+            num_workers=num_workers,
         )
-    task = values.sentence_task
-    if values.random_next_sentence:
-        if task not in ("reference", "nsp"):
-            raise file_io.InputError(f"--random_next_sentence contradicts --sentence_task={task}")
-        task = "nsp"
-    elif not values["sentence_task"].present:
-        task = task if sequence_formats.has_sentence_task(values.sequence_format) else "none"
-    settings = pretraining_data.Settings(
-        max_seq_length=values.max_seq_length,
-        short_seq_prob=values.short_seq_prob,
-        sequence_format=values.sequence_format,
-        sentence_task=task,
-        # Seeds below zero are allowed in the reference; numpy wants them above.
-        random_seed=values.random_seed % (1 << 64),
-        mask=None if values.mask_in_training else mask,
+    counts = pretraining_shards.create(
+        inputs,
+        outputs[0],
+        values.num_shards,
+        todo,
+        num_workers,
+        values.overwrite_shards,
+        make_shards,
     )
-    files = ("vocab_file", "spm_model_file", "do_lower_case", "compress")
-    passes = 1 if values.mask_in_training else values.dupe_factor
-    return pretraining_files.Job(settings, passes, **{name: values[name].value for name in files})
-
-
-def warn(values, todo):
-    """Warns of a share of masks that cannot be reached, or of flags that have no effect here."""
-    mask = todo.settings.mask
-    warning = mask and masking.share_warning(mask, values.max_seq_length)
-    unused = pretraining_flags.given_mask_flags(values)
-    if not mask and unused:
-        warning = f"{', '.join(unused)}: not used here; masks are drawn by the flags of training"
-    if warning:
-        logging.warning("%s", warning)
+    return counts, pretraining_shards.shard_paths(outputs[0], values.num_shards)
 
 
 def main(values):
     """Runs the script with parsed flag values."""
-    todo = job(values)
-    warn(values, todo)
+    todo = pretraining_data_flags.job(values)
+    pretraining_data_flags.warn(values, todo)
     inputs = file_io.expand_globs(values.input_file, "--input_file")
-    outputs = [path.strip() for path in values.output_file.split(",") if path.strip()]
     started = time.monotonic()
-    num_workers = values.num_workers or pretraining_files.num_cores()
+    num_workers = values.num_workers or worker_processes.num_cores()
+    left = "the output files are as they were"
+    if values.num_shards:
+        left = "the same command goes on from here"
     # As any exception, this lets the temporary files be removed.
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit("terminated; the output files are as they were")
-    )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"terminated; {left}"))
     try:
-        counts = pretraining_files.create(inputs, outputs, todo, num_workers)
+        counts, outputs = create(values, todo, inputs, num_workers)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; the output files are as they were") from None
+        raise KeyboardInterrupt(f"interrupted; {left}") from None
     seconds = time.monotonic() - started
     print(pretraining_files.report(counts, todo, outputs, seconds))
 

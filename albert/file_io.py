@@ -9,6 +9,7 @@ import codecs
 import contextlib
 import glob as _glob
 import hashlib
+import importlib
 import json
 import mmap
 import os
@@ -64,6 +65,14 @@ def open_input(path, what, mode="r"):
         raise InputError(f"{what}: cannot read {path}: {error.strerror}") from error
 
 
+def mapped(path):
+    """The bytes of a local file that is not empty, read when they are looked at."""
+    import mmap
+
+    with open_file(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
 def exists(path):
     return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
 
@@ -89,6 +98,25 @@ def glob(pattern):
     return sorted(_gfile().glob(pattern) if is_remote(pattern) else _glob.glob(pattern))
 
 
+def check_scheme(path, what):
+    """Refuses a remote path that neither TensorFlow nor tensorflow-io can read.
+
+    Raises:
+      InputError: names the scheme and what to do.
+    """
+    if not is_remote(path):
+        return
+    scheme = path.split("://")[0]
+    if scheme not in _gfile().get_registered_schemes():
+        with contextlib.suppress(ImportError):
+            importlib.import_module("tensorflow_io")  # It registers s3, hdfs and others.
+    if scheme not in _gfile().get_registered_schemes():
+        raise InputError(
+            f"{what}: {path}: this TensorFlow cannot read {scheme}://; install tensorflow-io, or "
+            "mount the files or copy them here"
+        )
+
+
 def expand_globs(patterns, what):
     """Files named by comma-separated globs, in order and without repetition.
 
@@ -102,6 +130,7 @@ def expand_globs(patterns, what):
         pattern = pattern.strip()
         if not pattern:
             continue
+        check_scheme(pattern, what)
         found = [pattern] if exists(pattern) else glob(pattern)
         matches = [path for path in found if not is_dir(path)]
         if not matches:
@@ -211,6 +240,27 @@ def _is_left_over(temporary):
     except (ValueError, OverflowError, PermissionError):  # not our name; somebody else's process
         return False
     return False
+
+
+@contextlib.contextmanager
+def locked(path, message):
+    """Holds a lock that ends with this process, however that ends.
+
+    Args:
+      path: local file, made where it does not exist; it stays.
+      message: what is wrong if another process holds it.
+
+    Raises:
+      InputError: another process holds it.
+    """
+    import fcntl  # not on Windows
+
+    with open_file(path, "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"{message}; wait for it or end it") from error
+        yield
 
 
 @contextlib.contextmanager

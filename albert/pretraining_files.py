@@ -6,19 +6,17 @@ until all are made, and are then shuffled and dealt round-robin to the output fi
 """
 
 import collections
-import concurrent.futures
 import contextlib
 import dataclasses
-import multiprocessing
+import itertools
+import json
 import os
-import signal
-import threading
-from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 from absl import logging
 
 from albert import (
+    bucket_shuffle,
     corpus,
     file_io,
     pretraining_data,
@@ -26,9 +24,10 @@ from albert import (
     sequence_formats,
     tfrecord,
     tokenization,
+    worker_processes,
 )
 
-_INSTANCE_STREAM, _BUCKET_STREAM, _SHUFFLE_STREAM = 0, 1, 2
+_INSTANCE_STREAM, _BUCKET_STREAM, SHUFFLE_STREAM = 0, 1, 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,20 +50,23 @@ class Job:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Unit:
-    """What a process does in one go: some passes over a block."""
+class Unit:
+    """What a process does in one go: some passes over a block.
+
+    Attributes:
+      block: number of the block.
+      segments: its `corpus.Segment`s.
+      passes: numbers of the passes.
+    """
 
     block: int
     segments: tuple
-    passes: range
+    passes: range | tuple
 
-
-def num_cores():
-    """Cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on Linux
-        return os.cpu_count() or 1
+    @property
+    def num_bytes(self):
+        """Bytes of text in the block."""
+        return sum(segment.end - segment.start for segment in self.segments)
 
 
 def create(input_paths, output_paths, job, num_workers=1):
@@ -82,33 +84,21 @@ def create(input_paths, output_paths, job, num_workers=1):
     Raises:
       file_io.InputError: unreadable text, no sentence in it, no room, no right to write.
     """
-    _check_outputs(input_paths, output_paths)
+    check_outputs(input_paths, output_paths)
     # Loaded first: a wrong vocabulary must not be found out by every worker.
     tokenization.FullTokenizer(job.vocab_file, job.do_lower_case, job.spm_model_file)
     plan = corpus.plan_blocks(input_paths)
-    expected_bytes = plan.num_bytes * job.dupe_factor * _bytes_per_text_byte(job.settings)
-    counts = collections.Counter(
-        files=len(input_paths), bytes=plan.num_bytes, cut_documents=plan.cut_documents
-    )
+    num_bytes = expected_bytes(plan, job)
+    counts = text_counts(input_paths, plan)
     with _working_folder(output_paths[0]) as folder:
-        _warn_if_disk_is_small(folder, expected_bytes)
-        maker = _MakerArguments(job, folder, tfrecord.num_buckets(expected_bytes))
-        units = _divide(plan.blocks, job.dupe_factor, num_workers)
-        num_workers = min(num_workers, len(units))
-        logging.info(
-            "%d file(s), %.1f MB of text: %d block(s), %d pass(es), %d worker(s)",
-            len(input_paths),
-            plan.num_bytes / 1e6,
-            len(plan.blocks),
-            job.dupe_factor,
-            max(1, num_workers),
-        )
-        with progress.Progress("making instances", plan.num_bytes * job.dupe_factor, "B") as shown:
-            make = _make_here if num_workers <= 1 else _make_in_processes
-            for unit_counts in make(maker, units, num_workers, shown):
-                counts.update(unit_counts)
-        _check_instances(counts, input_paths, job.settings)
-        records = tfrecord.shuffled_records(folder, [job.settings.random_seed, _SHUFFLE_STREAM])
+        warn_if_disk_is_small(folder, num_bytes)
+        maker = MakerArguments(job, folder, bucket_shuffle.num_buckets(num_bytes))
+        units = divide(plan.blocks, job.dupe_factor, num_workers)
+        for unit_counts in make_instances(maker, units, num_workers):
+            counts.update(unit_counts)
+        check_instances(counts, input_paths, job.settings)
+        seed = [job.settings.random_seed, SHUFFLE_STREAM]
+        records = bucket_shuffle.shuffled_records(folder, seed)
         with progress.Progress("writing", counts["instances"], "instances") as shown:
             _write_outputs(records, output_paths, job.compress, shown)
     return counts
@@ -117,7 +107,12 @@ def create(input_paths, output_paths, job, num_workers=1):
 # --- checks -----------------------------------------------------------------------------------
 
 
-def _check_outputs(input_paths, output_paths):
+def check_outputs(input_paths, output_paths):
+    """Refuses outputs that cannot be written; makes their folders.
+
+    Raises:
+      file_io.InputError: names the path and what is wrong with it.
+    """
     if not output_paths:
         raise file_io.InputError("output_file names no file")
     inputs = set(map(_absolute, input_paths))
@@ -136,6 +131,11 @@ def _absolute(path):
     return path if file_io.is_remote(path) else os.path.abspath(path)
 
 
+def expected_bytes(plan, job):
+    """Rough size of all records, for an English vocabulary."""
+    return plan.num_bytes * job.dupe_factor * _bytes_per_text_byte(job.settings)
+
+
 def _bytes_per_text_byte(settings):
     """Rough size of the records of one pass relative to the text, for an English vocabulary."""
     if settings.mask is None:
@@ -146,21 +146,27 @@ def _bytes_per_text_byte(settings):
     return record / text
 
 
-def _warn_if_disk_is_small(folder, expected_bytes):
+def warn_if_disk_is_small(folder, num_bytes):
+    """Warns where a folder seems to have no room for so many bytes."""
     if not hasattr(os, "statvfs"):  # not on Windows
         return
     disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize
-    if expected_bytes > free:
+    if num_bytes > free:
         logging.warning(
             "About %.1f GB will be written, but %s has only %.1f GB left",
-            expected_bytes / 1e9,
+            num_bytes / 1e9,
             folder,
             free / 1e9,
         )
 
 
-def _check_instances(counts, input_paths, settings):
+def check_instances(counts, input_paths, settings):
+    """Refuses text that gives no instance.
+
+    Raises:
+      file_io.InputError: says how much was read.
+    """
     found = f"{len(input_paths)} input file(s) with {counts['bytes']} bytes"
     if not counts["sentences"]:
         raise file_io.InputError(f"no sentence found in {found}; expected one sentence a line")
@@ -175,147 +181,141 @@ def _check_instances(counts, input_paths, settings):
 # --- making instances -------------------------------------------------------------------------
 
 
-def _divide(blocks, dupe_factor, num_workers):
+def text_counts(input_paths, plan):
+    """Counter of what `corpus.plan_blocks` says of the text."""
+    return collections.Counter(
+        files=len(input_paths), bytes=plan.num_bytes, cut_documents=plan.cut_documents
+    )
+
+
+def divide(blocks, dupe_factor, num_workers):
     """Units in the order of blocks; few blocks are divided by passes, to employ all workers."""
     groups = min(dupe_factor, -(-num_workers // max(1, len(blocks))))
     passes = np.array_split(np.arange(dupe_factor), groups)
     return [
-        _Unit(block, segments, range(int(group[0]), int(group[-1]) + 1))
+        Unit(block, segments, range(int(group[0]), int(group[-1]) + 1))
         for block, segments in enumerate(blocks)
         for group in passes
     ]
 
 
 @dataclasses.dataclass(frozen=True)
-class _MakerArguments:
+class MakerArguments:
+    """What the processes that make instances are given.
+
+    Attributes:
+      job: `Job`.
+      folder: existing local folder of the buckets.
+      buckets: number of buckets.
+      run: tells the files of this run from those of earlier ones in the folder; given, each
+        process also keeps a journal there, see `journal_path`.
+    """
+
     job: Job
     folder: str
     buckets: int
+    run: int | None = None
 
 
-class _Maker:
-    """Makes the records of units in one process.
+def journal_path(folder, writer):
+    """File in which the writer of bucket files notes each pass over a block that it has finished.
+
+    A line is JSON: [block, pass, counts].
+    """
+    return os.path.join(folder, f"done.{writer}")
+
+
+def make_instances(arguments, units, num_workers):
+    """Writes the records of all units to buckets.
 
     Args:
-      arguments: `_MakerArguments`.
-      advance: function that is told the number of bytes of text dealt with.
+      arguments: `MakerArguments`.
+      units: list of `Unit`s.
+      num_workers: processes; 1 works in this process.
+
+    Yields:
+      Counter of what a unit holds, for each, in the order in which they end.
+    """
+    num_workers = max(1, min(num_workers, len(units)))
+    num_bytes = sum(unit.num_bytes * len(unit.passes) for unit in units)
+    logging.info(
+        "%d unit(s) of work, %.1f MB of text in all passes, %d worker(s)",
+        *(len(units), num_bytes / 1e6, num_workers),
+    )
+    with progress.Progress("making instances", num_bytes, "B") as shown:
+        yield from worker_processes.run(Maker, arguments, units, num_workers, shown)
+
+
+class InstanceMaker:
+    """Makes the records of units; the same for the same unit, wherever it does.
+
+    Args:
+      job: `Job`.
     """
 
-    def __init__(self, arguments, advance):
-        job = arguments.job
+    def __init__(self, job):
         self._settings = job.settings
         self._tokenizer = tokenization.FullTokenizer(
             job.vocab_file, job.do_lower_case, job.spm_model_file
         )
         self._vocabulary = pretraining_data.Vocabulary.of(self._tokenizer)
-        self._writer = tfrecord.BucketWriter(arguments.folder, arguments.buckets, os.getpid())
+
+    def passes(self, unit):
+        """Yields (number of a pass, its batches, generator for its buckets).
+
+        A batch is (framed records, Counter of what is in them); texts are counted with the first
+        batch of the first pass.
+        """
+        documents, counts = pretraining_data.read_documents(
+            unit.segments, self._tokenizer.encode_batch
+        )
+        seed = self._settings.random_seed
+        for pass_number in unit.passes:
+            stream = (unit.block, pass_number)
+            batches = pretraining_data.make_records(
+                documents, self._settings, self._vocabulary, (_INSTANCE_STREAM, *stream)
+            )
+            framed = ((tfrecord.frame(records), found) for records, found in batches)
+            if pass_number == 0:
+                framed = itertools.chain([([], counts)], framed)
+            yield pass_number, framed, np.random.default_rng([seed, _BUCKET_STREAM, *stream])
+
+
+class Maker:
+    """Writes the records of units to buckets, in one process.
+
+    Args:
+      arguments: `MakerArguments`.
+      advance: function that is told the number of bytes of text dealt with.
+    """
+
+    def __init__(self, arguments, advance):
+        writer = os.getpid()
+        self._journal = None
+        if arguments.run is not None:
+            writer = f"{arguments.run}.{writer}"
+            self._journal = journal_path(arguments.folder, writer)
+        self._folder = arguments.folder
+        self._maker = InstanceMaker(arguments.job)
+        self._writer = bucket_shuffle.BucketWriter(arguments.folder, arguments.buckets, writer)
         self._advance = advance
 
     def run(self, unit):
         """Counter of what the unit holds; texts are counted with the first pass only."""
-        documents, text_counts = pretraining_data.read_documents(
-            unit.segments, self._tokenizer.encode_batch
-        )
-        counts = collections.Counter(text_counts if unit.passes.start == 0 else {})
-        num_bytes = sum(segment.end - segment.start for segment in unit.segments)
-        for pass_number in unit.passes:
-            stream = (unit.block, pass_number)
-            buckets_rng = np.random.default_rng(
-                [self._settings.random_seed, _BUCKET_STREAM, *stream]
-            )
-            with self._writer.keyed(*stream):
-                for records, batch_counts in pretraining_data.make_records(
-                    documents, self._settings, self._vocabulary, (_INSTANCE_STREAM, *stream)
-                ):
-                    self._writer.add(tfrecord.frame(records), buckets_rng)
-                    counts.update(batch_counts)
-            self._advance(num_bytes)
+        counts = collections.Counter()
+        for pass_number, batches, rng in self._maker.passes(unit):
+            pass_counts = collections.Counter()
+            with self._writer.keyed(unit.block, pass_number):
+                for records, batch_counts in batches:
+                    self._writer.add(records, rng)
+                    pass_counts.update(batch_counts)
+            if self._journal:
+                line = json.dumps([unit.block, pass_number, pass_counts]) + "\n"
+                with tfrecord.writing(self._folder), file_io.open_file(self._journal, "a") as file:
+                    file.write(line)
+            counts.update(pass_counts)
+            self._advance(unit.num_bytes)
         return counts
-
-
-def _make_here(arguments, units, num_workers, shown):
-    del num_workers
-    maker = _Maker(arguments, shown.advance)
-    for unit in units:
-        yield maker.run(unit)
-
-
-_worker_maker = None  # the `_Maker` of a worker process
-
-
-def _start_worker(arguments, num_done, parent_lives):
-    global _worker_maker
-    threading.Thread(target=_exit_with_parent, args=(parent_lives,), daemon=True).start()
-
-    def advance(num_bytes):
-        with num_done.get_lock():
-            num_done.value += num_bytes
-
-    _worker_maker = _Maker(arguments, advance)
-
-
-def _exit_with_parent(parent_lives):
-    with contextlib.suppress(EOFError, OSError):
-        parent_lives.recv()
-    os._exit(1)
-
-
-def _run_unit(unit):
-    return _worker_maker.run(unit)
-
-
-@contextlib.contextmanager
-def _starting_workers():
-    """Processes started inside start whole, and Ctrl-C never reaches them.
-
-    The parent alone answers it, and ends them: a worker that ignored it by itself would be open to
-    it until its imports are done. A signal that reaches the parent waits until they are started.
-    """
-    is_main_thread = threading.current_thread() is threading.main_thread()
-    kinds = (signal.SIGINT, signal.SIGTERM) if is_main_thread else ()
-    arrived = []
-    handlers = {kind: signal.signal(kind, lambda kind, _: arrived.append(kind)) for kind in kinds}
-    # Inherited by the workers. Here, other threads may still take the signal.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for kind, handler in handlers.items():
-            signal.signal(kind, handler)
-        for kind in arrived:
-            signal.raise_signal(kind)
-
-
-def _make_in_processes(arguments, units, num_workers, shown):
-    # Spawned, not forked: the parent may have threads, and a fork would copy them half-alive.
-    context = multiprocessing.get_context("spawn")
-    num_done = context.Value("q", 0)
-    # Nothing is ever sent: the workers see this pipe close, even if the parent is killed.
-    parent_lives, keep_open = context.Pipe(duplex=False)
-    executor = concurrent.futures.ProcessPoolExecutor(
-        num_workers, context, _start_worker, (arguments, num_done, parent_lives)
-    )
-    try:
-        with _starting_workers():
-            waiting = {executor.submit(_run_unit, unit) for unit in units}
-        while waiting:
-            done, waiting = concurrent.futures.wait(
-                waiting, timeout=0.5, return_when=concurrent.futures.FIRST_EXCEPTION
-            )
-            shown.show(num_done.value)
-            for future in done:
-                yield future.result()
-        executor.shutdown()
-    except BrokenProcessPool as error:
-        raise file_io.InputError(
-            "a worker process was killed, most likely because memory ran out; try again with a "
-            f"smaller num_workers than {num_workers}"
-        ) from error
-    finally:
-        keep_open.close()
-        executor.shutdown(cancel_futures=True)
-        parent_lives.close()
 
 
 # --- files ------------------------------------------------------------------------------------

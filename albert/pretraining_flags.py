@@ -226,7 +226,7 @@ def set_batch_size(values, strategy):
     tokens = values.train_batch_tokens
     if not tokens:
         return
-    from albert import distribution, pretraining_masks
+    from albert import distribution, mixtures, pretraining_masks
 
     flag = f"--train_batch_tokens={tokens}"
     if values["train_batch_size"].present:
@@ -242,8 +242,11 @@ def set_batch_size(values, strategy):
         raise file_io.InputError(
             f"{flag} must be at least twice --max_seq_length={values.max_seq_length}"
         )
-    paths = file_io.expand_globs(values.input_file, "--input_file")
-    length = pretraining_masks.look_at(paths).mean_length()
+    sources = mixtures.parse(values.input_file, "--input_file")
+    length = sum(
+        count / mixtures.BLOCK * pretraining_masks.look_at(source.paths).mean_length()
+        for source, count in zip(sources, mixtures.counts(sources), strict=True)
+    )
     values.train_batch_size = max(1, round(tokens / length))
     logging.info(
         "%s: %d examples on average, of %.1f tokens each", flag, values.train_batch_size, length

@@ -221,7 +221,7 @@ TASK = make_task()
 
 def make_data(
     files, lengths, max_eval_examples, masker=None, anew=False, sentence_labels=True,
-    equal_tokens=False,
+    equal_tokens=False, mixture=None,
 ):  # fmt: skip
     """The `task.Data` of records that `create_pretraining_data` has made.
 
@@ -233,6 +233,7 @@ def make_data(
       anew: the masker masks records for training that have masks, too.
       sentence_labels: read them; records with masks need not have any otherwise.
       equal_tokens: training batches hold equally many tokens, see `batching.equal_tokens`.
+      mixture: `mixtures.Source`s of the training files; by default all are one.
 
     Raises:
       file_io.InputError: there are no records, a file is cut off, or the lengths differ.
@@ -268,7 +269,7 @@ def make_data(
         ids=_no_predictions,
         write_predictions=_no_predictions,
         reading=lambda read: damage_reported(read, lengths, unmasked),
-        train_input=train_input,
+        train_input={**train_input, "mixture": mixture},
         eval_input=eval_input,
         files=lambda split: files[split].paths,
     )

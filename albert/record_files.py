@@ -34,7 +34,7 @@ def encode(specs, features):
 
 
 def manifest_path(path):
-    return f"{path}.manifest.json"
+    return path + tfrecord.MANIFEST
 
 
 def write(path, specs, rows, settings, ids=None):

@@ -7,7 +7,7 @@ with the batch size in ``params["batch_size"]``.
 
 import tensorflow as tf
 
-from albert import batching, record_files, tfrecord
+from albert import batching, file_io, mixtures, record_files, tfrecord
 
 FeatureSpec = tfrecord.FeatureSpec
 # Memory that a shuffle buffer of serialized records may take; data that fits is shuffled whole.
@@ -46,7 +46,7 @@ def _trim(specs, features):
 
 def shuffle_buffer_size(paths):
     """Records that fit in `SHUFFLE_BYTES`, judged by the first record's size."""
-    for serialized in record_files.serialized_examples(paths[:1]).take(1):
+    for serialized in record_files.serialized_examples(paths).take(1):
         # Each buffered record also costs about a hundred bytes of bookkeeping.
         return max(1, SHUFFLE_BYTES // (len(serialized.numpy()) + 100))
     return 1
@@ -60,6 +60,52 @@ def _epoch(files, seed, buffer_size, epoch):
     files = files.shuffle(count, seed=epoch_seed, reshuffle_each_iteration=False)
     records = files.interleave(tf.data.TFRecordDataset, cycle_length=min(count, 16))
     return records.shuffle(buffer_size, seed=epoch_seed, reshuffle_each_iteration=False)
+
+
+def _endless(paths, seed, consumed, share=1.0):
+    """Records of one epoch after the other, without those that were consumed already.
+
+    Args:
+      paths: TFRecord files.
+      seed: integer; the same seed gives the same order.
+      consumed: number of records.
+      share: of the memory for shuffling.
+    """
+    buffer_size = max(1, int(shuffle_buffer_size(paths) * share))
+    files = record_files.with_compression(paths)
+    count = record_files.count_records(paths) if consumed else 1
+    first_epoch, skip = divmod(consumed, count)
+    dataset = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(
+        lambda epoch: _epoch(files, seed, buffer_size, epoch)
+    )
+    return dataset.skip(skip)
+
+
+def _mixed(sources, seed, consumed):
+    """As `_endless`, of `mixtures.Source`s."""
+    for source in sources:
+        if not list(record_files.serialized_examples(source.paths).take(1)):
+            raise file_io.InputError(f"no records in {', '.join(source.paths)}")
+    counts = mixtures.counts(sources)
+    in_turn = tf.repeat(tf.range(len(sources), dtype=tf.int64), counts)
+
+    def order(block):
+        return tf.random.experimental.stateless_shuffle(in_turn, tf.stack([seed, block]))
+
+    blocks, rest = divmod(consumed, mixtures.BLOCK)
+    begun = order(tf.constant(blocks, tf.int64))[:rest]
+    used = [
+        blocks * count + int(tf.reduce_sum(tf.cast(begun == number, tf.int32)))
+        for number, count in enumerate(counts)
+    ]
+    streams = [
+        _endless(source.paths, seed + (number << 20), used[number], 1 / len(sources))
+        for number, source in enumerate(sources)
+    ]
+    choices = tf.data.Dataset.range(blocks, tf.int64.max).flat_map(
+        lambda block: tf.data.Dataset.from_tensor_slices(order(block))
+    )
+    return tf.data.Dataset.choose_from_datasets(streams, choices.skip(rest))
 
 
 def _deal(dataset, params):
@@ -80,7 +126,15 @@ def _pipeline_batch_size(params):
 
 
 def train_input_fn(
-    paths, specs, seed, trim_batches=True, read=None, prepare=None, transform=None, lengths=None
+    paths,
+    specs,
+    seed,
+    trim_batches=True,
+    read=None,
+    prepare=None,
+    transform=None,
+    lengths=None,
+    mixture=None,
 ):
     """Endless shuffled batches; the order is a function of (seed, epoch, step).
 
@@ -94,6 +148,7 @@ def train_input_fn(
       transform: ``(number, features) -> features`` on each batch; no two batches of a run have
         the same number, and it does not change when a run is resumed.
       lengths: as `batching.equal_tokens` takes it, to cut the batches of a single replica so.
+      mixture: `mixtures.Source`s that the paths are divided into; by default all are one.
 
     Returns:
       ``input_fn(params)``. Beside ``batch_size`` (per replica), params may hold ``first_step``,
@@ -105,20 +160,15 @@ def train_input_fn(
     @tf.autograph.experimental.do_not_convert
     def input_fn(params):
         batch_size = _pipeline_batch_size(params)
-        buffer_size, files = shuffle_buffer_size(paths), record_files.with_compression(paths)
         first_step, pipelines = params.get("first_step", 0), params.get("num_input_pipelines", 1)
         # Of batches that are cut together those that were used are left out.
         repeated = first_step % batching.CUT_TOGETHER if lengths else 0
         consumed = (first_step - repeated) * batch_size * pipelines
-        count = record_files.count_records(paths) if consumed else 1
-        first_epoch, skip = divmod(consumed, count)
-        dataset = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(
-            lambda epoch: _epoch(files, seed, buffer_size, epoch)
-        )
+        dataset = _mixed(mixture, seed, consumed) if mixture else _endless(paths, seed, consumed)
         if lengths:
-            dataset = batching.equal_tokens(dataset.skip(skip), batch_size, lengths).skip(repeated)
+            dataset = batching.equal_tokens(dataset, batch_size, lengths).skip(repeated)
         else:
-            dataset = _deal(dataset.skip(skip).batch(batch_size, drop_remainder=True), params)
+            dataset = _deal(dataset.batch(batch_size, drop_remainder=True), params)
         first_batch = first_step * params.get("replicas_per_pipeline", 1)
 
         def to_features(batch, serialized):
@@ -126,9 +176,8 @@ def train_input_fn(
             if prepare:
                 features = prepare(features)
             if transform:
-                features = transform(
-                    batch * pipelines + params.get("input_pipeline_id", 0), features
-                )
+                number = batch * pipelines + params.get("input_pipeline_id", 0)
+                features = transform(number, features)
             return _trim(specs, features) if trims else features
 
         trims = trim_batches and not params.get("fixed_shapes")

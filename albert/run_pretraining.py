@@ -20,7 +20,7 @@ def define_flags(flag_values):
     common_flags.define_run_flags(flag_values)
     text, integer, number, switch = common_flags.definers(flag_values)
     text("albert_config_file", None, "JSON file of the model's sizes.")
-    text("input_file", None, "Records to train on: comma-separated globs.")
+    text("input_file", None, "Records to train on: comma-separated globs, or globs with weights.")
     text("eval_input_file", None, "Records to evaluate on; by default --input_file.")
     text("output_dir", None, "Folder of checkpoints and results.")
     text("init_checkpoint", None, "Weights to start from, in any form; by default random ones.")
@@ -83,12 +83,13 @@ def check_flags(values):
 
 def make_data(values, config, sentence_labels):
     """`task.Data` of the flags."""
-    from albert import pretraining_masks, pretraining_task
+    from albert import mixtures, pretraining_masks, pretraining_task, tfrecord
 
-    paths = file_io.expand_globs(values.input_file, "--input_file")
+    sources = mixtures.parse(values.input_file, "--input_file")
+    paths = [path for source in sources for path in source.paths]
     files = dict.fromkeys(("train", "dev"), pretraining_masks.look_at(paths))
     if values.eval_input_file:
-        paths = file_io.expand_globs(values.eval_input_file, "--eval_input_file")
+        paths = tfrecord.named_files(values.eval_input_file, "--eval_input_file")
         files["dev"] = pretraining_masks.look_at(paths)
     return pretraining_task.make_data(
         files,
@@ -98,6 +99,7 @@ def make_data(values, config, sentence_labels):
         anew=bool(values.masked_lm_budget),
         sentence_labels=sentence_labels,
         equal_tokens=values.train_batch_tokens > 0,
+        mixture=sources if len(sources) > 1 else None,
     )
 
 

@@ -94,7 +94,7 @@ def num_train_steps(values, num_questions):
 
 def _questions(values, kind, source, config, beams, strategy):
     """`squad_task.QuestionFiles` of the flags, and the `squad_task.Settings`."""
-    from albert import model_folder, pretraining_files, squad_task
+    from albert import model_folder, squad_task, worker_processes
 
     settings = squad_task.Settings(
         values.max_seq_length,
@@ -114,7 +114,7 @@ def _questions(values, kind, source, config, beams, strategy):
         model_folder.load_tokenizer(source, config),
         values.output_dir,
         strategy,
-        num_processes=pretraining_files.num_cores(),
+        num_processes=worker_processes.num_cores(),
         train_selection=train_selection,
         predict_selection=predict_selection,
         **{name: values[name].value for name in names},

@@ -1,16 +1,14 @@
-"""TFRecord files of `tf.train.Example` messages without TensorFlow: encoded, framed and shuffled.
+"""TFRecord files of `tf.train.Example` messages without TensorFlow: encoded and framed.
 
 Importing TensorFlow to write a file costs 4-5 seconds and 600 MB, as much as making the data of a
 small corpus; and worker processes could not share the work. Data workers make records by the
 hundred thousand, so integer and float lists are encoded as arrays and records are framed many at a
-time. More of them than fit in memory are shuffled through files. A file may be compressed as a
-whole with gzip, whatever its name.
+time. A file may be compressed as a whole with gzip, whatever its name.
 Sources: the protobuf encoding guide and tensorflow/core/example/{example,feature}.proto, field
 numbers; TensorFlow's guide "TFRecord and tf.train.Example"; CRC-32C of RFC 3720, appendix B.4;
 RFC 1952, section 2.3.1, the first bytes of a gzip file.
 """
 
-import collections
 import contextlib
 import dataclasses
 import functools
@@ -18,7 +16,6 @@ import gzip
 import io
 import itertools
 import math
-import os
 import struct
 import zlib
 
@@ -28,12 +25,7 @@ from albert import file_io
 
 FLOAT_LIST, INT64_LIST = 2, 3  # field numbers of Feature's oneof
 _POLYNOMIAL = np.uint32(0x82F63B78)  # Castagnoli's, bits reversed
-BUCKET_BYTES = 64 << 20  # what a bucket should hold
-MAX_BUCKETS = 4096
-FLUSH_BYTES = 16 << 20  # of records that wait in memory for being written together
-# A bucket longer than this is shuffled in parts, each a random choice of its records.
-MEMORY_BYTES = 4 * BUCKET_BYTES
-_SEGMENT_HEADER = struct.Struct("<QQQQ")  # block, pass, number of the segment, records
+MANIFEST = ".manifest.json"  # what names of files end with that say what records were made of
 # Two bytes of identification and the method, deflate. As the length of a first record they would
 # stand for half a megabyte.
 _GZIP = b"\x1f\x8b\x08"
@@ -216,7 +208,7 @@ def crc32c(records):
     return ~checksums
 
 
-def _masked(checksums):
+def masked_bytes(checksums):
     """Little-endian bytes of the checksums in the form that TFRecord files hold."""
     rotated = checksums >> 15 | checksums << 17
     return (rotated + np.uint32(0xA282EAD8)).astype("<u4").tobytes()
@@ -226,11 +218,24 @@ def frame(records):
     """Bytes to write for each of a list of serialized records of at least four bytes."""
     lengths = np.fromiter(map(len, records), "<u8", len(records)).tobytes()
     lengths = [lengths[i : i + 8] for i in range(0, len(lengths), 8)]
-    length_checks, record_checks = _masked(crc32c(lengths)), _masked(crc32c(records))
+    length_checks, record_checks = masked_bytes(crc32c(lengths)), masked_bytes(crc32c(records))
     return [
         length + length_checks[i : i + 4] + record + record_checks[i : i + 4]
         for i, length, record in zip(range(0, len(length_checks), 4), lengths, records, strict=True)
     ]
+
+
+def named_files(patterns, what):
+    """Record files named by comma-separated globs, as `file_io.expand_globs`; manifests are none.
+
+    Raises:
+      file_io.InputError: a pattern matches nothing, or there are only manifests.
+    """
+    found = file_io.expand_globs(patterns, what)
+    paths = [path for path in found if not path.endswith(MANIFEST)]
+    if not paths:
+        raise file_io.InputError(f"{what}: no record file matches {patterns!r}, only {found[0]}")
+    return paths
 
 
 def is_compressed(file):
@@ -305,69 +310,6 @@ def _read_past(file, count):
     return True
 
 
-# --- shuffling ---------------------------------------------------------------------------------
-#
-# Each record goes to a bucket drawn at random; later each bucket is shuffled in memory and the
-# buckets follow each other. That is a uniform shuffle of the whole. Several processes may write at
-# once: every one appends to files of its own, in segments with a key, and a bucket is read in the
-# order of the keys. So the result does not depend on timing.
-
-
-def num_buckets(expected_bytes):
-    """Buckets for about so many bytes of records."""
-    return min(MAX_BUCKETS, 1 + int(expected_bytes // BUCKET_BYTES))
-
-
-def _bucket_path(folder, bucket, writer):
-    return os.path.join(folder, f"bucket-{bucket:05d}.{writer}")
-
-
-class BucketWriter:
-    """Appends records to the bucket files of one process.
-
-    Args:
-      folder: existing local folder.
-      buckets: number of buckets.
-      name: what tells this process's files from those of others.
-    """
-
-    def __init__(self, folder, buckets, name):
-        self._folder = folder
-        self._name = name
-        self._records = [[] for _ in range(buckets)]
-        self._num_bytes = 0
-        self._key = None
-
-    @contextlib.contextmanager
-    def keyed(self, block, pass_number):
-        """Records added inside belong together; nobody else writes under this key."""
-        self._key = [block, pass_number, 0]
-        yield
-        self._flush()
-
-    def add(self, records, rng):
-        """Deals a list of byte strings out to random buckets."""
-        buckets = self._records
-        drawn = rng.integers(len(buckets), size=len(records)).tolist()
-        for record, bucket in zip(records, drawn, strict=True):
-            buckets[bucket].append(record)
-        self._num_bytes += sum(map(len, records))
-        if self._num_bytes >= FLUSH_BYTES:
-            self._flush()
-
-    def _flush(self):
-        for bucket, records in enumerate(self._records):
-            if records:
-                header = _SEGMENT_HEADER.pack(*self._key, len(records))
-                lengths = np.fromiter(map(len, records), "<u4", len(records)).tobytes()
-                path = _bucket_path(self._folder, bucket, self._name)
-                with writing(self._folder), file_io.open_file(path, "ab") as file:
-                    file.writelines([header, lengths, *records])
-                records.clear()
-        self._key[2] += 1
-        self._num_bytes = 0
-
-
 @contextlib.contextmanager
 def writing(folder):
     """Turns failures to write into `InputError`s that name the folder."""
@@ -378,66 +320,3 @@ def writing(folder):
             f"cannot write in {folder}: {error.strerror}; make room there or choose another folder "
             "for the output, then start again (no output file was changed)"
         ) from error
-
-
-@dataclasses.dataclass(frozen=True, order=True)
-class _Segment:
-    key: tuple
-    path: str
-    offset: int  # of the records' lengths
-    count: int
-
-
-def _segments(paths):
-    """All segments of bucket files in the order of their keys."""
-    segments = []
-    for path in paths:
-        with file_io.open_file(path, "rb") as file:
-            while header := file.read(_SEGMENT_HEADER.size):
-                *key, count = _SEGMENT_HEADER.unpack(header)
-                segments.append(_Segment(tuple(key), path, file.tell(), count))
-                file.seek(int(_read_segment_lengths(file, count).sum()), os.SEEK_CUR)
-    return sorted(segments)
-
-
-def _read_segment_lengths(file, count):
-    return np.frombuffer(file.read(4 * count), "<u4").astype(np.int64)
-
-
-def _read_segment(segment):
-    with file_io.open_file(segment.path, "rb") as file:
-        file.seek(segment.offset)
-        lengths = _read_segment_lengths(file, segment.count).tolist()
-        return [file.read(length) for length in lengths]
-
-
-def _shuffled_bucket(paths, rng):
-    segments = _segments(paths)
-    total = sum(segment.count for segment in segments)
-    parts = 1 + sum(map(file_io.size, paths)) // MEMORY_BYTES
-    part_of = rng.integers(parts, size=total)
-    for part in range(parts):
-        records, seen = [], 0
-        for segment in segments:
-            wanted = part_of[seen : seen + segment.count] == part
-            seen += segment.count
-            records.extend(itertools.compress(_read_segment(segment), wanted.tolist()))
-        for index in rng.permutation(len(records)).tolist():
-            yield records[index]
-
-
-def shuffled_records(folder, seed):
-    """Yields all records of a folder's buckets in random order, and deletes the buckets.
-
-    Args:
-      folder: what the `BucketWriter`s were given; they have ended.
-      seed: list of integers; the same records and seed give the same order.
-    """
-    buckets = collections.defaultdict(list)
-    for name in file_io.listdir(folder):
-        bucket = name.split(".")[0]
-        buckets[bucket].append(os.path.join(folder, name))
-    for number, bucket in enumerate(sorted(buckets)):
-        yield from _shuffled_bucket(buckets[bucket], np.random.default_rng([*seed, number]))
-        for path in buckets[bucket]:
-            file_io.remove(path)

@@ -94,9 +94,17 @@ def main(values):
             signal.signal(kind, handler)
     write(prefix, vocabulary)
     files = f"{prefix}.txt" if values.wordpiece else f"{prefix}.model and {prefix}.vocab"
+    sample = ""
+    if counts["not_drawn"]:
+        drawn = counts["lines"] - counts["not_drawn"]
+        sample = (
+            f"  sample: {drawn} lines, each of the {counts['lines']} with the same chance "
+            f"(--random_seed={chosen.random_seed})\n"
+        )
     print(
         f"{chosen.vocab_size} pieces in {files}, {time.monotonic() - started:.1f} s\n"
         f"  read: {counts['lines']} lines in {len(paths)} file(s), {counts['sentences']} used\n"
+        f"{sample}"
         f"  skipped: {counts['not_drawn']} not drawn (--input_sentence_size="
         f"{chosen.input_sentence_size}), {counts['too_long']} of more than "
         f"{corpus.MAX_SENTENCE_BYTES} bytes, {counts['empty']} empty after preprocessing"

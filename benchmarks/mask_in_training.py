@@ -32,6 +32,7 @@ from albert import (
     records,
     tokenization,
     train_step,
+    worker_processes,
 )
 
 FLAGS = flags.FLAGS
@@ -60,7 +61,7 @@ def make(folder, name, mask, passes):
         spm_model_file=FLAGS.spm_model_file,
     )
     inputs = file_io.expand_globs(FLAGS.input_file, "--input_file")
-    pretraining_files.create(inputs, [path], job, pretraining_files.num_cores())
+    pretraining_files.create(inputs, [path], job, worker_processes.num_cores())
     return path
 
 

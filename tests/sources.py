@@ -11,22 +11,23 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
     file_io progress optimizer_table wordpiece tokenization packing masking metrics results tables
-    corpus demo_data tfrecord sequence_formats compact_records pretraining_data pretraining_files
+    compressed_files word_hashes near_duplicates contamination corpus_cleaning corpus_preparation
+    corpus demo_data tfrecord bucket_shuffle mixtures sequence_formats compact_records
+    pretraining_data worker_processes pretraining_files pretraining_shards beam_records
+    record_reading record_description
     squad_spans squad_metrics squad_features squad_records
     weight_names huggingface blimp entities word_files
     provenance run_record reproduction model_card
     file_sums folder_lock signals checkpoint_manifest export_manifest
     stuck restarts seeds budget
-    json_shapes sweep_plan sweep_journal sweep_results sweep_search sweep_runner report_html report_charts
+    json_shapes sweep_plan sweep_journal sweep_results sweep_search sweep_runner
+    report_html report_charts
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
     command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
-    squad_flags blimp_flags fine_tuning_flags
-    record_flags
-    schedule_flags
-    study_flags
-    script_flags
+    squad_flags blimp_flags fine_tuning_flags record_flags schedule_flags study_flags script_flags
+    pretraining_data_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,
@@ -50,13 +51,15 @@ LAYERS = {
     "uses": [
         *"stages predictors feature_extractor pseudo_likelihood".split(),
         *"token_predictor token_exporter choice_predictor".split(),
-        *"export hub_exporter huggingface_exporter verification training glue_table report_data report_predictions report_pages".split(),
+        *"export hub_exporter huggingface_exporter verification training glue_table".split(),
+        *"report_data report_predictions report_pages".split(),
     ],
     "scripts": [
         *SHARED_FLAGS,
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
         *"ask predict run_blimp run_token_classifier".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
+        *"prepare_corpus describe_records".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),
         *"reproduce verify run_sweep report".split(),
     ],

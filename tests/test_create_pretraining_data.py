@@ -13,7 +13,14 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from albert import command_line, create_pretraining_data, file_io, masking, pretraining_data
+from albert import (
+    command_line,
+    create_pretraining_data,
+    file_io,
+    masking,
+    pretraining_data,
+    pretraining_data_flags,
+)
 from tests.processes import wait_until
 from tests.sources import ROOT
 
@@ -31,7 +38,7 @@ NEEDED = ("--input_file=in", "--output_file=out", "--spm_model_file=m")
 
 
 def test_defaults_are_those_of_the_reference(golden):
-    job = create_pretraining_data.job(parse(*NEEDED))
+    job = pretraining_data_flags.job(parse(*NEEDED))
     recorded = json.loads((golden / "reference_flags.json").read_text())["create_pretraining_data"]
     default = {name: flag["default"] for name, flag in recorded.items()}
     assert job.dupe_factor == default["dupe_factor"]
@@ -53,7 +60,7 @@ def test_defaults_are_those_of_the_reference(golden):
 
 
 def test_every_flag_reaches_the_job():
-    job = create_pretraining_data.job(
+    job = pretraining_data_flags.job(
         parse(
             *NEEDED,
             *("--vocab_file=v", "--nodo_lower_case", "--dupe_factor=7", "--max_seq_length=99"),
@@ -75,7 +82,7 @@ def test_every_flag_reaches_the_job():
 @pytest.mark.parametrize("task", ["", "--sentence_task=none"])
 def test_formats_of_one_text_have_no_sentence_task(name, task):
     values = parse(*NEEDED, f"--sequence_format={name}", *filter(None, [task]))
-    settings = create_pretraining_data.job(values).settings
+    settings = pretraining_data_flags.job(values).settings
     assert (settings.sequence_format, settings.sentence_task) == (name, "none")
 
 
@@ -83,25 +90,25 @@ def test_formats_of_one_text_have_no_sentence_task(name, task):
 def test_formats_of_two_texts_have_any_sentence_task(task):
     for name in ("segment_pair", "sentence_pair"):
         values = parse(*NEEDED, f"--sequence_format={name}", f"--sentence_task={task}")
-        settings = create_pretraining_data.job(values).settings
+        settings = pretraining_data_flags.job(values).settings
         assert (settings.sequence_format, settings.sentence_task) == (name, task)
 
 
 def test_records_without_masks_are_made_in_one_pass(caplog):
     values = parse(*NEEDED, "--mask_in_training", "--dupe_factor=7", "--max_predictions_per_seq=9")
-    job = create_pretraining_data.job(values)
+    job = pretraining_data_flags.job(values)
     assert job.settings.mask is None and job.dupe_factor == 1 and not job.compress
-    create_pretraining_data.warn(values, job)
+    pretraining_data_flags.warn(values, job)
     assert not caplog.records
     values = parse(*NEEDED, "--mask_in_training", "--ngram=2", "--nodo_whole_word_mask")
-    create_pretraining_data.warn(values, create_pretraining_data.job(values))
+    pretraining_data_flags.warn(values, pretraining_data_flags.job(values))
     assert "--ngram, --do_whole_word_mask: not used here; masks are drawn by" in caplog.text
 
 
 @pytest.mark.parametrize("task", ["", "--sentence_task=reference", "--sentence_task=nsp"])
 def test_random_next_sentence_is_next_sentence_prediction(task):
     values = parse(*NEEDED, "--random_next_sentence", *filter(None, [task]))
-    assert create_pretraining_data.job(values).settings.sentence_task == "nsp"
+    assert pretraining_data_flags.job(values).settings.sentence_task == "nsp"
 
 
 @pytest.mark.parametrize(
@@ -115,6 +122,10 @@ def test_random_next_sentence_is_next_sentence_prediction(task):
         ((*NEEDED, "--ngram=0"), "--ngram=0 must be at least 1"),
         ((*NEEDED, "--max_predictions_per_seq=0"), "--max_predictions_per_seq=0 must be"),
         ((*NEEDED, "--num_workers=0"), "--num_workers=0 must be at least 1"),
+        ((*NEEDED, "--num_shards=0"), "--num_shards=0 must be at least 1"),
+        ((*NEEDED, "--overwrite_shards"), "--overwrite_shards is for --num_shards"),
+        ((*NEEDED, "--runner=beam"), "--runner=beam writes shards: --num_shards must be given"),
+        ((*NEEDED, "--num_shards=2", "--beam_args=x"), "--beam_args is for --runner=beam"),
         ((*NEEDED, "--masked_lm_prob=15"), "--masked_lm_prob=15.0 must be between 0 and 1"),
         ((*NEEDED, "--short_seq_prob=-0.1"), "--short_seq_prob=-0.1 must be between"),
         ((*NEEDED, "--input_file_mode=w"), '--input_file_mode=w must be "r" or "rb"'),
@@ -357,3 +368,36 @@ def test_a_killed_worker_ends_the_run_with_advice(tmp_path):
     assert "Traceback" not in errors
     assert sorted(os.listdir(tmp_path)) == ["a", "text1"]
     wait_until_all_ended(process)
+
+
+@pytest.mark.slow
+def test_killed_runs_of_shards_end_with_the_same_files(shared):
+    """At random moments, with workers that are left alone; the benchmark does so twenty times."""
+    result = subprocess.run(
+        [
+            *(sys.executable, "benchmarks/killed_data_creation.py", "--kills=3"),
+            f"--input_file={shared}/data/corpus/wiki_000.txt",
+            f"--spm_model_file={shared}/data/spm/30k-clean.model",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "3 of 3 ended with identical files" in result.stdout
+
+
+def test_shards_are_reported_and_kept(tmp_path):
+    (tmp_path / "text1").write_text(TEXT)
+    output = f"--output_file={tmp_path}/part"
+    result = run(tmp_path, output, "--num_shards=2", "--num_workers=1")
+    assert result.returncode == 0, result.stderr
+    assert " instances in 2 file(s)" in result.stdout
+    names = [f"part-0000{i}-of-00002" for i in range(2)]
+    assert sorted(os.listdir(tmp_path)) == [*names, "part.manifest.json", "text1"]
+    again = run(tmp_path, output, "--num_shards=2", "--num_workers=1")
+    assert again.stdout.splitlines()[1:] == result.stdout.splitlines()[1:]
+    assert "all shards were made earlier" in again.stderr
+    refused = run(tmp_path, output, "--num_shards=2", "--num_workers=1", "--ngram=2")
+    assert refused.returncode == 1
+    assert "--ngram=3, now it is 2" in refused.stderr and "--overwrite_shards=" in refused.stderr

@@ -14,12 +14,12 @@ import pytest
 import tensorflow as tf
 
 from albert import (
+    bucket_shuffle,
     corpus,
     file_io,
     masking,
     pretraining_data,
     pretraining_files,
-    tfrecord,
     tokenization,
 )
 
@@ -181,7 +181,7 @@ def test_passes_of_a_single_block_are_shared_among_workers(text, job, tmp_path):
 
 
 def test_division_of_the_work():
-    divide = pretraining_files._divide
+    divide = pretraining_files.divide
     units = divide([("x",), ("y",)], dupe_factor=5, num_workers=1)
     assert [(unit.block, unit.passes) for unit in units] == [(0, range(5)), (1, range(5))]
     units = divide([("x",)], dupe_factor=5, num_workers=2)
@@ -211,7 +211,7 @@ def test_records_are_shuffled_across_blocks_and_passes(text, golden, tmp_path):
 
 
 def test_several_buckets(text, job, tmp_path, monkeypatch):
-    monkeypatch.setattr(tfrecord, "BUCKET_BYTES", 5000)
+    monkeypatch.setattr(bucket_shuffle, "BUCKET_BYTES", 5000)
     counts = create(text, [tmp_path / "out"], job)
     assert len(records_in(tmp_path / "out")) == counts["instances"]
 

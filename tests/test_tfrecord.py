@@ -2,9 +2,7 @@
 Shuffling: nothing lost, uniform, the same for any division of the work.
 """
 
-import errno
 import io
-import itertools
 import random
 import struct
 
@@ -13,9 +11,8 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
-from albert import file_io, tfrecord
+from albert import tfrecord
 
 
 @settings(max_examples=200, deadline=None)
@@ -163,91 +160,3 @@ def test_bytes_are_those_of_tensorflow(tmp_path):
 
 def test_no_records():
     assert tfrecord.frame([]) == []
-
-
-# --- shuffling ---------------------------------------------------------------------------------
-
-
-def make_records(block, pass_number, count):
-    return [f"{block}/{pass_number}/{i}".encode() * (1 + i % 3) for i in range(count)]
-
-
-def write_all(folder, keys, buckets=5, count=40):
-    for number, writers_keys in enumerate(keys):
-        writer = tfrecord.BucketWriter(str(folder), buckets, f"w{number}")
-        for key in writers_keys:
-            rng = np.random.default_rng(list(key))
-            with writer.keyed(*key):
-                for start in range(0, count, 7):
-                    writer.add(make_records(*key, count)[start : start + 7], rng)
-
-
-def shuffled(tmp_path, name, keys, seed=0, **kwargs):
-    folder = tmp_path / name
-    folder.mkdir()
-    write_all(folder, keys, **kwargs)
-    records = list(tfrecord.shuffled_records(str(folder), [seed]))
-    assert not list(folder.iterdir())
-    return records
-
-
-KEYS = [(0, 0), (0, 1), (1, 0), (1, 1)]
-
-
-def test_every_record_comes_once_and_the_seed_decides_the_order(tmp_path):
-    everything = sorted(itertools.chain(*(make_records(*key, 40) for key in KEYS)))
-    first = shuffled(tmp_path, "a", [KEYS])
-    assert sorted(first) == everything
-    assert first != everything
-    other = shuffled(tmp_path, "b", [KEYS], seed=1)
-    assert sorted(other) == everything and other != first
-
-
-@pytest.mark.parametrize("flush_bytes", [1, 50, 1 << 20])
-def test_order_does_not_depend_on_who_wrote_when(tmp_path, monkeypatch, flush_bytes):
-    monkeypatch.setattr(tfrecord, "FLUSH_BYTES", flush_bytes)
-    first = shuffled(tmp_path, "a", [KEYS])
-    assert shuffled(tmp_path, "b", [KEYS[::-1]]) == first
-    assert shuffled(tmp_path, "c", [[KEYS[3], KEYS[0]], [KEYS[2]], [KEYS[1]]]) == first
-
-
-def test_a_bucket_beyond_memory_is_shuffled_in_parts(tmp_path, monkeypatch):
-    whole = shuffled(tmp_path, "a", [KEYS], buckets=1)
-    monkeypatch.setattr(tfrecord, "MEMORY_BYTES", 200)
-    parts = shuffled(tmp_path, "b", [KEYS], buckets=1)
-    assert sorted(parts) == sorted(whole)
-
-
-@pytest.mark.parametrize("memory_bytes, buckets", [(1 << 20, 1), (1 << 20, 3), (100, 1)])
-def test_the_shuffle_is_uniform(tmp_path, monkeypatch, memory_bytes, buckets):
-    monkeypatch.setattr(tfrecord, "MEMORY_BYTES", memory_bytes)
-    places = []
-    for trial in range(600):
-        folder = tmp_path / str(trial)
-        folder.mkdir()
-        writer = tfrecord.BucketWriter(str(folder), buckets, "w")
-        with writer.keyed(0, 0):
-            writer.add([b"0000", b"1111", b"2222", b"3333"], np.random.default_rng(trial))
-        order = list(tfrecord.shuffled_records(str(folder), [trial]))
-        places.append(order.index(b"0000"))
-    # p threshold 0.001, seeds fixed
-    assert stats.chisquare(np.bincount(places, minlength=4)).pvalue > 1e-3
-
-
-def test_number_of_buckets_grows_with_the_data_up_to_a_limit():
-    assert tfrecord.num_buckets(0) == 1
-    assert tfrecord.num_buckets(10 * tfrecord.BUCKET_BYTES) == 11
-    assert tfrecord.num_buckets(1e15) == tfrecord.MAX_BUCKETS
-
-
-def test_no_room_on_the_disk_is_said_plainly(tmp_path, monkeypatch):
-    def full(path, mode):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    writer = tfrecord.BucketWriter(str(tmp_path), 1, "w")
-    monkeypatch.setattr(file_io, "open_file", full)
-    with (
-        pytest.raises(file_io.InputError, match="cannot write in .*No space left.*make room"),
-        writer.keyed(0, 0),
-    ):
-        writer.add([b"0000"], np.random.default_rng(0))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 
 import pytest
 import sentencepiece
@@ -82,6 +83,32 @@ def test_every_sentence_is_equally_likely_to_be_drawn(tmp_path):
         assert found == sorted(found)
         drawn.update(found)
     assert stats.chisquare([drawn[str(i)] for i in range(10)]).pvalue > 1e-3  # fixed seeds
+
+
+def test_a_corpus_may_be_larger_than_memory(tmp_path, monkeypatch):
+    """What is held while lines are drawn is a part of one file, however long that is."""
+    monkeypatch.setattr(corpus, "PIECE_BYTES", 1 << 16)
+    text = tmp_path / "text"
+    text.write_text("".join(f"this is line number {n} of a long text\n" for n in range(100_000)))
+    plan = corpus.plan_blocks([str(text)], block_bytes=1 << 20)
+    recipe, counts = corpus.VocabRecipe(input_sentence_size=10), collections.Counter()
+    tracemalloc.start()
+    try:
+        assert len(list(corpus._sentences(plan, recipe, counts))) == 10
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert counts["lines"] == 100_000 and counts["not_drawn"] == 99_990
+    assert peak < 1e6 < text.stat().st_size / 4
+
+
+def test_the_report_tells_of_the_sample(text, tmp_path, run_script, capsys):
+    settings = {"input_sentence_size": 60, "vocab_size": 100, "random_seed": 4}
+    run_script(train_vocab, input_file=text, output_prefix=tmp_path / "v", **settings)
+    found = capsys.readouterr().out
+    assert re.search(
+        r"\n  sample: 60 lines, each of the 9\d with the same chance .--random_seed=4.\n", found
+    )
 
 
 def test_too_long_sentences_are_counted(text, tmp_path, run_script, capsys):

@@ -1,0 +1,131 @@
+"""Apache Beam makes the shards that a local run makes, with any number of workers."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from albert import (
+    beam_records,
+    bucket_shuffle,
+    corpus,
+    file_io,
+    masking,
+    pretraining_data,
+    pretraining_files,
+    pretraining_shards,
+)
+from tests.sources import ROOT
+
+IN_THIS_PROCESS = ["--runner=DirectRunner", "--direct_running_mode=in_memory"]
+TEXT = "".join(
+    "\n".join(f"the boats leave before the sun is up {n} {i}" for i in range(2 + n % 7)) + "\n\n"
+    for n in range(40)
+)
+
+
+@pytest.fixture
+def text(tmp_path):
+    (tmp_path / "text").write_text(TEXT)
+    return str(tmp_path / "text")
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    plan = corpus.plan_blocks
+    monkeypatch.setattr(corpus, "plan_blocks", lambda paths: plan(paths, 1500, 10**6))
+
+
+def make_job(golden, compress=False, **settings):
+    settings = {"max_seq_length": 40, "mask": masking.MaskingConfig(6), **settings}
+    model = str(golden.parent / "tiny.model")
+    settings = pretraining_data.Settings(**settings)
+    return pretraining_files.Job(settings, 2, spm_model_file=model, compress=compress)
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def on_beam(work):
+    return beam_records.make_shards(work, IN_THIS_PROCESS)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        pytest.param({"mask": None, "compress": True}, marks=pytest.mark.slow),
+        pytest.param(
+            {"sequence_format": "full_sentences", "sentence_task": "none"}, marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_files_are_those_of_a_local_run(text, golden, tmp_path, settings, monkeypatch):
+    pytest.importorskip("apache_beam")
+    monkeypatch.setattr(bucket_shuffle, "BUCKET_BYTES", 5000)
+    job = make_job(golden, **settings)
+    counts = pretraining_shards.create([text], str(tmp_path / "local" / "part"), 3, job, 2)
+    arguments = ([text], str(tmp_path / "beam" / "part"), 3, job)
+    assert pretraining_shards.create(*arguments, make_shards=on_beam) == counts
+    assert content(tmp_path / "beam") == content(tmp_path / "local")
+    # Finished shards are those of any runner.
+    monkeypatch.setattr(pretraining_files, "make_instances", None)
+    assert pretraining_shards.create(*arguments) == counts
+
+
+def test_work_that_is_done_twice_leaves_one_result(golden, tmp_path, monkeypatch):
+    """As runners do it that have lost a worker, or that do not want to wait for a slow one."""
+    job, folder = make_job(golden), str(tmp_path)
+    segments = [((1, 0, 0), [b"aa", b"bb"]), ((0, 1, 1), [b"cc"]), ((0, 1, 0), [b"dd", b"ee"])]
+    first = beam_records.shuffle_bucket((5, segments), job, folder, 2)
+    assert first == (2, (5, f"{folder}/shuffled-00005", 5))
+    expected = content(tmp_path)
+    assert sorted(expected["shuffled-00005"]) == sorted(b"aabbccddee")
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(file_io, "rename", lambda *_: 1 / 0)
+        beam_records.shuffle_bucket((5, segments), job, folder, 2)
+    assert content(tmp_path) == expected
+    # The runner gives the parts in any order.
+    assert beam_records.shuffle_bucket((5, iter(segments[::-1])), job, folder, 2) == first
+    assert content(tmp_path) == expected
+    for _ in range(2):
+        beam_records.join_shard((2, iter([None, first[1]])), job, folder)
+        found = content(tmp_path)
+        assert found["shard-00002"] == expected["shuffled-00005"]
+        assert json.loads(found["shard-00002.json"])["instances"] == 5
+        assert len(found) == 3
+    beam_records.join_shard((0, [None]), job, folder)
+    assert (tmp_path / "shard-00000").read_bytes() == b""
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(file_io.InputError, match="apache-beam: pip install '.\\[beam\\]'"):
+        on_beam(None)
+
+
+@pytest.mark.slow
+def test_the_script_with_several_workers(text, tmp_path):
+    """The DirectRunner with two processes, as the script starts it."""
+    pytest.importorskip("apache_beam")
+    for runner in ("beam", "local"):
+        result = subprocess.run(
+            [
+                *(sys.executable, "-m", "albert.create_pretraining_data", f"--runner={runner}"),
+                *(f"--input_file={text}", f"--output_file={tmp_path}/{runner}/part"),
+                *("--num_shards=3", "--num_workers=2", "--max_seq_length=40"),
+                *("--max_predictions_per_seq=6", "--dupe_factor=4"),
+                "--spm_model_file=tests/testdata/tiny.model",
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+        assert result.returncode == 0, result.stderr
+        assert " instances in 3 file(s)" in result.stdout
+    assert content(tmp_path / "beam") == content(tmp_path / "local")
+    assert len(os.listdir(tmp_path / "beam")) == 4
