@@ -18,8 +18,6 @@ import tempfile
 import threading
 
 _CHUNK = 1 << 20  # bytes read at a time
-# What an archive may unpack to: weights hardly shrink, so more is meant to fill the disk.
-_MOST_TIMES_LARGER, ALWAYS_UNPACKED = 20, 1 << 30
 
 
 class InputError(ValueError):
@@ -243,27 +241,6 @@ def _is_left_over(temporary):
 
 
 @contextlib.contextmanager
-def locked(path, message):
-    """Holds a lock that ends with this process, however that ends.
-
-    Args:
-      path: local file, made where it does not exist; it stays.
-      message: what is wrong if another process holds it.
-
-    Raises:
-      InputError: another process holds it.
-    """
-    import fcntl  # not on Windows
-
-    with open_file(path, "ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(f"{message}; wait for it or end it") from error
-        yield
-
-
-@contextlib.contextmanager
 def atomic_writer(path, mode="w"):
     """Opens a temporary file that takes the place of `path` only if the block ends well."""
     temporary = temporary_name(path)
@@ -468,102 +445,28 @@ def map_bytes(path):
 
 
 @contextlib.contextmanager
-def locked(path):
-    """Waits until no other process is in a block with this local lock file; a kill ends a block.
+def locked(path, refusal=None):
+    """Holds a lock that ends with this process, however that ends.
+
+    Args:
+      path: local file, made where it does not exist; it stays.
+      refusal: what is wrong if another process holds it; None waits for that.
 
     Yields:
       Whether it had to wait.
+
+    Raises:
+      InputError: another process holds it, and it was not to be waited for.
     """
     import fcntl  # which Windows lacks
 
     with open(path, "ab") as file:
+        waited = False
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            waited = False
-        except BlockingIOError:
+        except BlockingIOError as error:
+            if refusal is not None:
+                raise InputError(f"{refusal}; wait for it or end it") from error
             fcntl.flock(file, fcntl.LOCK_EX)
             waited = True
         yield waited
-
-
-def is_archive(path):
-    """True for the names of gzipped tar archives."""
-    return path.endswith((".tar.gz", ".tgz"))
-
-
-def unpack_archive(path, cache_dir):
-    """Unpacks an archive into a cache, unless that was done before; nothing in it is trusted.
-
-    Args:
-      path: local ``.tar.gz`` file.
-      cache_dir: the contents go to a folder in here that is named by the archive's SHA-256; it
-        appears whole or not at all.
-
-    Returns:
-      That folder, or the only folder in it if it holds nothing else.
-
-    Raises:
-      InputError: the archive is cut off, damaged or none, has a member that is neither a file nor
-        a folder, that lies outside or has no possible name, or unpacks to far more than its size;
-        nothing is left behind.
-    """
-    # Imported here: data workers, which start in milliseconds, unpack nothing.
-    import gzip
-    import tarfile
-    import zlib
-
-    damage = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
-    target = os.path.join(cache_dir, sha256(path)[:32])
-    if not is_dir(target):
-        make_dirs(cache_dir)
-        temporary = temporary_name(target)
-        try:
-            with open_file(path, "rb") as file, tarfile.open(fileobj=file, mode="r:gz") as tar:
-                make_dirs(temporary)
-                left = max(_MOST_TIMES_LARGER * size(path), ALWAYS_UNPACKED)
-                for member in tar:
-                    left -= member.size
-                    if left < 0:
-                        raise InputError(
-                            f"{path} unpacks to more than {_MOST_TIMES_LARGER} times its size; "
-                            "not unpacked"
-                        )
-                    _write_member(path, tar, member, temporary)
-                while tar.fileobj.read(_CHUNK):  # to its end, where the checksum is
-                    pass
-            rename(temporary, target)
-        except damage as error:
-            raise InputError(
-                f"{path} is cut off, damaged or not a .tar.gz archive ({error}); fetch it again"
-            ) from error
-        except OSError:
-            if not is_dir(target):  # else another process has unpacked it meanwhile
-                raise
-        finally:
-            remove(temporary)
-    names = listdir(target)
-    only = os.path.join(target, names[0]) if len(names) == 1 else target
-    return only if is_dir(only) else target
-
-
-def _write_member(path, tar, member, folder):
-    """Writes one file or folder of an archive under `folder`; names that lead out are refused."""
-    name = os.path.normpath(member.name)
-    if os.path.isabs(name) or name.split(os.sep)[0] == "..":
-        raise InputError(f"{path}: the member {member.name!r} lies outside; not unpacked")
-    if not (member.isfile() or member.isdir()):
-        raise InputError(
-            f"{path}: the member {member.name!r} is neither a file nor a folder; not unpacked"
-        )
-    target = os.path.join(folder, name)
-    make_dirs(target if member.isdir() else os.path.dirname(target))
-    if member.isfile():
-        try:
-            out = open_file(target, "xb")
-        except (OSError, ValueError) as error:  # too long, a NUL in it, a folder, there already
-            raise InputError(
-                f"{path}: the member {member.name!r} cannot be written: {error}; not unpacked"
-            ) from error
-        with out, tar.extractfile(member) as content:
-            while chunk := content.read(_CHUNK):
-                out.write(chunk)

@@ -6,7 +6,7 @@ import os
 
 from absl import logging
 
-from albert import checkpoints, file_io, huggingface, modeling, wordpiece
+from albert import archives, checkpoints, file_io, huggingface, modeling, wordpiece
 
 CONFIG_NAME = "albert_config.json"
 BERT_CONFIG_NAME = "bert_config.json"  # of google-research/bert
@@ -255,8 +255,8 @@ def resolve_hub(handle):
         folder = handle
     elif "://" in handle:
         folder = _fetch(handle)
-    elif file_io.is_archive(handle) and file_io.exists(handle):
-        folder = file_io.unpack_archive(handle, cache_dir())
+    elif archives.is_archive(handle) and file_io.exists(handle):
+        folder = archives.unpack_archive(handle, cache_dir())
     else:
         raise file_io.InputError(
             f"albert_hub_module_handle: there is no folder or .tar.gz file {handle}"

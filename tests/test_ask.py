@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from albert import (
+    answer_text,
     ask,
     checkpoints,
     file_io,
@@ -157,7 +158,7 @@ def reply_of(null_odds=None, threshold=None, **changes):
     ],
 )
 def test_what_is_printed(reply, count, lines):
-    assert list(ask.describe(reply, "Here:\nan old\ncat.", count)) == lines
+    assert list(answer_text.describe(reply, "Here:\nan old\ncat.", count)) == lines
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from albert import (
+    archives,
     checkpoints,
     classifier_utils,
     custom_data,
@@ -47,7 +48,7 @@ def archive(path, **members):
 
 def refused(path, folder, message):
     with pytest.raises(InputError, match=message):
-        file_io.unpack_archive(str(path), str(folder))
+        archives.unpack_archive(str(path), str(folder))
     assert not file_io.exists(str(folder)) or file_io.listdir(str(folder)) == []
 
 
@@ -65,11 +66,11 @@ def test_a_flipped_bit_of_an_archive_is_found(tmp_path):
 
 
 def test_an_archive_cannot_fill_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_io, "ALWAYS_UNPACKED", 1000)
+    monkeypatch.setattr(archives, "ALWAYS_UNPACKED", 1000)
     path = archive(tmp_path / "a.tar.gz", zeros=bytes(1_000_000))
     refused(path, tmp_path / "cache", "unpacks to more than 20 times its size; not unpacked")
-    monkeypatch.setattr(file_io, "ALWAYS_UNPACKED", 1_000_000)
-    file_io.unpack_archive(path, str(tmp_path / "cache"))
+    monkeypatch.setattr(archives, "ALWAYS_UNPACKED", 1_000_000)
+    archives.unpack_archive(path, str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize("members", [{"x" * 300: b"1"}, {"a": b"1", "a__b": b"2"}])

@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from albert import file_io
+from albert import archives, file_io
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -349,17 +349,17 @@ def make_archive(path, members):
 
 def test_files_and_folders_are_unpacked(tmp_path):
     path = make_archive(tmp_path / "a.tar.gz", {"./a.txt": b"A", "sub/b.txt": b"B" * 3_000_000})
-    folder = file_io.unpack_archive(path, str(tmp_path / "cache"))
+    folder = archives.unpack_archive(path, str(tmp_path / "cache"))
     assert (tmp_path / "cache" / folder / "a.txt").read_bytes() == b"A"
     assert (tmp_path / "cache" / folder / "sub" / "b.txt").read_bytes() == b"B" * 3_000_000
-    assert file_io.unpack_archive(path, str(tmp_path / "cache")) == folder
+    assert archives.unpack_archive(path, str(tmp_path / "cache")) == folder
 
 
 def test_another_archive_of_the_same_name_is_unpacked_anew(tmp_path):
-    one = file_io.unpack_archive(
+    one = archives.unpack_archive(
         make_archive(tmp_path / "a.tgz", {"a": b"1", "b": b""}), str(tmp_path / "cache")
     )
-    other = file_io.unpack_archive(
+    other = archives.unpack_archive(
         make_archive(tmp_path / "a.tgz", {"a": b"2", "b": b""}), str(tmp_path / "cache")
     )
     assert one != other
@@ -368,7 +368,7 @@ def test_another_archive_of_the_same_name_is_unpacked_anew(tmp_path):
 
 def test_a_single_folder_stands_for_the_archive(tmp_path):
     path = make_archive(tmp_path / "a.tar.gz", {"albert_base/config.json": b"{}"})
-    assert file_io.unpack_archive(path, str(tmp_path / "cache")).endswith("/albert_base")
+    assert archives.unpack_archive(path, str(tmp_path / "cache")).endswith("/albert_base")
 
 
 def link_to_etc(kind):
@@ -391,7 +391,7 @@ def link_to_etc(kind):
 def test_members_that_lead_out_are_refused(tmp_path, members, message):
     path = make_archive(tmp_path / "a.tar.gz", {"good": b"x", **members})
     with pytest.raises(file_io.InputError, match=message):
-        file_io.unpack_archive(path, str(tmp_path / "cache"))
+        archives.unpack_archive(path, str(tmp_path / "cache"))
     assert list((tmp_path / "cache").iterdir()) == []
 
 
@@ -402,7 +402,7 @@ def test_a_cut_archive_is_named_and_leaves_nothing(tmp_path, share):
     content = (tmp_path / "a.tar.gz").read_bytes()
     (tmp_path / "a.tar.gz").write_bytes(content[: int(share * len(content))])
     with pytest.raises(file_io.InputError, match="a.tar.gz is cut off, damaged or not a .tar.gz"):
-        file_io.unpack_archive(path, str(tmp_path / "cache"))
+        archives.unpack_archive(path, str(tmp_path / "cache"))
     assert list((tmp_path / "cache").iterdir()) == []
 
 

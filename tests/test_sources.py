@@ -257,7 +257,9 @@ def _flags_read_by(script):
         found = FLAG_MODULES & own_imports(waiting.pop()) - set(modules)
         modules += found
         waiting += found
-    shared = {n.name: n for name in modules for n in tree_of(name).body if hasattr(n, "name")}
+    shared = {}  # functions of one name in several modules count together
+    for node in (node for name in modules for node in tree_of(name).body):
+        shared.setdefault(getattr(node, "name", None), []).append(node)
     own = [node for node in tree_of(script).body if getattr(node, "name", "") != "define_flags"]
     read, called = _attributes(ast.Module(own, []))
     waiting, seen = list(called), set()
@@ -265,7 +267,7 @@ def _flags_read_by(script):
         name = waiting.pop()
         if name in shared and name not in seen and not name.startswith("require_"):
             seen.add(name)
-            more, called = _attributes(shared[name])
+            more, called = _attributes(ast.Module(shared[name], []))
             read |= more
             waiting += called
     return read

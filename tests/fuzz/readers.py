@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert import (
+    archives,
     checkpoints,
     classifier_utils,
     compact_records,
@@ -393,7 +394,7 @@ def _archives():
             tar.addfile(info, io.BytesIO(b"x" * 100))
 
     def unpack(path):
-        file_io.unpack_archive(path, os.path.join(_folder_of(path), "cache"))
+        archives.unpack_archive(path, os.path.join(_folder_of(path), "cache"))
 
     yield Reader("module.tar.gz", [buffer.getvalue()], unpack)
 
