@@ -42,7 +42,7 @@ def describe_example(example, found, num_answers):
 
 def read_questions(path, context):
     """Yields (id, place for messages, question, text) for each object of a jsonl file."""
-    with file_io.open_input(path, "--input_file", "rb") as lines:
+    with file_io.open_input(path, "input_file", "rb") as lines:
         for number, (place, row) in enumerate(tables.read_rows(lines, path, "jsonl")):
             question = tables.text_of(row, "question", "question", place)
             text = context

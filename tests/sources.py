@@ -10,18 +10,15 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
-    file_io archives answer_text progress optimizer_table wordpiece tokenization packing masking metrics results tables
-    answer_text compressed_files word_hashes near_duplicates contamination corpus_cleaning corpus_preparation
-    corpus demo_data tfrecord bucket_shuffle mixtures sequence_formats compact_records
-    pretraining_data worker_processes pretraining_files pretraining_shards beam_records
-    record_reading record_description
-    squad_spans squad_metrics squad_features squad_records
-    weight_names huggingface blimp entities word_files
-    provenance run_record reproduction model_card
-    file_sums folder_lock signals checkpoint_manifest export_manifest
-    stuck restarts seeds budget
-    json_shapes sweep_plan sweep_journal sweep_results sweep_search sweep_runner
-    report_html report_charts
+    file_io archives answer_text progress optimizer_table wordpiece tokenization packing masking
+    metrics results tables compressed_files word_hashes near_duplicates contamination
+    corpus_cleaning corpus_preparation corpus demo_data tfrecord bucket_shuffle mixtures
+    sequence_formats compact_records pretraining_data worker_processes pretraining_files
+    pretraining_shards beam_records record_reading record_description squad_spans squad_metrics
+    squad_features squad_records weight_names huggingface blimp entities word_files provenance
+    run_record reproduction model_card file_sums folder_lock signals checkpoint_manifest
+    export_manifest stuck restarts seeds budget json_shapes sweep_plan sweep_journal
+    sweep_results sweep_search sweep_runner report_html report_charts
 """.split()
 # What scripts share.
 SHARED_FLAGS = """

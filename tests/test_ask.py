@@ -286,7 +286,7 @@ def test_a_question_of_a_file(folders, tmp_path, run_script, capsys, kind):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({}, "give --context_file, a text to ask about, or --data_file"),
+        ({}, "give --context_file, a text to ask about, or --input_file"),
         ({"data_file": "x"}, "--data_file and --index belong together"),
         ({"context_file": "x", "index": 1}, "--data_file and --index belong together"),
         ({"context_file": "x", "data_file": "y", "index": 1}, "give --context_file"),
