@@ -137,29 +137,72 @@ class RegressionModel(_LabelModel):
         return self._with_losses(outputs, features)
 
 
-class TokenClassifierModel(head_parts.Model):
+class _SequenceModel(head_parts.Model):
+    """Works on the sequence alone.
+
+    Args:
+      head: `task.Head`; all parts of the model's head read what its layer makes of the sequence.
+      For the rest see `head_parts.Model`.
+    """
+
+    uses_pooler = False
+
+    def __init__(self, config, compute, seed, head):
+        super().__init__(config, compute, seed)
+        self.hidden = head_parts.HiddenLayer(head, config, seed)
+
+    def encoder_output(self, features, training=False, seed=None):
+        """What the head reads of each text: the sequence output [B, S, H]."""
+        return self._encode(features, training, seed).sequence_output
+
+    def _encoded(self, features, training, seed):
+        """[B, S, H], of the encoder or of what is kept of it."""
+        sequence = features.get(head_parts.ENCODER_OUTPUT)
+        if sequence is None:
+            sequence = self.encoder_output(features, training, seed)
+        else:  # It ends with the longest text; S is a round number.
+            missing = tf.shape(features["input_ids"])[1] - tf.shape(sequence)[1]
+            sequence = tf.pad(sequence, [[0, 0], [0, missing], [0, 0]])
+        return sequence
+
+    def _sequence(self, features, training, seed):
+        """[B, S, H], where the head has a layer of its own that layer's output."""
+        sequence = self._encoded(features, training, seed)
+        return self.hidden(sequence, layers.Dropout(training, seed))
+
+
+class TokenClassifierModel(_SequenceModel):
     """A label for each word of a text, from the first of its pieces.
 
     Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids and first_pieces
     [B, S], which is 1 at the first piece of each word and else 0.
     """
 
-    uses_pooler = False
-
-    def __init__(self, config, num_labels, compute=layers.Compute(), seed=None, dropout_prob=0.1):
+    def __init__(
+        self,
+        config,
+        num_labels,
+        compute=layers.Compute(),
+        seed=None,
+        dropout_prob=0.1,
+        head=task.NO_LAYER,
+    ):
         if num_labels < 2:
             raise file_io.InputError(f"a classifier needs at least 2 labels; got {num_labels}")
         head_parts.check_rate(dropout_prob)
-        super().__init__(config, compute, seed)
+        super().__init__(config, compute, seed, head)
         self._dropout_prob = dropout_prob
-        self.output = head_parts.LabelWeights("cls/token/", num_labels, config, seed)
+        size = self.hidden.size
+        self.output = head_parts.LabelWeights("cls/token/", num_labels, config, seed, size)
 
     def __call__(self, features, training=False, seed=None):
         """Returns a dict: logits, probabilities [B, S, labels], predictions int32 [B, S]."""
-        sequence = self._encode(features, training, seed).sequence_output  # [B, S, H]
-        rows = tf.reshape(sequence, [-1, sequence.shape[-1]])
         dropout = layers.Dropout(training, seed)
-        logits = self.output(dropout(rows, self._dropout_prob, "classifier"))  # [B * S, labels]
+        sequence = self._encoded(features, training, seed)  # [B, S, H]
+        rows = dropout(
+            tf.reshape(sequence, [-1, sequence.shape[-1]]), self._dropout_prob, "classifier"
+        )
+        logits = self.output(self.hidden(rows, dropout))  # [B * S, labels]
         shape = tf.concat([tf.shape(sequence)[:2], [logits.shape[-1]]], 0)
         return _choice(tf.reshape(logits, shape))
 
@@ -220,33 +263,8 @@ class MultipleChoiceModel(_LabelModel):
         return self._with_losses(_choice(tf.reshape(scores, [-1, self._choices])), features)
 
 
-class _SquadModel(head_parts.Model):
-    """Works on the sequence alone.
-
-    Args:
-      head: `task.Head`; all parts of the model's head read what its layer makes of the sequence.
-      For the rest see `head_parts.Model`.
-    """
-
-    uses_pooler = False
-
-    def __init__(self, config, compute, seed, head):
-        super().__init__(config, compute, seed)
-        self.hidden = head_parts.HiddenLayer(head, config, seed)
-
-    def encoder_output(self, features, training=False, seed=None):
-        """What the head reads of each text: the sequence output [B, S, H]."""
-        return self._encode(features, training, seed).sequence_output
-
-    def _sequence(self, features, training, seed):
-        """[B, S, H], where the head has a layer of its own that layer's output."""
-        sequence = features.get(head_parts.ENCODER_OUTPUT)
-        if sequence is None:
-            sequence = self.encoder_output(features, training, seed)
-        else:  # It ends with the longest text; S is a round number.
-            missing = tf.shape(features["input_ids"])[1] - tf.shape(sequence)[1]
-            sequence = tf.pad(sequence, [[0, 0], [0, missing], [0, 0]])
-        return self.hidden(sequence, layers.Dropout(training, seed))
+class _SquadModel(_SequenceModel):
+    """Works on questions with a text."""
 
     def _with_loss(self, outputs, features, training):
         """Adds per_example_loss [B] in prediction where the features hold positions."""

@@ -11,6 +11,8 @@ known exactly: W. Hoeffding, A Combinatorial Central Limit Theorem, 1951, theore
 
 import tensorflow as tf
 
+_WORDS = 256  # that are looked at of a batch: their pairs are compared
+
 
 def _centred(matrix):
     """[B, B] without the means of its rows and columns."""
@@ -71,6 +73,21 @@ def of_classes(outputs, features):
             tf.cast(tf.cast(outputs["predictions"], labels.dtype) == labels, tf.float32)
         ),
     }
+
+
+def of_words(outputs, features):
+    """Signs of labels of words, by the first words of a batch.
+
+    Args:
+      outputs: dict with probabilities [B, S, C] and predictions [B, S].
+      features: dict with label_ids and first_pieces, [B, S] integers each.
+
+    Returns:
+      As `of_classes`.
+    """
+    words = tf.where(features["first_pieces"] > 0)[:_WORDS]
+    found = {name: tf.gather_nd(outputs[name], words) for name in ("probabilities", "predictions")}
+    return of_classes(found, {"label_ids": tf.gather_nd(features["label_ids"], words)})
 
 
 def of_numbers(outputs, features):

@@ -4,7 +4,16 @@ import os
 
 from absl import flags
 
-from albert import command_line, common_flags, dropout_flags, file_io, optimizer_flags
+from albert import (
+    command_line,
+    common_flags,
+    dropout_flags,
+    file_io,
+    fine_tuning_flags,
+    record_flags,
+    schedule_flags,
+    study_flags,
+)
 
 
 def define_flags(flag_values):
@@ -27,8 +36,7 @@ def define_flags(flag_values):
     integer("train_batch_size", 32, "Sentences per step, over all devices.")
     integer("eval_batch_size", 8, "Sentences per evaluation step, over all devices.")
     integer("predict_batch_size", 8, "Sentences per prediction step, over all devices.")
-    optimizer_flags.define_optimizer_flags(flag_values, "adamw", 5e-5)
-    dropout_flags.define_dropout_flags(flag_values)
+    fine_tuning_flags.define_flags(flag_values, 5e-5)
     number("classifier_dropout_prob", 0.1, "Dropout of the encoder's output.")
     integer("train_step", 1000, "Steps in all.")
     integer("warmup_step", 0, "Steps over which the learning rate rises from 0.")
@@ -46,8 +54,7 @@ def check_flags(values):
     common_flags.check_waiting(values)
     if values.export_text and not values.export_dir:
         raise file_io.InputError("--export_text needs --export_dir")
-    optimizer_flags.check_optimizer(values)
-    dropout_flags.check_dropout(values)
+    fine_tuning_flags.check(values)
     common_flags.require_positive(
         *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
         *("max_seq_length", "train_step", "save_checkpoints_steps"),
@@ -88,20 +95,16 @@ def make_run(values, files, source, config, strategy):
         model_config=config,
         run_config=common_flags.run_config(values, values.train_step, values.predict_batch_size),
         strategy=strategy,
-        make_optimizer=lambda: optimizer_flags.make_optimizer(
-            values, values.train_step, values.warmup_step
-        ),
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,
         complete_folder=lambda write: token_predictor.save_description(
             *(write, values.output_dir, files, config, source, values.max_seq_length),
-            values.classifier_dropout_prob,
+            *(values.classifier_dropout_prob, study_flags.head(values)),
         ),
-        do_train=values.do_train,
-        do_eval=values.do_eval,
-        do_predict=values.do_predict,
-        checkpoint=values.checkpoint,
-        eval_wait_secs=values.eval_wait_secs,
+        record=record_flags.recorder(values, "run_token_classifier", source),
+        **schedule_flags.of_run(
+            *(values, values.train_step, values.warmup_step), "recipes/token_classification.flags"
+        ),
     )
 
 
@@ -119,6 +122,8 @@ def export_models(values, task, labels, tokenizer, config, prefix):
 
 def main(values):
     check_flags(values)
+    if schedule_flags.runs_seeds(values, "run_token_classifier", "f1"):
+        return
     from albert import distribution, graph_tokenizer, model_folder, stages, token_classification
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
@@ -133,9 +138,10 @@ def main(values):
     data = make_data(values, files, source, tokenizer, strategy)
     run = make_run(values, files, source, config, strategy)
     task = token_classification.make_task(
-        files.labels, values.max_seq_length, values.classifier_dropout_prob
+        *(files.labels, values.max_seq_length, values.classifier_dropout_prob),
+        study_flags.head(values),
     )
-    runner = stages.run(task, data, run)
+    runner = fine_tuning_flags.run(values, task, data, run)
     if values.export_dir:
         prefix = stages.load(runner, values.checkpoint)
         if distribution.is_chief(strategy):

@@ -306,13 +306,19 @@ def _train_metrics(outputs, features):
     return {"accuracy": (tf.reduce_sum(correct * words), tf.reduce_sum(words))}
 
 
-def _build_model(config, compute, seed, num_labels, dropout_prob):
+def _build_model(config, compute, seed, num_labels, dropout_prob, head):
     from albert import heads
 
-    return heads.TokenClassifierModel(config, num_labels, compute, seed, dropout_prob)
+    return heads.TokenClassifierModel(config, num_labels, compute, seed, dropout_prob, head)
 
 
-def make_task(labels, max_seq_length, dropout_prob=0.1):
+def _signs(outputs, features):
+    from albert import learning_signs
+
+    return learning_signs.of_words(outputs, features)
+
+
+def make_task(labels, max_seq_length, dropout_prob=0.1, head=task.NO_LAYER):
     """The `task.Task` of token classification.
 
     Args:
@@ -320,15 +326,19 @@ def make_task(labels, max_seq_length, dropout_prob=0.1):
         F1, else that with the best accuracy.
       max_seq_length: S.
       dropout_prob: dropout of the encoder's output in training.
+      head: `task.Head`.
     """
-    partial = functools.partial
+    partial, settings = functools.partial, {"dropout_prob": dropout_prob, "head": head}
+    marked = entities.mark_entities(labels)
     return task.Task(
         name=NAME,
-        build_model=partial(_build_model, num_labels=len(labels), dropout_prob=dropout_prob),
+        build_model=partial(_build_model, num_labels=len(labels), **settings),
         eval_outputs=partial(eval_outputs, max_seq_length=max_seq_length),
         evaluator=partial(Evaluator, labels),
         train_metrics=_train_metrics,
-        best_metric="f1" if entities.mark_entities(labels) else "eval_accuracy",
+        best_metric="f1" if marked else "eval_accuracy",
+        metrics=("eval_accuracy", "eval_loss", *(("f1", "precision", "recall") if marked else ())),
+        signs=_signs,
     )
 
 

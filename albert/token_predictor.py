@@ -22,7 +22,7 @@ from albert import (
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
-def save_description(write, output_dir, files, config, source, max_seq_length, dropout_prob):
+def save_description(write, output_dir, files, config, source, max_seq_length, dropout_prob, head):
     """Makes the output folder of a token classifier's run usable by itself.
 
     Args:
@@ -33,12 +33,14 @@ def save_description(write, output_dir, files, config, source, max_seq_length, d
       source: `pretrained.Source` with the vocabulary.
       max_seq_length: S of the training.
       dropout_prob: dropout of the encoder's output in training.
+      head: `task.Head`.
     """
     settings = {
         "labels": list(files.labels),
         "max_seq_length": max_seq_length,
         "classifier_dropout_prob": dropout_prob,
         "columns": dataclasses.asdict(files.columns),
+        **head.settings,
     }
     if write(output_dir, token_classification.KIND, config, source, settings):
         custom_data.save_labels(output_dir, files.labels)
@@ -66,9 +68,10 @@ class TokenPredictor:
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self._length = folder.setting("max_seq_length", folder.config.is_length)
         token_classification.check_length(self._length)
-        task = token_classification.make_task(self.labels, self._length)
+        head = folder.settings_as(task.Head)
+        made = token_classification.make_task(self.labels, self._length, head=head)
         compute = layers.Compute(skip_padding=True)
-        self._model = task.build_model(folder.config, compute, 0)
+        self._model = made.build_model(folder.config, compute, 0)
         checkpoints.restore(self._model, folder.source.checkpoint, allow_new_heads=False)
         signature = {name: tf.TensorSpec([None, None], tf.int32) for name in _INPUTS}
         self._infer = tf.function(self._outputs, input_signature=[signature], autograph=False)
