@@ -19,7 +19,7 @@ from albert import (
     export_manifest,
     file_io,
     huggingface,
-    records,
+    record_files,
 )
 
 _SAVED_MODEL = "saved_model.pb"
@@ -83,7 +83,7 @@ def _checker_of(path):
         return _check_weights
     if path.endswith(".tflite"):
         return _check_lite
-    if _RECORDS.search(path) or file_io.exists(records.manifest_path(path)):
+    if _RECORDS.search(path) or file_io.exists(record_files.manifest_path(path)):
         return _check_records
     return None
 
@@ -115,7 +115,7 @@ def _check_without_file(path):
     """What has a manifest, but not the file that it is named after."""
     if checkpoint_manifest.parts(path) or path.rpartition("/")[2].startswith("model.ckpt-"):
         return _check_checkpoint(path)
-    return Item(path, "records", f"there is {records.manifest_path(path)}, but no {path}")
+    return Item(path, "records", f"there is {record_files.manifest_path(path)}, but no {path}")
 
 
 def _check_checkpoint(prefix):
@@ -132,11 +132,11 @@ def _check_checkpoint(prefix):
 
 def _check_records(path):
     """Reads every record, whose checksums TensorFlow compares, and compares their number."""
-    has_manifest = file_io.exists(records.manifest_path(path))
+    has_manifest = file_io.exists(record_files.manifest_path(path))
     try:
-        with records.damage_reported([path]):
+        with record_files.damage_reported([path]):
             count = 0
-            for batch in records.serialized_examples([path]).batch(1024):
+            for batch in record_files.serialized_examples([path]).batch(1024):
                 count += len(batch)
         damage = _misfit_of_records(path, count) if has_manifest else None
     except (file_io.InputError, tf.errors.OpError) as error:
@@ -146,9 +146,7 @@ def _check_records(path):
 
 
 def _misfit_of_records(path, count):
-    manifest = file_io.read_json(records.manifest_path(path), "manifest")
-    if not isinstance(manifest, dict):
-        return f"{records.manifest_path(path)} is no manifest of records"
+    manifest = file_io.read_json(record_files.manifest_path(path), "manifest", dict)
     found = {"num_bytes": file_io.size(path), "num_examples": count}
     wrong = [
         f"{name} is {value}, by its manifest {manifest.get(name)}"

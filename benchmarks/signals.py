@@ -27,7 +27,7 @@ from absl import app, flags
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from albert import checkpoints, file_io, records  # noqa: E402
+from albert import checkpoints, file_io, record_files  # noqa: E402
 from tests import builders  # noqa: E402
 
 FLAGS = flags.FLAGS
@@ -43,7 +43,7 @@ def define_flags():
 
 def write_inputs(folder):
     rows = builders.pretraining_rows(400)
-    records.write(os.path.join(folder, "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
+    record_files.write(os.path.join(folder, "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
     config = builders.PRETRAINING_CONFIG.to_json_string()
     file_io.write_text(os.path.join(folder, "config.json"), config)
 

@@ -19,6 +19,7 @@ from albert import (
     engine,
     file_io,
     optimization,
+    record_files,
     records,
     run_pretraining,
     signals,
@@ -144,7 +145,7 @@ def test_recipes_for_schedulers(tmp_path, recipe):
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     rows = builders.pretraining_rows(70)
-    records.write(str(folder / "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
+    record_files.write(str(folder / "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
     file_io.write_text(str(folder / "config.json"), builders.PRETRAINING_CONFIG.to_json_string())
     return folder
 
@@ -195,7 +196,7 @@ def train_mean(folder, path, **changes):
 
 def test_a_call_of_the_compiled_loop_ends_with_the_running_step(tmp_path, monkeypatch, handled):
     path, moments = tmp_path / "numbers", {3: signal.SIGUSR1, 14: signal.SIGTERM}
-    records.write(str(path), NUMBERS, [{"x": i} for i in range(40)], {})
+    record_files.write(str(path), NUMBERS, [{"x": i} for i in range(40)], {})
     mean, steps = train_mean(tmp_path / "whole", path)
     assert steps == [0, 10, 20, 30]
 
@@ -222,7 +223,7 @@ def test_a_call_of_the_compiled_loop_ends_with_the_running_step(tmp_path, monkey
 
 def test_checkpoints_by_the_clock(tmp_path, monkeypatch):
     path = tmp_path / "numbers"
-    records.write(str(path), NUMBERS, [{"x": i} for i in range(40)], {})
+    record_files.write(str(path), NUMBERS, [{"x": i} for i in range(40)], {})
     clock = iter(range(0, 10_000, 2))
     monkeypatch.setattr(engine.time, "monotonic", lambda: next(clock))
     steps = train_mean(tmp_path / "out", path, save_checkpoints_secs=3)[1]

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import checkpoints, export, export_manifest, file_io, records, verification, verify
+from albert import (
+    checkpoints,
+    export,
+    export_manifest,
+    file_io,
+    record_files,
+    records,
+    verification,
+    verify,
+)
 
 SPECS = (records.FeatureSpec("x", "int64", (3,)),)
 
@@ -21,7 +30,7 @@ def made(tmp_path_factory):
         tensors = {"bert/kernel": tf.ones([40]), "global_step": tf.constant(7)}
         checkpoints.write_tensors(str(folder / name), tensors)
     rows = [{"x": [i, i, i]} for i in range(50)]
-    records.write(str(folder / "eval.tf_record"), SPECS, rows, {})
+    record_files.write(str(folder / "eval.tf_record"), SPECS, rows, {})
     module = tf.Module()
     module.kernel = tf.Variable(tf.ones([40]))
     (folder / "words.txt").write_text("one\ntwo\n")
