@@ -32,10 +32,10 @@ from albert import (
 
 LOAD_REPORT = "load_report.json"
 
-# A call of the compiled loop is to take no longer: Ctrl-C is answered at its end.
+# A call of the compiled loop is to take no longer: several workers answer signals at its end.
 SECONDS_OF_A_CALL = 5.0
-# What TensorFlow calls exhausted resources, too, beside memory.
 _SAVE, _TERMINATE = 1, 2  # what a signal or the clock asks for; the larger counts
+# What TensorFlow calls exhausted resources, too, beside memory.
 _FILE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
