@@ -34,7 +34,7 @@ from albert import (
 RunConfig = run_config.RunConfig
 LOAD_REPORT = "load_report.json"
 
-# A call of the compiled loop is to take no longer: Ctrl-C is answered at its end.
+# A call of the compiled loop is to take no longer: several workers answer signals at its end.
 SECONDS_OF_A_CALL = 5.0
 _SAVE, _TERMINATE = 1, 2  # what a signal or the clock asks for; the larger counts
 # What TensorFlow calls exhausted resources, too, beside memory.

@@ -25,11 +25,8 @@ def read(path, version):
     Raises:
       file_io.InputError: it is damaged, or another kind of file.
     """
-    try:
-        found = file_io.read_json(path, "manifest")
-    except RecursionError as error:
-        raise file_io.InputError(f"manifest: {path} is nested too deep") from error
-    files = found.get("files") if isinstance(found, dict) else None
+    found = file_io.read_json(path, "manifest", dict)
+    files = found.get("files")
     if (
         not isinstance(files, dict)
         or found.get("version") != version

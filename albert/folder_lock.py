@@ -128,8 +128,8 @@ class Lock:
             return False
         try:
             found = _read(moved)
-            if found != text:  # by now that of a process which has taken over
-                file_io.create(self.path, found or "")
+            if found not in (text, None):  # by now that of a process which has taken over
+                file_io.create(self.path, found)
             return found == text
         finally:
             file_io.remove(moved)
@@ -261,8 +261,8 @@ def _read(path):
 def _parse(text):
     """The dict of `_this_process`; one without a process for a file of another form."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = file_io.parse_json(text)
+    except file_io.InputError:
         found = None
     return {"pid": None, **found} if isinstance(found, dict) else {"pid": None}
 

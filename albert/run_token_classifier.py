@@ -47,10 +47,9 @@ def define_flags(flag_values):
 
 def check_flags(values):
     """Refuses contradictions before any work."""
-    if not (values.do_train or values.do_eval or values.do_predict or values.export_dir):
-        raise file_io.InputError(
-            "nothing to do: none of --do_train, --do_eval, --do_predict, --export_dir is given"
-        )
+    names = ("do_train", "do_eval", "do_predict", "export_dir")
+    if not any(values[name].value for name in names):
+        raise file_io.InputError("nothing to do: none of --" + ", --".join(names) + " is given")
     common_flags.check_waiting(values)
     if values.export_text and not values.export_dir:
         raise file_io.InputError("--export_text needs --export_dir")

@@ -15,6 +15,7 @@ from albert import (
     custom_data,
     layers,
     model_folder,
+    task,
     token_classification,
     word_files,
 )

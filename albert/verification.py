@@ -146,9 +146,7 @@ def _check_records(path):
 
 
 def _misfit_of_records(path, count):
-    manifest = file_io.read_json(record_files.manifest_path(path), "manifest")
-    if not isinstance(manifest, dict):
-        return f"{record_files.manifest_path(path)} is no manifest of records"
+    manifest = file_io.read_json(record_files.manifest_path(path), "manifest", dict)
     found = {"num_bytes": file_io.size(path), "num_examples": count}
     wrong = [
         f"{name} is {value}, by its manifest {manifest.get(name)}"

@@ -124,7 +124,10 @@ def main(_):
             run = Run(command(folder, broken))
             terminated = None
             while sent < FLAGS.signals and not terminated:
-                time.sleep(rng.random() ** 2 * seconds / 3)
+                in_training = rng.random() < 2 / 3
+                while in_training and run.phase() == "start" and run.process.poll() is None:
+                    time.sleep(0.01)
+                time.sleep(rng.random() * seconds / 4)
                 if run.process.poll() is not None:
                     break
                 use_usr1 = rng.random() < FLAGS.usr1

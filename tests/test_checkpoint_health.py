@@ -64,7 +64,7 @@ DAMAGES = {
     "manifest bytes": (lambda p: p("manifest.json").write_bytes(b"\xff"), "is not UTF-8"),
     "manifest other": (
         lambda p: p("manifest.json").write_text("[1]"),
-        "has no sizes and sums of files",
+        "must hold an object",
     ),
     "manifest poor": (
         lambda p: p("manifest.json").write_text('{"version": 1, "files": {".index": {}}}'),

@@ -158,7 +158,7 @@ def test_a_file_is_made_by_one_and_awaited_by_the_others(tmp_path, caplog):
             time.sleep(0.3)
             turns.append(f"{name} out")
 
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="absl")
     threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
     for thread in threads:
         thread.start()

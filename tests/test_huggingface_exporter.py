@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from albert import (
+    export_manifest,
     file_io,
     heads,
     huggingface,
@@ -89,5 +90,6 @@ def test_a_model_folder_may_take_its_own_export(tmp_path, model_dir):
     after = contents(folder)
     assert before.items() <= after.items()
     new = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    new.add(export_manifest.NAME)
     assert set(after) - set(before) == new
     assert file_io.read_json(folder / "config.json", "configuration")["vocab_size"] == 400
