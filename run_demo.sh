@@ -79,11 +79,11 @@ step "Pre-training a tiny model" albert.run_pretraining \
   --albert_config_file="$model/albert_config.json" --input_file="$records/train.tf_record" \
   --eval_input_file="$records/heldout.tf_record" --output_dir="$model" --do_train --do_eval \
   --max_seq_length=64 --max_predictions_per_seq=10 --train_batch_size=32 --optimizer=adamw \
-  --learning_rate=1e-3 --num_train_steps=800 --num_warmup_steps=80 --save_checkpoints_steps=400
+  --learning_rate=1e-3 --num_train_steps=600 --num_warmup_steps=60 --save_checkpoints_steps=300
 rm -rf "$out/export" # each run would add another
-fine_tune SST-2 600 --export_dir="$out/export"
+fine_tune SST-2 200 --export_dir="$out/export"
 fine_tune RTE 200
-fine_tune STS-B 300
+fine_tune STS-B 200
 step "Fine-tuning on questions" albert.run_squad_v1 --train_file="$data/squad/train.json" \
   --predict_file="$data/squad/dev.json" --output_dir="$out/SQuAD" --init_checkpoint="$model" \
   --do_train --do_predict --max_seq_length=64 --max_query_length=16 --predict_batch_size=64 \

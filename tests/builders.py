@@ -228,7 +228,7 @@ def write_glue(folder):
     test = (folder / "glue" / "RTE" / "test.tsv").read_text()
     (folder / "glue" / "diagnostic" / "diagnostic.tsv").write_text(test)
     config = tiny_config(
-        embedding_size=16, hidden_size=32, num_hidden_layers=2, intermediate_size=64,
+        embedding_size=16, hidden_size=32, intermediate_size=64,
         max_position_embeddings=64, initializer_range=0.2,
     )  # fmt: skip
     file_io.write_text(str(folder / "albert_config.json"), config.to_json_string())

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from albert import file_io, heads, modeling, record_files, run_classifier, run_pretraining
 from tests import builders
 from tests.builders import glue_flags, pretraining_flags, tiny_config, write_glue
+from tests.sources import ROOT
 
 SHORT = {"train_step": 2, "save_checkpoints_steps": 2, "max_seq_length": 16, "log_every_steps": 1}
 TEACHER = tiny_config(num_hidden_layers=2, hidden_dropout_prob=0.1)
@@ -70,7 +73,7 @@ def corpus(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("sentence_task", ["sop", "none"])
+@pytest.mark.parametrize("sentence_task", [pytest.param("sop", marks=pytest.mark.slow), "none"])
 def test_a_pre_trained_student_takes_every_other_layer(corpus, tmp_path, sentence_task, caplog):
     flags = pretraining_flags(corpus, tmp_path, num_train_steps=2, sentence_task=sentence_task)
     builders.run(run_pretraining, **flags, teacher=corpus / "teacher", init_from_teacher=True)
@@ -84,6 +87,30 @@ def test_a_pre_trained_student_takes_every_other_layer(corpus, tmp_path, sentenc
     assert not [name for name in first if "group_2" in name]
     last = builders.weights(tmp_path / "model.ckpt-2")
     assert any((last[name] != first[name]).any() for name in teacher if name in first)
+
+
+@pytest.mark.slow
+def test_two_devices_teach_as_one(corpus, tmp_path):
+    """Their parts of a batch have different numbers of real tokens."""
+    flags = pretraining_flags(
+        corpus, tmp_path / "one", num_train_steps=2, num_warmup_steps=0,
+        teacher=corpus / "teacher", distribution_strategy="one_device",
+    )  # fmt: skip
+    builders.run(run_pretraining, **flags)
+    flags |= {"output_dir": tmp_path / "two", "distribution_strategy": "mirrored"}
+    step = {"script": "run_pretraining", "flags": {k: str(v) for k, v in flags.items()}}
+    plan = str(tmp_path / "plan.json")
+    file_io.write_json(plan, {"logical_cpus": 2, "runs": [step]})
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.worker", plan], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "batch: 2 replicas x 8 = 16" in done.stderr
+    one, two = (builders.weights(tmp_path / name / "model.ckpt-2") for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        if "key/bias" not in name:  # its gradient is nothing but rounding
+            np.testing.assert_allclose(two[name], value, atol=2e-5, err_msg=name)
 
 
 @pytest.mark.parametrize(

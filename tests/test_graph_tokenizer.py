@@ -1,5 +1,6 @@
 """The tokenizers in a graph give the ids of those in Python."""
 
+import functools
 import gzip
 import json
 import random
@@ -29,13 +30,30 @@ def kind(request):
 
 
 @pytest.fixture(scope="module", params=[True, False])
-def tokenizer(request, kind):
-    return make_tokenizer(kind, request.param)
+def do_lower_case(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def in_graph(tokenizer):
-    return graph_tokenizer.make(tokenizer)
+def made():
+    """Function of kind and casing: a tokenizer and the same in a graph."""
+
+    @functools.cache
+    def make(kind, do_lower_case):
+        tokenizer = make_tokenizer(kind, do_lower_case)
+        return tokenizer, graph_tokenizer.make(tokenizer)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def tokenizer(kind, do_lower_case, made):
+    return made(kind, do_lower_case)[0]
+
+
+@pytest.fixture(scope="module")
+def in_graph(kind, do_lower_case, made):
+    return made(kind, do_lower_case)[1]
 
 
 def assert_same_ids(tokenizer, texts, in_graph):
@@ -45,6 +63,7 @@ def assert_same_ids(tokenizer, texts, in_graph):
         assert ids == tokenizer.encode(preprocessed), repr(text)
 
 
+@functools.cache
 def characters():
     """All that are text and that Python's Unicode version knows."""
     codes = range(1, sys.maxunicode + 1)
@@ -91,11 +110,11 @@ def random_texts(signs):
 
 
 @pytest.mark.parametrize("do_lower_case", [True, False])
-def test_ids_of_random_texts(do_lower_case):
+def test_ids_of_random_texts(do_lower_case, made):
     """Equal scores may be told apart by their last bit; such a text may be cut another way."""
-    tokenizer = make_tokenizer("sentencepiece", do_lower_case)
+    tokenizer, in_graph = made("sentencepiece", do_lower_case)
     texts = random_texts(SIGNS)
-    found = graph_tokenizer.make(tokenizer).encode(tf.constant(texts)).to_list()
+    found = in_graph.encode(tf.constant(texts)).to_list()
     expected = [tokenizer.encode(text) for text in texts]
     scores = tokenizer.sp_model.get_score(list(range(tokenizer.vocab_size)))
     differing = [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]]
@@ -108,17 +127,17 @@ def test_ids_of_random_texts(do_lower_case):
 
 
 @pytest.mark.parametrize("do_lower_case", [True, False])
-def test_wordpieces_of_random_texts(do_lower_case):
+def test_wordpieces_of_random_texts(do_lower_case, made):
     """With controls, white space of all kinds, marks, and a piece of any beginning of a word."""
-    tokenizer = make_tokenizer("wordpiece", do_lower_case)
+    tokenizer, in_graph = made("wordpiece", do_lower_case)
     signs = SIGNS + "\x00\x0b\x1f\x85\u2028\u00ad\ufeff\ufffdthinged\u4e00\u56fd\ufa6e#$\u0378"
-    assert_same_ids(tokenizer, random_texts(signs), graph_tokenizer.make(tokenizer))
+    assert_same_ids(tokenizer, random_texts(signs), in_graph)
 
 
-def test_words_that_are_too_long_are_unknown():
-    tokenizer = make_tokenizer("wordpiece", True)
+def test_words_that_are_too_long_are_unknown(made):
+    tokenizer, in_graph = made("wordpiece", True)
     texts = [sign * count for sign in ("a", "\u03b1", "\u4e00") for count in (100, 200, 201)]
-    found = graph_tokenizer.make(tokenizer).encode(tf.constant(texts)).to_list()
+    found = in_graph.encode(tf.constant(texts)).to_list()
     assert found == [tokenizer.encode(text) for text in texts]
     assert found[1] != [tokenizer.unk_id] == found[2]
 

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_hub
 
 from albert import (
     checkpoints,
@@ -24,7 +25,7 @@ from albert import (
 from tests import builders
 
 CONFIG = builders.tiny_config(
-    num_hidden_layers=3, intermediate_size=24, max_position_embeddings=32, initializer_range=0.3,
+    num_hidden_layers=2, intermediate_size=24, max_position_embeddings=32, initializer_range=0.3,
     hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1,
 )  # fmt: skip
 LENGTH = 12
@@ -146,11 +147,8 @@ def test_training_drops_and_evaluation_does_not(loaded):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("load", ["tf.saved_model.load", "hub.load"])
-def test_steps_on_a_loaded_module_lower_the_loss(module, load):
-    import tensorflow_hub
-
-    encoder = (tensorflow_hub if load == "hub.load" else tf.saved_model).load(str(module))
+def test_steps_on_a_loaded_module_lower_the_loss(module):
+    encoder = tensorflow_hub.load(str(module))
     assert len(encoder.trainable_variables) == len(modeling.AlbertModel(CONFIG).variables)
     assert len(encoder.mlm.trainable_variables) == len(encoder.trainable_variables) + 5
     assert encoder.regularization_losses == []
@@ -208,7 +206,7 @@ def test_gradients_of_training_are_those_of_the_model(trained, tmp_path):
         CONFIG, hidden_size=192, intermediate_size=200, initializer_range=0.05,
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
-    model = heads.PretrainingModel(config, seed=1)
+    model = heads.PretrainingModel(config, seed=1, sentence_task="none")
     source = pretrained.locate(checkpoint=str(trained[0] / "model.ckpt-best"))
     path = hub_exporter.export_module(model, source, str(tmp_path / "module"))
     assert_same_gradients(tf.saved_model.load(path), model, training=True)
@@ -220,10 +218,10 @@ def test_a_keras_layer_takes_the_inputs_of_text_encoders(tmp_path):
     if not importlib.util.find_spec("tf_keras"):
         pytest.skip("hub.KerasLayer needs tf_keras")
     config = dataclasses.replace(
-        CONFIG, embedding_size=16, num_hidden_groups=3, max_position_embeddings=128,
+        CONFIG, embedding_size=16, num_hidden_groups=2, max_position_embeddings=128,
         hidden_act="gelu_erf",
     )  # fmt: skip
-    model = heads.PretrainingModel(config, seed=1)
+    model = heads.PretrainingModel(config, seed=1, sentence_task="none")
     vocabulary = str(builders.TESTDATA / "tiny_vocab.txt")
     source = pretrained.Source(None, None, None, vocabulary, do_lower_case=True)
     path = hub_exporter.export_module(model, source, str(tmp_path / "module"))
@@ -265,22 +263,6 @@ def test_our_own_loader_takes_a_module_back_bit_by_bit(module, trained):
     wanted = checkpoints.variables_by_name(trained[1])
     for name, variable in checkpoints.variables_by_name(other).items():
         np.testing.assert_array_equal(variable, wanted[name], err_msg=name)
-
-
-@pytest.mark.slow
-def test_casing_and_wordpiece_are_kept(tmp_path, trained, run_script):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    checkpoints.copy(str(trained[0] / "model.ckpt-best"), str(folder / "model.ckpt-7"))
-    (folder / "albert_config.json").write_text(CONFIG.to_json_string())
-    (folder / "vocab.txt").write_bytes((builders.TESTDATA / "tiny_vocab.txt").read_bytes())
-    run_script(
-        export_to_tfhub, albert_directory=folder, checkpoint_name="model.ckpt-7",
-        export_path=tmp_path / "module", do_lower_case=False,
-    )  # fmt: skip
-    source = pretrained.locate(hub_handle=str(tmp_path / "module"))
-    assert source.do_lower_case is False
-    assert source.vocab_file.endswith("assets/vocab.txt") and source.spm_model_file is None
 
 
 def test_mistakes_are_named(tmp_path, trained, module, run_script):
@@ -343,37 +325,40 @@ def test_strings_become_inputs_of_the_module(loaded, tmp_path, vocabulary, reque
         hub_exporter.export_preprocessing(tokenizer, 16, path)
 
 
-def export_with(task, trained, folder, run_script):
-    """The log of exporting a model with a sentence task."""
+def export_with(task, folder, run_script, **flags):
+    """Exports a model with a sentence task and a WordPiece vocabulary; returns the model."""
     config = dataclasses.replace(CONFIG, num_hidden_layers=1)
     model = heads.PretrainingModel(config, seed=1, sentence_task=task)
-    checkpoints.save(str(folder / "model.ckpt-best"), model)
+    checkpoints.save(str(folder / "model.ckpt-7"), model)
     pretraining_folder.write(str(folder), config, task)
-    (folder / "30k-clean.model").write_bytes((trained[0] / "30k-clean.model").read_bytes())
-    run_script(export_to_tfhub, albert_directory=folder, export_path=folder / "module")
+    (folder / "vocab.txt").write_bytes((builders.TESTDATA / "tiny_vocab.txt").read_bytes())
+    run_script(
+        export_to_tfhub, albert_directory=folder, checkpoint_name="model.ckpt-7",
+        export_path=folder / "module", **flags,
+    )  # fmt: skip
     return model
 
 
 @pytest.mark.slow
-def test_a_model_without_a_sentence_task_makes_a_module_without_sop(
-    trained, tmp_path, run_script, caplog
-):
+def test_casing_wordpiece_and_the_lack_of_a_sentence_task_are_kept(tmp_path, run_script, caplog):
     with caplog.at_level("INFO", logger="absl"):
-        model = export_with("none", trained, tmp_path, run_script)
+        model = export_with("none", tmp_path, run_script, do_lower_case=False)
     assert "was trained with --sentence_task=none: the module has no `sop`" in caplog.text
     loaded = tf.saved_model.load(str(tmp_path / "module"))
     assert hasattr(loaded, "mlm") and not hasattr(loaded, "sop")
     assert set(loaded.signatures) == {"tokens", "mlm", "serving_default", "tokenization_info"}
     source = pretrained.locate(hub_handle=str(tmp_path / "module"))
+    assert source.do_lower_case is False
+    assert source.vocab_file.endswith("assets/vocab.txt") and source.spm_model_file is None
     again = heads.PretrainingModel(model.config, seed=2, sentence_task="none")
     assert checkpoints.restore(again, source.checkpoint, allow_new_heads=False).new == []
 
 
-def test_what_a_head_has_learnt_is_said(trained, tmp_path, run_script, monkeypatch, caplog):
+def test_what_a_head_has_learnt_is_said(tmp_path, run_script, monkeypatch, caplog):
     made = []
     monkeypatch.setattr(hub_exporter, "export_module", lambda model, *_: made.append(model))
     with caplog.at_level("INFO", logger="absl"):
-        export_with("nsp", trained, tmp_path, run_script)
+        export_with("nsp", tmp_path, run_script)
     assert made[0].sentence_name == "next_sentence"
     said = "trained with --sentence_task=nsp: the module answers in `sop` what follows a text"
     assert said in caplog.text

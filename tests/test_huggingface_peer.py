@@ -92,72 +92,71 @@ def assert_close(theirs, ours):
         np.testing.assert_allclose(theirs[name], value, atol=1e-5, err_msg=name)
 
 
+# Those of each test are one request, as transformers takes long to start.
+EXPORTED = {"mapped": (CONFIG, "albert"), "square": (SQUARE, "albert"), "bert": (BERT, "bert")}
+MADE = {"tanh": (CONFIG, "albert"), "erf": (EXACT, "albert"), "bert": (BERT, "bert")}
+
+
+def write_inputs(folder, config, head):
+    """The files of the inputs and of the outputs, as a request names them."""
+    inputs = make_inputs(config, 2 if head == "multiple_choice" else None)
+    np.savez(folder / "inputs.npz", **inputs)
+    return {name: str(folder / f"{name}.npz") for name in ("inputs", "outputs")}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("config", "architecture"),
-    [(CONFIG, "albert"), (SQUARE, "albert"), (BERT, "bert")],
-    ids=["mapped", "square", "bert"],
-)
-def test_transformers_computes_the_same_from_our_folders(tmp_path, peer, config, architecture):
+def test_transformers_computes_the_same_from_our_folders(tmp_path, peer):
     requests, models = [], {}
-    for head in MODELS:
-        models[head], folder = exported(tmp_path / head, head, config, architecture)
-        inputs = make_inputs(config, 2 if head == "multiple_choice" else None)
-        np.savez(tmp_path / head / "inputs.npz", **inputs)
-        requests.append({
-            "do": "load", "class": class_of(head, architecture), "folder": str(folder),
-            "inputs": str(tmp_path / head / "inputs.npz"),
-            "outputs": str(tmp_path / head / "outputs.npz"),
-        })  # fmt: skip
-    for head, answer in zip(MODELS, peer(requests), strict=True):
+    for name, (config, architecture) in EXPORTED.items():
+        for head in MODELS:
+            place = tmp_path / name / head
+            models[name, head], folder = exported(place, head, config, architecture)
+            requests.append({
+                "do": "load", "class": class_of(head, architecture), "folder": str(folder),
+                **write_inputs(place, config, head),
+            })  # fmt: skip
+    for (name, head), answer in zip(models, peer(requests), strict=True):
         labels = answer.pop("labels")
-        assert not any(answer.values()), (head, answer)
+        assert not any(answer.values()), (name, head, answer)
         if "classification" in head:
             assert list(labels.values()) == LABELS
-        inputs = dict(np.load(tmp_path / head / "inputs.npz"))
-        theirs = dict(np.load(tmp_path / head / "outputs.npz"))
-        assert_close(theirs, our_outputs(models[head], head, inputs))
+        inputs, theirs = (
+            dict(np.load(tmp_path / name / head / f"{file}.npz")) for file in ("inputs", "outputs")
+        )
+        assert_close(theirs, our_outputs(models[name, head], head, inputs))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("config", "architecture"),
-    [(CONFIG, "albert"), (EXACT, "albert"), (BERT, "bert")],
-    ids=["tanh", "erf", "bert"],
-)
-def test_we_compute_the_same_from_folders_of_transformers(
-    tmp_path, peer, caplog, config, architecture
-):
-    act = {"gelu": "gelu_new", "gelu_erf": "gelu"}[config.hidden_act]
-    sizes = {**config.to_dict(), "hidden_act": act}
-    if architecture == "bert":
-        sizes = {key: value for key, value in sizes.items() if key not in ONLY_ALBERT}
+def test_we_compute_the_same_from_folders_of_transformers(tmp_path, peer, caplog):
     requests = []
-    for head in CLASSES:
-        name = class_of(head, architecture)
-        (tmp_path / head).mkdir()
-        inputs = make_inputs(config, 2 if head == "multiple_choice" else None)
-        np.savez(tmp_path / head / "inputs.npz", **inputs)
-        labels = {"regression": 1}.get(head, 3 if "classification" in head else 2)
-        requests.append({
-            "do": "make", "class": name, "folder": str(tmp_path / head / "theirs"),
-            "config": {**sizes, "num_labels": labels},
-            "inputs": str(tmp_path / head / "inputs.npz"),
-            "outputs": str(tmp_path / head / "outputs.npz"),
-        })  # fmt: skip
+    for name, (config, architecture) in MADE.items():
+        act = {"gelu": "gelu_new", "gelu_erf": "gelu"}[config.hidden_act]
+        sizes = {**config.to_dict(), "hidden_act": act}
+        if architecture == "bert":
+            sizes = {key: value for key, value in sizes.items() if key not in ONLY_ALBERT}
+        for head in CLASSES:
+            place = tmp_path / name / head
+            place.mkdir(parents=True)
+            labels = {"regression": 1}.get(head, 3 if "classification" in head else 2)
+            requests.append({
+                "do": "make", "class": class_of(head, architecture),
+                "folder": str(place / "theirs"), "config": {**sizes, "num_labels": labels},
+                **write_inputs(place, config, head),
+            })  # fmt: skip
     peer(requests)
-    for head in CLASSES:
-        source = pretrained.locate(
-            checkpoint=str(tmp_path / head / "theirs"), needs_vocabulary=False
-        )
-        assert modeling.AlbertConfig.from_json_file(source.config_file) == config
-        assert "Unknown keys" not in caplog.text
-        model = MODELS[head](config)
-        report = checkpoints.restore(model, source.checkpoint, allow_new_heads=False)
-        assert report.unused == []
-        inputs = dict(np.load(tmp_path / head / "inputs.npz"))
-        theirs = dict(np.load(tmp_path / head / "outputs.npz"))
-        assert_close(theirs, our_outputs(model, head, inputs))
+    for name, (config, _) in MADE.items():
+        for head in CLASSES:
+            place = tmp_path / name / head
+            source = pretrained.locate(checkpoint=str(place / "theirs"), needs_vocabulary=False)
+            assert modeling.AlbertConfig.from_json_file(source.config_file) == config
+            assert "Unknown keys" not in caplog.text
+            model = MODELS[head](config)
+            report = checkpoints.restore(model, source.checkpoint, allow_new_heads=False)
+            assert report.unused == []
+            inputs, theirs = (
+                dict(np.load(place / f"{file}.npz")) for file in ("inputs", "outputs")
+            )
+            assert_close(theirs, our_outputs(model, head, inputs))
 
 
 TOKENIZERS = ["AutoTokenizer", "PreTrainedTokenizerFast", "AlbertTokenizer", "AlbertTokenizerFast"]

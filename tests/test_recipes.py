@@ -8,7 +8,7 @@ import re
 import pytest
 from absl import flags
 
-from albert import heads, record_files, script_flags, sweep_plan
+from albert import file_io, heads, record_files, script_flags, stages, sweep_plan
 from tests import builders, squad_samples, token_samples
 from tests.sources import ROOT
 
@@ -76,6 +76,11 @@ def test_there_is_a_recipe_for_each_task_and_size():
     wanted |= {f"albert_{size}_pretraining" for size in sizes} | {"lambert_pretraining"}
     wanted |= {"lambert_mnli", "lambert_squad_v1", "lambert_squad_v2", "distilbert_pretraining"}
     assert wanted <= set(RECIPES)
+
+
+# Only texts and numbers differ from the tasks that are trained: one text, two, a regression, and
+# three labels.
+AS_OTHERS = {"SST-2", "QQP", "QNLI", "RTE"}
 
 
 def write_glue(folder):
@@ -162,6 +167,15 @@ def teacher_of(name, tiny, tmp_path):
     return {"teacher": tiny["teachers"][name], "from_scratch": None}
 
 
+def everything_but_training(task, data, run):
+    """In place of `stages.run`."""
+    file_io.make_dirs(run.run_config.output_dir)
+    stages.check_start(run)
+    run.make_optimizer()
+    for split in ("train", "dev"):
+        data.records(split)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_runs(recipe, tiny, tmp_path, monkeypatch):
@@ -177,7 +191,13 @@ def test_a_recipe_runs(recipe, tiny, tmp_path, monkeypatch):
     if (name, settings) in tiny["done"]:
         return
     tiny["done"][name, settings] = recipe
+    if recipe.removeprefix("glue_") in AS_OTHERS:
+        monkeypatch.setattr(stages, "run", everything_but_training)
     place = "output_file" if name == "create_pretraining_data" else "output_dir"
     script.main(parse(recipe, *small, f"--{place}={tmp_path / 'out'}"))
-    made = tmp_path / "out" if place == "output_file" else tmp_path / "out" / "checkpoint"
+    made = tmp_path / "out"
+    if recipe.removeprefix("glue_") in AS_OTHERS:
+        made /= f"{recipe.removeprefix('glue_').lower()}_train.tf_record"
+    elif place == "output_dir":
+        made /= "checkpoint"
     assert made.stat().st_size > 0

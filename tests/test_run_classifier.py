@@ -44,6 +44,17 @@ def trained(inputs, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def short(inputs, tmp_path_factory):
+    """Output folder and flags of a run of few steps."""
+    folder = tmp_path_factory.mktemp("short") / "out"
+    flags = glue_flags(
+        inputs, folder, do_train=True, do_eval=True, do_predict=True, from_scratch=True
+    )
+    builders.run(run_classifier, **flags)
+    return folder, flags
+
+
 def test_a_model_learns_and_the_best_is_kept(trained):
     results = read_results(trained)
     assert [int(block["global_step"]) for block in results] == [0, 50, 100, 150, 200]
@@ -174,36 +185,28 @@ def test_ax_is_predicted_by_a_model_of_mnli(inputs, tmp_path, run_script):
 
 
 @pytest.mark.slow
-def test_the_same_command_again_is_harmless(inputs, tmp_path, run_script):
-    flags = glue_flags(
-        inputs, tmp_path, do_train=True, do_eval=True, do_predict=True, from_scratch=True
-    )
-    run_script(run_classifier, **flags)
+def test_the_same_command_again_is_harmless(short, run_script):
+    folder, flags = short
     kept = [
         "eval_results.txt", "best_trial.txt", "test_results.tsv", "submit_results.tsv",
         "checkpoint", "model.ckpt-20.data-00000-of-00001", "model.ckpt-best.data-00000-of-00001",
     ]  # fmt: skip
-    before = {name: (tmp_path / name).read_bytes() for name in kept}
-    made = {name: os.stat(tmp_path / name).st_mtime_ns for name in os.listdir(tmp_path)}
+    before = {name: (folder / name).read_bytes() for name in kept}
+    made = {name: os.stat(folder / name).st_mtime_ns for name in os.listdir(folder)}
     run_script(run_classifier, **flags)
-    assert {name: (tmp_path / name).read_bytes() for name in kept} == before
+    assert {name: (folder / name).read_bytes() for name in kept} == before
     for name in ("sst-2_train.tf_record", "sst-2_eval.tf_record", "predict.tf_record"):
-        assert os.stat(tmp_path / name).st_mtime_ns == made[name]
+        assert os.stat(folder / name).st_mtime_ns == made[name]
 
 
 @pytest.mark.slow
-def test_stages_can_run_one_by_one(inputs, tmp_path, run_script):
+def test_stages_can_run_one_by_one(inputs, short, tmp_path, run_script):
     """Training, evaluation and prediction apart give the files of one run; each ends by itself."""
-    together, apart = tmp_path / "together", tmp_path / "apart"
-    stages = ("do_train", "do_eval", "do_predict")
-    run_script(
-        run_classifier,
-        **glue_flags(inputs, together, from_scratch=True, **dict.fromkeys(stages, True)),
-    )
-    for stage in stages:
-        run_script(run_classifier, **glue_flags(inputs, apart, from_scratch=True, **{stage: True}))
+    for stage in ("do_train", "do_eval", "do_predict"):
+        flags = glue_flags(inputs, tmp_path, from_scratch=True, **{stage: True})
+        run_script(run_classifier, **flags)
     for name in ("eval_results.txt", "best_trial.txt", "test_results.tsv", "submit_results.tsv"):
-        assert (apart / name).read_text() == (together / name).read_text(), name
+        assert (tmp_path / name).read_text() == (short[0] / name).read_text(), name
 
 
 def test_pretrained_weights_are_loaded_and_reported(inputs, trained, tmp_path, run_script):
@@ -255,7 +258,8 @@ def test_a_hub_module_brings_weights_configuration_and_vocabulary(
 def test_a_url_is_resolved_by_tensorflow_hub(inputs, tmp_path, run_script, golden, monkeypatch):
     import tensorflow_hub
 
-    asked = []
+    asked, runs = [], []
+    monkeypatch.setattr(stages, "run", lambda task, data, run: runs.append(run))
 
     def resolve(handle):
         asked.append(handle)
@@ -267,21 +271,21 @@ def test_a_url_is_resolved_by_tensorflow_hub(inputs, tmp_path, run_script, golde
     del flags["albert_config_file"], flags["spm_model_file"]
     run_script(run_classifier, **flags)
     assert asked == [url]
+    assert runs[0].init_checkpoint == str(golden / "hub_tf1" / "variables" / "variables")
 
 
 @pytest.mark.slow
 def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
-    for out in ("a", "b"):
-        flags = glue_flags(
-            inputs, tmp_path / out, do_train=True, do_eval=True, from_scratch=True, train_step=1,
-            cached_dir=tmp_path / "cache",
-        )  # fmt: skip
-        run_script(run_classifier, **flags)
-    assert {name for name in os.listdir(tmp_path / "cache") if name.endswith("record")} == {
-        "sst-2_train.tf_record",
-        "sst-2_eval.tf_record",
-    }
-    assert not [name for name in os.listdir(tmp_path / "b") if name.endswith("tf_record")]
+    flags = glue_flags(
+        inputs, tmp_path / "out", do_train=True, do_eval=True, from_scratch=True, train_step=1,
+        cached_dir=tmp_path / "cache",
+    )  # fmt: skip
+    run_script(run_classifier, **flags)
+    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("*record")}
+    assert {path.name for path in made} == {"sst-2_train.tf_record", "sst-2_eval.tf_record"}
+    run_script(run_classifier, **flags)
+    assert made == {path: path.stat().st_mtime_ns for path in made}
+    assert not list((tmp_path / "out").glob("*tf_record"))
 
 
 @pytest.mark.parametrize(
@@ -348,13 +352,12 @@ def test_a_checkpoint_without_the_head_cannot_be_evaluated(inputs, trained, tmp_
 
 
 @pytest.mark.slow
-def test_a_damaged_cache_is_made_again(inputs, tmp_path, run_script):
-    flags = glue_flags(inputs, tmp_path, do_train=True, from_scratch=True, train_step=1)
-    run_script(run_classifier, **flags)
-    path = tmp_path / "sst-2_train.tf_record"
+def test_a_damaged_cache_is_made_again(short, run_script):
+    folder, flags = short
+    path = folder / "sst-2_train.tf_record"
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    run_script(run_classifier, **{**flags, "train_step": 2})
+    run_script(run_classifier, **flags)
     assert path.read_bytes() == whole
 
 
@@ -378,25 +381,20 @@ def test_a_bad_label_changes_nothing_that_exists(inputs, tmp_path, run_script):
 
 
 @pytest.mark.slow
-def test_a_run_killed_while_it_evaluates_goes_on(inputs, tmp_path, run_script):
-    flags = glue_flags(
-        inputs, tmp_path / "killed", do_train=True, do_eval=True, from_scratch=True,
-        save_checkpoints_steps=4,
-    )  # fmt: skip
+def test_a_run_killed_while_it_evaluates_goes_on(inputs, short, tmp_path, run_script):
+    flags = glue_flags(inputs, tmp_path, do_train=True, do_eval=True, from_scratch=True)
     arguments = [f"--{name}={value}" for name, value in flags.items()]
     process = subprocess.Popen(
         [sys.executable, "-m", "albert.run_classifier", *arguments], stderr=subprocess.DEVNULL
     )
-    wait_until(lambda: len(checkpoints.numbered(str(tmp_path / "killed"))) >= 2, process)
+    wait_until(lambda: len(checkpoints.numbered(str(tmp_path))) >= 2, process)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    assert not (tmp_path / "model.ckpt-20.index").exists()
     run_script(run_classifier, **flags)
-    run_script(run_classifier, **{**flags, "output_dir": tmp_path / "whole"})
     for name in ("eval_results.txt", "best_trial.txt"):
-        assert (tmp_path / "killed" / name).read_text() == (tmp_path / "whole" / name).read_text()
-    one, other = (weights(tmp_path / x / "model.ckpt-20") for x in ("killed", "whole"))
-    for name, value in one.items():
-        np.testing.assert_array_equal(other[name], value, err_msg=name)
+        assert (tmp_path / name).read_text() == (short[0] / name).read_text()
+    builders.assert_same(*(weights(folder / "model.ckpt-20") for folder in (tmp_path, short[0])))
 
 
 def test_trimmed_and_padded_batches_give_the_same_predictions(inputs, trained):

@@ -41,18 +41,19 @@ def inputs(tmp_path_factory):
     return folder
 
 
+def training_flags(inputs, folder):
+    return flags_for(
+        inputs, folder, do_train=True, do_predict=True, from_scratch=True, num_train_epochs=6,
+        save_checkpoints_steps=80, keep_checkpoint_max=2,
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def trained(inputs, tmp_path_factory):
     """Output folder of a model that has learnt its task, with answers and an export."""
     folder = tmp_path_factory.mktemp("trained_v1") / "out"
-    builders.run(
-        run_squad_v1,
-        **flags_for(
-            inputs, folder, do_train=True, do_predict=True, from_scratch=True,
-            num_train_epochs=6, save_checkpoints_steps=80, keep_checkpoint_max=2,
-            export_dir=folder / "export",
-        ),
-    )  # fmt: skip
+    flags = training_flags(inputs, folder)
+    builders.run(run_squad_v1, **flags, export_dir=folder / "export")
     return folder
 
 
@@ -157,16 +158,13 @@ def test_two_mirrored_devices_answer_as_one(trained, inputs):
         (trained / name).write_text(text)
 
 
-@pytest.mark.slow
-def test_the_same_command_again_is_harmless(inputs, tmp_path, run_script):
-    flags = flags_for(inputs, tmp_path, do_train=True, do_predict=True, from_scratch=True)
-    run_script(run_squad_v1, **flags)
+def test_the_same_command_again_is_harmless(trained, inputs, run_script):
     names = ("eval_results.txt", "predictions.json", "best_trial.txt", "model.json")
-    before = {name: (tmp_path / name).read_text() for name in names}
-    features = (tmp_path / "squad_v1_train.tf_record").stat().st_mtime_ns
-    run_script(run_squad_v1, **flags)
-    assert {name: (tmp_path / name).read_text() for name in names} == before
-    assert (tmp_path / "squad_v1_train.tf_record").stat().st_mtime_ns == features
+    before = {name: (trained / name).read_text() for name in names}
+    features = (trained / "squad_v1_train.tf_record").stat().st_mtime_ns
+    run_script(run_squad_v1, **training_flags(inputs, trained))
+    assert {name: (trained / name).read_text() for name in names} == before
+    assert (trained / "squad_v1_train.tf_record").stat().st_mtime_ns == features
 
 
 @pytest.mark.slow
@@ -349,6 +347,7 @@ def test_bad_training_files_are_named(inputs, tmp_path, run_script, damage, mess
     assert not list(tmp_path.glob("model*")) and not list(tmp_path.glob("*.tf_record"))
 
 
+@pytest.mark.slow
 def test_the_command_line(inputs, tmp_path):
     """As users start it; a mistake in a file is one line and status 1."""
     (tmp_path / "bad.json").write_text("{]")

@@ -58,6 +58,7 @@ def test_a_model_learns_both_to_answer_and_not_to(trained):
     recorded_runs.check_record(trained, "run_squad_v2", *roles)
 
 
+@pytest.mark.slow
 def test_the_best_of_the_reference_is_not_lost(trained, inputs, tmp_path, run_script):
     folder = tmp_path / "out"
     later = flags_for(inputs, folder, train_file=None, do_predict=True, checkpoint="all")

@@ -9,6 +9,7 @@ TensorFlow is imported and the workers are connected only once. A plan holds
 - agreement: where to write what the workers told each other, if anywhere.
 """
 
+import gc
 import importlib
 import os
 import sys
@@ -85,6 +86,7 @@ def main(path):
     parts = [tf.config.LogicalDeviceConfiguration()] * plan["logical_cpus"]
     tf.config.set_logical_device_configuration(cpus[0], parts)
     strategies = {}
+    gc.freeze()  # as in conftest.py
     for step in plan["runs"]:
         run(step["script"], step["flags"], strategies, step.get("after"))
     if plan.get("agreement"):
