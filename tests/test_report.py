@@ -164,9 +164,8 @@ def test_runs_over_seeds_are_taken_from_their_folder(tmp_path):
     text = write_report(tmp_path, f"--runs={tmp_path}/out")
     assert "f1: mean 0.5000, deviation -, best 0.6000; 1 of 3 runs failed or did not learn" in text
     assert cells(text)[0][-1] == "restarts" and cells(text)[2][-1] == "1"
-    text = write_report(tmp_path, f"--runs={tmp_path}/out/seed_2")
-    assert "<dd>seed 2: learns &lt;nothing&gt;</dd>" in text
     found = report_data.read_runs([str(tmp_path / "out")])
+    assert found[1].restarts == ["seed 2: learns <nothing>"]
     assert [run.name for run in found] == ["seed_1", "seed_2"]
     assert report_data.differing_flags(found) == ["seed"]
 
@@ -196,8 +195,10 @@ def test_a_sweep_with_seeds_and_failures(tmp_path):
     assert "the highest, 0.814, is at learning_rate 0.001, batch 16" in text
     assert ["trial_0008", "error: &lt;out&gt; of memory"] in rows
     assert "8 done, 4 failed" in text
-    turned = write_report(tmp_path, f"--runs={sweep}", "--heat_map=batch,learning_rate")
-    assert "16, 0.001: 0.814" in turned
+    found = report_data.read_sweep(str(sweep))
+    assert report_data.grid_of(found, ["batch", "learning_rate"])[1][1] == pytest.approx(
+        [0.814, 0.798]
+    )
     with pytest.raises(file_io.InputError, match="heat_map: 'name' is no parameter with several"):
         write_report(tmp_path, f"--runs={sweep}", "--heat_map=batch,name")
     with pytest.raises(file_io.InputError, match="is a whole sweep: report it by itself"):
@@ -207,7 +208,7 @@ def test_a_sweep_with_seeds_and_failures(tmp_path):
 def test_points_that_were_drawn_are_shown_one_by_one(tmp_path):
     pytest.importorskip("matplotlib")
     score = lambda point, seed: point["a"]  # noqa: E731
-    sweep = run_folders.make_sweep(tmp_path / "s", {"a": list(range(1, 40)), "b": [0.5]}, score)
+    sweep = run_folders.make_sweep(tmp_path / "s", {"a": [1, 2], "b": [0.5]}, score)
     assert report_data.axes_of(report_data.read_sweep(str(sweep))) == ["a"]
     values = {"a": [1.5, 2.5, 300.5], "b": [0.01, 0.2, 3.0]}
     sweep = report_data.read_sweep(str(run_folders.make_sweep(tmp_path / "t", values, score)))
@@ -238,6 +239,7 @@ def test_a_glue_sweep_has_the_published_scores_beside_it(tmp_path):
             assert [float(cell) for cell in row[2:4]] == [scores["MNLI"], scores["SST-2"]]
 
 
+@pytest.mark.slow
 def test_a_large_sweep_stays_small(tmp_path):
     pytest.importorskip("matplotlib")
     run = report_data.read_run(str(run_folders.make_run(tmp_path / "run")), "run")

@@ -147,6 +147,7 @@ def test_a_specification_file_seeds_and_more_trials_later(tmp_path):
     assert "2 of 2" in (out / "sweep_results.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_killed_from_outside_is_tried_again_and_then_given_up(tmp_path):
     result = _sweep(tmp_path, "--grid=rate=0.3,0.4", "--script_flags=--die_at=0.3")
     assert result.stdout.count("killed from outside; it goes on") == 2
