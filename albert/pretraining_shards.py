@@ -34,6 +34,8 @@ from albert import (
 
 VERSION = 1
 MAX_SHARDS = 99_999  # five digits
+# What files of this module raise when they are read that something else has changed.
+_DAMAGE = (AttributeError, KeyError, TypeError, ValueError)  # file_io.InputError is a ValueError
 _DESCRIPTION, _PUBLISHING, _LOCK = "job.json", "publishing", "lock"
 
 
@@ -168,6 +170,17 @@ def _shards_there(prefix):
     ]
 
 
+def _changed(prefix, shards):
+    """How finished shards differ from what their manifest says, in words; None if they do not."""
+    for shard in shards:
+        path = os.path.join(os.path.dirname(prefix), shard["name"])
+        if not file_io.exists(path):
+            return f"are not complete: {path} is missing"
+        if (size := file_io.size(path)) != shard["bytes"]:
+            return f"were changed: {path} has {size} bytes, not {shard['bytes']}"
+    return None
+
+
 def _finished(prefix, folder, description, overwrite_shards):
     """The manifest of shards that are what is wanted; None if there is something to make.
 
@@ -179,18 +192,15 @@ def _finished(prefix, folder, description, overwrite_shards):
         if _shards_there(prefix) and not ours and not overwrite_shards:
             _refuse(prefix, "have no manifest: they are of another program")
         return None
-    manifest = file_io.read_json(manifest_path(prefix), "manifest")
-    reason = _difference(manifest, description)
-    if reason is None:
-        for shard in manifest["shards"]:
-            path = os.path.join(os.path.dirname(prefix), shard["name"])
-            if not file_io.exists(path):
-                reason = f"are not complete: {path} is missing"
-            elif file_io.size(path) != shard["bytes"]:
-                reason = f"were changed: {path} has {file_io.size(path)} bytes, not "
-                reason += str(shard["bytes"])
-        if reason is None:
+    try:
+        manifest = file_io.read_json(manifest_path(prefix), "manifest")
+        reason = _difference(manifest, description) or _changed(prefix, manifest["shards"])
+        if reason is None and isinstance(manifest["counts"], dict):
             return manifest
+    except _DAMAGE as error:
+        reason = None
+        logging.warning("%s: %s", manifest_path(prefix), error)
+    reason = reason or "have a manifest that is damaged"
     if not overwrite_shards:
         _refuse(prefix, reason)
     logging.warning("Making %s anew: the shards there %s", prefix, reason)
@@ -205,7 +215,10 @@ def _begin(folder, description, overwrite_shards):
     """
     path = os.path.join(folder, _DESCRIPTION)
     if file_io.exists(path):
-        reason = _difference(file_io.read_json(path, "unfinished job"), description)
+        try:
+            reason = _difference(file_io.read_json(path, "unfinished job"), description)
+        except _DAMAGE as error:
+            reason = f"are not described any more ({error})"
         if reason is None:
             return
         if not overwrite_shards:
@@ -434,6 +447,12 @@ def _journals(folder):
             text = file_io.read_text(os.path.join(folder, name), "journal")
             # What is behind the last line end was being written when the process was killed.
             for line in text.split("\n")[:-1]:
-                block, pass_number, counts = json.loads(line)
-                done.setdefault((block, pass_number), (writer, counts))
+                try:
+                    block, pass_number, counts = json.loads(line)
+                    done.setdefault((block, pass_number), (writer, collections.Counter(counts)))
+                except _DAMAGE as error:
+                    raise file_io.InputError(
+                        f"{os.path.join(folder, name)} is damaged ({error}); remove the folder and "
+                        "start again"
+                    ) from error
     return done, last_run

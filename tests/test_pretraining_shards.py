@@ -261,3 +261,41 @@ def test_a_full_disk_keeps_what_is_done(text, golden, tmp_path, monkeypatch):
     monkeypatch.setattr(pretraining_files, "make_instances", None)  # They are all there.
     create(text, tmp_path / "out" / "part", job)
     assert len(os.listdir(tmp_path / "out")) == 4
+
+
+@pytest.mark.parametrize(
+    "damaged", ["", "{", "[]", '{"version": 1}', '{"version": 1, "settings": 3}']
+)
+def test_damaged_descriptions_are_refused_or_made_anew(
+    text, golden, tmp_path, damaged, monkeypatch
+):
+    job, prefix = make_job(golden), tmp_path / "out" / "part"
+    create(text, prefix, job)
+    expected = content(tmp_path / "out")
+    (tmp_path / "out" / "part.manifest.json").write_text(damaged)
+    with pytest.raises(file_io.InputError, match="the shards there (have a manifest|were made by)"):
+        create(text, prefix, job)
+    create(text, prefix, job, overwrite_shards=True)
+    assert content(tmp_path / "out") == expected
+    with monkeypatch.context() as patch:
+        patch.setattr(bucket_shuffle, "shuffled_bucket", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            create(text, tmp_path / "new" / "part", job)
+    (tmp_path / "new" / "part.unfinished" / "job.json").write_text(damaged)
+    with pytest.raises(file_io.InputError, match="the shards there are unfinished and|described"):
+        create(text, tmp_path / "new" / "part", job)
+    create(text, tmp_path / "new" / "part", job, overwrite_shards=True)
+    assert content(tmp_path / "new") == expected
+
+
+def test_a_damaged_journal_is_named(text, golden, tmp_path, monkeypatch):
+    job = make_job(golden)
+    with monkeypatch.context() as patch:
+        patch.setattr(bucket_shuffle, "shuffled_bucket", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            create(text, tmp_path / "part", job)
+    (journal,) = (tmp_path / "part.unfinished").glob("done.*")
+    for rubbish in ("[1, 2]", "[", "[0, 0, 3]"):
+        journal.write_text(f"{rubbish}\n")
+        with pytest.raises(file_io.InputError, match="done.* is damaged .*; remove the folder"):
+            create(text, tmp_path / "part", job)
