@@ -104,6 +104,11 @@ def check_study(values):
             f"--cache_encoder_outputs: --checkpoint={values.checkpoint} may have another encoder "
             "than the cache is of; give best or last"
         )
+    elif values.from_scratch and "num_restarts" in values and values["num_restarts"].value:
+        raise file_io.InputError(
+            "--cache_encoder_outputs: with --from_scratch another seed means another encoder; "
+            "leave out --num_restarts"
+        )
 
 
 def _check_frozen(values):

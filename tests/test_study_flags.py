@@ -3,6 +3,7 @@
 import importlib
 
 import pytest
+from absl import flags
 
 from albert import file_io, layers, study_flags, task
 from tests import builders
@@ -54,6 +55,21 @@ def test_what_belongs_together_is_taken():
     assert set(study_flags.ACTIVATIONS) == set(layers.ACTIVATIONS)
 
 
+def test_random_weights_of_another_seed_are_not_those_of_the_cache():
+    frozen = {"freeze_encoder": True, "cache_encoder_outputs": True}
+    for others, is_refused in (({}, False), ({"from_scratch": True}, True)):
+        values = values_of("run_race", **frozen, **others)
+        if "num_restarts" not in values:
+            flags.DEFINE_integer("num_restarts", 0, "Starts.", flag_values=values)
+        study_flags.check_study(values)
+        values.num_restarts = 2
+        if is_refused:
+            with pytest.raises(file_io.InputError, match="leave out --num_restarts"):
+                study_flags.check_study(values)
+        else:
+            study_flags.check_study(values)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -62,16 +78,16 @@ def test_what_belongs_together_is_taken():
     ],
 )
 def test_a_teacher_and_a_frozen_encoder(values, message, tmp_path):
-    flags = {"freeze_encoder": True, "teacher": "t", "distill_weights": "1,0,0"}
+    given = {"freeze_encoder": True, "teacher": "t", "distill_weights": "1,0,0"}
     (tmp_path / "model.json").write_text('{"settings": {"head_hidden_size": 3}}')
-    flags["teacher"] = tmp_path
-    study_flags.check_study(values_of("run_classifier", **flags, head_hidden_size=3))
+    given["teacher"] = tmp_path
+    study_flags.check_study(values_of("run_classifier", **given, head_hidden_size=3))
     with pytest.raises(file_io.InputError, match="has --head_hidden_size=3, .* run no --head_hid"):
-        study_flags.check_study(values_of("run_classifier", **flags))
-    flags["teacher"] = "t"
-    study_flags.check_study(values_of("run_classifier", **flags))
+        study_flags.check_study(values_of("run_classifier", **given))
+    given["teacher"] = "t"
+    study_flags.check_study(values_of("run_classifier", **given))
     with pytest.raises(file_io.InputError, match=message):
-        study_flags.check_study(values_of("run_classifier", **flags | values))
+        study_flags.check_study(values_of("run_classifier", **given | values))
 
 
 def test_the_head_is_that_of_the_flags_or_of_the_folder(tmp_path):
