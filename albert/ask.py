@@ -1,7 +1,6 @@
 """Asks a model that was fine-tuned on SQuAD about texts: one question, a file, or as you type."""
 
 import contextlib
-import json
 import sys
 
 from absl import flags
@@ -89,6 +88,8 @@ def read_context(values):
 
 def answer_file(values, answerer, context):
     """Writes an object for each question of --input_file, in their order."""
+    from albert import tables
+
     kept = []  # of the questions that are not answered yet
 
     def rows():
@@ -102,7 +103,7 @@ def answer_file(values, answerer, context):
     with output as file:
         for reply in answerer.ask_all(rows()):
             row = answer_text.to_dict(*kept.pop(0), reply, values.num_answers)
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.write(tables.json_line(row))
 
 
 def main(values):

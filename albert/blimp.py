@@ -67,9 +67,11 @@ def _read_paradigm(data_dir, name, limit):
     for place, row in tables.read_file(path, _FLAG):
         if limit is not None and len(pairs) == limit:
             break
-        good, bad, field, term = (
-            tables.text_of(row, key, _FLAG, place)
-            for key in ("sentence_good", "sentence_bad", "field", "linguistics_term")
+        good, bad = (
+            tables.text_of(row, f"sentence_{kind}", _FLAG, place) for kind in ("good", "bad")
+        )
+        field, term = (
+            tables.name_of(row, key, _FLAG, place) for key in ("field", "linguistics_term")
         )
         pairs.append((good, bad))
         # One file of the published data spells it with a stroke, the others do not.

@@ -5,7 +5,6 @@ Letters in shapes: C choices, R inputs (one for each choice of some questions), 
 
 import dataclasses
 import itertools
-import json
 import string
 
 import numpy as np
@@ -154,7 +153,7 @@ class ChoicePredictor:
           name: what messages call them.
         """
         found = self.predict(read_questions(lines, name), batch_size, batches_ahead)
-        file.writelines(f"{json.dumps(row.to_dict(), ensure_ascii=False)}\n" for row in found)
+        file.writelines(tables.json_line(row.to_dict()) for row in found)
 
     def _features(self, question):
         """int32 arrays [C, S]."""

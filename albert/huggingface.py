@@ -12,7 +12,7 @@ import os
 
 import numpy as np
 
-from albert import file_io, weight_names
+from albert import file_io, tables, weight_names
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
@@ -114,7 +114,7 @@ def read_token_labels(folder):
     found = config.get("id2label")
     numbers = map(str, range(len(found))) if isinstance(found, dict) else ()
     names = tuple(found.get(number) for number in numbers)
-    if not names or len(set(names)) < len(names) or not all(isinstance(x, str) for x in names):
+    if not names or len(set(names)) < len(names) or not all(map(tables.is_name, names)):
         raise file_io.InputError(
             f"{os.path.join(folder, CONFIG_NAME)}: expected id2label with different names of the "
             f"labels 0, 1 and so on; found {found!r}"

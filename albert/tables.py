@@ -230,6 +230,12 @@ def is_name(value):
 # --- predictions -------------------------------------------------------------------------------
 
 
+def json_line(value):
+    """A line of jsonl; halves of surrogate pairs, which have no UTF-8 form, become U+FFFD."""
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub("[\ud800-\udfff]", "\ufffd", text) + "\n"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prediction:
     """What a model says of one example.

@@ -115,7 +115,17 @@ def words_of(text, place):
     words = tuple(text.split())
     if not words:
         raise file_io.InputError(f"{place}: there is no text")
+    _check_names(words, "the words of the text", place)
     return words
+
+
+def _check_names(texts, what, place):
+    """Refuses what has no place in files of predictions."""
+    if not all(map(tables.is_name, texts)):
+        raise file_io.InputError(
+            f"{place}: {what} must be without tabs, line breaks and halves of surrogate pairs; "
+            f"found {texts!r}"
+        )
 
 
 def _read_jsonl(lines, name, columns, labelled):
@@ -128,10 +138,6 @@ def _read_jsonl(lines, name, columns, labelled):
         if labelled is None:
             labelled = label_key in row
         labels = _texts(row, label_key, "label_column", place) if labelled else None
-        if labels is not None and not all(map(tables.is_name, labels)):
-            raise file_io.InputError(
-                f"{place}: {label_key!r} must be names without tabs and line breaks, found {labels}"
-            )
         if labels is not None and len(labels) != len(words):
             raise file_io.InputError(
                 f"{place}: expected as many {label_key} as {words_key}; found {len(labels)} and "
@@ -151,6 +157,7 @@ def _texts(row, key, flag, place):
     fits = isinstance(found, list) and all(isinstance(x, str) and x.strip() for x in found)
     if not fits or not found:
         raise file_io.InputError(f"{place}: {key!r} must be a list of texts, found {found!r}")
+    _check_names(found, f"the texts of {key!r}", place)
     return tuple(found)
 
 

@@ -13,7 +13,9 @@ import tensorflow as tf
 
 from albert import (
     archives,
+    blimp,
     checkpoints,
+    choice_predictor,
     classifier_utils,
     compact_records,
     corpus,
@@ -38,7 +40,9 @@ from albert import (
     squad_threshold,
     squad_utils,
     tables,
+    token_classification,
     tokenization,
+    word_files,
 )
 from tests.builders import SPM, TESTDATA, make_model, tiny_config
 
@@ -158,6 +162,52 @@ def _texts():
                 list(corpus.read_lines(segment))
 
     yield Reader("corpus.txt", [text], read_corpus)
+
+
+# --- labels of words, questions, pairs ----------------------------------------------------------
+
+
+def _read_words(path):
+    files = {"train": path}
+    labels = token_classification.find_labels(_folder_of(path), files, word_files.Columns())
+    data = token_classification.Files(files, word_files.Columns(), labels)
+    list(data.parts("train", 8, tokenization.FullTokenizer(spm_model_file=str(SPM))))
+    for form in ("conll", "jsonl"):
+        written = io.StringIO()
+        found = (
+            word_files.Prediction(row, list(row.labels), [0.5] * len(row.words))
+            for row in data.sentences("train")
+        )
+        word_files.write_predictions(written, form, labels, found)
+        written.getvalue().encode()
+
+
+def _read_choices(path):
+    with file_io.open_input(path, "input_file", "rb") as lines:
+        for question in choice_predictor.read_questions(lines, path):
+            choice = choice_predictor.Choice(question, 0, [0.5] * len(question.options))
+            tables.json_line(choice.to_dict()).encode()
+
+
+def _read_blimp(path):
+    score = lambda sentences: [len(sentence) for sentence in sentences]  # noqa: E731
+    result = blimp.measure(blimp.read(_folder_of(path)), score)
+    "\n".join(result.table()).encode()
+
+
+def _words():
+    conll = "-DOCSTART- -X- O\n\nCaf\u00e9 NN B-A\nwas VB O\n\n\u4e2d NN B-A\n".encode()
+    rows = [{"words": ["a", "\u00e9"], "labels": ["O", "B-A"], "id": 3}]
+    rows.append({"text": "a b", "labels": ["O", "I-A"]})
+    yield Reader("words.conll", [conll, conll.replace(b" ", b"\t")], _read_words)
+    yield Reader(
+        "words.jsonl", [b"".join(json.dumps(r).encode() + b"\n" for r in rows)], _read_words
+    )
+    question = {"article": "A b.", "question": "What _ ?", "options": ["a", "\u00e9"], "id": "x"}
+    yield Reader("choices.jsonl", [json.dumps(question).encode() + b"\n"], _read_choices)
+    pair = {"sentence_good": "A b.", "sentence_bad": "B a.", "field": "syntax",
+            "linguistics_term": "islands"}  # fmt: skip
+    yield Reader("blimp/island.jsonl", [json.dumps(pair).encode() + b"\n"], _read_blimp)
 
 
 # --- vocabularies -------------------------------------------------------------------------------
@@ -403,7 +453,7 @@ def all_readers(work):
     """{name: `Reader`}; samples that are made by the toolkit itself are made in the folder."""
     file_io.make_dirs(work)
     found = [
-        *_tables(), *_glue(), *_texts(), *_vocabularies(), *_descriptions(work),
+        *_tables(), *_glue(), *_texts(), *_words(), *_vocabularies(), *_descriptions(work),
         *_model_folder(work), *_records(work), *_checkpoints(work), *_hub_modules(work),
         *_archives(), *_run_records(work),
     ]  # fmt: skip
