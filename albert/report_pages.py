@@ -100,13 +100,15 @@ def _said_result(run):
 
 
 def _duration(record):
-    """Time of all sessions that have ended, as h:mm:ss; "" if none has."""
+    """Time of all sessions, as h:mm:ss; of killed ones it is not known. "" if none has ended."""
     seconds = 0
     for session in record["sessions"]:
         if session["ended"]:
             ends = [datetime.datetime.fromisoformat(session[k]) for k in ("started", "ended")]
             seconds += (ends[1] - ends[0]).total_seconds()
-    return str(datetime.timedelta(seconds=round(seconds))) if seconds else ""
+    shown = str(datetime.timedelta(seconds=round(seconds))) if seconds else ""
+    is_whole = all(session["ended"] for session in record["sessions"])
+    return shown if is_whole or not shown else f"at least {shown}"
 
 
 def _curves_of_run(run):
