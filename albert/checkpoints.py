@@ -113,7 +113,7 @@ def resolve(path):
     Raises:
       file_io.InputError: there is no checkpoint; says what is there instead.
     """
-    prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path.rstrip("/"))
+    prefix = re.sub(r"\.(index|meta|manifest\.json|data-\d+-of-\d+)$", "", path.rstrip("/"))
     if prefix_exists(prefix) or (huggingface.is_weights_file(prefix) and file_io.exists(prefix)):
         return prefix
     folder, name = os.path.split(prefix)

@@ -398,7 +398,12 @@ def _checkpoints(work):
 
     files = _files(_save(work, "model.ckpt-7"), "model.ckpt-7")
     for name, content in files.items():
-        beside = {other: value for other, value in files.items() if other != name}
+        # Beside its manifest no other content of a file would get any further.
+        beside = {
+            other: value
+            for other, value in files.items()
+            if other not in (name, "model.ckpt-7.manifest.json")
+        }
         yield Reader(name, [content], restore, beside)
     tensors = {
         name: variable.numpy() for name, variable in checkpoints.variables_by_name(model).items()
