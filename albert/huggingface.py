@@ -349,7 +349,9 @@ def convert_weights(tensors, config, head, architecture=weight_names.ALBERT):
     return converted
 
 
-def convert_config(config, head, labels, tokenizer, architecture=weight_names.ALBERT):
+def convert_config(
+    config, head, labels, tokenizer, architecture=weight_names.ALBERT, dropout_prob=0.1
+):
     """Dict of ``config.json``.
 
     Args:
@@ -358,6 +360,7 @@ def convert_config(config, head, labels, tokenizer, architecture=weight_names.AL
       labels: names of the classes in the order of their ids; empty where there are none.
       tokenizer: `tokenization.FullTokenizer`.
       architecture: `Architecture`.
+      dropout_prob: dropout before the output layer of a classifier.
     """
     values = {
         **dataclasses.replace(config, share="all", num_hidden_groups=_num_groups(config)).to_dict(),
@@ -370,9 +373,9 @@ def convert_config(config, head, labels, tokenizer, architecture=weight_names.AL
     }
     if architecture is weight_names.BERT:
         values = {key: value for key, value in values.items() if key not in _ONLY_ALBERT}
-        values["classifier_dropout"] = 0.1
+        values["classifier_dropout"] = dropout_prob
     else:
-        values["classifier_dropout_prob"] = 0.1
+        values["classifier_dropout_prob"] = dropout_prob
         values |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
     if head == "regression":
         values |= {"problem_type": "regression", "id2label": {"0": "LABEL_0"}}

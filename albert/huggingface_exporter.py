@@ -36,6 +36,7 @@ _HEAD_OF_KIND = {
 }
 _BIAS_OF_TOKENS = f"{weight_names.TOKEN_HEAD}output_bias"
 _SPM_NAME = "spiece.model"
+_DROPOUT = 0.1  # of a classifier whose folder does not say
 _USER_DEFINED = 4  # type of a piece of SentencePiece that is always kept whole
 _NORMAL = 1  # type of a usual piece
 # The fields read here of a SentencePiece model, as in sentencepiece_model.proto. The module that
@@ -97,7 +98,7 @@ def export(
         is written then.
     """
     prefix = choose(model_dir, checkpoint)
-    described_head, described_labels, lower_case = _described(model_dir)
+    described_head, described_labels, lower_case, dropout_prob = _described(model_dir)
     if files.get("do_lower_case") is None:
         files["do_lower_case"] = lower_case
     source = pretrained.locate(checkpoint=prefix, **files)
@@ -121,7 +122,9 @@ def export(
                 f"`labels`: the model has {outputs} labels, got {len(labels)}: {labels}"
             )
     weights = huggingface.convert_weights(tensors, config, head, architecture)
-    described = huggingface.convert_config(config, head, labels, tokenizer, architecture)
+    described = huggingface.convert_config(
+        *(config, head, labels, tokenizer, architecture), dropout_prob
+    )
     with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as folder:
         huggingface.write_weights(folder, weights)
         write_tokenizer(folder, tokenizer, config.max_position_embeddings)
@@ -143,9 +146,13 @@ def choose(model_dir, checkpoint):
 
 
 def _described(model_dir):
-    """Head, labels, do_lower_case by the description of a fine-tuned model's folder, if any."""
+    """What the description of a fine-tuned model's folder says, if there is any.
+
+    Returns:
+      Head, labels, do_lower_case, and the rate of dropout before the output layer.
+    """
     if not model_dir or not file_io.exists(os.path.join(model_dir, pretrained.DESCRIPTION_NAME)):
-        return None, [], None
+        return None, [], None, _DROPOUT
     folder = model_folder.read(model_dir)
     if folder.kind not in _HEAD_OF_KIND:
         raise file_io.InputError(
@@ -157,7 +164,9 @@ def _described(model_dir):
     head = _HEAD_OF_KIND[folder.kind]
     if head == "classification" and not labels:
         head = "regression"
-    return head, labels, folder.source.do_lower_case
+    rates = [folder.settings.get(name) for name in ("classifier_dropout_prob", "dropout_prob")]
+    rate = next((rate for rate in rates if isinstance(rate, (int, float))), _DROPOUT)
+    return head, labels, folder.source.do_lower_case, rate
 
 
 def _check_head(head, outputs):

@@ -55,11 +55,13 @@ _HEADS = {
     "classification": ("text-classification", "AutoModelForSequenceClassification"),
     "regression": ("text-classification", "AutoModelForSequenceClassification"),
     "multiple_choice": ("multiple-choice", "AutoModelForMultipleChoice"),
+    "token_classification": ("token-classification", "AutoModelForTokenClassification"),
     "squad_v1": ("question-answering", "AutoModelForQuestionAnswering"),
 }
 _KINDS = {
     "run_classifier": "text-classification",
     "run_race": "multiple-choice",
+    "run_token_classifier": "token-classification",
     "run_squad_v1": "question-answering",
     "run_squad_v2": "question-answering",
     "run_pretraining": "fill-mask",

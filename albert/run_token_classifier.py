@@ -78,9 +78,8 @@ def make_data(values, files, source, tokenizer, strategy):
     from albert import token_classification
 
     names = {"train": "tokens_train", "dev": "tokens_eval", "test": "predict"}
-    folder = values.output_dir
+    folder, settings = values.output_dir, common_flags.text_settings(values, source)
     paths = {split: os.path.join(folder, f"{name}.tf_record") for split, name in names.items()}
-    settings = common_flags.text_settings(values, source)
     return token_classification.make_data(
         files, tokenizer, values.max_seq_length, settings, paths, strategy
     )
@@ -114,9 +113,8 @@ def export_models(values, task, labels, tokenizer, config, prefix):
     model = export.model_to_serve(task, config, prefix)
     token_exporter.export_ids(model, values.export_dir)
     if values.export_text:
-        token_exporter.export_text(
-            model, tokenizer, values.max_seq_length, labels, values.export_dir
-        )
+        about = (tokenizer, values.max_seq_length, labels)
+        token_exporter.export_text(model, *about, values.export_dir)
 
 
 def main(values):

@@ -50,6 +50,7 @@ def trained(tmp_path_factory):
         **flags_of(
             folder, folder / "model", do_train=True, do_eval=True, do_predict=True,
             from_scratch=True, export_dir=folder / "export", export_text=True,
+            classifier_dropout_prob=0.05,
         ),
     )  # fmt: skip
     return folder
@@ -137,7 +138,7 @@ def test_a_folder_of_hugging_face_and_back(trained, tmp_path, run_script):
     config = json.loads((theirs / "config.json").read_text())
     assert config["architectures"] == ["AlbertForTokenClassification"]
     assert list(config["id2label"].values()) == token_samples.LABELS
-    assert "problem_type" not in config
+    assert "problem_type" not in config and config["classifier_dropout_prob"] == 0.05
     model = heads.TokenClassifierModel(CONFIG, 5)
     report = checkpoints.restore(model, str(theirs), allow_new_heads=False)
     assert report.unused == [] and "bert/pooler/dense/kernel" in report.new
@@ -153,6 +154,31 @@ def test_a_folder_of_hugging_face_and_back(trained, tmp_path, run_script):
     message = r"train\.conll has labels B-FOOD, which the model to start from does not have: it has"
     with pytest.raises(file_io.InputError, match=message):
         run_script(run_token_classifier, **flags)
+
+
+@pytest.mark.slow
+def test_a_head_with_a_layer_on_a_frozen_encoder(trained, tmp_path, run_script):
+    flags = flags_of(
+        trained, tmp_path, init_checkpoint=trained / "model", train_step=60, do_train=True,
+        do_eval=True, do_predict=True, freeze_encoder=True, head_hidden_size=8, warmup_step=5,
+    )  # fmt: skip
+    del flags["albert_config_file"], flags["spm_model_file"]
+    for name, cached in (("plain", False), ("cached", True)):
+        flags |= {"output_dir": tmp_path / name, "cache_encoder_outputs": cached}
+        run_script(run_token_classifier, **flags)
+    last = [builders.read_results(tmp_path / name)[-1] for name in ("plain", "cached")]
+    assert float(last[0]["eval_accuracy"]) > 0.7
+    assert float(last[1]["eval_loss"]) == pytest.approx(float(last[0]["eval_loss"]), abs=1e-4)
+    before, after = (
+        builders.weights(path / "model.ckpt-best")
+        for path in (trained / "model", tmp_path / "cached")
+    )
+    builders.assert_same(
+        *({k: v for k, v in found.items() if k.startswith("bert/") and "adam" not in k}
+          for found in (before, after))
+    )  # fmt: skip
+    words = token_predictor.TokenPredictor(str(tmp_path / "cached")).predict([TEST[0][0]])
+    assert len(list(words)) == 1
 
 
 def test_mistakes_are_named(trained, tmp_path, run_script):
