@@ -390,7 +390,6 @@ def test_a_run_killed_while_it_evaluates_goes_on(inputs, short, tmp_path, run_sc
     wait_until(lambda: len(checkpoints.numbered(str(tmp_path))) >= 2, process)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not (tmp_path / "model.ckpt-20.index").exists()
     run_script(run_classifier, **flags)
     for name in ("eval_results.txt", "best_trial.txt"):
         assert (tmp_path / name).read_text() == (short[0] / name).read_text()
