@@ -6,7 +6,7 @@ import signal
 import time
 
 
-def wait_until(condition, *processes, seconds=120, say=lambda: ""):
+def wait_until(condition, *processes, seconds=300, say=lambda: ""):
     """Waits for a condition.
 
     Args:

@@ -132,7 +132,7 @@ def done(folder):
     processes.append(start(["tests.worker", str(folder / "alone.json")], folder / "alone.log"))
     logs = [folder / name for name in ("worker0.log", "worker1.log", "alone.log")]
     with killed_at_the_end(processes):
-        status = [process.wait(timeout=600) for process in processes]
+        status = [process.wait(timeout=850) for process in processes]
     texts = [log.read_text() for log in logs]
     assert status == [0, 0, 0], "\n\n".join(text[-3000:] for text in texts)
     return folder, texts
