@@ -122,13 +122,11 @@ def export(
                 f"`labels`: the model has {outputs} labels, got {len(labels)}: {labels}"
             )
     weights = huggingface.convert_weights(tensors, config, head, architecture)
-    described = huggingface.convert_config(
-        *(config, head, labels, tokenizer, architecture), dropout_prob
-    )
+    about = (config, head, labels, tokenizer, architecture, dropout_prob)
     with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as folder:
         huggingface.write_weights(folder, weights)
         write_tokenizer(folder, tokenizer, config.max_position_embeddings)
-        huggingface.write_config(folder, described)
+        huggingface.write_config(folder, huggingface.convert_config(*about))
         export_manifest.write(folder)
     return head
 

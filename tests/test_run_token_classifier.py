@@ -1,6 +1,7 @@
 """Token classification end to end: training, scores, predictions, exports, other programs."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -50,7 +51,6 @@ def trained(tmp_path_factory):
         **flags_of(
             folder, folder / "model", do_train=True, do_eval=True, do_predict=True,
             from_scratch=True, export_dir=folder / "export", export_text=True,
-            classifier_dropout_prob=0.05,
         ),
     )  # fmt: skip
     return folder
@@ -133,8 +133,12 @@ def test_models_are_exported(trained):
 
 def test_a_folder_of_hugging_face_and_back(trained, tmp_path, run_script):
     """Written, evaluated as it is, and refused as a start for labels that it does not have."""
-    theirs = tmp_path / "theirs"
-    run_script(export_to_huggingface, model_dir=trained / "model", output_dir=theirs)
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    shutil.copytree(trained / "model", ours)
+    described = json.loads((ours / "model.json").read_text())
+    described["settings"]["classifier_dropout_prob"] = 0.05
+    (ours / "model.json").write_text(json.dumps(described))
+    run_script(export_to_huggingface, model_dir=ours, output_dir=theirs)
     config = json.loads((theirs / "config.json").read_text())
     assert config["architectures"] == ["AlbertForTokenClassification"]
     assert list(config["id2label"].values()) == token_samples.LABELS
@@ -159,24 +163,21 @@ def test_a_folder_of_hugging_face_and_back(trained, tmp_path, run_script):
 @pytest.mark.slow
 def test_a_head_with_a_layer_on_a_frozen_encoder(trained, tmp_path, run_script):
     flags = flags_of(
-        trained, tmp_path, init_checkpoint=trained / "model", train_step=60, do_train=True,
-        do_eval=True, do_predict=True, freeze_encoder=True, head_hidden_size=8, warmup_step=5,
+        trained, tmp_path, from_scratch=True, train_step=60, do_train=True, do_eval=True,
+        do_predict=True, freeze_encoder=True, head_hidden_size=8, warmup_step=5, learning_rate=0.03,
     )  # fmt: skip
-    del flags["albert_config_file"], flags["spm_model_file"]
     for name, cached in (("plain", False), ("cached", True)):
         flags |= {"output_dir": tmp_path / name, "cache_encoder_outputs": cached}
         run_script(run_token_classifier, **flags)
     last = [builders.read_results(tmp_path / name)[-1] for name in ("plain", "cached")]
-    assert float(last[0]["eval_accuracy"]) > 0.7
+    assert float(last[0]["eval_accuracy"]) > 0.6  # 0.42 are "O"
     assert float(last[1]["eval_loss"]) == pytest.approx(float(last[0]["eval_loss"]), abs=1e-4)
-    before, after = (
-        builders.weights(path / "model.ckpt-best")
-        for path in (trained / "model", tmp_path / "cached")
-    )
-    builders.assert_same(
-        *({k: v for k, v in found.items() if k.startswith("bert/") and "adam" not in k}
-          for found in (before, after))
-    )  # fmt: skip
+    before, after = (builders.weights(tmp_path / "cached" / f"model.ckpt-{n}") for n in (0, 60))
+    encoders = [
+        {name: value for name, value in found.items() if name.startswith("bert/")}
+        for found in (before, after)
+    ]
+    builders.assert_same(*encoders)
     words = token_predictor.TokenPredictor(str(tmp_path / "cached")).predict([TEST[0][0]])
     assert len(list(words)) == 1
 
