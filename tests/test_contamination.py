@@ -34,7 +34,7 @@ def test_texts_of_all_sets_are_found(data_dir):
     assert index.names == ("glue", "squad", "race")
     counted = {name: dict(counts) for name, counts in index.counts.items()}
     assert counted["glue"] == {"files": 1, "texts": 6, "short_texts": 5, "runs": 3}
-    assert counted["squad"] == {"files": 1, "texts": 1, "runs": 3}
+    assert counted["squad"] == {"files": 1, "texts": 1, "short_texts": 0, "runs": 3}
     assert counted["race"] == {"files": 2, "texts": 3, "short_texts": 1, "runs": 3 + 18}
     for number, name in enumerate(index.names):
         places, texts = find(index, f"Before, that: {LONG.upper()}, «{name}» after")

@@ -155,7 +155,9 @@ def test_a_file_is_made_by_one_and_awaited_by_the_others(tmp_path, caplog):
     def work(name):
         with folder_lock.made_by_one(str(path)):
             turns.append(f"{name} in")
-            time.sleep(0.3)
+            end = time.monotonic() + 60
+            while len(turns) == 1 and "Waiting for" not in caplog.text and time.monotonic() < end:
+                time.sleep(0.01)
             turns.append(f"{name} out")
 
     caplog.set_level("INFO", logger="absl")

@@ -287,6 +287,7 @@ def test_an_option_without_effect_is_said_to_be_one(
 ):
     made = []
     monkeypatch.setattr(hub_exporter, "export_module", lambda *arguments: made.append(arguments))
+    (tmp_path / "x").mkdir()
     with caplog.at_level("INFO", logger="absl"):
         run_script(
             export_to_tfhub, albert_directory=trained[0], export_path=tmp_path / "x",
@@ -357,6 +358,7 @@ def test_casing_wordpiece_and_the_lack_of_a_sentence_task_are_kept(tmp_path, run
 def test_what_a_head_has_learnt_is_said(tmp_path, run_script, monkeypatch, caplog):
     made = []
     monkeypatch.setattr(hub_exporter, "export_module", lambda model, *_: made.append(model))
+    (tmp_path / "module").mkdir()
     with caplog.at_level("INFO", logger="absl"):
         export_with("nsp", tmp_path, run_script)
     assert made[0].sentence_name == "next_sentence"

@@ -277,11 +277,11 @@ def test_batches_of_equal_tokens_hold_all_records_in_order(path):
     assert len({len(batch) for batch in labels(cut, 16)}) > 1
 
 
-@pytest.mark.parametrize("step", [1, 15, 16, 37])
+@pytest.mark.parametrize("step", [15, 17])
 def test_a_resumed_run_cuts_the_same_batches_of_equal_tokens(path, step):
     input_fn = records.train_input_fn([path], SPECS, seed=1, lengths=token_counts)
-    whole = labels(input_fn({"batch_size": 3}), step + 4)
-    assert whole[step:] == labels(input_fn({"batch_size": 3, "first_step": step}), 4)
+    whole = labels(input_fn({"batch_size": 3}), step + 2)
+    assert whole[step:] == labels(input_fn({"batch_size": 3, "first_step": step}), 2)
 
 
 def test_no_batch_of_equal_tokens_is_empty(path):
