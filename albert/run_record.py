@@ -45,6 +45,11 @@ _RECORD = {
     "sessions": [_SESSION], "result": _RESULT,
 }  # fmt: skip
 _ROW = {"kind": _TEXT, "step": int, "checkpoint?": _TEXT, "*": (*json_shapes.NUMBER, NoneType)}
+# Flags that a run may go on with at other values.
+_MAY_CHANGE = """
+    do_train do_eval do_predict export_dir export_text checkpoint eval_wait_secs log_every_steps
+    keep_checkpoint_max save_checkpoints_steps save_checkpoints_secs iterations_per_loop
+""".split()
 _LOCK = threading.Lock()  # inputs are hashed beside the run
 
 
@@ -384,34 +389,23 @@ def _now():
 def _begin(recorder, folder, stages, inputs):
     """Writes what is known at once; returns the record that was there, or None."""
     path = os.path.join(folder, RUN)
-    earlier = None
-    if file_io.exists(path):
-        try:
-            earlier = read(folder)
-        except file_io.InputError as error:
-            _move_away(path, error)
+    try:
+        earlier = read(folder) if file_io.exists(path) else None
+    except file_io.InputError as error:
+        earlier = _move_away(path, error)
     started = _now()
     session = {
         "pid": os.getpid(), "stages": list(stages), "command": recorder.command, "result": None,
         "started": started, "ended": None, "status": RUNNING, "first_step": None, "last_step": None,
     }  # fmt: skip
     record = {
-        "format": FORMAT,
-        "script": recorder.script,
-        "command": recorder.command,
-        "directory": os.getcwd(),
-        "flags": recorder.flags,
-        "versions": provenance.versions(),
-        "host": provenance.host(),
-        "git_commit": None,
-        "inputs": {
+        "format": FORMAT, "script": recorder.script, "command": recorder.command,
+        "directory": os.getcwd(), "flags": recorder.flags, "versions": provenance.versions(),
+        "host": provenance.host(), "git_commit": None, "parameters": None, "started": started,
+        "result": None, "sessions": [], "inputs": {
             r: {"path": name, "bytes": None, "sha256": None} for r, (name, _) in inputs.items()
         },
-        "parameters": None,
-        "started": started,
-        "result": None,
-        "sessions": [],
-    }
+    }  # fmt: skip
     if earlier:
         record = _go_on(earlier, record, session)
     record["sessions"].append(session)
@@ -431,8 +425,21 @@ def _go_on(earlier, record, session):
     if not _describes(earlier, session):
         return earlier
     session["changed"] = differences(earlier, plain(record), ("flags", "versions", "host"))
+    if _trains(session) and any(map(_trains, earlier["sessions"])):
+        _warn_of_changes(session["changed"])
     kept = {name: earlier[name] for name in ("started", "sessions", "result", "parameters")}
     return {**earlier, **record, **kept}
+
+
+def _warn_of_changes(changed):
+    """Says which flags of a training have other values than so far, where that may matter."""
+    found = [
+        f"{name.removeprefix('flags.')}={values['after']} (was {values['before']})"
+        for name, values in changed.items()
+        if name.startswith("flags.") and name.removeprefix("flags.") not in _MAY_CHANGE
+    ]
+    if found:
+        logging.warning("The training goes on with other settings: %s", ", ".join(found))
 
 
 def _describe_inputs(folder, inputs, earlier, is_over):

@@ -77,13 +77,14 @@ def test_a_run_describes_itself(tmp_path, caplog):
     assert "  command line: output_dir=out" in messages
 
 
-def test_a_resumed_run_has_no_line_twice(tmp_path):
+def test_a_resumed_run_has_no_line_twice(tmp_path, caplog):
     train(tmp_path, 0, 4, {"accuracy": 0.5})
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"kind": "train", "step": 5, "lo')  # the end of a killed run
     changed = {**FLAGS, "learning_rate": {"value": 0.25, "source": "command line"}}
     (tmp_path / "data").write_text("other text")
     train(tmp_path, 2, 5, flags=changed)
+    assert "The training goes on with other settings: learning_rate=0.25 (was 0.5)" in caplog.text
     assert lines(tmp_path) == [("train", step) for step in (1, 2, 3, 4, 5)]
     found = run_record.read(str(tmp_path))
     first, second = found["sessions"]
