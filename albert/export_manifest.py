@@ -24,10 +24,12 @@ def _files(folder, start=""):
             yield path
 
 
-def misfit(folder):
+def misfit(folder, name=None):
     """What is wrong with a folder by its manifest; None if it fits, or if there is none.
 
-    Files that were added later are none of its business.
+    Args:
+      folder: the folder; files that were added later are none of the manifest's business.
+      name: of the only file to look at; by default all.
     """
     path = os.path.join(folder, NAME)
     if not file_io.exists(path):
@@ -36,4 +38,5 @@ def misfit(folder):
         files = file_sums.read(path, VERSION)
     except file_io.InputError as error:
         return str(error)
-    return file_sums.misfit(f"{folder}/", files)
+    chosen = {file: sums for file, sums in files.items() if name in (None, file)}
+    return file_sums.misfit(f"{folder}/", chosen)

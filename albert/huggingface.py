@@ -12,7 +12,7 @@ import os
 
 import numpy as np
 
-from albert import file_io, tables, weight_names
+from albert import export_manifest, file_io, tables, weight_names
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
@@ -229,6 +229,9 @@ def _read_file(path):
 
     with file_io.open_input(path, "weights", "rb") as file:
         content = file.read()
+    # Numbers have no checksum of their own; what was exported here has a manifest.
+    if misfit := export_manifest.misfit(*os.path.split(path)):
+        raise file_io.InputError(f"{path} is not as it was exported: {misfit}; export it again")
     try:
         tensors = safetensors.deserialize(content)
     except safetensors.SafetensorError as error:

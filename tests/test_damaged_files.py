@@ -18,6 +18,7 @@ from albert import (
     classifier_utils,
     custom_data,
     export,
+    export_manifest,
     file_io,
     huggingface,
     modeling,
@@ -188,6 +189,18 @@ def test_weights_that_are_not_finite_are_refused(tmp_path, value):
     message = r"model\.safetensors: albert\.pooler\.weight holds values that are not finite"
     with pytest.raises(InputError, match=message):
         huggingface.Reader(path)
+
+
+def test_a_flipped_bit_of_exported_weights_is_found(tmp_path):
+    path = tmp_path / "model.safetensors"
+    safetensors_file(path, {"albert.pooler.weight": np.ones((3, 2), np.float32)})
+    export_manifest.write(str(tmp_path))
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    message = r"model\.safetensors is not as it was exported: .* has the SHA-256"
+    with pytest.raises(InputError, match=message):
+        huggingface.Reader(str(path))
 
 
 @pytest.mark.parametrize(
