@@ -229,13 +229,17 @@ def _read_file(path):
 
     with file_io.open_input(path, "weights", "rb") as file:
         content = file.read()
-    # Numbers have no checksum of their own; what was exported here has a manifest.
-    if misfit := export_manifest.misfit(*os.path.split(path)):
-        raise file_io.InputError(f"{path} is not as it was exported: {misfit}; export it again")
     try:
         tensors = safetensors.deserialize(content)
     except safetensors.SafetensorError as error:
         raise file_io.InputError(f"{path} is damaged or not a safetensors file: {error}") from error
+    # Numbers have no checksum of their own; what was exported here has a manifest.
+    folder, name = os.path.split(path)
+    if misfit := export_manifest.misfit(folder or ".", name):
+        raise file_io.InputError(
+            f"{path} is not as it was exported: {misfit}; export it again, or delete "
+            f"{export_manifest.NAME} if another program has changed it"
+        )
     return {name: _to_float32(path, name, tensor) for name, tensor in tensors}
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from albert import (
     checkpoints,
+    export_manifest,
     export_to_huggingface,
     file_io,
     heads,
@@ -44,6 +45,8 @@ def write_safetensors(path, tensors):
     from safetensors import numpy as safetensors_numpy
 
     pathlib.Path(path).write_bytes(safetensors_numpy.save(tensors))
+    # As another program does, which knows of no manifest.
+    (path.parent / export_manifest.NAME).unlink(missing_ok=True)
 
 
 # --- names and shapes, as transformers 5 writes them --------------------------------------------
