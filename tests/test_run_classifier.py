@@ -1,5 +1,6 @@
 """Fine-tuning end to end on small made-up tasks in GLUE's layout."""
 
+import json
 import os
 import signal
 import subprocess
@@ -373,10 +374,12 @@ def test_a_bad_label_changes_nothing_that_exists(inputs, tmp_path, run_script):
     )  # fmt: skip
     run_script(run_classifier, **flags)
     before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir() if p.is_file()}
+    assert json.loads(before.pop("run.json"))["status"] == "done"
     (data / "train.tsv").write_text(good + "a fine thing .\t7\n")
     with pytest.raises(file_io.InputError, match=r"train\.tsv.*602.*'7'.*0.*1"):
         run_script(run_classifier, **flags)
     after = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir() if p.is_file()}
+    assert json.loads(after.pop("run.json"))["status"] == "failed"
     assert after == before
 
 

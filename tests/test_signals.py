@@ -290,7 +290,8 @@ def test_signals_from_outside_lose_nothing(inputs, whole, tmp_path, moment):
     flags = flags_of(inputs, tmp_path / "out", **changes)
     arguments = [f"--{name}={value}" for name, value in flags.items()]
     rng, ends = random.Random(moment), []
-    for kind in (signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM, None):
+    first = {"start": [], "steps": [signal.SIGUSR1], "random": [signal.SIGTERM]}[moment]
+    for kind in (*first, signal.SIGTERM, None):
         process = subprocess.Popen(
             [sys.executable, "-m", "albert.run_pretraining", *arguments], stderr=subprocess.PIPE,
             text=True, cwd=ROOT,
