@@ -35,11 +35,13 @@ def test_it_is_plain_python_that_runs_scripts_of_the_project():
         for node in ast.walk(ast.parse(cell)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "albert":
                 called.append(node.args[0].value)
-    assert {"make_demo_data", "run_classifier"} <= set(called) <= set(MODULES)
+    wanted = {"make_demo_data", "run_classifier", "run_sweep", "report"}
+    assert wanted <= set(called) <= set(MODULES)
 
 
 @pytest.mark.slow
 def test_it_runs_to_its_end(tmp_path):
+    pytest.importorskip("matplotlib")
     result = subprocess.run(
         [sys.executable, "-c", "\n\n".join(code_cells())],
         cwd=tmp_path,
@@ -51,6 +53,8 @@ def test_it_runs_to_its_end(tmp_path):
     assert result.returncode == 0, result.stderr
     accuracy = re.search(r"best: step \d+, accuracy ([\d.]+)", result.stdout)
     assert accuracy and float(accuracy.group(1)) > 0.9, result.stdout
+    assert "learning_rate" in result.stdout and "0.0005" in result.stdout
+    assert (tmp_path / "tutorial_output" / "report.html").stat().st_size > 10_000
     good, bad = result.stdout.splitlines()[-2:]
     assert re.fullmatch(r"1  [\d.]+  The happy cook tasted the splendid soup.", good)
     assert re.fullmatch(r"0  [\d.]+  The bread was awful.", bad)
