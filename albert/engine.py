@@ -229,6 +229,7 @@ class Engine:
             taken, totals = run_steps(iterator, tf.constant(count, tf.int32))
             taken = int(taken)  # waits for the end
             self._writer.check()
+            signals.raise_interrupt()
             if step == first_step + 1:  # The first one had to be compiled.
                 most = self._steps_of_a_call(time.monotonic() - started)
             step += taken

@@ -26,10 +26,12 @@ class Requests:
     Attributes:
       terminate: end as soon as everything is saved.
       save: save, and go on.
+      interrupt: Ctrl-C has come. Python may have raised it where exceptions are lost (in
+        callbacks of its memory management), so the training loop asks, too.
     """
 
     def __init__(self):
-        self.terminate = self.save = False
+        self.terminate = self.save = self.interrupt = False
         self.pid = None  # of the process that handles signals
         self.deferred = False
 
@@ -42,6 +44,8 @@ def install():
     REQUESTS.pid = os.getpid()
     for number in _HANDLED:
         signal.signal(number, _handle)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
 
 
 def uninstall():
@@ -61,6 +65,17 @@ def _handle(number, _):
         REQUESTS.terminate = True
         if not REQUESTS.deferred:
             raise Terminated
+
+
+def _interrupt(number, frame):
+    REQUESTS.interrupt = True
+    signal.default_int_handler(number, frame)
+
+
+def raise_interrupt():
+    """Raises KeyboardInterrupt if Ctrl-C has come, as it may have been lost."""
+    if REQUESTS.interrupt:
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

@@ -37,10 +37,11 @@ NUMBERS = (records.FeatureSpec("x", "float32"),)
 @pytest.fixture
 def handled():
     """Signals are handled as in a script."""
-    before = {kind: signal.getsignal(kind) for kind in (signal.SIGTERM, signal.SIGUSR1)}
+    kinds = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+    before = {kind: signal.getsignal(kind) for kind in kinds}
     signals.install()
     yield
-    signals.REQUESTS.terminate = signals.REQUESTS.save = False
+    signals.REQUESTS.terminate = signals.REQUESTS.save = signals.REQUESTS.interrupt = False
     for kind, handler in before.items():
         signal.signal(kind, handler)
 
@@ -49,6 +50,18 @@ def test_sigterm_ends_at_once_what_has_nothing_to_save(handled):
     with pytest.raises(signals.Terminated):
         signal.raise_signal(signal.SIGTERM)
         pytest.fail("went on")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_that_python_loses_is_raised_later(handled):
+    class Finalized:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    signals.raise_interrupt()
+    Finalized()  # What is raised in there goes nowhere.
+    with pytest.raises(KeyboardInterrupt):
+        signals.raise_interrupt()
 
 
 def test_where_there_is_something_to_save_sigterm_is_noted(handled):
