@@ -117,6 +117,7 @@ class Stopwatch:
         self._evaluations = []
         self._saving = self._save_began = 0.0
         self._first = None  # (step, time) after the first steps
+        self._calls = []  # the same of the calls after them
 
     def evaluating(self, evaluate):
         """``on_checkpoint`` that times an evaluation, and a second one that builds no graph.
@@ -153,14 +154,19 @@ class Stopwatch:
         if step <= _FIRST_STEPS:
             self._first = (step, now)
             return
+        self._calls.append((step, now))
         first_step, began = self._first
         taken, seconds = step - first_step, now - began
         if not self._agree(lambda: taken >= _LEAST_STEPS and seconds >= self._timed):
             return
+        # The later half tells of the run; what earlier steps took more belongs to the start.
+        middle, half_time = self._calls[(len(self._calls) - 1) // 2]
+        later = (now - half_time) / (step - middle)
+        began += max(0.0, seconds - taken * later)
         evaluations = self._evaluations or [0.0, 0.0]
         self.measured = Measured(
             start=began - self._began - sum(evaluations),
-            step=seconds / taken,
+            step=later,
             first_evaluation=evaluations[0],
             evaluation=evaluations[1],
             saving=self._saving,
