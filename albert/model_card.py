@@ -37,12 +37,12 @@ class Form:
     """What a model is written as.
 
     Attributes:
-      library: name of the library that loads it.
+      program: name of the program that loads it.
       use: how, in Markdown.
       kind: what it does, a `pipeline_tag` of the Hub; None: what the run's script says.
     """
 
-    library: str
+    program: str
     use: str
     kind: str | None = None
 
@@ -190,9 +190,9 @@ def front_matter(name, form, record, scores, said):
     front = {
         "license": said.license,
         "language": said.language or ("en" if ids else None),
-        "library_name": form.library,
-        "pipeline_tag": kind if form.library == "transformers" else None,
-        "tags": ["albert", *([kind] if kind and form.library != "transformers" else [])],
+        "library_name": form.program,
+        "pipeline_tag": kind if form.program == "transformers" else None,
+        "tags": ["albert", *([kind] if kind and form.program != "transformers" else [])],
         "datasets": ids,
         "metrics": sorted({entry["type"] for entry in results}),
         "base_model": said.base_model or _released(record),

@@ -6,7 +6,15 @@ import os
 
 from absl import logging
 
-from albert import archives, checkpoints, file_io, huggingface, modeling, wordpiece
+from albert import (
+    archives,
+    checkpoints,
+    file_io,
+    huggingface,
+    modeling,
+    saved_model_files,
+    wordpiece,
+)
 
 CONFIG_NAME = "albert_config.json"
 BERT_CONFIG_NAME = "bert_config.json"  # of google-research/bert
@@ -284,60 +292,14 @@ def _fetch(handle):
 
 def _hub_lower_case(module):
     """do_lower_case of the module's ``tokenization_info``; None if it does not say."""
-    from google.protobuf import message
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    with file_io.open_input(os.path.join(module, "saved_model.pb"), "hub module", "rb") as file:
-        content = file.read()
-    try:
-        saved_model = saved_model_pb2.SavedModel.FromString(content)
-    except message.DecodeError as error:
-        raise file_io.InputError(f"{module}/saved_model.pb is damaged: {error}") from error
-    for graph in saved_model.meta_graphs:
+    for graph in saved_model_files.read_graphs(module):
         tags = list(graph.meta_info_def.tags)
         if "tokenization_info" in graph.signature_def and "train" not in tags:
             output = graph.signature_def["tokenization_info"].outputs["do_lower_case"].name
-            functions = {found.signature.name: found for found in graph.graph_def.library.function}
             try:
-                value = _constant(graph.graph_def.node, output, functions)
+                value = saved_model_files.constant(graph.graph_def, output)
                 return None if value is None else bool(value)
             except (ValueError, TypeError) as error:  # no array, or of several values
-                raise file_io.InputError(
-                    f"{module}/saved_model.pb is damaged: do_lower_case: {error}"
-                ) from error
-    return None
-
-
-def _constant(nodes, tensor, functions):
-    """Value of a constant of a graph, which is read without running the graph.
-
-    Args:
-      nodes: its nodes.
-      tensor: name of the tensor: "node", "node:number", or in functions "node:output:number".
-      functions: {name: function} of the graph.
-
-    Returns:
-      An array; None if the tensor is no constant.
-    """
-    import tensorflow as tf
-
-    by_name = {node.name: node for node in nodes}
-    seen = set()
-    while tensor not in seen:
-        seen.add(tensor)
-        name, *rest = tensor.split(":")
-        number = rest[-1] if rest else "0"
-        node = by_name.get(name)
-        if node is None:
-            return None
-        if node.op == "Const":
-            return tf.make_ndarray(node.attr["value"].tensor)
-        function = functions.get(node.attr["f"].func.name)
-        if function and number.isdigit() and int(number) < len(function.signature.output_arg):
-            output = function.signature.output_arg[int(number)].name
-            others = {key: value for key, value in functions.items() if value is not function}
-            return _constant(function.node_def, function.ret[output], others)
-        if node.op != "Identity" or not node.input:
-            return None
-        tensor = node.input[0]
+                path = saved_model_files.path_of(module)
+                raise file_io.InputError(f"{path} is damaged: do_lower_case: {error}") from error
     return None

@@ -9,8 +9,6 @@ import re
 import warnings
 
 import tensorflow as tf
-from google.protobuf import message
-from tensorflow.core.protobuf import saved_model_pb2
 
 from albert import (
     checkpoint_health,
@@ -20,9 +18,9 @@ from albert import (
     file_io,
     huggingface,
     record_files,
+    saved_model_files,
 )
 
-_SAVED_MODEL = "saved_model.pb"
 _RECORDS = re.compile(r"\.(tf_?records?)(-\d+-of-\d+)?(\.gz)?$")
 _TEMPORARY = re.compile(r"\.tmp-\d+")  # of a process that is at work, or was killed
 _MANIFEST = checkpoint_manifest.ENDING
@@ -90,7 +88,7 @@ def _checker_of(path):
 
 def _check_folder(folder):
     names = [name for name in file_io.listdir(folder) if not _TEMPORARY.search(name)]
-    if _SAVED_MODEL in names:
+    if saved_model_files.NAME in names:
         yield _check_saved_model(folder)
         return
     if export_manifest.NAME in names:
@@ -182,19 +180,18 @@ def _check_saved_model(folder):
 
 def _damage_of_saved_model(folder):
     """What is wrong with graph, variables or assets of a SavedModel; None for nothing."""
-    path = os.path.join(folder, _SAVED_MODEL)
     try:
-        with file_io.open_file(path, "rb") as file:
-            graphs = saved_model_pb2.SavedModel.FromString(file.read()).meta_graphs
-    except message.DecodeError as error:
-        return f"{path} cannot be parsed: {error}"
+        graphs = saved_model_files.read_graphs(folder)
+    except file_io.InputError as error:
+        return str(error)
     if not graphs:
-        return f"{path} holds no graph"
+        return f"{saved_model_files.path_of(folder)} holds no graph"
+    nodes = saved_model_files.all_nodes
     variables = os.path.join(folder, "variables", "variables")
     if checkpoints.prefix_exists(variables):
         if damage := checkpoint_health.damage_of(variables):
             return damage
-    elif any(node.op in _VARIABLE_OPS for graph in graphs for node in _nodes(graph.graph_def)):
+    elif any(node.op in _VARIABLE_OPS for graph in graphs for node in nodes(graph.graph_def)):
         return f"{variables}.index is missing"
     for graph in graphs:
         for asset in graph.asset_file_def:
@@ -202,9 +199,3 @@ def _damage_of_saved_model(folder):
             if not file_io.exists(name):
                 return f"{name} is missing"
     return None
-
-
-def _nodes(graph_def):
-    yield from graph_def.node
-    for function in graph_def.library.function:
-        yield from function.node_def

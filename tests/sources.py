@@ -32,7 +32,7 @@ LAYERS = {
         *"kernels batching layers configuration modeling memory".split(),
         *"optimization lamb_optimizer adam_optimizer record_files records distribution tpu".split(),
         *"run_config training_log checkpoints checkpoint_writer checkpoint_health".split(),
-        *"graph_tokenizer learning_signs".split(),
+        *"saved_model_files graph_tokenizer learning_signs".split(),
     ],
     "engine": "train_step engine checkpoint_walk".split(),
     "assembly": [

@@ -114,7 +114,7 @@ def test_without_manifests_a_saved_model_is_parsed_and_its_values_are_read(folde
     exported = folder / "export/text/1"
     (exported / export_manifest.NAME).unlink()
     for name, said in (
-        ("saved_model.pb", "cannot be parsed"),
+        ("saved_model.pb", "is damaged"),
         ("variables/variables.data-00000-of-00001", "damaged|corrupt|checksum|match"),
         ("assets/words.txt", "words.txt is missing"),
     ):
