@@ -1,16 +1,19 @@
 """What all fine-tuning scripts have in common: their flags, the checks of these, and the run."""
 
-from albert import dropout_flags, optimizer_flags, schedule_flags, study_flags
+from albert import common_flags, dropout_flags, optimizer_flags, schedule_flags, study_flags
 
 
 def define_flags(flag_values, learning_rate, **of_optimizer):
-    """Flags of the optimizer, of dropout, of the course of training and of studies.
+    """Flags of devices, runs, the model, the optimizer, dropout, the course of training, studies.
 
     Args:
       flag_values: flag values.
       learning_rate: its default.
       **of_optimizer: see `optimizer_flags.define_optimizer_flags`.
     """
+    common_flags.define_device_flags(flag_values)
+    common_flags.define_run_flags(flag_values)
+    common_flags.define_model_flags(flag_values)
     optimizer_flags.define_optimizer_flags(flag_values, "adamw", learning_rate, **of_optimizer)
     dropout_flags.define_dropout_flags(flag_values)
     schedule_flags.define_flags(flag_values)

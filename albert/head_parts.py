@@ -128,6 +128,12 @@ def check_rate(dropout_prob):
         raise file_io.InputError(f"dropout_prob must be at least 0 and below 1; got {dropout_prob}")
 
 
+def check_labels(num_labels):
+    """Refuses a classifier with nothing to choose from."""
+    if num_labels < 2:
+        raise file_io.InputError(f"a classifier needs at least 2 labels; got {num_labels}")
+
+
 class HiddenLayer(tf.Module):
     """What a `task.Head` puts before the output layer of a head: nothing, or a dense layer.
 

@@ -103,8 +103,7 @@ class ClassifierModel(_LabelModel):
         dropout_prob=0.1,
         head=task.NO_LAYER,
     ):
-        if num_labels < 2:
-            raise file_io.InputError(f"a classifier needs at least 2 labels; got {num_labels}")
+        head_parts.check_labels(num_labels)
         super().__init__(config, compute, seed, dropout_prob, head, num_labels)
 
     def __call__(self, features, training=False, seed=None):
@@ -187,8 +186,7 @@ class TokenClassifierModel(_SequenceModel):
         dropout_prob=0.1,
         head=task.NO_LAYER,
     ):
-        if num_labels < 2:
-            raise file_io.InputError(f"a classifier needs at least 2 labels; got {num_labels}")
+        head_parts.check_labels(num_labels)
         head_parts.check_rate(dropout_prob)
         super().__init__(config, compute, seed, head)
         self._dropout_prob = dropout_prob

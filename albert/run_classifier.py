@@ -18,9 +18,6 @@ from albert import (
 
 
 def define_flags(flag_values):
-    common_flags.define_device_flags(flag_values)
-    common_flags.define_run_flags(flag_values)
-    common_flags.define_model_flags(flag_values)
     text, integer, number, switch = common_flags.definers(flag_values)
     text("data_dir", None, "Folder that holds the folders of the GLUE tasks.")
     text("task_name", None, "GLUE task, such as MNLI or SST-2, or custom; case does not matter.")

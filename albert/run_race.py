@@ -23,9 +23,6 @@ _DATA = {
 
 
 def define_flags(flag_values):
-    common_flags.define_device_flags(flag_values)
-    common_flags.define_run_flags(flag_values)
-    common_flags.define_model_flags(flag_values)
     text, integer, number, switch = common_flags.definers(flag_values)
     text("data_dir", None, "Folder that holds the folder RACE.")
     text("task_name", "race", "Name of the task; there is only race.")

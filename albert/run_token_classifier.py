@@ -17,9 +17,6 @@ from albert import (
 
 
 def define_flags(flag_values):
-    common_flags.define_device_flags(flag_values)
-    common_flags.define_run_flags(flag_values)
-    common_flags.define_model_flags(flag_values)
     text, integer, number, switch = common_flags.definers(flag_values)
     text("train_file", None, "Sentences to train on: .jsonl, else CoNLL's columns.")
     text("validation_file", None, "Sentences to evaluate on.")

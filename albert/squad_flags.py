@@ -16,9 +16,6 @@ from albert import (
 
 def define_flags(flag_values):
     """The flags that both scripts have."""
-    common_flags.define_device_flags(flag_values)
-    common_flags.define_run_flags(flag_values)
-    common_flags.define_model_flags(flag_values)
     text, integer, number, switch = common_flags.definers(flag_values)
     text("output_dir", None, "Folder of checkpoints, answers and results.")
     text("train_file", None, "SQuAD file to train on: one answer a question, or is_impossible.")
