@@ -47,7 +47,7 @@ def check_installed():
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise file_io.InputError(
-            "reports need matplotlib: pip install 'albert[plots]' (or pip install matplotlib)"
+            "reports need matplotlib: pip install matplotlib"
         ) from error
 
 

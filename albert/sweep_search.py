@@ -24,7 +24,7 @@ def _optuna():
         import optuna
     except ImportError as error:
         raise file_io.InputError(
-            "method=tpe and prune need Optuna: pip install 'albert[sweep]' (or pip install optuna)"
+            "method=tpe and prune need Optuna: pip install optuna"
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
