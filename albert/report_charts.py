@@ -46,9 +46,7 @@ def check_installed():
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise file_io.InputError(
-            "reports need matplotlib: pip install matplotlib"
-        ) from error
+        raise file_io.InputError("reports need matplotlib: pip install matplotlib") from error
 
 
 class _Drawing:

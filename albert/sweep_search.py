@@ -23,9 +23,7 @@ def _optuna():
     try:
         import optuna
     except ImportError as error:
-        raise file_io.InputError(
-            "method=tpe and prune need Optuna: pip install optuna"
-        ) from error
+        raise file_io.InputError("method=tpe and prune need Optuna: pip install optuna") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

@@ -69,5 +69,5 @@ def test_a_trial_behind_the_median_is_ended_at_the_first_such_step():
 
 def test_without_optuna_the_way_to_get_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(file_io.InputError, match=r"pip install 'albert\[sweep\]'"):
+    with pytest.raises(file_io.InputError, match="need Optuna: pip install optuna"):
         sweep_search.check_installed()
