@@ -7,6 +7,7 @@ run that goes on keeps it.
 import dataclasses
 import math
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +20,7 @@ STARTED = time.monotonic()
 # Steps are timed for this share of the budget, but no longer than so many seconds, and at least so
 # many, after the first ones.
 _TIMED_SHARE, _MOST_SECONDS = 0.05, 600.0
-_FIRST_STEPS, _LEAST_STEPS, _STEPS_AT_ONCE = 2, 10, 5
+_FIRST_STEPS, _LEAST_STEPS = 2, 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +139,8 @@ class Stopwatch:
         return on_checkpoint
 
     def steps_to_stop(self, step):
-        return 1 if step < _FIRST_STEPS else _STEPS_AT_ONCE
+        # Then as many at a time as in the run: fewer would take longer each.
+        return 1 if step < _FIRST_STEPS else sys.maxsize
 
     def resume(self, step):
         """Nothing: trials start at the first step."""
@@ -157,7 +159,8 @@ class Stopwatch:
         self._calls.append((step, now))
         first_step, began = self._first
         taken, seconds = step - first_step, now - began
-        if not self._agree(lambda: taken >= _LEAST_STEPS and seconds >= self._timed):
+        is_enough = len(self._calls) > 1 and taken >= _LEAST_STEPS and seconds >= self._timed
+        if not self._agree(lambda: is_enough):
             return
         # The later half tells of the run; what earlier steps took more belongs to the start.
         middle, half_time = self._calls[(len(self._calls) - 1) // 2]

@@ -137,7 +137,7 @@ def _measure(run, start, eval_input):
     settings = run.budget
     folder = os.path.join(run.run_config.output_dir, _TRIAL)
     trial_config = dataclasses.replace(
-        run.run_config, output_dir=folder, num_train_steps=_ENDLESS, log_every_steps=_ENDLESS,
+        run.run_config, output_dir=folder, num_train_steps=_ENDLESS,
         save_checkpoints_steps=_ENDLESS, eval_every=0,
     )  # fmt: skip
     trial = dataclasses.replace(run, make_optimizer=lambda: settings.make_optimizer(_ENDLESS))

@@ -56,7 +56,7 @@ def trial(stopwatch, clock, step_seconds, evaluations):
     stopwatch.resume(0)
     step = 0
     while True:
-        count = stopwatch.steps_to_stop(step)
+        count = min(5, stopwatch.steps_to_stop(step))
         clock.now += step_seconds * count + (10 if step == 0 else 0)  # tracing
         step += count
         stopwatch.update(step, {})
@@ -73,6 +73,18 @@ def test_the_parts_of_a_run_are_timed(evaluations, saving):
     assert stopwatch.measured == wanted
     # Steps are timed for a twentieth of the budget.
     assert clock.now == pytest.approx(100 + wanted.start + sum(evaluations) + 30, abs=2.5)
+
+
+def test_one_long_call_does_not_tell_enough():
+    clock = Clock()
+    stopwatch = budget.Stopwatch(clock, 60.0)
+    for step, seconds in ((1, 5), (2, 1), (22, 40)):
+        clock.now += seconds
+        stopwatch.update(step, {})
+    clock.now += 20
+    with pytest.raises(budget.EnoughTimed):
+        stopwatch.update(42, {})
+    assert stopwatch.measured.step == 1.0 and stopwatch.measured.start == 26.0
 
 
 def settings(clock, minutes=10.0, **changes):

@@ -261,7 +261,8 @@ def limits(made, minutes=0.6, **changes):
 @pytest.mark.slow
 def test_a_budget_fixes_steps_and_schedule(path, tmp_path, monkeypatch):
     made = []
-    train(path, make_run(tmp_path, limits=limits(made), save_checkpoints_steps=50))
+    intervals = {"save_checkpoints_steps": 50, "log_every_steps": 5}
+    train(path, make_run(tmp_path, limits=limits(made), **intervals))
     steps = json.loads((tmp_path / "budget.json").read_text())["num_train_steps"]
     assert made == [10**6, steps] and saved(tmp_path)[-1] == evaluated(tmp_path)[-1] == steps
     assert 20 < steps < 150 and not (tmp_path / "budget_trial").exists()
