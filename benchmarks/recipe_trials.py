@@ -55,6 +55,7 @@ def define_flags():
     flags.DEFINE_integer("num_train_steps", 500, "Steps of pre-training.")
     flags.DEFINE_integer("teacher_steps", 1500, "Steps of the teacher.")
     flags.DEFINE_integer("student_steps", 400, "Steps of each student.")
+    flags.DEFINE_float("student_fraction", 1.0, "Share of the examples that students learn from.")
     flags.DEFINE_list("seeds", ["1", "2", "3"], "Seeds of the students.")
 
 
@@ -180,6 +181,7 @@ def trial_distillation(folder):
                 classify(
                     *(folder, f"student{number}_{seed}", FLAGS.student_steps, *switches),
                     **{**values, "albert_config_file": student, "seed": seed},
+                    train_fraction=FLAGS.student_fraction,
                 )
             )
         listed = ", ".join(f"{score:.4f}" for score in scores)
