@@ -39,9 +39,13 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module", autouse=True)
 def _collect_garbage():
-    """Graphs hold each other, and would pile up over the test files of a process."""
+    """Graphs hold each other, and would pile up over the test files of a process.
+
+    What TensorFlow keeps of them all the same need not be looked through again after each file.
+    """
     yield
     gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
