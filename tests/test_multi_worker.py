@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import numpy as np
@@ -16,8 +15,8 @@ import tensorflow as tf
 
 from albert import checkpoints, file_io, record_files, run_record
 from tests import builders
+from tests.forked import Process
 from tests.processes import killed_at_the_end, wait_until
-from tests.sources import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -43,14 +42,8 @@ def start(arguments, log, cluster=None, index=0):
         task = {"type": "worker", "index": index}
         environment["TF_CONFIG"] = json.dumps({"cluster": {"worker": cluster}, "task": task})
     with open(log, "w") as file:
-        return subprocess.Popen(
-            [sys.executable, "-m", *arguments],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-        )
+        words = ["-m", *arguments]
+        return Process(words, env=environment, stdout=file, stderr=subprocess.STDOUT)
 
 
 def start_workers(arguments, folder):
