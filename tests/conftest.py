@@ -48,6 +48,14 @@ def _collect_garbage():
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _leave_disks_alone():
+    """What a process has written stays, however it ends: tests need not wait for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def testdata():
     """Tiny vocabularies and what was recorded for them."""

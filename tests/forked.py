@@ -43,6 +43,7 @@ def serve(path):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 10, 10)  # as in conftest.py
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{path}.new")
         listener.listen(16)

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -351,13 +350,13 @@ def test_bad_training_files_are_named(inputs, tmp_path, run_script, damage, mess
 
 @pytest.mark.slow
 def test_the_command_line(inputs, tmp_path):
-    """As users start it; a mistake in a file is one line and status 1."""
+    """A mistake in a file is one line and status 1."""
     (tmp_path / "bad.json").write_text("{]")
     flags = flags_for(
         inputs, tmp_path, train_file=tmp_path / "bad.json", do_train=True, from_scratch=True
     )
     result = subprocess.run(
-        [sys.executable, "-m", "albert.run_squad_v1", *(f"--{k}={v}" for k, v in flags.items())],
+        [forked.python(), "-m", "albert.run_squad_v1", *(f"--{k}={v}" for k, v in flags.items())],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
