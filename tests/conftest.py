@@ -39,9 +39,21 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module", autouse=True)
 def _collect_garbage():
-    """Graphs hold each other, and would pile up over the test files of a process."""
+    """Graphs hold each other, and would pile up over the test files of a process.
+
+    What TensorFlow keeps of them all the same need not be looked through again after each file.
+    """
     yield
     gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _leave_disks_alone():
+    """What a process has written stays, however it ends: tests need not wait for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,10 @@
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 
+from tests import forked
 from tests.processes import interrupt
 from tests.sources import ROOT
 
@@ -101,7 +101,7 @@ def test_demo(tmp_path):
     folder = tmp_path / "demo_output"
     result = subprocess.run(
         [str(ROOT / "run_demo.sh")],
-        env={**os.environ, "PYTHON": sys.executable, "DEMO_DIR": str(folder)},
+        env={**os.environ, "PYTHON": forked.python(), "DEMO_DIR": str(folder)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -118,7 +118,7 @@ def test_demo(tmp_path):
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M)
     result = subprocess.run(
-        [sys.executable, "-c", program],
+        [forked.python(), "-c", program],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,

@@ -3,13 +3,12 @@
 import dataclasses
 import json
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from albert import file_io, heads, modeling, record_files, run_classifier, run_pretraining
-from tests import builders
+from tests import builders, forked
 from tests.builders import glue_flags, pretraining_flags, tiny_config, write_glue
 from tests.sources import ROOT
 
@@ -102,7 +101,7 @@ def test_two_devices_teach_as_one(corpus, tmp_path):
     plan = str(tmp_path / "plan.json")
     file_io.write_json(plan, {"logical_cpus": 2, "runs": [step]})
     done = subprocess.run(
-        [sys.executable, "-m", "tests.worker", plan], cwd=ROOT, capture_output=True, text=True
+        [forked.python(), "-m", "tests.worker", plan], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "batch: 2 replicas x 8 = 16" in done.stderr

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from albert import (
     run_squad_v2,
     study_flags,
 )
-from tests import builders, squad_samples
+from tests import builders, forked, squad_samples
 from tests.squad_samples import flags_for, read_json
 
 LAYER = {"head_hidden_size": 12, "head_input_activation": "relu"}
@@ -169,7 +168,7 @@ def test_two_devices_train_as_one(study, inputs, tmp_path):
         gradient_accumulation_steps=2,
     )  # fmt: skip
     result = subprocess.run(
-        [sys.executable, "-c", TWO_CPUS, *(f"--{name}={value}" for name, value in flags.items())],
+        [forked.python(), "-c", TWO_CPUS, *(f"--{name}={value}" for name, value in flags.items())],
         stdin=subprocess.DEVNULL, capture_output=True, text=True,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-2000:]

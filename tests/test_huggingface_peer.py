@@ -1,5 +1,6 @@
 """Hugging Face folders as transformers sees them: the same outputs and ids, both ways."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -23,6 +24,7 @@ from tests.huggingface_samples import (
     class_of,
     exported,
 )
+from tests.processes import killed_at_the_end
 
 EXACT = modeling.AlbertConfig(**{**CONFIG.to_dict(), "hidden_act": "gelu_erf"})
 
@@ -35,20 +37,24 @@ def peer(tmp_path_factory):
         if not (importlib.util.find_spec("transformers") and importlib.util.find_spec("torch")):
             pytest.skip("needs transformers and torch (ALBERT_TRANSFORMERS_PYTHON names a Python)")
         python = sys.executable
-    folder = tmp_path_factory.mktemp("peer")
+    log = tmp_path_factory.mktemp("peer") / "log"
+    with open(log, "w") as file:
+        process = subprocess.Popen(
+            [python, str(TESTDATA / "huggingface_peer.py")], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=file, text=True,
+            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        )  # fmt: skip
 
     def ask(requests):
-        (folder / "requests.json").write_text(json.dumps(requests))
-        script = str(TESTDATA / "huggingface_peer.py")
-        files = [str(folder / name) for name in ("requests.json", "answers.json")]
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-        done = subprocess.run(
-            [python, script, *files], capture_output=True, text=True, env=environment
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads((folder / "answers.json").read_text())
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(requests) + "\n")
+            process.stdin.flush()
+        answers = process.stdout.readline()
+        assert answers, log.read_text()
+        return json.loads(answers)
 
-    return ask
+    with killed_at_the_end([process]):
+        yield ask
 
 
 def make_inputs(config, choices=None):
@@ -92,7 +98,6 @@ def assert_close(theirs, ours):
         np.testing.assert_allclose(theirs[name], value, atol=1e-5, err_msg=name)
 
 
-# Those of each test are one request, as transformers takes long to start.
 EXPORTED = {"mapped": (CONFIG, "albert"), "square": (SQUARE, "albert"), "bert": (BERT, "bert")}
 MADE = {"tanh": (CONFIG, "albert"), "erf": (EXACT, "albert"), "bert": (BERT, "bert")}
 

@@ -1,13 +1,13 @@
 """Two worker processes compute what two devices and one compute, and end together."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import numpy as np
@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from albert import checkpoints, file_io, record_files, run_record
 from tests import builders
+from tests.forked import Process
 from tests.processes import killed_at_the_end, wait_until
-from tests.sources import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -43,14 +43,8 @@ def start(arguments, log, cluster=None, index=0):
         task = {"type": "worker", "index": index}
         environment["TF_CONFIG"] = json.dumps({"cluster": {"worker": cluster}, "task": task})
     with open(log, "w") as file:
-        return subprocess.Popen(
-            [sys.executable, "-m", *arguments],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-        )
+        words = ["-m", *arguments]
+        return Process(words, env=environment, stdout=file, stderr=subprocess.STDOUT)
 
 
 def start_workers(arguments, folder):
@@ -68,7 +62,10 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("workers")
     rows = builders.pretraining_rows(70)
     record_files.write(str(folder / "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
-    file_io.write_text(str(folder / "config.json"), builders.PRETRAINING_CONFIG.to_json_string())
+    config = builders.PRETRAINING_CONFIG
+    file_io.write_text(str(folder / "config.json"), config.to_json_string())
+    config = dataclasses.replace(config, num_hidden_layers=1)  # where nothing is compared
+    file_io.write_text(str(folder / "small.json"), config.to_json_string())
     builders.write_glue(folder)
     return folder
 
@@ -81,6 +78,14 @@ def pretraining_run(folder, name, after=None, **changes):
     )  # fmt: skip
     flags = {key: str(value) for key, value in flags.items()}
     return {"script": "run_pretraining", "flags": flags, "after": after and str(folder / after)}
+
+
+def small_run(folder, name, **changes):
+    """Flags of a training that takes little to build, and as long as one lets it."""
+    changes = {"num_train_steps": 1000000, "log_every_steps": 100000, **changes}
+    run = pretraining_run(folder, name, do_eval=False)
+    small = {"albert_config_file": folder / "small.json", **changes}
+    return run["flags"] | {key: str(value) for key, value in small.items()}
 
 
 def classifier_run(folder, name, **changes):
@@ -264,8 +269,7 @@ def test_workers_with_other_flags_are_refused(folder, tmp_path):
 )
 def test_workers_can_be_stopped(folder, tmp_path, started, kind, status):
     """While one waits for the other, and while they train."""
-    run = pretraining_run(folder, f"stopped{started}{kind}", do_eval=False)["flags"]
-    run.update(num_train_steps="1000000", log_every_steps="100000")
+    run = small_run(folder, f"stopped{started}{kind}")
     arguments = [f"--{name}={value}" for name, value in run.items()]
     cluster = free_addresses(2)
     logs = [tmp_path / f"worker{i}.log" for i in range(started)]
@@ -287,8 +291,7 @@ def test_workers_can_be_stopped(folder, tmp_path, started, kind, status):
 
 @pytest.mark.slow
 def test_a_signal_to_one_worker_lets_all_save_the_same_step(folder, tmp_path):
-    run = pretraining_run(folder, "asked", do_eval=False)["flags"]
-    run.update(num_train_steps="1000000", log_every_steps="100", save_checkpoints_steps="1000000")
+    run = small_run(folder, "asked", log_every_steps=100, save_checkpoints_steps=1000000)
     arguments = ["albert.run_pretraining", *(f"--{name}={value}" for name, value in run.items())]
     steps = lambda: [  # noqa: E731
         checkpoints.step_of(p) for p in checkpoints.numbered(str(folder / "asked"))
@@ -312,8 +315,7 @@ def test_a_killed_worker_ends_the_other_and_both_go_on(folder, tmp_path):
     logs = [tmp_path / f"worker{i}.log" for i in range(2)]
     last = -1
     for victim in (1, 0):
-        run = pretraining_run(folder, "killed", keep_checkpoint_max=2)["flags"]
-        run.update(num_train_steps="1000000", do_eval="false", log_every_steps="1000")
+        run = small_run(folder, "killed", keep_checkpoint_max=2, log_every_steps=1000)
         arguments = [f"--{name}={value}" for name, value in run.items()]
         cluster = free_addresses(2)
         processes = [

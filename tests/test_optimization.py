@@ -2,13 +2,13 @@
 
 import ast
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert import file_io, heads, modeling, optimization
+from tests import forked
 
 # In the reference the counting of steps races with the reading of the count for the learning rate.
 # In each recorded run the rate was read in time for so many steps, and one step late from then on
@@ -436,6 +436,6 @@ else:
 @pytest.mark.slow
 def test_two_replicas_equal_one():
     done = subprocess.run(
-        [sys.executable, "-c", REPLICAS], capture_output=True, text=True, timeout=300, check=False
+        [forked.python(), "-c", REPLICAS], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]

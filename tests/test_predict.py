@@ -5,14 +5,13 @@ import io
 import json
 import shutil
 import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
 import pytest
 
 from albert import file_io, predict, predictors, run_classifier
-from tests import builders
+from tests import builders, forked
 from tests.sources import ROOT
 
 TASKS = ("SST-2", "RTE", "STS-B")
@@ -149,7 +148,7 @@ def test_ids_and_other_columns(models, tmp_path, run_script, capsys):
 def test_standard_input_is_answered_line_by_line(models):
     """An answer comes before the next line is sent."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "albert.predict", f"--model_dir={models / 'SST-2'}",
+        [forked.python(), "-m", "albert.predict", f"--model_dir={models / 'SST-2'}",
          "--batch_size=1"],
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True,

@@ -93,6 +93,7 @@ def test_the_flag_knows_every_task():
 MASKED = {"masked_lm_accuracy", "masked_lm_loss"}
 
 
+@pytest.mark.slow
 def test_masked_words_alone(inputs, pretrain, tmp_path):
     folder = tmp_path / "none"
     pretrain(folder, "unlabelled", sentence_task="none", num_train_steps=1)

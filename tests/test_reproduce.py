@@ -1,11 +1,12 @@
 """A tiny run, done again by the command that its folder describes."""
 
 import json
+import sys
 
 import pytest
 
 from albert import reproduce, run_classifier, run_record
-from tests import builders
+from tests import builders, forked
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +26,8 @@ def trained(tmp_path_factory):
     return inputs / "out"
 
 
-def test_a_run_can_be_done_again(trained, tmp_path, run_script, capfd):
+def test_a_run_can_be_done_again(trained, tmp_path, run_script, capfd, monkeypatch):
+    monkeypatch.setattr(sys, "executable", forked.python())
     record = run_record.read(str(trained))
     assert [s["stages"] for s in record["sessions"]] == [["train", "eval"]] * 2 + [["eval"]]
     assert record["sessions"][1]["changed"] == {"flags.train_step": {"before": 10, "after": 20}}

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -20,8 +19,9 @@ from albert import (
     run_classifier,
     stages,
 )
-from tests import builders, recorded_runs, reference_folder
+from tests import builders, forked, recorded_runs, reference_folder
 from tests.builders import glue_flags, read_results, weights
+from tests.forked import Process
 from tests.processes import wait_until
 
 
@@ -128,7 +128,7 @@ def test_saved_model_cli_gives_the_predictions(trained, tmp_path):
     ]
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "tensorflow.python.tools.saved_model_cli", "run"),
+            *(forked.python(), "-m", "tensorflow.python.tools.saved_model_cli", "run"),
             *("--dir", str(exported), "--tag_set", "serve", "--signature_def", "serving_default"),
             *("--input_examples", f"input={examples}", "--outdir", str(tmp_path)),
         ],
@@ -387,9 +387,7 @@ def test_a_bad_label_changes_nothing_that_exists(inputs, tmp_path, run_script):
 def test_a_run_killed_while_it_evaluates_goes_on(inputs, short, tmp_path, run_script):
     flags = glue_flags(inputs, tmp_path, do_train=True, do_eval=True, from_scratch=True)
     arguments = [f"--{name}={value}" for name, value in flags.items()]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "albert.run_classifier", *arguments], stderr=subprocess.DEVNULL
-    )
+    process = Process(["-m", "albert.run_classifier", *arguments], stderr=subprocess.DEVNULL)
     wait_until(lambda: len(checkpoints.numbered(str(tmp_path))) >= 2, process)
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -12,6 +12,7 @@ import pytest
 from absl import flags
 
 from albert import demo_data, file_io, glue_report, glue_table, report, sweep_journal
+from tests import forked
 from tests.processes import interrupt
 from tests.sources import ROOT
 
@@ -335,7 +336,7 @@ def test_sweep_with_a_model(tmp_path, golden, monkeypatch):
         (tmp_path / "glue" / "STS-B" / f"{split}.tsv").write_text(text)
     environment = _environment(
         tmp_path,
-        PYTHON=sys.executable,
+        PYTHON=forked.python(),
         GLUE_DIR=str(tmp_path / "glue"),
         ALBERT_HUB=str(golden / "hub_tf1"),
         TASKS="MRPC STS-B",

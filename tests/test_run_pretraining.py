@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -32,6 +31,7 @@ from tests.builders import (
     read_results,
     weights,
 )
+from tests.forked import Process
 from tests.processes import wait_until
 
 
@@ -55,7 +55,8 @@ def evaluated(inputs, run_script):
 
 # With fewer steps or a higher rate the seed, or rounding, decides how far a run gets.
 @pytest.mark.parametrize(
-    ("optimizer", "rate", "steps"), [("adamw", 0.004, 300), ("lamb", 0.005, 600)]
+    ("optimizer", "rate", "steps"),
+    [("adamw", 0.004, 300), pytest.param("lamb", 0.005, 600, marks=pytest.mark.slow)],
 )
 def test_a_model_learns_what_can_be_learnt(inputs, tmp_path, run_script, optimizer, rate, steps):
     flags = pretraining_flags(
@@ -215,6 +216,7 @@ def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
         run_script(run_pretraining, **pretraining_flags(inputs, tmp_path / "out", **changes))
 
 
+@pytest.mark.slow
 def test_positions_without_weight_may_be_anything(inputs, evaluated, tmp_path, run_script):
     # Far behind the sequence, before it, and behind the real tokens of every row.
     anywhere = itertools.cycle([400, -3, LENGTH - 1])
@@ -285,11 +287,10 @@ def test_other_shapes_than_the_checkpoint_of_the_folder_are_named(
 
 def start_process(flags):
     arguments = [f"--{name}={value}" for name, value in flags.items()]
-    return subprocess.Popen(
-        [sys.executable, "-m", "albert.run_pretraining", *arguments],
+    return Process(
+        ["-m", "albert.run_pretraining", *arguments],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        text=True,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
     )
 

@@ -66,6 +66,7 @@ def test_the_optimizer_is_that_of_the_flag(inputs, tmp_path, run_script, monkeyp
     assert [type(optimizer) for optimizer in made] == kinds
 
 
+@pytest.mark.slow
 def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
     flags = flags_for(
         inputs, tmp_path, do_predict=True, train_step=120, save_checkpoints_steps=40,

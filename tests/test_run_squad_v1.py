@@ -2,8 +2,8 @@
 
 import json
 import os
+import shutil
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from albert import (
     squad_features,
     squad_records,
 )
-from tests import builders, recorded_runs, reference_folder, squad_samples
+from tests import builders, forked, recorded_runs, reference_folder, squad_samples
 from tests.builders import read_results
 from tests.squad_samples import flags_for, read_json
 
@@ -149,7 +149,7 @@ def test_two_mirrored_devices_answer_as_one(trained, inputs):
         inputs, trained, train_file=None, do_predict=True, distribution_strategy="mirrored"
     )
     arguments = [f"--{name}={value}" for name, value in flags.items()]
-    subprocess.run([sys.executable, "-c", TWO_CPUS, *arguments], check=True, timeout=300)
+    subprocess.run([forked.python(), "-c", TWO_CPUS, *arguments], check=True, timeout=300)
     assert (trained / names[0]).read_text() == before[names[0]]
     for key, answers in json.loads(before[names[1]]).items():
         found = [answer["probability"] for answer in read_json(trained / names[1])[key]]
@@ -256,10 +256,11 @@ def test_a_second_export_is_a_second_version(trained, inputs, tmp_path, run_scri
     flags = flags_for(
         inputs, trained, train_file=None, predict_file=None, export_dir=tmp_path / "export"
     )
-    for count in (1, 2):
-        run_script(run_squad_v1, **flags)
-        assert sorted(os.listdir(tmp_path / "export")) == ["albert_model.tflite", "saved_model"]
-        assert len(os.listdir(tmp_path / "export" / "saved_model")) == count
+    shutil.copytree(trained / "export", tmp_path / "export")
+    run_script(run_squad_v1, **flags)
+    for folder, count in ((trained, 1), (tmp_path, 2)):
+        assert sorted(os.listdir(folder / "export")) == ["albert_model.tflite", "saved_model"]
+        assert len(os.listdir(folder / "export" / "saved_model")) == count
 
 
 # --- mistakes -----------------------------------------------------------------------------------
@@ -349,13 +350,13 @@ def test_bad_training_files_are_named(inputs, tmp_path, run_script, damage, mess
 
 @pytest.mark.slow
 def test_the_command_line(inputs, tmp_path):
-    """As users start it; a mistake in a file is one line and status 1."""
+    """A mistake in a file is one line and status 1."""
     (tmp_path / "bad.json").write_text("{]")
     flags = flags_for(
         inputs, tmp_path, train_file=tmp_path / "bad.json", do_train=True, from_scratch=True
     )
     result = subprocess.run(
-        [sys.executable, "-m", "albert.run_squad_v1", *(f"--{k}={v}" for k, v in flags.items())],
+        [forked.python(), "-m", "albert.run_squad_v1", *(f"--{k}={v}" for k, v in flags.items())],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -14,6 +14,7 @@ import pytest
 from absl import flags
 
 from albert import file_io, report, run_sweep
+from tests import forked
 from tests.processes import killed_at_the_end, wait_until
 from tests.sources import ROOT
 
@@ -293,7 +294,13 @@ def test_a_sweep_of_real_trials_and_its_report(tmp_path, golden):
     spec = {"script": "run_classifier", "flags": given, "parameters": {"train_batch_size": [8, 16]}}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     out = tmp_path / "out"
-    result = _sweep(out, f"--spec={tmp_path}/spec.json", "--script=run_classifier", "--parallel=2")
+    result = _sweep(
+        out,
+        f"--spec={tmp_path}/spec.json",
+        "--script=run_classifier",
+        "--parallel=2",
+        f"--python={forked.python()}",
+    )
     assert result.returncode == 0, result.stderr + result.stdout
     summary = json.loads((out / "sweep_results.json").read_text())
     assert summary["metric"] == "eval_accuracy" and summary["best"] is not None

@@ -28,6 +28,7 @@ from albert import (
     training_log,
 )
 from tests import builders
+from tests.forked import Process
 from tests.processes import killed_at_the_end, wait_until
 from tests.sources import ROOT
 
@@ -295,23 +296,29 @@ def test_a_run_saves_on_request_and_ends_as_an_unbroken_one(
         assert (tmp_path / name).read_text() == (whole / name).read_text()
 
 
+BUILDING, STEPS = "Building the training", "First step after"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["start", "steps", "random"])
-def test_signals_from_outside_lose_nothing(inputs, whole, tmp_path, moment):
-    """At the start, in long calls of the compiled loop, and in evaluations."""
-    changes = {"do_eval": True} if moment == "random" else {"log_every_steps": 1000}
+@pytest.mark.parametrize(
+    ("changes", "sent"),
+    [
+        (
+            {"log_every_steps": 1000},
+            [(signal.SIGTERM, BUILDING), (signal.SIGTERM, STEPS), (signal.SIGUSR1, STEPS)],
+        ),
+        ({"do_eval": True}, [(signal.SIGTERM, STEPS), (signal.SIGTERM, STEPS), (None, STEPS)]),
+    ],
+)
+def test_signals_from_outside_lose_nothing(inputs, whole, tmp_path, changes, sent):
+    """At the start and in long calls of the compiled loop; in evaluations."""
     flags = flags_of(inputs, tmp_path / "out", **changes)
     arguments = [f"--{name}={value}" for name, value in flags.items()]
-    rng, ends = random.Random(moment), []
-    first = {"start": [], "steps": [signal.SIGUSR1], "random": [signal.SIGTERM]}[moment]
-    for kind in (*first, signal.SIGTERM, None):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "albert.run_pretraining", *arguments], stderr=subprocess.PIPE,
-            text=True, cwd=ROOT,
-        )  # fmt: skip
+    rng, ends = random.Random(str(sent)), []
+    for kind, last_words in sent:
+        process = Process(["-m", "albert.run_pretraining", *arguments], stderr=subprocess.PIPE)
         with killed_at_the_end([process]):
             if kind:
-                last_words = "Building the training" if moment == "start" else "First step after"
                 for line in process.stderr:
                     if last_words in line or "ended already" in line:
                         break

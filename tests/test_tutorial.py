@@ -5,10 +5,10 @@ import json
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 
+from tests import forked
 from tests.sources import MODULES, ROOT
 
 NOTEBOOK = json.loads((ROOT / "tutorials" / "fine_tuning.ipynb").read_text(encoding="utf-8"))
@@ -42,8 +42,9 @@ def test_it_is_plain_python_that_runs_scripts_of_the_project():
 @pytest.mark.slow
 def test_it_runs_to_its_end(tmp_path):
     pytest.importorskip("matplotlib")
+    start = f"import sys\nsys.executable = {forked.python()!r}"
     result = subprocess.run(
-        [sys.executable, "-c", "\n\n".join(code_cells())],
+        [forked.python(), "-c", "\n\n".join([start, *code_cells()])],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"},
         stdin=subprocess.DEVNULL,

@@ -1,12 +1,13 @@
 """Runs in a Python with torch and transformers: what they make of our folders, and we of theirs.
 
-    python huggingface_peer.py requests.json answers.json
+Answers each line of standard input, a list of requests as JSON, with a line of answers.
 
 Each request is an object with the key ``do``: ``load`` (a model of ours), ``make`` (a random model
 of theirs) or ``tokenize``.
 """
 
 import json
+import os
 import sys
 
 import numpy as np
@@ -73,14 +74,14 @@ def tokenize(request):
     return answers
 
 
-def main(requests_file, answers_file):
-    with open(requests_file, encoding="utf-8") as file:
-        requests = json.load(file)
+def main():
     work = {"load": load, "make": make, "tokenize": tokenize}
-    answers = [work[request["do"]](request) for request in requests]
-    with open(answers_file, "w", encoding="utf-8") as file:
-        json.dump(answers, file)
+    with os.fdopen(os.dup(1), "w") as output:
+        os.dup2(2, 1)  # what the libraries print is no answer
+        for line in sys.stdin:
+            answers = [work[request["do"]](request) for request in json.loads(line)]
+            print(json.dumps(answers), file=output, flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
