@@ -14,9 +14,9 @@ PLAIN = """
     metrics results tables compressed_files word_hashes near_duplicates contamination
     corpus_cleaning corpus_preparation corpus demo_data tfrecord bucket_shuffle mixtures
     sequence_formats compact_records pretraining_data worker_processes pretraining_files
-    pretraining_shards beam_records record_reading record_description squad_spans squad_metrics
-    squad_features squad_records weight_names huggingface blimp entities word_files provenance
-    run_record reproduction model_card file_sums folder_lock signals checkpoint_manifest
+    pretraining_shards beam_pipelines beam_records record_reading record_description squad_spans
+    squad_metrics squad_features squad_records weight_names huggingface blimp entities word_files
+    provenance run_record reproduction model_card file_sums folder_lock signals checkpoint_manifest
     export_manifest stuck restarts seeds budget json_shapes sweep_plan sweep_journal
     sweep_results sweep_search sweep_runner report_html report_charts
 """.split()
