@@ -6,11 +6,11 @@ blocks -> numbers of lines -> limit of the sample -> drawn lines, in a file for 
 import functools
 import os
 
-from albert import beam_pipelines, corpus, file_io, line_sample
+from albert import beam_pipelines, corpus, file_io, line_sample, tfrecord
 
 
 def draw(plan, recipe, counts, *, folder, arguments, num_workers=1):
-    """Yields what `corpus.drawn_lines` does.
+    """Iterator over what `corpus.drawn_lines` yields; the pipeline has ended when it is returned.
 
     Args:
       plan, recipe, counts: see there.
@@ -18,7 +18,7 @@ def draw(plan, recipe, counts, *, folder, arguments, num_workers=1):
       arguments, num_workers: see `beam_pipelines.run`.
 
     Raises:
-      file_io.InputError: as `beam_pipelines.run`.
+      file_io.InputError: as `beam_pipelines.run`, or there is no room in the folder.
     """
     file_io.make_dirs(folder)
     try:
@@ -28,7 +28,15 @@ def draw(plan, recipe, counts, *, folder, arguments, num_workers=1):
             found = file_io.read_json(f"{_path(folder, number)}.json", "counts of a block")
             counts["lines"] += found["lines"]
             counts["not_drawn"] += found["lines"] - found["drawn"]
-        for number in range(len(plan.blocks)):
+    except BaseException:
+        file_io.remove(folder)
+        raise
+    return _read(folder, len(plan.blocks))
+
+
+def _read(folder, num_blocks):
+    try:
+        for number in range(num_blocks):
             with file_io.open_file(_path(folder, number), "rb") as file:
                 for line in file:
                     yield line.decode().removesuffix("\n")
@@ -72,7 +80,7 @@ def _draw(block, sizes_and_limit, recipe, folder):
     path, drawn = _path(folder, number), []
 
     def make(name):
-        with file_io.open_file(name, "wb") as file:
+        with tfrecord.writing(folder), file_io.open_file(name, "wb") as file:
             for line in corpus.drawn_of_block(number, segments, below, recipe.random_seed):
                 file.write(f"{line}\n".encode())
                 drawn.append(len(line))

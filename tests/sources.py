@@ -18,7 +18,8 @@ PLAIN = """
     record_description squad_spans squad_metrics squad_features squad_records weight_names
     huggingface blimp entities word_files provenance run_record reproduction model_card
     file_sums folder_lock signals checkpoint_manifest export_manifest stuck restarts seeds
-    budget json_shapes sweep_plan sweep_journal sweep_results sweep_search sweep_runner report_html report_charts
+    budget json_shapes sweep_plan sweep_journal sweep_results sweep_search sweep_runner
+    report_html report_charts
 """.split()
 # What scripts share.
 SHARED_FLAGS = """

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from albert import beam_lines, corpus
+from albert import beam_lines, corpus, file_io
 from tests.sources import ROOT
 
 IN_THIS_PROCESS = "--runner=DirectRunner --direct_running_mode=in_memory"
@@ -40,6 +40,24 @@ def test_the_same_lines(tmp_path, wanted):
     assert found[0] == found[1]
     assert len(found[0][0]) == min(wanted, found[0][1]["lines"])
     assert not os.path.exists(folder)
+
+
+def test_a_full_disk_is_named_and_nothing_is_left(tmp_path, monkeypatch):
+    pytest.importorskip("apache_beam")
+    plan, open_file = corpus.plan_blocks(write(tmp_path)), file_io.open_file
+
+    def full(path, mode="r"):
+        if "lines-" in str(path) and "w" in mode:
+            raise OSError(28, "No space left on device")
+        return open_file(path, mode)
+
+    monkeypatch.setattr(file_io, "open_file", full)
+    folder, arguments = str(tmp_path / "lines"), IN_THIS_PROCESS.split()
+    with pytest.raises(file_io.InputError, match="^cannot write in .*lines: No space left"):
+        beam_lines.draw(
+            *(plan, corpus.VocabRecipe(), collections.Counter()), folder=folder, arguments=arguments
+        )
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
 
 
 def run(script_flags):

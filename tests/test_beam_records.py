@@ -148,6 +148,37 @@ def test_a_unit_that_is_made_again_counts_once(golden, tmp_path):
         assert sorted(bucket_shuffle.shuffled_segments([segment], rng)) == records
 
 
+def test_a_full_disk_loses_nothing(text, golden, tmp_path, monkeypatch):
+    """Neither older shards, which were to be made anew, nor units that are finished."""
+    pytest.importorskip("apache_beam")
+    prefix, open_file = str(tmp_path / "out" / "part"), file_io.open_file
+    pretraining_shards.create([text], prefix, 3, make_job(golden, max_seq_length=30))
+    before = content(tmp_path / "out")
+
+    def full(path, mode="r"):
+        if "shuffled-" in str(path) and "w" in mode:
+            raise OSError(28, "No space left on device")
+        return open_file(path, mode)
+
+    def create():
+        return pretraining_shards.create(
+            *([text], prefix, 3, make_job(golden)), overwrite_shards=True, make_shards=on_beam
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_io, "open_file", full)
+        with pytest.raises(
+            file_io.InputError, match="^cannot write in .*No space left .*changed.$"
+        ):
+            create()
+    assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
+    monkeypatch.setattr(beam_records, "make_records", lambda *_, **__: 1 / 0)  # They are all there.
+    counts = create()
+    local = [text], str(tmp_path / "local" / "part"), 3, make_job(golden)
+    assert pretraining_shards.create(*local) == counts
+    assert content(tmp_path / "out") == content(tmp_path / "local")
+
+
 @pytest.mark.slow
 def test_workers_that_are_lost(text, golden, tmp_path, monkeypatch, caplog):
     """In every step a worker is killed once; what it had made is neither lost nor doubled."""
