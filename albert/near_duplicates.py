@@ -21,6 +21,7 @@ NUM_HASHES = 128  # K; the standard error of an estimated share is at most 0.5 /
 _COMPARED = 64
 _PARTITION_ROWS = 4 << 20  # rows of a band that are sorted at a time
 _PAIRS_AT_A_TIME = 1 << 14
+_HALF, _LOW_HALF = np.uint64(32), np.uint64(2**32 - 1)  # There are fewer documents than that.
 _SEED = 1  # of the signatures' hashes
 
 
@@ -175,17 +176,16 @@ def near_duplicates(signatures, threshold, left_out):
 def _candidates(signatures, threshold, left_out):
     """[*, 2] places of documents, the earlier first, that agree in a band; each pair once."""
     bands, width = best_bands(threshold)
-    found = np.zeros((0, 2), np.int64)
+    found = np.zeros(0, np.uint64)  # A pair is one number, so that many take little memory.
     for band in range(bands):
         new = []
         for _, places in repeated(lambda band=band: signatures.band_keys(band, width)):
-            places = places[~left_out[places]]
+            places = places[~left_out[places]].astype(np.uint64)
             for distance in range(1, min(len(places), _COMPARED + 1)):
-                new.append(np.stack([places[:-distance], places[distance:]], axis=1))
+                new.append(places[:-distance] << _HALF | places[distance:])
             if len(places) > _COMPARED + 1:
                 # The first stays most likely; all others meet it, however far behind.
-                rest = places[_COMPARED + 1 :]
-                new.append(np.stack([np.full_like(rest, places[0]), rest], axis=1))
+                new.append(places[0] << _HALF | places[_COMPARED + 1 :])
         if new:
-            found = np.unique(np.concatenate([found, *new]), axis=0)
-    return found
+            found = np.unique(np.concatenate([found, *new]))
+    return np.stack([found >> _HALF, found & _LOW_HALF], axis=1).astype(np.int64)
