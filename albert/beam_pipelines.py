@@ -6,6 +6,7 @@ lost, and the pipeline is run again; steps that keep what they have finished in 
 was being made.
 """
 
+import importlib.util
 import logging
 import os
 import re
@@ -22,14 +23,10 @@ _WORKER_ENDED = "Worker subprocess exited"
 _MISTAKE = re.compile(rf"InputError: ((?:(?!InputError: ).)*?){re.escape(_IN_A_STEP)}", re.DOTALL)
 
 
-def _beam():
-    try:
-        import apache_beam
-    except ImportError as error:
-        raise file_io.InputError(
-            f"runner=beam needs the package apache-beam: pip install '.[beam]' ({error})"
-        ) from error
-    return apache_beam
+def _check_package():
+    # Not imported here: that takes 100 MB, which only the process needs that runs the pipeline.
+    if importlib.util.find_spec("apache_beam") is None:
+        raise file_io.InputError("runner=beam needs the package apache-beam: pip install '.[beam]'")
 
 
 def _options(arguments, num_workers):
@@ -65,7 +62,7 @@ def run(add_steps, arguments, num_workers=1):
         time and again.
       RuntimeError: another exception in a step, with the traceback of the worker.
     """
-    _beam()
+    _check_package()
     if arguments:
         _run_here(add_steps, arguments, num_workers)
         return
@@ -108,7 +105,8 @@ class _Runner:
 
 
 def _run_here(add_steps, arguments, num_workers):
-    beam = _beam()
+    import apache_beam as beam
+
     logging.getLogger("apache_beam").setLevel(logging.WARNING)
     try:
         with beam.Pipeline(options=_options(arguments, num_workers)) as pipeline:
