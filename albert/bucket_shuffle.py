@@ -101,21 +101,49 @@ class BucketWriter:
 
     def _flush(self):
         for bucket, records in self._buckets.take():
-            header = _SEGMENT_HEADER.pack(*self._key, len(records))
-            lengths = np.fromiter(map(len, records), "<u4", len(records)).tobytes()
             path = _bucket_path(self._folder, bucket, self._name)
             with tfrecord.writing(self._folder), file_io.open_file(path, "ab") as file:
-                file.writelines([header, lengths, *records])
+                write_segment(file, path, self._key, records)
         self._key[2] += 1
 
 
 @dataclasses.dataclass(frozen=True, order=True)
-class _Segment:
+class Segment:
+    """Records that stand together in a file.
+
+    Attributes:
+      key: (block, pass, number of the segment); decides on the order within a bucket.
+      path: of the file.
+      offset: where the records' lengths begin, which are before them.
+      count: number of records.
+      num_bytes: length, the header before `offset` counted.
+    """
+
     key: tuple
     path: str
-    offset: int  # of the records' lengths
+    offset: int
     count: int
-    num_bytes: int  # with its header
+    num_bytes: int
+
+
+def write_segment(file, path, key, records):
+    """Writes a list of byte strings at the end of an open file.
+
+    Args:
+      file: binary file.
+      path: its name.
+      key: see `Segment`.
+      records: the byte strings.
+
+    Returns:
+      `Segment`.
+    """
+    start = file.tell()
+    header = _SEGMENT_HEADER.pack(*key, len(records))
+    lengths = np.fromiter(map(len, records), "<u4", len(records)).tobytes()
+    file.writelines([header, lengths, *records])
+    num_bytes = len(header) + len(lengths) + sum(map(len, records))
+    return Segment(tuple(key), path, start + len(header), len(records), num_bytes)
 
 
 def _segments(paths, wanted):
@@ -133,7 +161,7 @@ def _segments(paths, wanted):
                     break  # Its writer was killed; nothing of it is wanted.
                 if wanted is None or wanted(path, *key[:2]):
                     num_bytes = _SEGMENT_HEADER.size + end - offset
-                    segments.append(_Segment(tuple(key), path, offset, count, num_bytes))
+                    segments.append(Segment(tuple(key), path, offset, count, num_bytes))
                 file.seek(end)
     return sorted(segments)
 
@@ -158,7 +186,11 @@ def shuffled_bucket(paths, rng, wanted=None):
       wanted: ``(path, block, pass) -> bool``, which of the keys in which of the files count; by
         default all.
     """
-    segments = _segments(paths, wanted)
+    yield from shuffled_segments(_segments(paths, wanted), rng)
+
+
+def shuffled_segments(segments, rng):
+    """As `shuffled_bucket`, of `Segment`s in the order of their keys."""
     yield from _shuffled(
         [segment.count for segment in segments],
         sum(segment.num_bytes for segment in segments),

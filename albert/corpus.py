@@ -12,10 +12,9 @@ import codecs
 import collections
 import dataclasses
 import io
-import random
 import re
 
-from albert import file_io, tokenization
+from albert import file_io, line_sample, tokenization
 
 BLOCK_BYTES = 16 << 20
 # A document longer than this is handled as several, and a line longer than it is refused.
@@ -179,12 +178,57 @@ class VocabRecipe:
     random_seed: int = 12345
 
 
-def train_vocab(input_paths, recipe):
+def _lines(segment):
+    """Yields the lines that are not blank, in lists."""
+    for lines in read_lines(segment):
+        yield list(filter(str.strip, lines))
+
+
+def count_lines(segments):
+    """List of the numbers of lines that are not blank, of each segment of a block."""
+    return [sum(map(len, _lines(segment))) for segment in segments]
+
+
+def drawn_of_block(number, segments, below, seed):
+    """Yields the drawn lines of a block.
+
+    Args:
+      number: of the block.
+      segments: its `Segment`s.
+      below: what `line_sample.limit` gave.
+      seed: of the sample.
+    """
+    for place, segment in enumerate(segments):
+        draw = line_sample.numbers(seed, number, place)
+        for lines in _lines(segment):
+            yield from line_sample.chosen(lines, below, draw)
+
+
+def drawn_lines(plan, recipe, counts):
+    """Yields lines; if there are too many, as many as wanted at random, in order.
+
+    SentencePiece can draw them too, but not twice the same ones (0.2.3, whatever its seed).
+
+    Args:
+      plan: `Plan`.
+      recipe: `VocabRecipe`.
+      counts: Counter that is told the numbers of lines and of those that were not drawn.
+    """
+    sizes = [count_lines(segments) for segments in plan.blocks]
+    counts["lines"] = sum(map(sum, sizes))
+    counts["not_drawn"] = max(0, counts["lines"] - recipe.input_sentence_size)
+    below = line_sample.limit(sizes, recipe.input_sentence_size, recipe.random_seed)
+    for number, segments in enumerate(plan.blocks):
+        yield from drawn_of_block(number, segments, below, recipe.random_seed)
+
+
+def train_vocab(input_paths, recipe, draw=drawn_lines):
     """Trains a vocabulary on text files, one sentence a line.
 
     Args:
       input_paths: UTF-8 text files.
       recipe: `VocabRecipe`.
+      draw: draws the lines, as `drawn_lines` does.
 
     Returns:
       (serialized SentencePiece model, Counter of lines, sentences used and lines left out).
@@ -200,7 +244,7 @@ def train_vocab(input_paths, recipe):
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_sentences(plan, recipe, counts),
+            sentence_iterator=sentences(draw(plan, recipe, counts), recipe, counts),
             model_writer=model,
             model_type="unigram",
             vocab_size=recipe.vocab_size,
@@ -222,32 +266,9 @@ def train_vocab(input_paths, recipe):
     return model.getvalue(), counts
 
 
-def _lines(plan):
-    """Yields the lines that are not blank."""
-    for segment in (segment for block in plan.blocks for segment in block):
-        for lines in read_lines(segment):
-            yield from filter(str.strip, lines)
-
-
-def _drawn_lines(plan, recipe, counts):
-    """Yields lines; if there are too many, as many as wanted at random, in order.
-
-    SentencePiece can draw them too, but not twice the same ones (0.2.3, whatever its seed).
-    """
-    counts["lines"] = sum(1 for _ in _lines(plan))
-    wanted = min(recipe.input_sentence_size, counts["lines"])
-    rng = random.Random(recipe.random_seed)
-    for left, line in zip(range(counts["lines"], 0, -1), _lines(plan), strict=True):
-        if wanted < left and rng.random() * left >= wanted:
-            counts["not_drawn"] += 1
-            continue
-        wanted -= 1
-        yield line
-
-
-def _sentences(plan, recipe, counts):
-    """Yields the drawn lines, preprocessed."""
-    for line in _drawn_lines(plan, recipe, counts):
+def sentences(lines, recipe, counts):
+    """Yields lines, preprocessed; those that are left out are counted."""
+    for line in lines:
         sentence = tokenization.preprocess_text(line, lower=recipe.do_lower_case)
         if not sentence:
             counts["empty"] += 1
@@ -308,12 +329,13 @@ def write_vocab(prefix, model):
 # --- WordPiece ------------------------------------------------------------------------------------
 
 
-def train_wordpiece(input_paths, recipe):
+def train_wordpiece(input_paths, recipe, draw=drawn_lines):
     """Trains a WordPiece vocabulary on text files, one sentence a line.
 
     Args:
       input_paths: UTF-8 text files.
       recipe: `VocabRecipe`.
+      draw: draws the lines, as `drawn_lines` does.
 
     Returns:
       (list of pieces by id, Counter of lines, sentences used and lines left out).
@@ -331,7 +353,7 @@ def train_wordpiece(input_paths, recipe):
         ) from error
     plan = plan_blocks(input_paths)
     counts = collections.Counter()
-    words = _count_words(plan, recipe, counts)
+    words = _count_words(draw(plan, recipe, counts), recipe, counts)
     kept = _covering(words, recipe.character_coverage)
     # A word with another character is unknown to any such vocabulary.
     words = {word: count for word, count in words.items() if kept.issuperset(word)}
@@ -357,11 +379,11 @@ def train_wordpiece(input_paths, recipe):
     return sorted(vocab, key=vocab.get), counts
 
 
-def _count_words(plan, recipe, counts):
-    """Counter of the words that the tokenizer makes of the drawn lines."""
+def _count_words(lines, recipe, counts):
+    """Counter of the words that the tokenizer makes of lines."""
     split = tokenization.BasicTokenizer(recipe.do_lower_case).tokenize
     words = collections.Counter()
-    for line in _drawn_lines(plan, recipe, counts):
+    for line in lines:
         found = split(line)
         counts["sentences" if found else "empty"] += 1
         words.update(found)

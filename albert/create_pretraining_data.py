@@ -4,7 +4,6 @@ Input: UTF-8 text, one sentence a line, a blank line between documents.
 """
 
 import functools
-import shlex
 import signal
 import sys
 import time
@@ -18,6 +17,7 @@ from albert import (
     pretraining_data_flags,
     pretraining_files,
     pretraining_shards,
+    runner_flags,
     worker_processes,
 )
 
@@ -41,7 +41,7 @@ def create(values, todo, inputs, num_workers):
     if values.runner == "beam":
         make_shards = functools.partial(
             beam_records.make_shards,
-            arguments=shlex.split(values.beam_args),
+            arguments=runner_flags.beam_arguments(values),
             num_workers=num_workers,
         )
     counts = pretraining_shards.create(

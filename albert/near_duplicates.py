@@ -21,6 +21,7 @@ NUM_HASHES = 128  # K; the standard error of an estimated share is at most 0.5 /
 _COMPARED = 64
 _PARTITION_ROWS = 4 << 20  # rows of a band that are sorted at a time
 _PAIRS_AT_A_TIME = 1 << 14
+_HALF, _LOW_HALF = 32, 2**32 - 1  # Of a pair of places in 64 bits; two billion are enough.
 _SEED = 1  # of the signatures' hashes
 
 
@@ -164,28 +165,36 @@ def near_duplicates(signatures, threshold, left_out):
       left_out: [D] booleans, documents that do not stay, which are compared with none.
     """
     pairs = _candidates(signatures, threshold, left_out)
-    alike = signatures.similarities(pairs[:, 0], pairs[:, 1]) >= threshold
-    gone = np.zeros(len(signatures), bool)
+    alike = signatures.similarities(pairs >> _HALF, pairs & _LOW_HALF) >= threshold
+    pairs = pairs[alike]
     # By the later document: whether the earlier one stays is known by then.
-    for earlier, later in pairs[alike][np.lexsort(pairs[alike].T)].tolist():
-        gone[later] |= not gone[earlier]
+    pairs = (pairs & _LOW_HALF) << _HALF | pairs >> _HALF
+    pairs.sort()
+    gone = np.zeros(len(signatures), bool)
+    for start in range(0, len(pairs), _PAIRS_AT_A_TIME):
+        part = pairs[start : start + _PAIRS_AT_A_TIME]
+        found = zip((part >> _HALF).tolist(), (part & _LOW_HALF).tolist(), strict=True)
+        for later, earlier in found:
+            gone[later] |= not gone[earlier]
     return gone
 
 
 def _candidates(signatures, threshold, left_out):
-    """[*, 2] places of documents, the earlier first, that agree in a band; each pair once."""
+    """[*] int64, pairs of places of documents that agree in a band; each once.
+
+    The half of higher bits is the earlier place. So many pairs take little memory.
+    """
     bands, width = best_bands(threshold)
-    found = np.zeros((0, 2), np.int64)
+    found = np.zeros(0, np.int64)
     for band in range(bands):
         new = []
         for _, places in repeated(lambda band=band: signatures.band_keys(band, width)):
             places = places[~left_out[places]]
             for distance in range(1, min(len(places), _COMPARED + 1)):
-                new.append(np.stack([places[:-distance], places[distance:]], axis=1))
+                new.append(places[:-distance] << _HALF | places[distance:])
             if len(places) > _COMPARED + 1:
                 # The first stays most likely; all others meet it, however far behind.
-                rest = places[_COMPARED + 1 :]
-                new.append(np.stack([np.full_like(rest, places[0]), rest], axis=1))
+                new.append(places[0] << _HALF | places[_COMPARED + 1 :])
         if new:
-            found = np.unique(np.concatenate([found, *new]), axis=0)
+            found = np.unique(np.concatenate([found, *new]))
     return found

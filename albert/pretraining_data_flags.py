@@ -9,6 +9,7 @@ from albert import (
     pretraining_data,
     pretraining_files,
     pretraining_flags,
+    runner_flags,
     sequence_formats,
 )
 
@@ -29,19 +30,10 @@ def define_flags(flag_values):
         "Write so many files <output_file>-00000-of-…; a run that was killed goes on when the same "
         "command is given again.",
     )
-    flags.DEFINE_enum(
-        "runner",
-        "local",
-        ["local", "beam"],
+    runner_flags.define_flags(
+        flag_values,
         "Who makes the instances: processes of this machine, or Apache Beam (extra beam), also on "
         "many machines; needs --num_shards.",
-        flag_values=flag_values,
-    )
-    text(
-        "beam_args",
-        "",
-        "Options of Beam's pipeline, as on a command line; by default those of its DirectRunner "
-        "with --num_workers processes.",
     )
     switch(
         "overwrite_shards",
@@ -98,8 +90,7 @@ def _check_work(values):
         raise file_io.InputError("--overwrite_shards is for --num_shards")
     if values.runner == "beam" and not values.num_shards:
         raise file_io.InputError("--runner=beam writes shards: --num_shards must be given")
-    if values.beam_args and values.runner != "beam":
-        raise file_io.InputError("--beam_args is for --runner=beam")
+    runner_flags.check(values)
 
 
 def job(values):

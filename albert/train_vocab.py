@@ -1,12 +1,21 @@
 """Trains a SentencePiece or WordPiece vocabulary from plain text, one sentence a line."""
 
+import functools
 import os
 import signal
 import time
 
 from absl import flags, logging
 
-from albert import command_line, common_flags, corpus, file_io
+from albert import (
+    beam_lines,
+    command_line,
+    common_flags,
+    corpus,
+    file_io,
+    runner_flags,
+    worker_processes,
+)
 
 
 def define_flags(flag_values=flags.FLAGS):
@@ -49,6 +58,14 @@ def define_flags(flag_values=flags.FLAGS):
     flags.DEFINE_integer(
         "random_seed", 12345, "Decides which sentences are drawn; same seed, same pieces.", **kwargs
     )
+    runner_flags.define_flags(
+        flag_values,
+        "Who draws the sentences: this process, or Apache Beam (extra beam), also on many "
+        "machines; the same ones. The training is done here.",
+    )
+    flags.DEFINE_integer(
+        "num_workers", None, "Processes of --runner=beam; all cores by default.", **kwargs
+    )
 
 
 def recipe(values):
@@ -68,8 +85,26 @@ def recipe(values):
         raise file_io.InputError(
             "--num_threads is of SentencePiece; with --wordpiece the package tokenizers decides"
         )
+    runner_flags.check(values)
+    if values.num_workers is not None:
+        common_flags.require_positive(values, "num_workers")
+        if values.runner != "beam":
+            raise file_io.InputError("--num_workers is for --runner=beam")
     names += ("do_lower_case", "character_coverage", "random_seed")
     return corpus.VocabRecipe(**{name: values[name].value for name in names})
+
+
+def _draw(values):
+    """Function that draws the lines, as `corpus.drawn_lines` does."""
+    if values.runner == "local":
+        return corpus.drawn_lines
+    folder = f"{file_io.temporary_name(values.output_prefix)}.lines"
+    return functools.partial(
+        beam_lines.draw,
+        folder=folder,
+        arguments=runner_flags.beam_arguments(values),
+        num_workers=values.num_workers or worker_processes.num_cores(),
+    )
 
 
 def main(values):
@@ -88,7 +123,7 @@ def main(values):
     kinds = (signal.SIGINT, signal.SIGTERM)
     before = {kind: signal.signal(kind, signal.SIG_DFL) for kind in kinds}
     try:
-        vocabulary, counts = train(paths, chosen)
+        vocabulary, counts = train(paths, chosen, _draw(values))
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)

@@ -17,6 +17,10 @@ from albert import file_io
 _worker = None  # what `start` made in a worker process
 
 
+class WorkerLost(file_io.InputError):
+    """A process was killed."""
+
+
 def num_cores():
     """Cores that this process may use."""
     try:
@@ -25,7 +29,7 @@ def num_cores():
         return os.cpu_count() or 1
 
 
-def run(start, arguments, tasks, num_workers, shown):
+def run(start, arguments, tasks, num_workers, shown, apart=False):
     """Yields what each task gives, in the order in which they end.
 
     Args:
@@ -35,11 +39,12 @@ def run(start, arguments, tasks, num_workers, shown):
       tasks: list.
       num_workers: processes; 1 works in this process.
       shown: `progress.Progress`.
+      apart: one worker is a process of its own, too.
 
     Raises:
-      file_io.InputError: a process was killed; beside what the workers raise.
+      WorkerLost: a process was killed; beside what the workers raise.
     """
-    if num_workers <= 1:
+    if num_workers <= 1 and not apart:
         worker = start(arguments, shown.advance)
         for task in tasks:
             yield worker.run(task)
@@ -112,7 +117,7 @@ def _run_in_processes(start, arguments, tasks, num_workers, shown):
                 yield future.result()
         executor.shutdown()
     except BrokenProcessPool as error:
-        raise file_io.InputError(
+        raise WorkerLost(
             "a worker process was killed, most likely because memory ran out; try again with a "
             f"smaller num_workers than {num_workers}"
         ) from error

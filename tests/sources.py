@@ -12,19 +12,20 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 PLAIN = """
     file_io archives answer_text progress optimizer_table wordpiece tokenization packing masking
     metrics results tables compressed_files word_hashes near_duplicates contamination
-    corpus_cleaning corpus_preparation corpus demo_data tfrecord bucket_shuffle mixtures
-    sequence_formats compact_records pretraining_data worker_processes pretraining_files
-    pretraining_shards beam_records record_reading record_description squad_spans squad_metrics
-    squad_features squad_records weight_names huggingface blimp entities word_files provenance
-    run_record reproduction model_card file_sums folder_lock signals checkpoint_manifest
-    export_manifest stuck restarts seeds budget json_shapes sweep_plan sweep_journal
-    sweep_results sweep_search sweep_runner report_html report_charts
+    corpus_cleaning corpus_preparation line_sample corpus demo_data tfrecord bucket_shuffle
+    mixtures sequence_formats compact_records pretraining_data worker_processes
+    pretraining_files pretraining_shards beam_pipelines beam_records beam_lines record_reading
+    record_description squad_spans squad_metrics squad_features squad_records weight_names
+    huggingface blimp entities word_files provenance run_record reproduction model_card
+    file_sums folder_lock signals checkpoint_manifest export_manifest stuck restarts seeds
+    budget json_shapes sweep_plan sweep_journal sweep_results sweep_search sweep_runner
+    report_html report_charts
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
     command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
     squad_flags blimp_flags fine_tuning_flags record_flags schedule_flags study_flags script_flags
-    pretraining_data_flags
+    pretraining_data_flags runner_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,

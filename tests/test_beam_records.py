@@ -1,10 +1,12 @@
 """Apache Beam makes the shards that a local run makes, with any number of workers."""
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from albert import (
@@ -17,6 +19,7 @@ from albert import (
     pretraining_files,
     pretraining_shards,
 )
+from tests import lost_worker
 from tests.sources import ROOT
 
 IN_THIS_PROCESS = ["--runner=DirectRunner", "--direct_running_mode=in_memory"]
@@ -54,18 +57,21 @@ def on_beam(work):
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "keeps"),
     [
-        {},
-        pytest.param({"mask": None, "compress": True}, marks=pytest.mark.slow),
+        ({}, True),
+        pytest.param({"mask": None, "compress": True}, False, marks=pytest.mark.slow),
         pytest.param(
-            {"sequence_format": "full_sentences", "sentence_task": "none"}, marks=pytest.mark.slow
+            {"sequence_format": "full_sentences", "sentence_task": "none"},
+            True,
+            marks=pytest.mark.slow,
         ),
     ],
 )
-def test_files_are_those_of_a_local_run(text, golden, tmp_path, settings, monkeypatch):
+def test_files_are_those_of_a_local_run(text, golden, tmp_path, settings, keeps, monkeypatch):
     pytest.importorskip("apache_beam")
     monkeypatch.setattr(bucket_shuffle, "BUCKET_BYTES", 5000)
+    monkeypatch.setattr(beam_records, "keeps_records", lambda folder: keeps)
     job = make_job(golden, **settings)
     counts = pretraining_shards.create([text], str(tmp_path / "local" / "part"), 3, job, 2)
     arguments = ([text], str(tmp_path / "beam" / "part"), 3, job)
@@ -76,21 +82,36 @@ def test_files_are_those_of_a_local_run(text, golden, tmp_path, settings, monkey
     assert pretraining_shards.create(*arguments) == counts
 
 
-def test_work_that_is_done_twice_leaves_one_result(golden, tmp_path, monkeypatch):
+def parts_of_a_bucket(path=None):
+    """Three parts of five records, in another order than that of their keys; or their places."""
+    parts = [((1, 0, 0), [b"aa", b"bb"]), ((0, 1, 1), [b"cc"]), ((0, 1, 0), [b"dd", b"ee"])]
+    if path is None:
+        return parts
+    with open(path, "wb") as file:
+        segments = [bucket_shuffle.write_segment(file, str(path), *part) for part in parts]
+    return list(map(dataclasses.astuple, segments))
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_work_that_is_done_twice_leaves_one_result(golden, tmp_path, keeps, monkeypatch):
     """As runners do it that have lost a worker, or that do not want to wait for a slow one."""
-    job, folder = make_job(golden), str(tmp_path)
-    segments = [((1, 0, 0), [b"aa", b"bb"]), ((0, 1, 1), [b"cc"]), ((0, 1, 0), [b"dd", b"ee"])]
-    first = beam_records.shuffle_bucket((5, segments), job, folder, 2)
+    monkeypatch.setattr(beam_records, "keeps_records", lambda folder: keeps)
+    parts = parts_of_a_bucket(tmp_path / "unit" if keeps else None)
+    (tmp_path / "work").mkdir()
+    job, tmp_path = make_job(golden), tmp_path / "work"
+    folder = str(tmp_path)
+    first = beam_records.shuffle_bucket((5, parts), job, folder, 2)
     assert first == (2, (5, f"{folder}/shuffled-00005", 5))
     expected = content(tmp_path)
     assert sorted(expected["shuffled-00005"]) == sorted(b"aabbccddee")
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
         patch.setattr(file_io, "rename", lambda *_: 1 / 0)
-        beam_records.shuffle_bucket((5, segments), job, folder, 2)
+        beam_records.shuffle_bucket((5, parts), job, folder, 2)
     assert content(tmp_path) == expected
     # The runner gives the parts in any order.
-    assert beam_records.shuffle_bucket((5, iter(segments[::-1])), job, folder, 2) == first
+    assert beam_records.shuffle_bucket((5, iter(parts[::-1])), job, folder, 2) == first
     assert content(tmp_path) == expected
+    monkeypatch.setattr(beam_records, "BYTES_AT_A_TIME", 4)
     for _ in range(2):
         beam_records.join_shard((2, iter([None, first[1]])), job, folder)
         found = content(tmp_path)
@@ -101,10 +122,81 @@ def test_work_that_is_done_twice_leaves_one_result(golden, tmp_path, monkeypatch
     assert (tmp_path / "shard-00000").read_bytes() == b""
 
 
-def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(file_io.InputError, match="apache-beam: pip install '.\\[beam\\]'"):
-        on_beam(None)
+def test_a_unit_that_is_made_again_counts_once(golden, tmp_path):
+    counts = {"instances": 3}
+    made = [(7, ((4, 0, 0), [b"aa", b"bb"])), (1, ((4, 1, 0), [b"cc"])), (None, counts)]
+    unit, folder = pretraining_files.Unit(4, (), range(2)), str(tmp_path)
+
+    def ended(unit):
+        yield made[0]
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(file_io.InputError, match="cannot write in .*No space left"):
+        list(beam_records.keep_records(unit, ended, folder))
+    assert not content(tmp_path)
+    found = list(beam_records.keep_records(unit, lambda unit: iter(made), folder))
+    before = content(tmp_path)
+    assert [name.split(".")[0] for name in before] == ["unit-00004-0-1"] * 2
+    # Neither a part of an earlier attempt nor another attempt changes what is found.
+    (tmp_path / "unit-00004-0-1.half").write_bytes(b"rubbish")
+    assert list(beam_records.keep_records(unit, lambda unit: 1 / 0, folder)) == found
+    assert [bucket for bucket, _ in found] == [7, 1, None] and found[-1][1] == counts
+    for (_, place), (_, (key, records)) in zip(found[:-1], made[:-1], strict=True):
+        segment = bucket_shuffle.Segment(*place)
+        assert segment.key == key
+        rng = np.random.default_rng(1)
+        assert sorted(bucket_shuffle.shuffled_segments([segment], rng)) == records
+
+
+def test_a_full_disk_loses_nothing(text, golden, tmp_path, monkeypatch):
+    """Neither older shards, which were to be made anew, nor units that are finished."""
+    pytest.importorskip("apache_beam")
+    prefix, open_file = str(tmp_path / "out" / "part"), file_io.open_file
+    pretraining_shards.create([text], prefix, 3, make_job(golden, max_seq_length=30))
+    before = content(tmp_path / "out")
+
+    def full(path, mode="r"):
+        if "shuffled-" in str(path) and "w" in mode:
+            raise OSError(28, "No space left on device")
+        return open_file(path, mode)
+
+    def create():
+        return pretraining_shards.create(
+            *([text], prefix, 3, make_job(golden)), overwrite_shards=True, make_shards=on_beam
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_io, "open_file", full)
+        with pytest.raises(
+            file_io.InputError, match="^cannot write in .*No space left .*changed.$"
+        ):
+            create()
+    assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
+    monkeypatch.setattr(beam_records, "make_records", lambda *_, **__: 1 / 0)  # They are all there.
+    counts = create()
+    local = [text], str(tmp_path / "local" / "part"), 3, make_job(golden)
+    assert pretraining_shards.create(*local) == counts
+    assert content(tmp_path / "out") == content(tmp_path / "local")
+
+
+@pytest.mark.slow
+def test_workers_that_are_lost(text, golden, tmp_path, monkeypatch, caplog):
+    """In every step a worker is killed once; what it had made is neither lost nor doubled."""
+    pytest.importorskip("apache_beam")
+    job = make_job(golden)
+    counts = pretraining_shards.create([text], str(tmp_path / "local" / "part"), 3, job)
+    (tmp_path / "lost").mkdir()
+    monkeypatch.setenv("LOST_WORKER", str(tmp_path / "lost"))
+    for name in lost_worker.STEPS:
+        monkeypatch.setattr(beam_records, name, getattr(lost_worker, name))
+    found = pretraining_shards.create(
+        *([text], str(tmp_path / "beam" / "part"), 3, job),
+        make_shards=lambda work: beam_records.make_shards(work, [], 2),
+    )
+    assert found == counts
+    assert content(tmp_path / "beam") == content(tmp_path / "local")
+    assert sorted(os.listdir(tmp_path / "lost")) == sorted(lost_worker.STEPS)
+    assert caplog.text.count("Beam has lost a worker") == 3
 
 
 @pytest.mark.slow

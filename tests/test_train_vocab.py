@@ -65,13 +65,14 @@ def sentences(tmp_path, text, **recipe):
     counts = collections.Counter()
     plan = corpus.plan_blocks([str(tmp_path / "text")])
     recipe = corpus.VocabRecipe(**recipe)
-    return list(corpus._sentences(plan, recipe, counts)), counts
+    lines = corpus.drawn_lines(plan, recipe, counts)
+    return list(corpus.sentences(lines, recipe, counts)), counts
 
 
 def test_the_text_is_preprocessed(tmp_path):
     found, counts = sentences(tmp_path, "Äpfel\t und  BÄUME\n\u3000\n\u0301\nx\u0301\n")
     assert found == ["apfel und baume", "x"]
-    assert counts == {"lines": 3, "sentences": 2, "empty": 1}
+    assert counts == {"lines": 3, "not_drawn": 0, "sentences": 2, "empty": 1}
 
 
 def test_every_sentence_is_equally_likely_to_be_drawn(tmp_path):
@@ -94,7 +95,7 @@ def test_a_corpus_may_be_larger_than_memory(tmp_path, monkeypatch):
     recipe, counts = corpus.VocabRecipe(input_sentence_size=10), collections.Counter()
     tracemalloc.start()
     try:
-        assert len(list(corpus._sentences(plan, recipe, counts))) == 10
+        assert len(list(corpus.drawn_lines(plan, recipe, counts))) == 10
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
