@@ -48,6 +48,7 @@ LAYERS = {
     "uses": [
         *"stages predictors feature_extractor pseudo_likelihood".split(),
         *"token_predictor token_exporter choice_predictor serving_folder".split(),
+        *"serving_runtimes inference".split(),
         *"export hub_exporter huggingface_exporter verification training glue_table".split(),
         *"report_data report_predictions report_pages".split(),
     ],

@@ -1,0 +1,147 @@
+"""Fine-tuned models as functions of arrays, from the folder of a training or a serving folder.
+
+Letters in shapes: B batch, S sequence.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from albert import (
+    checkpoints,
+    classifier_utils,
+    custom_data,
+    heads,
+    layers,
+    model_folder,
+    race_utils,
+    serving_folder,
+    serving_runtimes,
+    squad_task,
+    squad_threshold,
+    task,
+    token_classification,
+)
+
+
+def _classifier(folder, compute, head):
+    labels = custom_data.labels_of(folder)
+    if not labels:
+        return heads.RegressionModel(folder.config, compute, 0, head=head)
+    return heads.ClassifierModel(folder.config, len(labels), compute, 0, head=head)
+
+
+def _scorer_of_choices(folder, compute, head):
+    # A choice is scored by itself: with a single output there may be any number of them.
+    return heads.RegressionModel(folder.config, compute, 0, head=head)
+
+
+def _token_classifier(folder, compute, head):
+    labels = custom_data.labels_of(folder)
+    return heads.TokenClassifierModel(folder.config, len(labels), compute, 0, head=head)
+
+
+def _squad(folder, compute, head):
+    made = squad_task.make_task(folder.kind, folder.settings_as(squad_task.Settings))
+    return made.build_model(folder.config, compute, 0)
+
+
+_MODELS = {
+    classifier_utils.KIND: _classifier,
+    race_utils.KIND: _scorer_of_choices,
+    token_classification.KIND: _token_classifier,
+    squad_task.V1: _squad,
+    squad_task.V2: _squad,
+}
+# Whose models compute the real tokens alone.
+_SKIP_PADDING = (race_utils.KIND, token_classification.KIND)
+
+
+def restored_model(folder, compute=layers.Compute()):
+    """The model of `heads` with the weights of a training's folder.
+
+    Args:
+      folder: `model_folder.ModelFolder` with a checkpoint.
+      compute: `layers.Compute`.
+
+    Raises:
+      file_io.InputError: the settings are not what training writes, or the weights do not fit.
+    """
+    model = _MODELS[folder.kind](folder, compute, folder.settings_as(task.Head))
+    checkpoints.restore(model, folder.source.checkpoint, allow_new_heads=False)
+    return model
+
+
+def of_training(folder):
+    """The function of a `model_folder.ModelFolder` with a checkpoint; see `FoundModel.load`."""
+    skip_padding = folder.kind in _SKIP_PADDING
+    model = restored_model(folder, layers.Compute(skip_padding=skip_padding))
+    inputs, outputs = serving_folder.INPUTS[folder.kind], serving_folder.OUTPUTS[folder.kind]
+
+    def compute(features):
+        found = model(features, training=False)
+        return {name: found[name] for name in outputs}
+
+    signature = {name: tf.TensorSpec([None, None], tf.int32) for name in inputs}
+    compiled = tf.function(compute, input_signature=[signature], autograph=False)
+
+    def infer(features):
+        found = compiled({name: features[name] for name in inputs})
+        return {name: value.numpy() for name, value in found.items()}
+
+    return infer
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundModel:
+    """A fine-tuned model that can be loaded.
+
+    Attributes:
+      folder: `model_folder.ModelFolder` of its settings and vocabulary.
+      serving: `serving_folder.ServingFolder`; None for the folder of a training.
+    """
+
+    folder: model_folder.ModelFolder
+    serving: serving_folder.ServingFolder | None
+
+    def load(self, runtime="auto", threads=None):
+        """The model as a function.
+
+        Args:
+          runtime, threads: see `serving_runtimes.load`; of serving folders alone.
+
+        Returns:
+          ``(features) -> outputs``: both dicts of arrays by name, see `serving_folder.INPUTS` and
+          `serving_folder.OUTPUTS`. Other features are passed over. In scores of SQuAD 1.1 the
+          folder of a training may have any number at padding.
+
+        Raises:
+          file_io.InputError: the model does not fit its settings, or see `serving_runtimes.load`.
+        """
+        if self.serving:
+            return serving_runtimes.load(self.serving, runtime, threads)
+        return of_training(self.folder)
+
+    def null_odds_threshold(self):
+        """Null odds from which on a question is not answered; None but for SQuAD 2.0."""
+        if self.serving:
+            return self.serving.null_odds_threshold
+        if self.folder.kind != squad_task.V2:
+            return None
+        return squad_threshold.read(self.folder.source.checkpoint)
+
+
+def find(path, *kinds):
+    """The `FoundModel` of a training's folder or a serving folder.
+
+    Args:
+      path: the folder; of a training's the best checkpoint is used, else the last.
+      kinds: the kinds that the caller can use; none means any.
+
+    Raises:
+      file_io.InputError: no such folder, or one of another kind of model or damaged.
+    """
+    if serving_folder.is_one(path):
+        found = serving_folder.read(path, *kinds)
+        return FoundModel(found.model, found)
+    return FoundModel(model_folder.read(path, *kinds), None)
