@@ -57,17 +57,22 @@ _MODELS = {
 _SKIP_PADDING = (race_utils.KIND, token_classification.KIND)
 
 
-def restored_model(folder, compute=layers.Compute()):
-    """The model of `heads` with the weights of a training's folder.
+def make_model(folder, compute=layers.Compute()):
+    """The model of `heads` that a `model_folder.ModelFolder` describes, with random weights.
 
-    Args:
-      folder: `model_folder.ModelFolder` with a checkpoint.
-      compute: `layers.Compute`.
+    Raises:
+      file_io.InputError: the settings are not what training writes.
+    """
+    return _MODELS[folder.kind](folder, compute, folder.settings_as(task.Head))
+
+
+def restored_model(folder, compute=layers.Compute()):
+    """`make_model` with the weights of the folder's checkpoint.
 
     Raises:
       file_io.InputError: the settings are not what training writes, or the weights do not fit.
     """
-    model = _MODELS[folder.kind](folder, compute, folder.settings_as(task.Head))
+    model = make_model(folder, compute)
     checkpoints.restore(model, folder.source.checkpoint, allow_new_heads=False)
     return model
 

@@ -119,9 +119,21 @@ def load(folder, runtime="auto", threads=None):
     found = RUNTIMES[name]
     module = module_of(name)
     try:
-        return found.load(module, folder, threads)
+        score = found.load(module, folder, threads)
     except Exception as error:  # each runtime has its own kinds
         raise file_io.InputError(f"{name} cannot load {folder.model_file}: {error}") from error
+    longest = folder.model.config.max_position_embeddings
+
+    def checked(features):
+        length = features["input_ids"].shape[1]
+        if length > longest:
+            raise file_io.InputError(
+                f"a sequence may have at most max_position_embeddings = {longest} tokens; got "
+                f"{length}"
+            )
+        return score(features)
+
+    return checked
 
 
 def module_of(name):
