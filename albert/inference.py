@@ -4,6 +4,7 @@ Letters in shapes: B batch, S sequence.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -104,10 +105,12 @@ class FoundModel:
     Attributes:
       folder: `model_folder.ModelFolder` of its settings and vocabulary.
       serving: `serving_folder.ServingFolder`; None for the folder of a training.
+      function: what `load` returns, where that is there already.
     """
 
     folder: model_folder.ModelFolder
-    serving: serving_folder.ServingFolder | None
+    serving: serving_folder.ServingFolder | None = None
+    function: Callable | None = None
 
     def load(self, runtime="auto", threads=None):
         """The model as a function.
@@ -123,6 +126,8 @@ class FoundModel:
         Raises:
           file_io.InputError: the model does not fit its settings, or see `serving_runtimes.load`.
         """
+        if self.function:
+            return self.function
         if self.serving:
             return serving_runtimes.load(self.serving, runtime, threads)
         return of_training(self.folder)
@@ -140,13 +145,16 @@ def find(path, *kinds):
     """The `FoundModel` of a training's folder or a serving folder.
 
     Args:
-      path: the folder; of a training's the best checkpoint is used, else the last.
+      path: the folder; of a training's the best checkpoint is used, else the last. Or what this
+        function returns, which is returned again.
       kinds: the kinds that the caller can use; none means any.
 
     Raises:
       file_io.InputError: no such folder, or one of another kind of model or damaged.
     """
+    if isinstance(path, FoundModel):
+        return path
     if serving_folder.is_one(path):
         found = serving_folder.read(path, *kinds)
         return FoundModel(found.model, found)
-    return FoundModel(model_folder.read(path, *kinds), None)
+    return FoundModel(model_folder.read(path, *kinds))

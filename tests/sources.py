@@ -48,7 +48,7 @@ LAYERS = {
     "uses": [
         *"stages predictors feature_extractor pseudo_likelihood".split(),
         *"token_predictor token_exporter choice_predictor serving_folder".split(),
-        *"serving_runtimes inference onnx_exporter".split(),
+        *"serving_runtimes inference agreement onnx_exporter serving_exporter".split(),
         *"export hub_exporter huggingface_exporter verification training glue_table".split(),
         *"report_data report_predictions report_pages".split(),
     ],
@@ -59,7 +59,7 @@ LAYERS = {
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"prepare_corpus describe_records".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),
-        *"reproduce verify run_sweep report".split(),
+        *"reproduce verify run_sweep report export_serving".split(),
     ],
 }
 FLAG_MODULES = set(SHARED_FLAGS)
