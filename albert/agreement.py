@@ -79,7 +79,14 @@ class Agreement:
         }
 
 
-def read(folder, path, flag, labelled=True):
+def _some(items, most):
+    """`most` of a list, from all over it; all if there are no more."""
+    if most is None or len(items) <= most:
+        return items
+    return [items[place * len(items) // most] for place in range(most)]
+
+
+def read(folder, path, flag, labelled=True, most=None):
     """The `Examples` of a file.
 
     Args:
@@ -89,13 +96,14 @@ def read(folder, path, flag, labelled=True):
         SQuAD.
       flag: the parameter that names it, for messages.
       labelled: whether the right answers must be there.
+      most: how many examples are taken at most, from all over the file; None: all.
 
     Raises:
       file_io.InputError: there is no such file, it is of another task, or has no right answers.
     """
     if not file_io.exists(path):
         raise file_io.InputError(f"{flag}: there is no file {path}")
-    examples = _READERS[folder.kind](folder, path, labelled)
+    examples = _READERS[folder.kind](folder, path, labelled, most)
     if labelled and examples.metric is None:
         raise file_io.InputError(f"{flag}: {path} does not say what the right answers are")
     return examples
@@ -108,22 +116,25 @@ def measure(examples, expected, found):
       examples: `Examples` whose right answers are known.
       expected, found: `inference.FoundModel`s.
     """
-    first, second = examples.answers(expected), examples.answers(found)
-    same = [examples.same(one, other) for one, other in zip(first, second, strict=True)]
-    return Agreement(
-        len(same), float(np.mean(same)), examples.metric, *map(examples.score, (first, second))
-    )
+    answers = examples.answers(expected), examples.answers(found)
+    points = map(examples.score, answers)
+    return Agreement(len(answers[0]), share(examples, *answers), examples.metric, *points)
+
+
+def share(examples, expected, found):
+    """Share of the `Examples` with the same answer in two lists of answers."""
+    pairs = zip(expected, found, strict=True)
+    return float(np.mean([examples.same(one, other) for one, other in pairs]))
 
 
 # --- texts ----------------------------------------------------------------------------------------
 
 
-def _texts(folder, path, labelled):
+def _texts(folder, path, labelled, most):
     columns = tables.Columns(**folder.setting("columns", tables.are_columns))
     task = _task_of(folder, columns, path, labelled)
-    examples = list(
-        task.iter_examples(os.path.dirname(path), "dev" if labelled else "test", False, False)
-    )
+    split = "dev" if labelled else "test"
+    examples = _some(list(task.iter_examples(os.path.dirname(path), split, False, False)), most)
     gold = [example.label for example in examples]
     names = [name for name in (columns.text, columns.text_pair) if name]
     plain = dataclasses.replace(columns, guid=None)
@@ -153,12 +164,12 @@ def _task_of(folder, columns, path, labelled):
     name = folder.setting("task_name", str)
     known = [glue for glue in classifier_utils.TASKS if glue.name == name.lower()]
     if known and path.endswith(".tsv"):
-        name = os.path.basename(path)
-        # All its files but those without labels have one form.
-        dev = known[0]
-        test = {"test_columns": (dev.id_column or 0, *dev.text_columns), "test_file": name}
-        headerless = ("dev", "test") if "dev" in dev.headerless else ()
-        return dataclasses.replace(dev, folder="", dev_file=name, headerless=headerless, **test)
+        glue, name = known[0], os.path.basename(path)
+        changes = {"folder": "", "dev_file": name, "test_file": name}
+        if name != glue.test_file:  # a file with labels, which are not read as "test"
+            changes["test_columns"] = (glue.id_column or 0, *glue.text_columns)
+            changes["headerless"] = ("dev", "test") if "dev" in glue.headerless else ()
+        return dataclasses.replace(glue, **changes)
     return custom_data.CustomTask(
         {"dev" if labelled else "test": path}, columns, custom_data.labels_of(folder)
     )
@@ -167,7 +178,7 @@ def _task_of(folder, columns, path, labelled):
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _words(folder, path, labelled):
+def _words(folder, path, labelled, most):
     columns = word_files.Columns(**folder.setting("columns", word_files.are_columns))
     labels = custom_data.labels_of(folder)
     sentences = list(word_files.read(path, "check_file", columns, labelled or None))
@@ -178,6 +189,7 @@ def _words(folder, path, labelled):
         raise file_io.InputError(
             f"{path} has the label {min(unknown)!r}; this model has {', '.join(labels)}"
         )
+    sentences = _some(sentences, most)
     ends = np.cumsum([len(sentence.words) for sentence in sentences])[:-1]
 
     def answers(found):
@@ -199,7 +211,7 @@ def _words(folder, path, labelled):
 # --- choices --------------------------------------------------------------------------------------
 
 
-def _choices(folder, path, labelled):
+def _choices(folder, path, labelled, most):
     if path.endswith(".jsonl"):
         with file_io.open_input(path, "check_file", "rb") as lines:
             questions, gold = list(choice_predictor.read_questions(lines, path)), None
@@ -215,6 +227,7 @@ def _choices(folder, path, labelled):
                 gold.append(string.ascii_uppercase.index(answer))
     if not questions:
         raise file_io.InputError(f"{path}: there is no question")
+    questions, gold = _some(questions, most), gold and _some(gold, most)
 
     def answers(found):
         predictor = choice_predictor.ChoicePredictor(found)
@@ -227,8 +240,8 @@ def _choices(folder, path, labelled):
 # --- questions ------------------------------------------------------------------------------------
 
 
-def _questions(folder, path, labelled):
-    examples = squad_utils.read_squad_examples(path, is_training=False)
+def _questions(folder, path, labelled, most):
+    examples = _some(squad_utils.read_squad_examples(path, is_training=False), most)
     keys = [example.qas_id for example in examples]
     rows = [(f"{path}: {e.qas_id}", e.question_text, e.paragraph_text) for e in examples]
     gold = {example.qas_id: list(example.answers or ()) for example in examples}

@@ -8,6 +8,7 @@ from albert import (
     inference,
     model_folder,
     onnx_exporter,
+    onnx_quantizer,
     serving_folder,
     serving_runtimes,
 )
@@ -25,8 +26,9 @@ WRITERS = {
     ("onnx", "float32"): _write_onnx,
     # The same file: OpenVINO rounds what it computes.
     ("onnx", "bfloat16"): _write_onnx,
+    ("onnx", "int8"): onnx_quantizer.write,
 }
-FORMATS = list(dict.fromkeys(format for format, _ in WRITERS))
+_CALIBRATION_EXAMPLES = 512  # at most
 
 
 def export(
@@ -58,14 +60,15 @@ def export(
       file_io.InputError: a parameter is missing or does not fit, a package is not installed, the
         files are bad, or the exported model answers otherwise; nothing is written then.
     """
-    _check_parameters(format, precision, calibration_file, check_file, min_agreement)
+    _check_parameters(format, precision, calibration_file, check_file)
+    _check_limits(min_agreement, max_metric_drop)
     if serving_folder.is_one(model_dir):
         raise file_io.InputError(
             f"model_dir={model_dir} is an exported model; give the folder of its training"
         )
     trained = model_folder.read(model_dir, *serving_folder.INPUTS)
     read = lambda path, *args: path and agreement.read(trained, path, *args)  # noqa: E731
-    calibration = read(calibration_file, "calibration_file", False)
+    calibration = read(calibration_file, "calibration_file", False, _CALIBRATION_EXAMPLES)
     check = read(check_file, "check_file")
     with serving_folder.creating(output_dir, trained, format, precision) as folder:
         measured = WRITERS[format, precision](folder, trained, calibration)
@@ -79,15 +82,13 @@ def export(
     return serving_folder.read(output_dir)
 
 
-def _check_parameters(format, precision, calibration_file, check_file, min_agreement):
+def _check_parameters(format, precision, calibration_file, check_file):
     """Refuses what cannot be, before any work."""
     if (format, precision) not in WRITERS:
         known = ", ".join(f"{one} in {other}" for one, other in WRITERS)
         raise file_io.InputError(
             f"format={format} cannot be written with precision={precision}; there are {known}"
         )
-    if not 0 <= min_agreement <= 1:
-        raise file_io.InputError(f"min_agreement={min_agreement} must be a share, from 0 to 1")
     needed = {"calibration_file": calibration_file} if precision == "int8" else {}
     if precision != "float32":
         needed["check_file"] = check_file
@@ -98,6 +99,13 @@ def _check_parameters(format, precision, calibration_file, check_file, min_agree
         raise file_io.InputError("calibration_file is for precision=int8")
     if check_file:
         serving_runtimes.module_of(serving_runtimes.of(format, precision)[0])
+
+
+def _check_limits(min_agreement, max_metric_drop):
+    if not 0 <= min_agreement <= 1:
+        raise file_io.InputError(f"min_agreement={min_agreement} must be a share, from 0 to 1")
+    if not max_metric_drop >= 0:
+        raise file_io.InputError(f"max_metric_drop={max_metric_drop:g} must be at least 0 points")
 
 
 def _checked(folder, trained, check, min_agreement, max_metric_drop):

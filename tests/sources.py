@@ -18,7 +18,7 @@ PLAIN = """
     squad_features squad_records weight_names huggingface blimp entities word_files provenance
     run_record reproduction model_card file_sums folder_lock signals checkpoint_manifest
     export_manifest stuck restarts seeds budget json_shapes sweep_plan sweep_journal
-    sweep_results sweep_search sweep_runner report_html report_charts onnx_graph
+    sweep_results sweep_search sweep_runner report_html report_charts onnx_graph quantization
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
@@ -48,7 +48,8 @@ LAYERS = {
     "uses": [
         *"stages predictors feature_extractor pseudo_likelihood".split(),
         *"token_predictor token_exporter choice_predictor serving_folder".split(),
-        *"serving_runtimes inference agreement onnx_exporter serving_exporter".split(),
+        *"serving_runtimes inference agreement onnx_exporter onnx_quantizer".split(),
+        "serving_exporter",
         *"export hub_exporter huggingface_exporter verification training glue_table".split(),
         *"report_data report_predictions report_pages".split(),
     ],
