@@ -123,6 +123,8 @@ def load(folder, runtime="auto", threads=None):
     except Exception as error:  # each runtime has its own kinds
         raise file_io.InputError(f"{name} cannot load {folder.model_file}: {error}") from error
     longest = folder.model.config.max_position_embeddings
+    settings = folder.model.settings
+    shortest = max(settings.get("start_n_top") or 1, settings.get("end_n_top") or 1)
 
     def checked(features):
         length = features["input_ids"].shape[1]
@@ -130,6 +132,10 @@ def load(folder, runtime="auto", threads=None):
             raise file_io.InputError(
                 f"a sequence may have at most max_position_embeddings = {longest} tokens; got "
                 f"{length}"
+            )
+        if length < shortest:
+            raise file_io.InputError(
+                f"a sequence must have at least {shortest} tokens, as the beams have; got {length}"
             )
         return score(features)
 

@@ -10,8 +10,6 @@ from albert import (
     classifier_utils,
     export_serving,
     file_io,
-    inference,
-    model_folder,
     onnx_exporter,
     predictors,
     quantization,
@@ -79,28 +77,20 @@ def test_int8_is_calibrated_checked_and_described(inputs, tmp_path):
     assert [row.prediction for row in one] == [row.prediction for row in other]
 
 
-def test_what_answers_otherwise_is_refused_with_the_figures(inputs, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        quantization.Scale, "of", classmethod(lambda cls, low, high: cls(1e-6, 128))
-    )
+@pytest.mark.parametrize("min_agreement", [0.99, 0.0])  # then the score decides
+def test_what_answers_otherwise_is_refused(inputs, tmp_path, monkeypatch, min_agreement):
+    useless = classmethod(lambda cls, low, high: cls(1e-6, 128))
+    monkeypatch.setattr(quantization.Scale, "of", useless)
     with pytest.raises(file_io.InputError) as error:
         export(
             inputs, tmp_path / "out", precision="int8", check_file=inputs / "check.jsonl",
-            calibration_file=inputs / "texts.jsonl",
+            calibration_file=inputs / "texts.jsonl", min_agreement=min_agreement,
         )  # fmt: skip
     text = str(error.value)
     assert "nothing was exported: " in text and "accuracy 100.00 there, " in text
-    assert "% of 60 answers to --check_file=" in text and "--min_agreement=0.99" in text
+    assert "% of 60 answers to --check_file=" in text
+    assert f"--min_agreement={min_agreement:g} and --max_metric_drop=1 points" in text
     assert not list(tmp_path.iterdir())
-
-
-def test_a_fall_of_the_score_alone_is_refused(inputs, tmp_path):
-    trained = model_folder.read(str(inputs / "run"))
-    one = inference.FoundModel(trained)
-    texts = file_io.read_text(str(inputs / "check.jsonl"), "texts").splitlines()
-    assert len({json.loads(line)["label"] for line in texts}) > 1 and one.folder is trained
-    with pytest.raises(file_io.InputError, match="max_metric_drop=-1 must be at least 0"):
-        export(inputs, tmp_path / "out", check_file=inputs / "check.jsonl", max_metric_drop=-1)
 
 
 def test_float32_of_questions(tmp_path):
@@ -123,6 +113,7 @@ def test_float32_of_questions(tmp_path):
         ({"precision": "bfloat16"}, "--precision=bfloat16 needs --check_file"),
         ({"calibration_file": "x"}, "--calibration_file is for --precision=int8"),
         ({"min_agreement": 99}, "--min_agreement=99.0 must be a share, from 0 to 1"),
+        ({"max_metric_drop": -1}, "--max_metric_drop=-1 must be at least 0 points"),
         ({"check_file": "nowhere.csv"}, "--check_file: there is no file nowhere.csv"),
         ({"model_dir": "nowhere"}, "there is no model folder nowhere"),
     ],
