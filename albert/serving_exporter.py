@@ -28,6 +28,8 @@ WRITERS = {
     ("onnx", "bfloat16"): _write_onnx,
     ("onnx", "int8"): onnx_quantizer.write,
 }
+# Those that take a calibration file, and need it.
+CALIBRATED = {("onnx", "int8")}
 _CALIBRATION_EXAMPLES = 512  # at most
 
 
@@ -47,7 +49,7 @@ def export(
       model_dir: folder of a fine-tuned model, as training writes it.
       output_dir: folder to make.
       format, precision: a key of `WRITERS`.
-      calibration_file: for int8: texts, see `agreement.read`, that need no labels.
+      calibration_file: for those in `CALIBRATED`: see `agreement.read`; it needs no labels.
       check_file: examples with labels that both models answer; needed for other precisions than
         float32.
       min_agreement: least share of equal answers.
@@ -89,14 +91,15 @@ def _check_parameters(format, precision, calibration_file, check_file):
         raise file_io.InputError(
             f"format={format} cannot be written with precision={precision}; there are {known}"
         )
-    needed = {"calibration_file": calibration_file} if precision == "int8" else {}
-    if precision != "float32":
-        needed["check_file"] = check_file
-    for name, value in needed.items():
-        if not value:
-            raise file_io.InputError(f"precision={precision} needs {name}")
-    if calibration_file and precision != "int8":
-        raise file_io.InputError("calibration_file is for precision=int8")
+    is_calibrated = (format, precision) in CALIBRATED
+    if is_calibrated and not calibration_file:
+        raise file_io.InputError(f"precision={precision} needs calibration_file")
+    if precision != "float32" and not check_file:
+        raise file_io.InputError(f"precision={precision} needs check_file")
+    if calibration_file and not is_calibrated:
+        raise file_io.InputError(
+            f"calibration_file is not for format={format} with precision={precision}"
+        )
     if check_file:
         serving_runtimes.module_of(serving_runtimes.of(format, precision)[0])
 

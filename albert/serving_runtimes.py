@@ -39,8 +39,6 @@ def _load_onnxruntime(module, folder, threads):
     if threads is not None:
         options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # Threads that wait for the next request by spinning take the cores from everything else.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "1")
     session = module.InferenceSession(
         folder.model_file, options, providers=["CPUExecutionProvider"]
     )
@@ -55,7 +53,6 @@ def _load_onnxruntime(module, folder, threads):
 
 def _load_openvino(module, folder, threads):
     core = module.Core()
-    # Nothing is kept between calls that would grow with the number of lengths seen.
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     if folder.precision == "bfloat16":
         settings["INFERENCE_PRECISION_HINT"] = "bf16"
