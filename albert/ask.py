@@ -10,7 +10,10 @@ from albert import answer_text, command_line, common_flags, file_io
 
 def define_flags(flag_values):
     text, integer, _, _ = common_flags.definers(flag_values)
-    text("model_dir", None, "Folder of the model: --output_dir of run_squad_v1 or run_squad_v2.")
+    text(
+        *("model_dir", None),
+        "Folder of the model: --output_dir of run_squad_v1, run_squad_v2 or export_serving.",
+    )
     text("context_file", None, "UTF-8 text to look for answers in; it may be long.")
     text("question", None, "Question to answer; without it questions are read from the keyboard.")
     text(

@@ -13,7 +13,10 @@ _TEXT_FLAGS = ("text_column", "text_pair_column", "id_column")
 
 def define_flags(flag_values):
     text, integer, *_ = common_flags.definers(flag_values)
-    text("model_dir", None, "Folder that run_classifier, run_token_classifier or run_race wrote.")
+    text(
+        *("model_dir", None),
+        "Folder that run_classifier, run_token_classifier or run_race wrote, or export_serving.",
+    )
     text(
         *("input_file", None),
         "Texts: .txt (one a line, two texts of a pair with a tab between), .csv, .tsv or .jsonl; "
@@ -125,9 +128,9 @@ KINDS = {
 
 def main(values):
     common_flags.require_positive(values, "batch_size")
-    from albert import model_folder
+    from albert import inference
 
-    kind = model_folder.read(values.model_dir, *KINDS).kind
+    kind = inference.find(values.model_dir, *KINDS).folder.kind
     load, *forms = KINDS[kind]
     if kind != "classifier":
         common_flags.refuse_given(values, "models of run_classifier", *_TEXT_FLAGS)

@@ -11,11 +11,13 @@ from albert import (
     export_serving,
     file_io,
     onnx_exporter,
+    predict,
     predictors,
     quantization,
     serving_exporter,
     serving_folder,
     squad_task,
+    tables,
 )
 from tests import builders, serving_samples
 
@@ -68,13 +70,18 @@ def test_int8_is_calibrated_checked_and_described(inputs, tmp_path):
     assert len(weights) == len(calibration["int8"])  # one for all four layers
     quantized = [node for node in graph.node if node.op_type == "QuantizeLinear"]
     assert len({node.input[1] for node in quantized}) == 4 * len(weights)  # scales by depth
-    # Texts are answered by either folder with the same lines.
-    texts = ["the bread was fine", "old cake"]
+    # The script answers by either folder.
+    for name, model_dir in (("one", inputs / "run"), ("other", tmp_path / "out")):
+        output_file = tmp_path / f"{name}.tsv"
+        builders.run(
+            predict, model_dir=model_dir, input_file=inputs / "texts.jsonl", output_file=output_file
+        )
     one, other = (
-        list(predictors.TextPredictor(str(path)).predict(texts))
-        for path in (inputs / "run", tmp_path / "out")
+        [row["prediction"] for _, row in tables.read_file(str(tmp_path / f"{name}.tsv"), "")]
+        for name in ("one", "other")
     )
-    assert [row.prediction for row in one] == [row.prediction for row in other]
+    same = [a == b for a, b in zip(one, other, strict=True)]
+    assert len(same) == 60 and np.mean(same) == pytest.approx(check["agreement"], abs=1e-6)
 
 
 @pytest.mark.parametrize("min_agreement", [0.99, 0.0])  # then the score decides
