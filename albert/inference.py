@@ -6,8 +6,6 @@ Letters in shapes: B batch, S sequence.
 import dataclasses
 from collections.abc import Callable
 
-import tensorflow as tf
-
 from albert import (
     checkpoints,
     classifier_utils,
@@ -16,6 +14,7 @@ from albert import (
     layers,
     model_folder,
     race_utils,
+    ready_model,
     serving_folder,
     serving_runtimes,
     squad_task,
@@ -88,14 +87,8 @@ def of_training(folder):
         found = model(features, training=False)
         return {name: found[name] for name in outputs}
 
-    signature = {name: tf.TensorSpec([None, None], tf.int32) for name in inputs}
-    compiled = tf.function(compute, input_signature=[signature], autograph=False)
-
-    def infer(features):
-        found = compiled({name: features[name] for name in inputs})
-        return {name: value.numpy() for name, value in found.items()}
-
-    return infer
+    ready = ready_model.ReadyModel(model, compute, inputs)
+    return lambda features: ready({name: features[name] for name in inputs})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,7 +38,7 @@ LAYERS = {
     "assembly": [
         *"head_parts pretraining_heads heads".split(),
         *"pretrained model_folder pretraining_folder task distillation".split(),
-        *"frozen_encoder encoder_cache subsets".split(),
+        *"frozen_encoder encoder_cache subsets ready_model".split(),
     ],
     "tasks": [
         *"pretraining_masks pretraining_task classifier_utils custom_data race_utils".split(),
