@@ -10,6 +10,7 @@ from albert import (
     checkpoints,
     classifier_utils,
     custom_data,
+    file_io,
     heads,
     layers,
     model_folder,
@@ -77,10 +78,10 @@ def restored_model(folder, compute=layers.Compute()):
     return model
 
 
-def of_training(folder):
+def of_training(folder, precision="float32"):
     """The function of a `model_folder.ModelFolder` with a checkpoint; see `FoundModel.load`."""
     skip_padding = folder.kind in _SKIP_PADDING
-    model = restored_model(folder, layers.Compute(skip_padding=skip_padding))
+    model = restored_model(folder, layers.Compute(precision, skip_padding))
     inputs, outputs = serving_folder.INPUTS[folder.kind], serving_folder.OUTPUTS[folder.kind]
 
     def compute(features):
@@ -99,11 +100,14 @@ class FoundModel:
       folder: `model_folder.ModelFolder` of its settings and vocabulary.
       serving: `serving_folder.ServingFolder`; None for the folder of a training.
       function: what `load` returns, where that is there already.
+      precision: type of products and activations, "float32" or "bfloat16"; of the folder of a
+        training, as serving folders have their own.
     """
 
     folder: model_folder.ModelFolder
     serving: serving_folder.ServingFolder | None = None
     function: Callable | None = None
+    precision: str = "float32"
 
     def load(self, runtime="auto", threads=None):
         """The model as a function.
@@ -123,7 +127,20 @@ class FoundModel:
             return self.function
         if self.serving:
             return serving_runtimes.load(self.serving, runtime, threads)
-        return of_training(self.folder)
+        return of_training(self.folder, self.precision)
+
+    def in_precision(self, precision):
+        """The same, to be computed in "float32" or "bfloat16".
+
+        Raises:
+          file_io.InputError: it is a serving folder of another precision.
+        """
+        if self.serving and precision != self.serving.precision:
+            raise file_io.InputError(
+                f"precision={precision}: {self.serving.path} was exported in "
+                f"{self.serving.precision} and computes in nothing else"
+            )
+        return dataclasses.replace(self, precision=precision)
 
     def null_odds_threshold(self):
         """Null odds from which on a question is not answered; None but for SQuAD 2.0."""
