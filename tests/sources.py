@@ -24,7 +24,7 @@ PLAIN = """
 SHARED_FLAGS = """
     command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
     squad_flags blimp_flags fine_tuning_flags record_flags schedule_flags study_flags script_flags
-    pretraining_data_flags
+    pretraining_data_flags inference_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,

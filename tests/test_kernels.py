@@ -65,6 +65,7 @@ def plain_norm(x, bias, residual, gamma, beta):
         (kernels.PLAIN.gelu, plain_gelu, "mv"),
         (kernels.PLAIN.gelu_erf, plain_gelu_erf, "mv"),
         (kernels.PLAIN.residual_norm, plain_norm, "mvmVV"),
+        (kernels.FUSED.gelu, plain_gelu, "mv"),
     ],
 )
 def test_functions_and_their_gradients_equal_the_plain_ones(function, plain, shapes, dtype, width):
