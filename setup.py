@@ -34,6 +34,9 @@ EXTRAS = {
     "sweep": ["optuna>=4.0"],
     "corpus": ["datasketch>=1.6", "sentencex>=1.0", "zstandard>=0.22"],
     "beam": ["apache-beam>=2.60"],
+    # The first with kernels for Gelu in opset 20.
+    "onnx": ["onnx>=1.16", "onnxruntime>=1.18"],
+    "openvino": ["openvino>=2024.0"],
     "dev": [
         "hypothesis>=6.100",
         "pytest>=8.0",

@@ -5,12 +5,15 @@ import sys
 
 from absl import flags
 
-from albert import answer_text, command_line, common_flags, file_io
+from albert import answer_text, command_line, common_flags, file_io, inference_flags
 
 
 def define_flags(flag_values):
     text, integer, _, _ = common_flags.definers(flag_values)
-    text("model_dir", None, "Folder of the model: --output_dir of run_squad_v1 or run_squad_v2.")
+    text(
+        *("model_dir", None),
+        "Folder of the model: --output_dir of run_squad_v1, run_squad_v2 or export_serving.",
+    )
     text("context_file", None, "UTF-8 text to look for answers in; it may be long.")
     text("question", None, "Question to answer; without it questions are read from the keyboard.")
     text(
@@ -24,6 +27,7 @@ def define_flags(flag_values):
     )
     integer("index", None, "Number of that question in the file, from 0.")
     integer("num_answers", 3, "Most answers to print for a question.")
+    inference_flags.define(flag_values)
     flags.mark_flag_as_required("model_dir", flag_values=flag_values)
 
 
@@ -61,6 +65,13 @@ def questions(values):
         yield question
 
 
+def load(values):
+    """The `inference.FoundModel` to ask."""
+    from albert import squad_task
+
+    return inference_flags.found_model(values, *squad_task.KINDS)
+
+
 def show_example(values):
     """Prints a question of a SQuAD file with its answers."""
     from albert import predictors, squad_utils
@@ -71,7 +82,7 @@ def show_example(values):
             f"--index={values.index}: {values.data_file} has questions 0 to {len(examples) - 1}"
         )
     example = examples[values.index]
-    found = predictors.Answerer(values.model_dir).explain(example)
+    found = predictors.Answerer(load(values)).explain(example)
     for line in answer_text.describe_example(example, found, values.num_answers):
         print(line, flush=True)
 
@@ -114,7 +125,7 @@ def main(values):
     context = read_context(values)
     from albert import predictors
 
-    answerer = predictors.Answerer(values.model_dir)
+    answerer = predictors.Answerer(load(values))
     if values.input_file:
         answer_file(values, answerer, context)
         return

@@ -8,18 +8,8 @@ import itertools
 import string
 
 import numpy as np
-import tensorflow as tf
 
-from albert import (
-    batching,
-    checkpoints,
-    file_io,
-    heads,
-    layers,
-    model_folder,
-    race_utils,
-    tables,
-)
+from albert import batching, file_io, inference, model_folder, race_utils, tables
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 _KEYS = ("article", "question", "options")
@@ -98,28 +88,24 @@ def read_questions(lines, name):
 
 
 class ChoicePredictor:
-    """A fine-tuned model, loaded from the folder of its training run.
+    """A fine-tuned model, loaded from the folder of its training run, or a serving folder.
 
     Args:
-      model_dir: output folder of run_race; its best checkpoint is used, else its last.
+      model_dir: output folder of run_race (its best checkpoint is used, else its last), or a
+        serving folder.
+      runtime, threads: of serving folders; see `serving_runtimes.load`.
 
     Raises:
       file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
     """
 
-    def __init__(self, model_dir):
-        folder = model_folder.read(model_dir, race_utils.KIND)
+    def __init__(self, model_dir, runtime="auto", threads=None):
+        found = inference.find(model_dir, race_utils.KIND)
+        folder = found.folder
         names = ("max_seq_length", "max_qa_length")
         self._lengths = [folder.setting(name, folder.config.is_length) for name in names]
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        # A choice is scored by itself: with a single output there may be any number of them.
-        self._model = heads.RegressionModel(folder.config, layers.Compute(skip_padding=True), 0)
-        checkpoints.restore(self._model, folder.source.checkpoint, allow_new_heads=False)
-        signature = {name: tf.TensorSpec([None, None], tf.int32) for name in _INPUTS}
-        self._infer = tf.function(self._logits, input_signature=[signature], autograph=False)
-
-    def _logits(self, features):
-        return self._model(features, training=False)["logits"]
+        self._infer = found.load(runtime, threads)
 
     def predict(self, questions, batch_size=32, batches_ahead=16):
         """Yields a `Choice` for each `Question`, in order.
@@ -137,10 +123,11 @@ class ChoicePredictor:
             logits = np.zeros(len(columns["input_ids"]), np.float32)
             for chosen in batching.batches_by_length(columns["input_mask"].sum(axis=1), batch_size):
                 batch = {name: values[chosen] for name, values in columns.items()}
-                logits[chosen] = self._infer(batching.trim_arrays(batch, _INPUTS)).numpy()
+                logits[chosen] = self._infer(batching.trim_arrays(batch, _INPUTS))["logits"]
             ends = np.cumsum([len(question.options) for question in window])
             for question, scores in zip(window, np.split(logits, ends[:-1]), strict=True):
-                probabilities = tf.nn.softmax(scores).numpy().tolist()
+                powers = np.exp(scores - np.max(scores))
+                probabilities = (powers / np.sum(powers)).tolist()
                 yield Choice(question, int(np.argmax(scores)), probabilities)
 
     def answer(self, batch_size, file, lines, name, batches_ahead):

@@ -183,6 +183,14 @@ class DistilledModel(tf.Module):
         """The student's."""
         return self._student.used_variables
 
+    def ready_weights(self):
+        """The student's."""
+        return self._student.ready_weights()
+
+    def using(self, weights):
+        """The student's."""
+        return self._student.using(weights)
+
     def __call__(self, features, training=False, seed=None):
         """The student's outputs; in training also teacher_logits and teacher_sequence_output."""
         outputs = self._student(features, training, seed)

@@ -373,10 +373,11 @@ class Engine:
             self._datasets[key] = distribution.distribute(self.strategy, input_fn, batch_size, flag)
         if self._infer is None:
             self._infer = self._make_infer()
+        weights = self.model.ready_weights()
         iterator = iter(self._datasets[key])
         while True:
             try:
-                rows = self._infer(iterator)
+                rows = self._infer(iterator, weights)
             except tf.errors.OutOfRangeError:
                 return
             rows = {name: value.numpy() for name, value in rows.items()}
@@ -385,10 +386,11 @@ class Engine:
             yield index[real], {name: value[real] for name, value in rows.items()}
 
     def _make_infer(self):
-        def replica_infer(features):
+        def replica_infer(features, weights):
             index = features["example_index"]
             features = {name: v for name, v in features.items() if name != "example_index"}
-            outputs = self.model(features, training=False)
+            with self.model.using(weights):
+                outputs = self.model(features, training=False)
             rows = self.task.eval_outputs(outputs, features)
             rows["example_index"] = index
             # Outside of the compiled function gathering would be compiled anew for each batch.
@@ -397,8 +399,8 @@ class Engine:
             return tf.distribute.get_replica_context().all_gather(rows, axis=0)
 
         @tf.function(autograph=False)
-        def infer(iterator):
-            rows = self.strategy.run(replica_infer, (next(iterator),))
+        def infer(iterator, weights):
+            rows = self.strategy.run(replica_infer, (next(iterator), weights))
             local = self.strategy.experimental_local_results
             return {name: local(value)[0] for name, value in rows.items()}
 

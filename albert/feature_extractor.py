@@ -14,7 +14,7 @@ import zipfile
 import numpy as np
 import tensorflow as tf
 
-from albert import batching, checkpoints, file_io, model_folder, modeling, packing
+from albert import batching, checkpoints, file_io, model_folder, modeling, packing, ready_model
 
 KINDS = ("tokens", "mean", "first", "pooled")
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -82,8 +82,7 @@ class Extractor:
         self._model = modeling.AlbertModel(config, seed)
         if source.checkpoint:
             checkpoints.restore(self._model, source.checkpoint)
-        signature = {name: tf.TensorSpec([None, None], tf.int32) for name in _INPUTS}
-        self._infer = tf.function(self._vectors, input_signature=[signature], autograph=False)
+        self._infer = ready_model.ReadyModel(self._model, self._vectors, _INPUTS)
 
     def _vectors(self, features):
         encoded = self._model(*(features[name] for name in _INPUTS))
@@ -132,7 +131,7 @@ class Extractor:
     def _run(self, columns, chosen):
         """Vectors of some of the packed texts."""
         batch = {name: values[chosen] for name, values in columns.items()}
-        return self._infer(batching.trim_arrays(batch, _INPUTS)).numpy()
+        return self._infer(batching.trim_arrays(batch, _INPUTS))
 
 
 # --- files ------------------------------------------------------------------------------------

@@ -51,6 +51,14 @@ class Model(tf.Module):
         prefix = checkpoints.ENCODER_PREFIX  # the pooler's, too
         return [v for v in self.used_variables if not v.name.startswith(prefix)]
 
+    def ready_weights(self):
+        """Those of the encoder, see `modeling.AlbertModel.ready_weights`."""
+        return self.albert.ready_weights()
+
+    def using(self, weights):
+        """See `modeling.AlbertModel.using`."""
+        return self.albert.using(weights)
+
     def freeze_encoder(self):
         """Takes the encoder out of the training: its weights stay, and it drops nothing."""
         self._is_frozen = True

@@ -347,20 +347,30 @@ class BlockKernels(NamedTuple):
 COMPILED = BlockKernels(add_bias, gelu, gelu_erf, residual_norm)
 # Graph operations, which TensorFlow fuses with the products.
 PLAIN = BlockKernels(tf.nn.bias_add, _plain_gelu, _plain_gelu_erf, _plain_residual_norm)
+# Those that TensorFlow fuses with products of bfloat16, too: it then rounds once, at the end.
+FUSED = PLAIN._replace(gelu=lambda x, bias: tf.nn.gelu(tf.nn.bias_add(x, bias), approximate=True))
+
+
+def _is_fused(dtype):
+    """Whether products of this type are fused with what follows them."""
+    devices = {device.device_type for device in tf.config.list_logical_devices()}
+    return dtype == tf.float32 or (dtype == tf.bfloat16 and devices == {"CPU"} and has_units(dtype))
 
 
 def for_block(training, dtype, few_rows=False):
-    """`COMPILED`, or `PLAIN` where that is faster.
+    """`COMPILED`, or `PLAIN` or `FUSED` where that is faster.
 
-    Inference in float32 gains from TensorFlow's own fusions, and a few rows in any type are not
-    worth compiling for each number of them.
+    Inference gains from TensorFlow's own fusions, and a few rows in any type are not worth
+    compiling for each number of them.
 
     Args:
       training: whether there will be gradients.
       dtype: type of the activations.
       few_rows: whether the block's output is wanted at a few positions only.
     """
-    return PLAIN if few_rows or (not training and dtype == tf.float32) else COMPILED
+    if not training and _is_fused(dtype):
+        return FUSED
+    return PLAIN if few_rows else COMPILED
 
 
 # --- losses and updates --------------------------------------------------------------------------

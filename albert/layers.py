@@ -74,9 +74,15 @@ class Dense(tf.Module):
         self.kernel = normal_variable(f"{name}/kernel", [inputs, outputs], config, seed)
         self.bias = tf.Variable(tf.zeros([outputs]), name=f"{name}/bias") if use_bias else None
 
-    def __call__(self, x):
-        y = kernels.matmul(x, tf.cast(self.kernel, x.dtype))
-        return y if self.bias is None else tf.nn.bias_add(y, tf.cast(self.bias, x.dtype))
+    def weights(self, dtype):
+        """Kernel and, if there is one, bias, in `dtype`."""
+        return [tf.cast(x, dtype) for x in (self.kernel, self.bias) if x is not None]
+
+    def __call__(self, x, weights=None):
+        """`weights` are what `weights` returned for the type of x, by default made here."""
+        kernel, *bias = weights or self.weights(x.dtype)
+        y = kernels.matmul(x, kernel)
+        return tf.nn.bias_add(y, *bias) if bias else y
 
 
 class LayerNorm(tf.Module):

@@ -244,12 +244,13 @@ def _copy(source, target):
         file_io.copy(source, target)
 
 
-def read(path, *kinds):
+def read(path, *kinds, with_weights=True):
     """Reads what `write` wrote.
 
     Args:
       path: folder of a fine-tuned model.
       kinds: the kinds that the caller can use; none means any.
+      with_weights: False: for a folder without checkpoints; `source.checkpoint` is then None.
 
     Returns:
       `ModelFolder`.
@@ -272,13 +273,14 @@ def read(path, *kinds):
     config_file = os.path.join(path, pretrained.CONFIG_NAME)
     source = pretrained.Source(
         config_file=config_file,
-        checkpoint=checkpoints.resolve(path),
+        checkpoint=checkpoints.resolve(path) if with_weights else None,
         spm_model_file=inside("spm_model_file"),
         vocab_file=inside("vocab_file"),
         do_lower_case=found["do_lower_case"],
     )
     config = modeling.AlbertConfig.from_json_file(config_file)
-    _check_config(source, config)
+    if with_weights:
+        _check_config(source, config)
     return ModelFolder(path, found["kind"], config, source, found["settings"])
 
 

@@ -9,6 +9,7 @@ Letters in shapes: B batch, S sequence, T rows (tokens) computed, V vocabulary, 
 H hidden, L layers.
 """
 
+import contextlib
 import functools
 from typing import NamedTuple
 
@@ -75,6 +76,13 @@ def _parts(block):
     return block.attention, block.feed_forward
 
 
+class _Given:
+    """Weights made before, by their owners; no `dict`, which `tf.Module` would track."""
+
+    def __init__(self, weights):
+        self.of = weights
+
+
 class AlbertOutput(NamedTuple):
     """What the encoder computed.
 
@@ -114,6 +122,7 @@ class AlbertModel(tf.Module):
             self._mapping = layers.Dense(name, config.embedding_size, size, config, seed)
         self._layers = _make_layers(config, seed)
         self._pooler = layers.Dense("bert/pooler/dense", size, size, config, seed)
+        self._given = _Given({})
 
     @property
     def compute(self):
@@ -124,6 +133,36 @@ class AlbertModel(tf.Module):
     def embedding_table(self):
         """Variable [V, E]: the word embeddings, which the masked LM head uses again."""
         return self._embeddings.word_embeddings
+
+    def ready_weights(self):
+        """The present weights as the layers take them: cast, scaled and joined.
+
+        That takes a good part of a call on a short text, so whoever computes many batches with the
+        same weights does it once: see `using`.
+
+        Returns:
+          A list of lists of tensors, which a function may take as an argument.
+        """
+        made = [list(owner.weights(self.compute.dtype)) for owner in self._owners()]
+        return tf.nest.map_structure(tf.convert_to_tensor, made)
+
+    @contextlib.contextmanager
+    def using(self, weights):
+        """What is traced inside takes these `ready_weights` in place of the variables.
+
+        Embeddings need no preparation and are read from the variables all the same.
+        """
+        self._given = _Given(dict(zip(self._owners(), weights, strict=True)))
+        try:
+            yield
+        finally:
+            self._given = _Given({})
+
+    def _owners(self):
+        """What has weights that need preparation, each once."""
+        parts = [part for _, block in self._sequence() for part in _parts(block)]
+        parts += [dense for dense in (self._mapping, self._pooler) if dense is not None]
+        return list(dict.fromkeys(parts))
 
     def __call__(self, input_ids, input_mask=None, token_type_ids=None, training=False, seed=None):
         """Encodes a batch.
@@ -176,7 +215,7 @@ class AlbertModel(tf.Module):
 
     def pool(self, first):
         """The pooler: first position of the last layer [B, H] -> [B, H]."""
-        return tf.tanh(self._pooler(first))
+        return tf.tanh(self._pooler(first, self._given.of.get(self._pooler)))
 
     def _encode(self, input_ids, input_mask, token_type_ids, training, seed, asked):
         """Computes each part of a batch: a list of what `_encode_part` returns."""
@@ -184,7 +223,10 @@ class AlbertModel(tf.Module):
         self._check_length(input_ids)
         # Made once, as all parts and layers use them.
         shared = [part for _, block in self._sequence() for part in _parts(block)]
-        weights = {part: part.weights(self.compute.dtype) for part in dict.fromkeys(shared)}
+        weights = {
+            part: self._given.of.get(part) or part.weights(self.compute.dtype)
+            for part in dict.fromkeys(shared)
+        }
         inputs = (input_ids, input_mask, token_type_ids, asked)
         return [
             self._encode_part(*part, layers.Dropout(training, seed, number), weights)
@@ -202,7 +244,7 @@ class AlbertModel(tf.Module):
         words, embeddings = self._embeddings(input_ids, token_type_ids, rows, dropout)  # [T, E]
         hidden = tf.cast(embeddings, self.compute.dtype)
         if self._mapping is not None:
-            hidden = self._mapping(hidden)  # [T, H]
+            hidden = self._mapping(hidden, self._given.of.get(self._mapping))  # [T, H]
         outputs, sequence = [], self._sequence()
         blocks = dict.fromkeys(block for _, block in sequence)
         passes = {block: self._pass(block, rows, dropout.training) for block in blocks}

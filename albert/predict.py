@@ -6,14 +6,16 @@ import sys
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io
+from albert import command_line, common_flags, file_io, inference_flags
 
 _TEXT_FLAGS = ("text_column", "text_pair_column", "id_column")
 
 
 def define_flags(flag_values):
     text, integer, *_ = common_flags.definers(flag_values)
-    text("model_dir", None, "Folder that run_classifier, run_token_classifier or run_race wrote.")
+    text(
+        "model_dir", None, "Folder of run_classifier, run_token_classifier, run_race or an export."
+    )
     text(
         *("input_file", None),
         "Texts: .txt (one a line, two texts of a pair with a tab between), .csv, .tsv or .jsonl; "
@@ -46,6 +48,7 @@ def define_flags(flag_values):
         *("batch_size", 32),
         "Texts computed together. Standard input is answered whenever so many lines are there.",
     )
+    inference_flags.define(flag_values)
     flags.mark_flag_as_required("model_dir", flag_values=flag_values)
 
 
@@ -87,10 +90,10 @@ def find_formats(values, inputs, outputs):
     return found
 
 
-def _label_texts(values, input_format, output_format):
+def _label_texts(values, model, input_format, output_format):
     from albert import predictors, tables
 
-    predictor = predictors.TextPredictor(values.model_dir)
+    predictor = predictors.TextPredictor(model)
     columns = make_columns(values, predictor.columns, input_format)
 
     def answer(file, lines, name, ahead):
@@ -101,17 +104,17 @@ def _label_texts(values, input_format, output_format):
     return answer
 
 
-def _label_words(values, *forms):
+def _label_words(values, model, *forms):
     from albert import token_predictor
 
-    predictor = token_predictor.TokenPredictor(values.model_dir)
+    predictor = token_predictor.TokenPredictor(model)
     return functools.partial(predictor.answer, forms, values.batch_size)
 
 
-def _choose(values, *_):
+def _choose(values, model, *_):
     from albert import choice_predictor
 
-    predictor = choice_predictor.ChoicePredictor(values.model_dir)
+    predictor = choice_predictor.ChoicePredictor(model)
     return functools.partial(predictor.answer, values.batch_size)
 
 
@@ -125,13 +128,11 @@ KINDS = {
 
 def main(values):
     common_flags.require_positive(values, "batch_size")
-    from albert import model_folder
-
-    kind = model_folder.read(values.model_dir, *KINDS).kind
-    load, *forms = KINDS[kind]
-    if kind != "classifier":
+    model = inference_flags.found_model(values, *KINDS)
+    load, *forms = KINDS[model.folder.kind]
+    if model.folder.kind != "classifier":
         common_flags.refuse_given(values, "models of run_classifier", *_TEXT_FLAGS)
-    answer = load(values, *find_formats(values, *forms))
+    answer = load(values, model, *find_formats(values, *forms))
     source, name, ahead = contextlib.nullcontext(sys.stdin.buffer), "standard input", 1
     if values.input_file:
         name, ahead = values.input_file, 64

@@ -8,22 +8,18 @@ import dataclasses
 import itertools
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from albert import (
     batching,
-    checkpoints,
     classifier_utils,
     custom_data,
     file_io,
-    layers,
+    inference,
     model_folder,
     squad_features,
     squad_positions,
-    squad_records,
     squad_task,
-    squad_threshold,
     squad_utils,
     tables,
     task,
@@ -66,39 +62,32 @@ def save_classifier_description(
 
 
 class TextPredictor:
-    """A fine-tuned model, loaded from the folder of its training run.
+    """A fine-tuned model, loaded from the folder of its training run, or a serving folder.
 
     Args:
-      model_dir: the folder; its best checkpoint is used, else its last.
+      model_dir: the folder; of a training run the best checkpoint is used, else the last.
+      runtime, threads: of serving folders; see `serving_runtimes.load`.
 
     Attributes:
       labels: K label names by id; empty for regression.
       columns: `tables.Columns` of the training.
       max_seq_length: S of the training; longer texts are cut.
       tokenizer: `tokenization.FullTokenizer`.
-      model: classifier or regression model of `heads`.
 
     Raises:
       file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
     """
 
-    def __init__(self, model_dir):
-        folder = model_folder.read(model_dir, classifier_utils.KIND)
+    def __init__(self, model_dir, runtime="auto", threads=None):
+        found = inference.find(model_dir, classifier_utils.KIND)
+        folder = found.folder
         self.columns = tables.Columns(**folder.setting("columns", tables.are_columns))
         labels, name = custom_data.labels_of(folder), folder.setting("task_name", str)
         self._row = custom_data.CustomTask({}, self.columns, labels, name)
         self.labels = self._row.labels
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self.max_seq_length = folder.setting("max_seq_length", folder.config.is_length)
-        made = classifier_utils.make_task(self._row, head=folder.settings_as(task.Head))
-        self.model = made.build_model(folder.config, layers.Compute(), 0)
-        checkpoints.restore(self.model, folder.source.checkpoint, allow_new_heads=False)
-        signature = {name: tf.TensorSpec([None, None], tf.int32) for name in _TEXT_INPUTS}
-        self._infer = tf.function(self._outputs, input_signature=[signature], autograph=False)
-
-    def _outputs(self, features):
-        outputs = self.model(features, training=False)
-        return {name: outputs[name] for name in ("predictions", "probabilities")}
+        self._infer = found.load(runtime, threads)
 
     def predict(self, texts, batch_size=32):
         """Yields a `tables.Prediction` for each text, in order; ids count from 0.
@@ -171,8 +160,7 @@ class TextPredictor:
         found = []
         for chosen in batches:
             batch = {name: values[chosen] for name, values in columns.items()}
-            outputs = self._infer(batching.trim_arrays(batch, _TEXT_INPUTS))
-            found.append({name: output.numpy() for name, output in outputs.items()})
+            found.append(self._infer(batching.trim_arrays(batch, _TEXT_INPUTS)))
         places = batching.places_in(batches)
         indices, probabilities = (
             np.concatenate([outputs[name] for outputs in found])[places]
@@ -242,29 +230,24 @@ class Answerer:
     """A fine-tuned model, ready to be asked.
 
     Args:
-      model_dir: output folder of run_squad_v1 or run_squad_v2.
+      model_dir: output folder of run_squad_v1 or run_squad_v2, or a serving folder.
+      runtime, threads: of serving folders; see `serving_runtimes.load`.
 
     Raises:
       file_io.InputError: the folder holds no such model.
     """
 
-    def __init__(self, model_dir):
-        folder = model_folder.read(model_dir, *squad_task.KINDS)
+    def __init__(self, model_dir, runtime="auto", threads=None):
+        found = inference.find(model_dir, *squad_task.KINDS)
+        folder = found.folder
         self._settings = folder.settings_as(squad_task.Settings)
-        self._task = squad_task.make_task(folder.kind, self._settings)
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         # It keeps texts that it has seen, so further questions about one cost little.
         self._featurizer = squad_features.Featurizer(
             self._tokenizer, **self._settings.window, is_training=False
         )
-        self._model = self._task.build_model(folder.config, layers.Compute(), 0)
-        checkpoints.restore(self._model, folder.source.checkpoint, allow_new_heads=False)
-        self._threshold = None
-        if folder.kind == squad_task.V2:
-            self._threshold = squad_threshold.read(folder.source.checkpoint)
-        names = [spec.name for spec in squad_records.feature_specs(None, is_training=False)]
-        signature = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
-        self._infer = tf.function(self._score, input_signature=[signature], autograph=False)
+        self._infer = found.load(runtime, threads)
+        self._threshold = found.null_odds_threshold()
 
     def ask(self, question, context):
         """Answers a question about a text of any length.
@@ -358,7 +341,7 @@ class Answerer:
 
     def _results(self, windows):
         """{unique id: scores} of the windows."""
-        evaluator = self._task.evaluator()
+        results = {}
         lengths = [np.sum(window.input_mask) for window in windows]
         for chosen in batching.batches_by_length(lengths, _BATCH):
             batch = [windows[place] for place in chosen]
@@ -367,14 +350,10 @@ class Answerer:
                 for name in _WINDOW_INPUTS
             }
             columns = batching.trim_arrays(columns, _WINDOW_INPUTS, self._settings.widest_beam)
-            columns["unique_ids"] = np.int32([[window.unique_id] for window in batch])
-            rows = self._infer(columns)
-            evaluator.update({name: value.numpy() for name, value in rows.items()})
-        return evaluator.results
-
-    def _score(self, features):
-        outputs = self._model(features, training=False)
-        return self._task.eval_outputs(outputs, features)
+            rows = squad_utils.scores_of(self._infer(columns), columns["input_mask"])
+            for place, window in enumerate(batch):
+                results[window.unique_id] = {name: row[place] for name, row in rows.items()}
+        return results
 
     def _reply(self, example, windows, results):
         settings = self._settings

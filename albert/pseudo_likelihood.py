@@ -8,9 +8,18 @@ Letters in shapes: N sentences, C masked copies (one for each token of a sentenc
 """
 
 import numpy as np
-import tensorflow as tf
 
-from albert import checkpoints, file_io, heads, kernels, layers, model_folder, modeling, progress
+from albert import (
+    checkpoints,
+    file_io,
+    heads,
+    kernels,
+    layers,
+    model_folder,
+    modeling,
+    progress,
+    ready_model,
+)
 
 _HEAD = "cls/predictions/"  # the variables of the head for masked words
 _INPUTS = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids")
@@ -20,7 +29,7 @@ class Scorer:
     """A masked language model that scores sentences.
 
     Args:
-      model: `heads.PretrainingModel`, or one that takes and returns the same.
+      model: `heads.PretrainingModel`.
       tokenizer: `tokenization.FullTokenizer`.
       batch_size: most masked copies that are computed together. All copies of a sentence are in one
         batch, however many they are.
@@ -30,8 +39,7 @@ class Scorer:
         self._model = model
         self._tokenizer = tokenizer
         self._batch_size = batch_size
-        signature = {name: tf.TensorSpec([None, None], tf.int32) for name in _INPUTS}
-        self._infer = tf.function(self._log_probs, input_signature=[signature], autograph=False)
+        self._infer = ready_model.ReadyModel(model, self._log_probs, _INPUTS)
 
     def _log_probs(self, features):
         """[C] log-probabilities of the tokens under the masks."""
@@ -51,13 +59,14 @@ class Scorer:
         """
         encoded = [self._encode(sentence) for sentence in sentences]
         scores = np.zeros(len(encoded))
+        self._infer.refresh()  # the model may have been trained since
         lengths = [len(ids) for ids in encoded]
         total = sum(length * length for length in lengths)  # what the work grows with
         with progress.Progress("Scoring", total, "") as shown:
             for chosen in _batches(lengths, self._batch_size):
                 counts = [len(encoded[place]) for place in chosen]
                 log_probs = self._infer(self._copies([encoded[place] for place in chosen]))
-                sums = np.split(log_probs.numpy().astype(np.float64), np.cumsum(counts)[:-1])
+                sums = np.split(log_probs.astype(np.float64), np.cumsum(counts)[:-1])
                 scores[chosen] = [part.sum() for part in sums]
                 shown.advance(sum(count * count for count in counts))
         return scores

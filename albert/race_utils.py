@@ -116,6 +116,16 @@ def _passages(path):
                 yield f"{path} line {number}", text
 
 
+def read_passages(path):
+    """Yields the passages of a file, ``all.txt`` or one passage alone, as dicts.
+
+    Raises:
+      file_io.InputError: as `read_race_examples`.
+    """
+    for place, text in _passages(path):
+        yield _checked_passage(place, text)
+
+
 def _is_list_of_strings(value, length):
     return isinstance(value, list) and len(value) == length and all(map(_is_string, value))
 

@@ -26,8 +26,6 @@ from albert import (
 V1, V2 = squad_records.V1, squad_records.V2
 # Scores of positions [B, S] among the outputs of the models in training.
 _LOGITS, _LOG_PROBS = ("start_logits", "end_logits"), ("start_log_probs", "end_log_probs")
-# Logit of padding: never among the best, so that answers do not depend on how long a batch is.
-_NO_LOGIT = -1e30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,8 +183,8 @@ def _eval_outputs_v1(outputs, features, max_seq_length):
     missing = max_seq_length - tf.shape(is_real)[1]
 
     def whole(logits):
-        logits = tf.where(is_real, logits, _NO_LOGIT)
-        padded = tf.pad(logits, [[0, 0], [0, missing]], constant_values=_NO_LOGIT)
+        logits = tf.where(is_real, logits, squad_utils.NO_LOGIT)
+        padded = tf.pad(logits, [[0, 0], [0, missing]], constant_values=squad_utils.NO_LOGIT)
         return tf.ensure_shape(padded, [None, max_seq_length])
 
     scores = {

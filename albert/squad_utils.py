@@ -36,6 +36,7 @@ __all__ = [
     "predictions_v1",
     "predictions_v2",
     "read_squad_examples",
+    "scores_of",
     "shuffle_examples",
     "write_predictions",
 ]
@@ -43,6 +44,8 @@ __all__ = [
 TRAINING_SHUFFLE_SEED = 12345
 # Null odds of a question without any window: it is never answered.
 NO_WINDOW_NULL_ODDS = 1000000.0
+# Logit of padding: never among the best, so that answers do not depend on how long a batch is.
+NO_LOGIT = -1e30
 WINDOWS_AT_A_TIME = 4096
 
 
@@ -210,6 +213,23 @@ class Answer:
             "start_log_prob": self.start_log_prob,
             "end_log_prob": self.end_log_prob,
         }
+
+
+def scores_of(outputs, input_mask):
+    """What `best_answers_v1` and `best_answers_v2` take of a window, for a batch of them.
+
+    Args:
+      outputs: dict of arrays [B, ...] that a model of SQuAD returns.
+      input_mask: [B, S]; where it is 0 no answer can be.
+
+    Returns:
+      Dict of arrays [B, ...].
+    """
+    names = {"start_logits": "start_log_prob", "end_logits": "end_log_prob"}
+    return {
+        names.get(name, name): np.where(input_mask, x, NO_LOGIT) if name in names else x
+        for name, x in outputs.items()
+    }
 
 
 def best_answers_v1(examples, features, results, n_best_size, max_answer_length):

@@ -7,15 +7,12 @@ import dataclasses
 import itertools
 
 import numpy as np
-import tensorflow as tf
 
 from albert import (
     batching,
-    checkpoints,
     custom_data,
-    layers,
+    inference,
     model_folder,
-    task,
     token_classification,
     word_files,
 )
@@ -48,10 +45,11 @@ def save_description(write, output_dir, files, config, source, max_seq_length, d
 
 
 class TokenPredictor:
-    """A fine-tuned model, loaded from the folder of its training run.
+    """A fine-tuned model, loaded from the folder of its training run, or a serving folder.
 
     Args:
-      model_dir: the folder; its best checkpoint is used, else its last.
+      model_dir: the folder; of a training run the best checkpoint is used, else the last.
+      runtime, threads: of serving folders; see `serving_runtimes.load`.
 
     Attributes:
       labels: label names by id.
@@ -62,25 +60,15 @@ class TokenPredictor:
       file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
     """
 
-    def __init__(self, model_dir):
-        folder = model_folder.read(model_dir, token_classification.KIND)
+    def __init__(self, model_dir, runtime="auto", threads=None):
+        found = inference.find(model_dir, token_classification.KIND)
+        folder = found.folder
         self.labels = custom_data.labels_of(folder)
         self.columns = word_files.Columns(**folder.setting("columns", word_files.are_columns))
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self._length = folder.setting("max_seq_length", folder.config.is_length)
         token_classification.check_length(self._length)
-        head = folder.settings_as(task.Head)
-        made = token_classification.make_task(self.labels, self._length, head=head)
-        compute = layers.Compute(skip_padding=True)
-        self._model = made.build_model(folder.config, compute, 0)
-        checkpoints.restore(self._model, folder.source.checkpoint, allow_new_heads=False)
-        signature = {name: tf.TensorSpec([None, None], tf.int32) for name in _INPUTS}
-        self._infer = tf.function(self._outputs, input_signature=[signature], autograph=False)
-
-    def _outputs(self, features):
-        outputs = self._model(features, training=False)
-        best = tf.reduce_max(outputs["probabilities"], -1)
-        return {"predictions": outputs["predictions"], "probabilities": best}
+        self._infer = found.load(runtime, threads)
 
     def predict(self, texts, batch_size=32):
         """Yields a `word_files.Prediction` for each text, in order.
@@ -135,8 +123,10 @@ class TokenPredictor:
         rows |= {"predictions": np.zeros(shape, int), "probabilities": np.zeros(shape, np.float32)}
         for chosen in batching.batches_by_length(rows["input_mask"].sum(axis=1), batch_size):
             batch = {name: rows[name][chosen].astype(np.int32) for name in _INPUTS}
-            for name, values in self._infer(batching.trim_arrays(batch, _INPUTS)).items():
-                rows[name][chosen, : values.shape[1]] = values.numpy()
+            outputs = self._infer(batching.trim_arrays(batch, _INPUTS))
+            length = outputs["predictions"].shape[1]
+            rows["predictions"][chosen, :length] = outputs["predictions"]
+            rows["probabilities"][chosen, :length] = outputs["probabilities"].max(axis=-1)
         return token_classification.predictions(sentences, self.labels, rows)
 
 

@@ -1,6 +1,7 @@
 """Tiny models, configurations, data and flag values that several test files build on."""
 
 import collections
+import contextlib
 import pathlib
 import random
 
@@ -44,6 +45,16 @@ def tiny_config(**changes):
         "num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 48,
     }  # fmt: skip
     return modeling.AlbertConfig(**{**values, **changes})
+
+
+class WithoutEncoder(tf.Module):
+    """What the engine asks of any model, for models that have no encoder to make ready."""
+
+    def ready_weights(self):
+        return []
+
+    def using(self, weights):
+        return contextlib.nullcontext()
 
 
 # --- scripts and what they leave ----------------------------------------------------------------

@@ -20,12 +20,14 @@ PLAIN = """
     file_sums folder_lock signals checkpoint_manifest export_manifest stuck restarts seeds
     budget json_shapes sweep_plan sweep_journal sweep_results sweep_search sweep_runner
     report_html report_charts
+    onnx_graph quantization
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
     command_line common_flags distillation_flags dropout_flags optimizer_flags pretraining_flags
     squad_flags blimp_flags fine_tuning_flags record_flags schedule_flags study_flags script_flags
     pretraining_data_flags runner_flags
+    inference_flags
 """.split()
 LAYERS = {
     "plain": PLAIN,
@@ -39,7 +41,7 @@ LAYERS = {
     "assembly": [
         *"head_parts pretraining_heads heads".split(),
         *"pretrained model_folder pretraining_folder task distillation".split(),
-        *"frozen_encoder encoder_cache subsets".split(),
+        *"frozen_encoder encoder_cache subsets ready_model".split(),
     ],
     "tasks": [
         *"pretraining_masks pretraining_task classifier_utils custom_data race_utils".split(),
@@ -48,7 +50,9 @@ LAYERS = {
     ],
     "uses": [
         *"stages predictors feature_extractor pseudo_likelihood".split(),
-        *"token_predictor token_exporter choice_predictor".split(),
+        *"token_predictor token_exporter choice_predictor serving_folder".split(),
+        *"serving_runtimes inference agreement onnx_exporter onnx_quantizer".split(),
+        "serving_exporter",
         *"export hub_exporter huggingface_exporter verification training glue_table".split(),
         *"report_data report_predictions report_pages".split(),
     ],
@@ -59,7 +63,7 @@ LAYERS = {
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"prepare_corpus describe_records".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),
-        *"reproduce verify run_sweep report".split(),
+        *"reproduce verify run_sweep report export_serving".split(),
     ],
 }
 FLAG_MODULES = set(SHARED_FLAGS)

@@ -35,7 +35,7 @@ SPECS = (
 )
 
 
-class Line(tf.Module):
+class Line(builders.WithoutEncoder):
     """y = x @ kernel + bias by least squares."""
 
     def __init__(self):

@@ -65,6 +65,7 @@ def plain_norm(x, bias, residual, gamma, beta):
         (kernels.PLAIN.gelu, plain_gelu, "mv"),
         (kernels.PLAIN.gelu_erf, plain_gelu_erf, "mv"),
         (kernels.PLAIN.residual_norm, plain_norm, "mvmVV"),
+        (kernels.FUSED.gelu, plain_gelu, "mv"),
     ],
 )
 def test_functions_and_their_gradients_equal_the_plain_ones(function, plain, shapes, dtype, width):
@@ -275,3 +276,15 @@ def test_the_backward_pass_keeps_the_small_tensors(monkeypatch):
             source = source.split(":")[0]
             assert by_name[source].op == "Cast"
             assert set(backward) & ancestors(source, set())
+
+
+def test_inference_is_compiled_for_no_shape_where_products_are_fused(monkeypatch):
+    """A request of a new length would wait for the compiler."""
+    for has_units in (True, False):
+        monkeypatch.setattr(kernels, "has_units", lambda dtype: has_units)  # noqa: B023
+        fused = kernels.FUSED if has_units else kernels.COMPILED
+        assert kernels.for_block(False, tf.bfloat16) is fused
+        assert kernels.for_block(False, tf.float32) is kernels.FUSED
+        assert kernels.for_block(False, tf.float16) is kernels.COMPILED
+        assert kernels.for_block(True, tf.bfloat16) is kernels.COMPILED
+        assert kernels.for_block(True, tf.bfloat16, few_rows=True) is kernels.PLAIN

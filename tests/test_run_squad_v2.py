@@ -9,7 +9,8 @@ import tensorflow as tf
 from albert import (
     checkpoints,
     file_io,
-    predictors,
+    inference,
+    model_folder,
     records,
     run_squad_v2,
     squad_records,
@@ -132,7 +133,7 @@ def test_the_saved_model_computes_the_beams(trained):
     path = str(trained / "squad_v2_predict.tf_record")
     features = records.parse(specs, tf.stack(list(tf.data.TFRecordDataset(path).take(5))))
     squad_threshold.write(str(trained), 0.0, str(trained / "model.ckpt-best"), "d.json")
-    outputs = predictors.Answerer(str(trained))._model(features, training=False)
+    outputs = inference.restored_model(model_folder.read(str(trained)))(features)
     (folder,) = (trained / "export" / "saved_model").iterdir()
     serve = tf.saved_model.load(str(folder)).signatures["serving_default"]
     found = serve(**{name: features[name] for name in ("input_ids", "input_mask", "segment_ids")})

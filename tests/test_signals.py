@@ -164,7 +164,7 @@ def inputs(tmp_path_factory):
     return folder
 
 
-class Mean(tf.Module):
+class Mean(builders.WithoutEncoder):
     """Learns the mean of numbers, by least squares."""
 
     def __init__(self):

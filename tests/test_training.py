@@ -35,7 +35,7 @@ SPECS = (
 STUCK_SEEDS = (3, 4)
 
 
-class Line(tf.Module):
+class Line(builders.WithoutEncoder):
     """Two classes told by a line; with some seeds the inputs are not seen."""
 
     def __init__(self, seed):

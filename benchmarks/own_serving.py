@@ -1,0 +1,37 @@
+"""Our side of `serving.py`: a process that answers commands, see `peer_serving.answer_commands`.
+
+python own_serving.py training_folder float32|bfloat16 auto threads batches.json
+python own_serving.py serving_folder exported runtime threads batches.json
+"""
+
+import dataclasses
+import sys
+
+import numpy as np
+import peer_serving
+import tensorflow as tf
+
+from albert import inference, predictors
+
+
+def main():
+    folder, precision, runtime, threads, batches_file = sys.argv[1:]
+    tf.config.threading.set_intra_op_parallelism_threads(int(threads))
+    tf.config.threading.set_inter_op_parallelism_threads(int(threads))
+    model = inference.find(folder)
+    if precision != "exported":
+        model = model.in_precision(precision)
+    predictor = predictors.TextPredictor(model, runtime, int(threads))
+
+    columns = dataclasses.replace(predictor.columns, guid=None)
+
+    def predict(texts):
+        rows = (("a text", {columns.text: text}) for text in texts)
+        found = predictor.predict_rows(rows, columns, peer_serving.BATCH_SIZE)
+        return np.stack([list(row.probabilities.values()) for row in found])
+
+    peer_serving.answer_commands(predict, batches_file)
+
+
+if __name__ == "__main__":
+    main()
