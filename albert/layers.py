@@ -166,7 +166,8 @@ class PaddedRows:
         self.heads = heads
         self.attention_bias = None  # [B, 1, 1, S], added to attention scores
         if input_mask is not None:
-            mask = tf.cast(input_mask, tf.float32)[:, tf.newaxis, tf.newaxis, :]
+            # TensorFlow Lite has no slices that add two axes at once.
+            mask = tf.reshape(tf.cast(input_mask, tf.float32), [batch, 1, 1, length])
             self.attention_bias = (1.0 - mask) * -10000.0
 
     def flatten(self, x):
