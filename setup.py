@@ -29,6 +29,7 @@ EXTRAS = {
     "gpu": ["tensorflow[and-cuda]>=2.18"],
     # Before 2.20 its Unicode tables are older than Python's: digits and letters come out otherwise.
     "text": ["tensorflow-text>=2.20"],
+    "litert": ["ai-edge-litert>=2.0"],
     "wordpiece": ["tokenizers>=0.15"],
     "plots": ["matplotlib>=3.7"],
     "sweep": ["optuna>=4.0"],

@@ -22,6 +22,7 @@ from albert import (
     file_io,
     graph_tokenizer,
     layers,
+    litert_exporter,
     records,
     squad_task,
 )
@@ -187,23 +188,11 @@ def _function(method, batch_size, seq_length):
     return tf.function(method, input_signature=specs, autograph=False)
 
 
-def _lite_model(server, max_seq_length):
-    """Bytes of the TensorFlow Lite model."""
-    from tensorflow.lite.tools import flatbuffer_utils  # needed for this alone
-
-    function = _function(server.__call__, 1, max_seq_length).get_concrete_function()
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], server)
-    model = flatbuffer_utils.read_model_from_bytearray(bytearray(converter.convert()))
-    # The converter leaves names and order to chance; many programs go by the order.
-    (signature,) = model.signatureDefs
-    graph = model.subgraphs[signature.subgraphIndex]
-    inputs = {item.name.decode(): item.tensorIndex for item in signature.inputs}
-    outputs = {item.name.decode(): item.tensorIndex for item in signature.outputs}
-    graph.inputs = [inputs[name] for name in MODEL_INPUTS]
-    graph.outputs = [outputs[name] for name in _OTHER_NAMES.values()]
-    for name, index in (inputs | outputs).items():
-        graph.tensors[index].name = name.encode()
-    return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
+def _lite_model(server, max_seq_length, path):
+    """Bytes of the TensorFlow Lite model that is to go to a path."""
+    function = _function(server.__call__, 1, max_seq_length)
+    about = {"inputs": MODEL_INPUTS, "outputs": tuple(_OTHER_NAMES.values())}
+    return litert_exporter.convert(server, {"serving_default": function}, about, path)
 
 
 def export_squad(runner, checkpoint, max_seq_length, export_dir):
@@ -234,7 +223,7 @@ def export_squad(runner, checkpoint, max_seq_length, export_dir):
     if runner.task.name == squad_task.V1:
         path = os.path.join(export_dir, TFLITE_NAME)
         with file_io.atomic_writer(path, "wb") as file:
-            file.write(_lite_model(server, max_seq_length))
+            file.write(_lite_model(server, max_seq_length, path))
         logging.info("Exported to %s", path)
 
 

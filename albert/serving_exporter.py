@@ -6,9 +6,11 @@ from albert import (
     agreement,
     file_io,
     inference,
+    litert_exporter,
     model_folder,
     onnx_exporter,
     onnx_quantizer,
+    saved_model_exporter,
     serving_folder,
     serving_runtimes,
 )
@@ -16,6 +18,16 @@ from albert import (
 
 def _write_onnx(folder, trained, calibration):
     onnx_exporter.write(folder, onnx_exporter.Model(trained))
+    return {}
+
+
+def _write_litert(folder, trained, calibration):
+    litert_exporter.write(folder, trained)
+    return {}
+
+
+def _write_saved_model(folder, trained, calibration):
+    saved_model_exporter.write(folder, trained)
     return {}
 
 
@@ -27,6 +39,15 @@ WRITERS = {
     # The same file: OpenVINO rounds what it computes.
     ("onnx", "bfloat16"): _write_onnx,
     ("onnx", "int8"): onnx_quantizer.write,
+    ("litert", "float32"): _write_litert,
+    ("litert", "int8"): _write_litert,
+    ("saved_model", "float32"): _write_saved_model,
+    ("saved_model", "bfloat16"): _write_saved_model,
+}
+# Why the others are not there.
+_MISSING = {
+    ("litert", "bfloat16"): "LiteRT has no operations for that type",
+    ("saved_model", "int8"): "TensorFlow has no products of that type that gain time",
 }
 # Those that take a calibration file, and need it.
 CALIBRATED = {("onnx", "int8")}
@@ -88,8 +109,10 @@ def _check_parameters(format, precision, calibration_file, check_file):
     """Refuses what cannot be, before any work."""
     if (format, precision) not in WRITERS:
         known = ", ".join(f"{one} in {other}" for one, other in WRITERS)
+        why = _MISSING.get((format, precision))
         raise file_io.InputError(
-            f"format={format} cannot be written with precision={precision}; there are {known}"
+            f"format={format} cannot be written with precision={precision}"
+            f"{f', as {why}' if why else ''}; there are {known}"
         )
     is_calibrated = (format, precision) in CALIBRATED
     if is_calibrated and not calibration_file:

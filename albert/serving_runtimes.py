@@ -5,9 +5,10 @@ Letters in shapes: B batch, S sequence.
 
 import dataclasses
 import importlib
+import os
 from collections.abc import Callable
 
-from albert import file_io
+from albert import file_io, saved_model_runtime
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +70,22 @@ def _load_openvino(module, folder, threads):
     return score
 
 
+def _load_litert(module, folder, threads):
+    threads = os.cpu_count() if threads is None else threads
+    interpreter = module.Interpreter(folder.model_file, num_threads=threads)
+    # Of the signatures the one that takes any sizes.
+    run = interpreter.get_signature_runner("serving_default")
+
+    def score(features):
+        return run(**_int32(features, folder.inputs))
+
+    return score
+
+
+def _load_tensorflow(module, folder, threads):
+    return saved_model_runtime.load(folder, threads)
+
+
 # By name; of those that run a folder, the first is its own.
 RUNTIMES = {
     "onnxruntime": Runtime(
@@ -76,6 +93,13 @@ RUNTIMES = {
     ),
     "openvino": Runtime(
         "openvino", "openvino", "onnx", ("float32", "bfloat16", "int8"), _load_openvino
+    ),
+    "litert": Runtime(
+        *("ai_edge_litert.interpreter", "ai-edge-litert", "litert"),
+        *(("float32", "int8"), _load_litert),
+    ),
+    "tensorflow": Runtime(
+        "tensorflow", "tensorflow", "saved_model", ("float32", "bfloat16"), _load_tensorflow
     ),
 }
 

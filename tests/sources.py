@@ -53,6 +53,7 @@ LAYERS = {
         *"token_predictor token_exporter choice_predictor serving_folder".split(),
         *"serving_runtimes inference agreement onnx_exporter onnx_quantizer".split(),
         "serving_exporter",
+        *"exported_model litert_exporter saved_model_exporter saved_model_runtime".split(),
         *"export hub_exporter huggingface_exporter verification training glue_table".split(),
         *"report_data report_predictions report_pages".split(),
     ],
