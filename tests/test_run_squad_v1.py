@@ -13,7 +13,8 @@ from albert import (
     checkpoints,
     export,
     file_io,
-    predictors,
+    inference,
+    model_folder,
     records,
     run_squad_v1,
     squad_features,
@@ -190,8 +191,7 @@ def first_windows(trained, count):
     path = str(trained / "squad_v1_predict.tf_record")
     serialized = list(tf.data.TFRecordDataset(path).take(count))
     features = records.parse(specs, tf.stack(serialized))
-    answerer = predictors.Answerer(str(trained))
-    outputs = answerer._model(features, training=False)
+    outputs = inference.restored_model(model_folder.read(str(trained)))(features)
     names = ("input_ids", "input_mask", "segment_ids")
     return {name: features[name] for name in names}, outputs
 
