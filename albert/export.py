@@ -265,19 +265,20 @@ class TextPacker(tf.Module):
     def features(self, text, text_pair=None):
         """`packing.pack` of strings [B]: dict of int32 tensors [B, S'], S' the longest of them."""
         first = self.tokenizer.encode(text)
-        rows = tf.shape(text)[0]
-        mark = lambda piece: tf.fill([rows, 1], piece)  # noqa: E731
         if text_pair is None:
-            first = first[:, : self._max_seq_length - 2]
-            second = []
-        else:
-            second = self.tokenizer.encode(text_pair)
-            lengths = kept_lengths(
-                *(tf.cast(ids.row_lengths(), tf.int32) for ids in (first, second)),
-                self._max_seq_length - 3,
-            )
-            first, second = (_cut(*pair) for pair in zip((first, second), lengths, strict=True))
-            second = [second, mark(self._sep_id)]
+            return self.pack(first[:, : self._max_seq_length - 2])
+        second = self.tokenizer.encode(text_pair)
+        lengths = kept_lengths(
+            *(tf.cast(ids.row_lengths(), tf.int32) for ids in (first, second)),
+            self._max_seq_length - 3,
+        )
+        return self.pack(*(_cut(*pair) for pair in zip((first, second), lengths, strict=True)))
+
+    def pack(self, first, second=None):
+        """`packing.pack` of ragged ids [B, (tokens)] that fit: as `features`."""
+        rows = first.nrows(tf.int32)
+        mark = lambda piece: tf.fill([rows, 1], piece)  # noqa: E731
+        second = [] if second is None else [second, mark(self._sep_id)]
         whole = tf.concat([mark(self._cls_id), first, mark(self._sep_id), *second], axis=1)
         boundary = tf.cast(first.row_lengths(), tf.int32)[:, tf.newaxis] + 2
         input_ids = whole.to_tensor(self._pad_id)

@@ -13,13 +13,15 @@ import tensorflow as tf
 from absl import logging
 
 from albert import (
-    classifier_utils,
+    choice_exporter,
     export,
     exported_model,
     file_io,
     graph_tokenizer,
     layers,
     model_folder,
+    race_utils,
+    squad_task,
     tables,
     token_classification,
     token_exporter,
@@ -35,8 +37,8 @@ def write(folder, trained, with_texts=True):
     The model of ids has the signature ``serving_default``, int32 [B, S] of any sizes, with the
     inputs and outputs that `serving_folder` names, and the signature `DESCRIPTION` without inputs:
     ``kind`` string, ``labels`` strings [K], ``max_seq_length`` int32. Where tensorflow-text is
-    installed and the model gives labels or a score, `TEXT_MODEL` has the signatures of
-    `export.TextServer` or `token_exporter.WordServer`, and `DESCRIPTION`.
+    installed, and for all but SQuAD, `TEXT_MODEL` has the signatures of `export.TextServer`,
+    `token_exporter.WordServer` or `choice_exporter.ChoiceServer`, and `DESCRIPTION`.
 
     Args:
       folder: `serving_folder.ServingFolder` to write to, in float32 or bfloat16.
@@ -77,11 +79,16 @@ def _description(exported):
 
 def _text_server(exported, trained):
     """The module that takes texts and its signatures; None for models without one."""
-    if exported.kind not in (classifier_utils.KIND, token_classification.KIND):
+    if exported.kind in squad_task.KINDS:
         return None, {}
     tokenizer = model_folder.load_tokenizer(trained.source, trained.config)
     graph_tokenizer.check_text(tokenizer, "a model of texts")
-    values = exported.model, tokenizer, exported.max_seq_length, exported.labels
+    values = exported.model, tokenizer, exported.max_seq_length
+    if exported.kind == race_utils.KIND:
+        length = trained.setting("max_qa_length", trained.config.is_length)
+        server = choice_exporter.ChoiceServer(*values, length)
+        return server, {"serving_default": server.serve}
+    values = *values, exported.labels
     if exported.kind == token_classification.KIND:
         server = token_exporter.WordServer(*values)
         return server, {"serving_default": server.serve, "words": server.serve_words}

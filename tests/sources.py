@@ -54,6 +54,7 @@ LAYERS = {
         *"serving_runtimes inference agreement onnx_exporter onnx_quantizer".split(),
         "serving_exporter",
         *"exported_model litert_exporter saved_model_exporter saved_model_runtime".split(),
+        "choice_exporter",
         *"export hub_exporter huggingface_exporter verification training glue_table".split(),
         *"report_data report_predictions report_pages".split(),
     ],

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert import (
+    choice_predictor,
     file_io,
     predictors,
     saved_model_exporter,
@@ -16,6 +17,7 @@ from albert import (
 from tests import serving_samples
 from tests.serving_samples import LENGTH
 
+CHOICE_INPUTS = ("article", "question", "options")
 TEXTS = ["the bread was fine .", "The soup", "a cake , a soup , a bread and more than fits"]
 
 
@@ -79,6 +81,22 @@ def test_texts_get_the_answers_of_python(texts):
     wanted = list(token_predictor.TokenPredictor(trained.path).predict(given))
     for row, prediction in zip(found["labels"].numpy(), wanted, strict=True):
         assert [x.decode() for x in row if x] == list(prediction.labels)
+
+
+def test_texts_of_choices_get_the_answers_of_python(tmp_path):
+    pytest.importorskip("tensorflow_text")
+    trained = serving_samples.trained_in(tmp_path / "run", "multiple_choice")
+    folder = write(tmp_path / "out", trained, with_texts=True)
+    questions = [
+        choice_predictor.Question("0", "the bread was fine .", "_ was _ ?", ("bread", "old soup")),
+        choice_predictor.Question("1", TEXTS[-1] * 2, "the cake and the soup", ("a b", "fine")),
+    ]
+    columns = [tf.constant([getattr(q, name) for q in questions]) for name in CHOICE_INPUTS]
+    serve = tf.saved_model.load(f"{folder.path}/saved_model_text").signatures["serving_default"]
+    found = serve(**dict(zip(CHOICE_INPUTS, columns, strict=True)))
+    wanted = list(choice_predictor.ChoicePredictor(trained.path).predict(questions))
+    np.testing.assert_allclose(found["probabilities"], [x.probabilities for x in wanted], atol=1e-5)
+    assert found["prediction"].numpy().tolist() == [x.number for x in wanted]
 
 
 def test_both_models_say_what_they_are(texts):
