@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
 from albert import (
     checkpoints,
@@ -50,6 +51,11 @@ _SAMPLES = {
     ),
 }  # fmt: skip
 KINDS = tuple(_SAMPLES)
+_QUICK = (classifier_utils.KIND, token_classification.KIND, squad_task.V2)
+# As parameters; models that have most in common with another one are for slow tests.
+MARKED_KINDS = [
+    kind if kind in _QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS
+]
 
 
 def trained_in(folder, kind, **changes):
