@@ -34,6 +34,7 @@ EXTRAS = {
     "sweep": ["optuna>=4.0"],
     "corpus": ["datasketch>=1.6", "sentencex>=1.0", "zstandard>=0.22"],
     "beam": ["apache-beam>=2.60"],
+    "serve": ["aiohttp>=3.14"],
     "dev": [
         "hypothesis>=6.100",
         "pytest>=8.0",

@@ -19,6 +19,7 @@ PLAIN = """
     run_record reproduction model_card file_sums folder_lock signals checkpoint_manifest
     export_manifest stuck restarts seeds budget json_shapes sweep_plan sweep_journal
     sweep_results sweep_search sweep_runner report_html report_charts
+    request_batches serving_requests serving_metrics
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
@@ -49,7 +50,7 @@ LAYERS = {
         *"stages predictors feature_extractor pseudo_likelihood".split(),
         *"token_predictor token_exporter choice_predictor".split(),
         *"export hub_exporter huggingface_exporter verification training glue_table".split(),
-        *"report_data report_predictions report_pages".split(),
+        *"report_data report_predictions report_pages served_model http_server".split(),
     ],
     "scripts": [
         *SHARED_FLAGS,
@@ -58,7 +59,7 @@ LAYERS = {
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"prepare_corpus describe_records".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),
-        *"reproduce verify run_sweep report".split(),
+        *"reproduce verify run_sweep report serve".split(),
     ],
 }
 FLAG_MODULES = set(SHARED_FLAGS)
