@@ -291,6 +291,8 @@ async def _serve(settings, load):
         handler_cancellation=True,
         # Also the time until the first request has come with all of its head.
         keepalive_timeout=settings.read_timeout,
+        # After a refusal the rest of a body is taken, and forgotten, for as long.
+        lingering_time=settings.read_timeout,
         shutdown_timeout=settings.read_timeout * 2 + settings.request_timeout,
         auto_decompress=False,
     )
@@ -308,8 +310,9 @@ async def _serve(settings, load):
             server.start(model)
             logging.info("Ready: %s", model.kind)
         await stopped
-        logging.info("Stopping: what was accepted is answered")
         server.refuse_new()
+        await site.stop()
+        logging.info("Stopping: what was accepted is answered")
     finally:
         await runner.cleanup()
         server.close()

@@ -57,7 +57,15 @@ class Row:
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class _Request:
+class Pending:
+    """A request some of whose rows are not answered yet.
+
+    Attributes:
+      future: `concurrent.futures.Future` of `results`.
+      results: list, one for each row.
+      missing: number of rows without a result.
+    """
+
     future: concurrent.futures.Future
     results: list
     missing: int
@@ -75,10 +83,19 @@ class _Request:
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class _Waiting:
+class Waiting:
+    """A row that waits.
+
+    Attributes:
+      row: `Row`.
+      arrived: when it came, in seconds.
+      request: `Pending`.
+      place: of the row in the request, from 0.
+    """
+
     row: Row
     arrived: float
-    request: _Request
+    request: Pending
     place: int
 
 
@@ -104,6 +121,7 @@ class Queue:
         return sum(item.row.weight for item in self._waiting)
 
     def add(self, item):
+        """Puts a `Waiting` behind the others."""
         self._waiting.append(item)
 
     def drop_cancelled(self):
@@ -172,8 +190,10 @@ class Batcher:
         self._thread.start()
 
     def __len__(self):
-        """Number of rows that wait."""
-        return len(self._queue)
+        """Number of rows that wait, and that somebody still waits for."""
+        with self._changed:
+            self._queue.drop_cancelled()
+            return len(self._queue)
 
     def submit(self, rows):
         """Takes a request.
@@ -190,13 +210,11 @@ class Batcher:
           Closed: after `close`.
         """
         future = concurrent.futures.Future()
-        request = _Request(future, [None] * len(rows), len(rows))
+        request = Pending(future, [None] * len(rows), len(rows))
         with self._changed:
             if self._closed:
                 raise Closed("the server is stopping")
-            if len(self._queue) + len(rows) > self._capacity:
-                self._queue.drop_cancelled()
-            if len(self._queue) + len(rows) > self._capacity:
+            if len(self) + len(rows) > self._capacity:
                 seconds = math.ceil(self._queue.weight * self._row_seconds)
                 raise Full(
                     f"{len(self._queue)} texts wait already, of at most {self._capacity}",
@@ -204,7 +222,7 @@ class Batcher:
                 )
             now = self._clock()
             for place, row in enumerate(rows):
-                self._queue.add(_Waiting(row, now, request, place))
+                self._queue.add(Waiting(row, now, request, place))
             self._changed.notify()
         return future
 
