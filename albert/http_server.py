@@ -330,10 +330,4 @@ def run(settings, load):
       OSError: the address cannot be had.
       file_io.InputError: what `load` raises.
     """
-    if not is_loopback(settings.host):
-        logging.warning(
-            "host=%s: whoever reaches this address may ask the model and read the metrics; there "
-            "is no authentication and no encryption, so put a proxy that has both before it",
-            settings.host,
-        )
     asyncio.run(_serve(settings, load))

@@ -3,7 +3,7 @@
 import os
 import re
 
-from absl import flags
+from absl import flags, logging
 
 from albert import command_line, common_flags, file_io, serving_requests
 
@@ -83,6 +83,12 @@ def main(values):
     if not file_io.is_dir(values.model_dir):
         raise file_io.InputError(f"--model_dir: there is no folder {values.model_dir}")
     http_server = _http_server()
+    if not http_server.is_loopback(values.host):
+        logging.warning(
+            "--host=%s: whoever reaches this address may ask the model and read the metrics; there "
+            "is no authentication and no encryption, so put a proxy that has both before it",
+            values.host,
+        )
     settings = http_server.Settings(
         values.host,
         values.port,

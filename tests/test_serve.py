@@ -1,5 +1,6 @@
 """The script that serves a model: its flags, and one run of it against curl's bytes."""
 
+import contextlib
 import json
 import re
 import signal
@@ -21,6 +22,7 @@ from albert import (
     predictors,
     pretrained,
     serve,
+    serving_requests,
     tables,
 )
 from tests import builders, processes
@@ -49,6 +51,26 @@ def test_the_missing_package_is_named(run_script, tmp_path, monkeypatch):
     monkeypatch.delattr(albert, "http_server", raising=False)
     with pytest.raises(file_io.InputError, match="needs aiohttp: pip install aiohttp"):
         run_script(serve, model_dir=tmp_path)
+
+
+def test_the_commands_of_the_documents_are_requests():
+    """Each body is taken by one kind of model at least, at the path that it goes to."""
+    text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = re.findall(r"^curl localhost:8501(\S+) +-d '(.*)'$", text, re.M)
+    forms = ("ONE_TEXT", "TWO_TEXTS", "WORDS", "CHOICE", "QUESTION")
+    taken = set()
+    for path, body in commands:
+        own = path in ("/predict", "/ask")
+        read = serving_requests.read if own else serving_requests.read_tensorflow
+        found = []
+        for name in forms:
+            form = getattr(serving_requests, name)
+            with contextlib.suppress(file_io.InputError):
+                assert read(body.encode(), form, serving_requests.Limits()).examples
+                found += [name] if not own or form.entry == path else []
+        assert found, f"{path} {body}"
+        taken.update(found)
+    assert len(commands) >= 8 and taken == set(forms)
 
 
 def fetch(url, body=None):
@@ -95,5 +117,5 @@ def test_a_server_from_its_start_to_its_end(tmp_path):
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
     text = log.read_text()
-    assert "--host" not in text and "host=0.0.0.0: whoever reaches this address" in text
+    assert "--host=0.0.0.0: whoever reaches this address may ask the model" in text
     assert "Traceback" not in text and "soup" not in text
