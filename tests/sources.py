@@ -11,6 +11,7 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
     file_io archives answer_text progress optimizer_table wordpiece tokenization packing masking
+    request_batches serving_requests serving_metrics
     metrics results tables compressed_files word_hashes near_duplicates contamination
     corpus_cleaning corpus_preparation corpus demo_data tfrecord bucket_shuffle mixtures
     sequence_formats compact_records pretraining_data worker_processes pretraining_files
@@ -19,7 +20,6 @@ PLAIN = """
     run_record reproduction model_card file_sums folder_lock signals checkpoint_manifest
     export_manifest stuck restarts seeds budget json_shapes sweep_plan sweep_journal
     sweep_results sweep_search sweep_runner report_html report_charts
-    request_batches serving_requests serving_metrics
 """.split()
 # What scripts share.
 SHARED_FLAGS = """
@@ -50,16 +50,17 @@ LAYERS = {
         *"stages predictors feature_extractor pseudo_likelihood".split(),
         *"token_predictor token_exporter choice_predictor".split(),
         *"export hub_exporter huggingface_exporter verification training glue_table".split(),
-        *"report_data report_predictions report_pages served_model http_server".split(),
+        *"report_data report_predictions report_pages".split(),
+        *"served_model http_server".split(),
     ],
     "scripts": [
         *SHARED_FLAGS,
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
-        *"ask predict run_blimp run_token_classifier".split(),
+        *"ask predict run_blimp run_token_classifier serve".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"prepare_corpus describe_records".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),
-        *"reproduce verify run_sweep report serve".split(),
+        *"reproduce verify run_sweep report".split(),
     ],
 }
 FLAG_MODULES = set(SHARED_FLAGS)
