@@ -103,7 +103,7 @@ class Queue:
     """Rows that wait, in the order in which they came; without threads and without a clock.
 
     Args:
-      max_batch_size: a batch ends with the row that brings it to so many sequences.
+      max_batch_size: most sequences of a batch; a row that brings more goes alone.
       delay: seconds that the oldest row may wait for others.
     """
 
@@ -144,12 +144,11 @@ class Queue:
         batch, sequences, longest, total = [], 0, 0, 0
         for item in near:  # the oldest is the first: the order of equals stays
             longest, total = max(longest, item.row.length), total + item.row.length
-            if batch and longest * (len(batch) + 1) > _MOST_PADDING * total:
+            sequences += item.row.weight
+            is_padding = longest * (len(batch) + 1) > _MOST_PADDING * total
+            if batch and (is_padding or sequences > self._max_batch_size):
                 break
             batch.append(item)
-            sequences += item.row.weight
-            if sequences >= self._max_batch_size:
-                break
         chosen = set(map(id, batch))
         self._waiting = collections.deque(i for i in self._waiting if id(i) not in chosen)
         return batch
