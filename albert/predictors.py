@@ -29,6 +29,7 @@ _TEXT_INPUTS = ("input_ids", "input_mask", "segment_ids")
 _WINDOW_INPUTS = (*_TEXT_INPUTS, "p_mask")
 _BATCH = 16  # windows that go through the model together
 _QUESTIONS_AHEAD = 64  # questions whose windows are made before the first is answered
+_TEXTS_KEPT = 128  # texts of any length, which a server would else keep for ever
 
 
 # --- labels of texts ----------------------------------------------------------------------------
@@ -244,7 +245,10 @@ class Answerer:
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         # It keeps texts that it has seen, so further questions about one cost little.
         self._featurizer = squad_features.Featurizer(
-            self._tokenizer, **self._settings.window, is_training=False
+            self._tokenizer,
+            **self._settings.window,
+            is_training=False,
+            paragraphs_kept=_TEXTS_KEPT,
         )
         self._infer = found.load(runtime, threads)
         self._threshold = found.null_odds_threshold()

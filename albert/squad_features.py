@@ -19,7 +19,7 @@ FIRST_UNIQUE_ID = 1000000000
 # Training stops if more than this share of the questions cannot be used.
 MAX_DROPPED = 0.05
 # The training set of SQuAD 2.0 has 19,000 paragraphs; each takes about 8 KB here.
-_PARAGRAPHS_KEPT = 1 << 15
+_PARAGRAPHS = 1 << 15
 _BATCH = 64  # questions tokenized at a time
 # A lone surrogate other than `squad_spans.NO_MATCH`: an unknown word can match nothing.
 _UNKNOWN_WORD = "\udc01"
@@ -226,12 +226,21 @@ class Featurizer:
       doc_stride: pieces from the start of one window to the next.
       max_query_length: most pieces of a question, more are cut off at the end.
       is_training: whether to find the answers' places.
+      paragraphs_kept: so many paragraphs that were read last need not be read again.
 
     Raises:
       InputError: the lengths leave no room for the paragraph.
     """
 
-    def __init__(self, tokenizer, max_seq_length, doc_stride, max_query_length, is_training):
+    def __init__(
+        self,
+        tokenizer,
+        max_seq_length,
+        doc_stride,
+        max_query_length,
+        is_training,
+        paragraphs_kept=_PARAGRAPHS,
+    ):
         check_lengths(max_seq_length, doc_stride, max_query_length)
         self._tokenizer = tokenizer
         self._max_seq_length = max_seq_length
@@ -240,7 +249,7 @@ class Featurizer:
         self._is_training = is_training
         self._has_spaces = tokenizer.sp_model is not None  # WordPiece leaves them out
         self._symbols = squad_spans.Symbols(self._normalize_character)
-        self._paragraph = functools.lru_cache(_PARAGRAPHS_KEPT)(self._read_paragraph)
+        self._paragraph = functools.lru_cache(paragraphs_kept)(self._read_paragraph)
 
     def _normalize_character(self, character):
         lower = self._tokenizer.do_lower_case

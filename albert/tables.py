@@ -284,13 +284,18 @@ def _tsv_lines(labels, rows):
         yield "\t".join([row.guid, row.chosen, *map(_number, row.probabilities.values())])
 
 
+def to_dict(labels, row):
+    """JSON-ready `Prediction`: id, prediction and, for labels, their probabilities."""
+    fields = {"id": row.guid, "prediction": row.chosen if labels else float(row.chosen)}
+    if labels:
+        numbers = map(float, map(_number, row.probabilities.values()))
+        fields["probabilities"] = dict(zip(labels, numbers, strict=True))
+    return fields
+
+
 def _json_lines(labels, rows):
     for row in rows:
-        fields = {"id": row.guid, "prediction": row.chosen if labels else float(row.chosen)}
-        if labels:
-            numbers = map(float, map(_number, row.probabilities.values()))
-            fields["probabilities"] = dict(zip(labels, numbers, strict=True))
-        yield json.dumps(fields, ensure_ascii=False)
+        yield json.dumps(to_dict(labels, row), ensure_ascii=False)
 
 
 def write_predictions(file, form, labels, rows):

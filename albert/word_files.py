@@ -251,7 +251,9 @@ def _conll_lines(found, marks):
     yield ""
 
 
-def _json_lines(found, marks):
+def to_dict(found, marks):
+    """JSON-ready `Prediction`: id, words, labels, probabilities and, where labels mark them, the
+    entities."""
     words = found.sentence.words
     row = {
         "id": found.sentence.guid,
@@ -264,7 +266,11 @@ def _json_lines(found, marks):
             {"type": kind, "start": start, "end": end, "text": " ".join(words[start:end])}
             for kind, start, end in entities.find(found.labels)
         ]
-    yield json.dumps(row, ensure_ascii=False)
+    return row
+
+
+def _json_lines(found, marks):
+    yield json.dumps(to_dict(found, marks), ensure_ascii=False)
 
 
 def write_predictions(file, form, labels, rows):

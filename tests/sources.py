@@ -11,6 +11,7 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
     file_io archives answer_text progress optimizer_table wordpiece tokenization packing masking
+    request_batches serving_requests serving_metrics
     metrics results tables compressed_files word_hashes near_duplicates contamination
     corpus_cleaning corpus_preparation line_sample corpus demo_data tfrecord bucket_shuffle
     mixtures sequence_formats compact_records pretraining_data worker_processes
@@ -57,11 +58,12 @@ LAYERS = {
         "choice_exporter",
         *"export hub_exporter huggingface_exporter verification training glue_table".split(),
         *"report_data report_predictions report_pages".split(),
+        *"served_model http_server".split(),
     ],
     "scripts": [
         *SHARED_FLAGS,
         *"run_pretraining run_classifier run_squad_v1 run_squad_v2 run_race".split(),
-        *"ask predict run_blimp run_token_classifier".split(),
+        *"ask predict run_blimp run_token_classifier serve".split(),
         *"create_pretraining_data train_vocab export_checkpoints export_to_tfhub".split(),
         *"prepare_corpus describe_records".split(),
         *"export_to_huggingface extract_features make_demo_data glue_report".split(),

@@ -18,7 +18,7 @@ MAX_README, MAX_LINE = 250, 100
 # Options of other programs.
 OTHER_OPTIONS = {"flagfile", "help", "quick", "logdir", "dir", "tag_set", "signature_def"}
 OTHER_OPTIONS |= {"signal", "requeue", "open"}  # of SLURM
-PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard"}
+PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard", "curl"}
 
 
 @functools.cache
