@@ -16,7 +16,10 @@ def define_flags(flag_values):
     seconds = lambda *arguments: flags.DEFINE_float(  # noqa: E731
         *arguments, lower_bound=0.1, flag_values=flag_values
     )
-    text("model_dir", None, "Folder of a fine-tuning run, whose best checkpoint is served.")
+    text(
+        *("model_dir", None),
+        "Folder of a fine-tuning run, whose best checkpoint is served, or of export_serving.",
+    )
     text(
         *("host", "127.0.0.1"),
         "Address to listen at; the default is reached from this machine only. There is no "
@@ -48,6 +51,11 @@ def define_flags(flag_values):
         *("threads", None, "Threads that compute; by default one for each core."),
         lower_bound=1,
         flag_values=flag_values,
+    )
+    text(
+        *("runtime", "auto"),
+        "What runs a folder of export_serving: onnxruntime, openvino and the like; by default the "
+        "one of its format.",
     )
     flags.mark_flag_as_required("model_dir", flag_values=flag_values)
 
@@ -105,7 +113,7 @@ def main(values):
     def load(go_on):
         from albert import served_model  # brings TensorFlow; the port answers before that is there
 
-        model = served_model.load(values.model_dir, values.threads)
+        model = served_model.load(values.model_dir, values.runtime, values.threads)
         served_model.warm(model, values.max_batch_size, go_on)
         return model
 

@@ -17,7 +17,7 @@ from albert import (
     choice_predictor,
     classifier_utils,
     entities,
-    model_folder,
+    inference,
     predictors,
     race_utils,
     serving_requests,
@@ -48,8 +48,8 @@ class ServedModel:
     answer: Callable
 
 
-def _classifier(model_dir):
-    predictor = predictors.TextPredictor(model_dir)
+def _classifier(*model):
+    predictor = predictors.TextPredictor(*model)
     is_pair = predictor.columns.text_pair is not None
 
     def answer(examples):
@@ -60,8 +60,8 @@ def _classifier(model_dir):
     return serving_requests.TWO_TEXTS if is_pair else serving_requests.ONE_TEXT, answer
 
 
-def _token_classifier(model_dir):
-    predictor = token_predictor.TokenPredictor(model_dir)
+def _token_classifier(*model):
+    predictor = token_predictor.TokenPredictor(*model)
     marks = entities.mark_entities(predictor.labels)
 
     def answer(examples):
@@ -72,8 +72,8 @@ def _token_classifier(model_dir):
     return serving_requests.WORDS, answer
 
 
-def _multiple_choice(model_dir):
-    predictor = choice_predictor.ChoicePredictor(model_dir)
+def _multiple_choice(*model):
+    predictor = choice_predictor.ChoicePredictor(*model)
 
     def answer(examples):
         questions = [
@@ -86,8 +86,8 @@ def _multiple_choice(model_dir):
     return serving_requests.CHOICE, answer
 
 
-def _questions(model_dir):
-    answerer = predictors.Answerer(model_dir)
+def _questions(*model):
+    answerer = predictors.Answerer(*model)
 
     def answer(examples):
         rows = [("", example["question"], example["context"]) for example in examples]
@@ -107,21 +107,23 @@ _LOADERS = {
 }
 
 
-def load(model_dir, threads=None):
-    """`ServedModel` of the folder of a fine-tuning run.
+def load(model_dir, runtime="auto", threads=None):
+    """`ServedModel` of the folder of a fine-tuning run, or of a serving folder.
 
     Args:
       model_dir: the folder.
+      runtime: of a serving folder; see `serving_runtimes.load`.
       threads: that compute; None: one for each core.
 
     Raises:
       file_io.InputError: no such folder, or one without a model that can be asked.
     """
-    if threads is not None:
+    found = inference.find(model_dir, *_LOADERS)
+    folder = found.folder
+    if threads is not None and not found.serving:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
-    folder = model_folder.read(model_dir, *_LOADERS)
-    form, answer = _LOADERS[folder.kind](model_dir)
+    form, answer = _LOADERS[folder.kind](found, runtime, threads)
 
     def without_ids(examples):
         return [{k: v for k, v in row.items() if k != "id"} for row in answer(examples)]

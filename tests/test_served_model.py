@@ -19,6 +19,7 @@ from albert import (
     pretrained,
     race_utils,
     served_model,
+    serving_exporter,
     serving_requests,
     squad_task,
     tables,
@@ -138,6 +139,23 @@ def test_answers_to_questions(tmp_path):
     assert all(TEXTS[2][a["start"] : a["end"]] == a["text"] for a in found[0]["answers"])
     with pytest.raises(file_io.InputError, match="the text cannot be searched"):
         answered(model, [example | {"context": "\u200b"}])
+
+
+def test_exported_models(tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    folder = classifier(tmp_path / "trained", ("no", "yes"))
+    serving_exporter.export(folder, str(tmp_path / "exported"), "onnx")
+    exported = served_model.load(str(tmp_path / "exported"), threads=1)
+    assert (exported.form, exported.max_seq_length) == (serving_requests.ONE_TEXT, LENGTH)
+    examples = [{"text": text} for text in TEXTS]
+    found, expected = answered(exported, examples), answered(served_model.load(folder), examples)
+    for row, other in zip(found, expected, strict=True):
+        assert row["prediction"] == other["prediction"]
+        both = [list(r["probabilities"].values()) for r in (row, other)]
+        np.testing.assert_allclose(*both, atol=1e-5)
+    with pytest.raises(file_io.InputError, match="runtime=none"):
+        served_model.load(str(tmp_path / "exported"), runtime="none")
 
 
 def test_what_cannot_be_served(tmp_path):
