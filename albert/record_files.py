@@ -61,20 +61,17 @@ def write_serialized(path, specs, serialized, settings, ids=None):
     temporary = file_io.temporary_name(path)
     count = 0
     try:
-        with tf.io.TFRecordWriter(temporary) as writer:
-            for example in serialized:
-                writer.write(example)
-                count += 1
-        num_bytes = file_io.size(temporary)
-        # Without its manifest a record file is not trusted, so this order survives a kill.
-        file_io.remove(manifest_path(path))
-        file_io.rename(temporary, path)
+        with file_io.room_for(path), _removed_on_failure(temporary):
+            with tf.io.TFRecordWriter(temporary) as writer:
+                for example in serialized:
+                    writer.write(example)
+                    count += 1
+            num_bytes = file_io.size(temporary)
+            # Without its manifest a record file is not trusted, so this order survives a kill.
+            file_io.remove(manifest_path(path))
+            file_io.rename(temporary, path)
     except tf.errors.OpError as error:
-        file_io.remove(temporary)
         raise file_io.InputError(f"cannot write {path}: {error.message}") from error
-    except BaseException:
-        file_io.remove(temporary)
-        raise
     manifest = {
         "version": MANIFEST_VERSION,
         "num_examples": count,
@@ -86,6 +83,15 @@ def write_serialized(path, specs, serialized, settings, ids=None):
         manifest["ids"] = ids
     file_io.write_json(manifest_path(path), manifest)
     return count
+
+
+@contextlib.contextmanager
+def _removed_on_failure(path):
+    try:
+        yield
+    except BaseException:
+        file_io.remove(path)
+        raise
 
 
 def _stale_reason(path, specs, settings):

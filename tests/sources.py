@@ -10,8 +10,8 @@ MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__i
 
 # Bottom to top; imports point down or stay inside a layer. A new module gets its place here.
 PLAIN = """
-    file_io archives answer_text progress optimizer_table wordpiece tokenization packing masking
-    metrics results tables compressed_files word_hashes near_duplicates contamination
+    disk_space file_io archives answer_text progress optimizer_table wordpiece tokenization packing
+    masking metrics results tables compressed_files word_hashes near_duplicates contamination
     corpus_cleaning corpus_preparation line_sample corpus demo_data tfrecord bucket_shuffle
     mixtures sequence_formats compact_records pretraining_data worker_processes
     pretraining_files pretraining_shards beam_pipelines beam_records beam_lines record_reading
