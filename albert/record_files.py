@@ -2,6 +2,9 @@
 
 import contextlib
 import dataclasses
+import hashlib
+import json
+import os
 
 import numpy as np
 import tensorflow as tf
@@ -121,6 +124,18 @@ def _stale_reason(path, specs, settings):
     return None
 
 
+def shared_name(path, specs, settings):
+    """Where records of these settings are in a folder in which runs of others keep theirs, too.
+
+    That is `path` itself where it was made with the same settings, else a name with their hash.
+    """
+    if _stale_reason(path, specs, settings) is None:
+        return path
+    what = json.dumps([[dataclasses.asdict(spec) for spec in specs], settings], sort_keys=True)
+    stem, ending = os.path.splitext(path)
+    return f"{stem}-{hashlib.sha256(what.encode()).hexdigest()[:8]}{ending}"
+
+
 def cached(path, specs, settings, make_rows, writer=write):
     """Makes a record file unless one made with the same settings is there already.
 
@@ -162,6 +177,7 @@ def _make_once(path, find_reason, make):
     """Number of examples in a file that is made if there is a reason to, by one process alone."""
     if find_reason() is None:
         return _use(path)
+    file_io.make_dirs(os.path.dirname(path) or ".")
     with folder_lock.made_by_one(path):
         reason = find_reason()  # Another process may have made it meanwhile.
         if reason is None:
