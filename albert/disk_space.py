@@ -1,4 +1,4 @@
-"""What is said where a disk has no room for what is to be written."""
+"""What is said where a disk has no room for what is to be written, or takes nothing."""
 
 import errno
 import os
@@ -18,6 +18,13 @@ def reason(error):
         return os.strerror(error.errno) if error.errno in _CODES else None
     text = str(error)
     return next((os.strerror(code) for code in _CODES if os.strerror(code) in text), None)
+
+
+def refusal(error):
+    """What the system says, and what to do, where nothing may be written; None for other errors."""
+    if isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return f"{error.strerror}; name a folder that can be written to"
+    return None
 
 
 def describe(count):

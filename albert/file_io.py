@@ -178,7 +178,7 @@ def remove(path):
             (_gfile().rmtree if is_dir(path) else _gfile().remove)(path)
     elif os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
-    else:
+    elif os.path.lexists(path):  # Else a read-only disk would refuse.
         with contextlib.suppress(FileNotFoundError):
             os.remove(path)
 
@@ -203,7 +203,7 @@ def link(source, target):
         with _renamed_at_the_end(target, None) as temporary:
             remove(temporary)
             os.link(source, temporary)
-    except OSError:
+    except (OSError, InputError):
         copy(source, target)
 
 
@@ -257,18 +257,20 @@ def _is_old(path):
 
 @contextlib.contextmanager
 def room_for(path, count=None):
-    """Turns a full disk inside the block into an error that says how much room is missing.
+    """Names what cannot be written, and the room that is missing if it is that.
 
     Args:
       path: file or folder that the block writes, and removes where that fails.
       count: bytes that it needs; None: nobody knows before.
 
     Raises:
-      NoRoomError: there is no room.
+      InputError: it may not be written; `NoRoomError`: there is no room.
     """
     try:
         yield
     except Exception as error:
+        if text := disk_space.refusal(error):
+            raise InputError(f"cannot write {path}: {text}") from error
         if isinstance(error, InputError) or not (reason := disk_space.reason(error)):
             raise
         free = None if is_remote(path) else free_bytes(path)
@@ -318,8 +320,7 @@ def atomic_folder(path, last):
     """
     path = str(path).rstrip("/")
     new = not exists(path)
-    if not new:
-        make_dirs(path)  # can it be written to?
+    make_dirs((os.path.dirname(path) or ".") if new else path)  # can it be written to?
     # Inside a folder that exists: that may be a file system of its own.
     # Hidden, so that nothing takes it for the folder that it is to be, however the process ends.
     beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}")

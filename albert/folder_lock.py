@@ -185,7 +185,7 @@ def made_by_one(path):
                 asked = time.monotonic()
                 logging.info("Waiting for %s, which makes %s", _name(holder), path)
             time.sleep(0.2)
-    except OSError:
+    except (OSError, file_io.InputError):
         lock = None  # Where it cannot be written, as on a read-only mount, nothing else can.
     try:
         yield

@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import resource
+import subprocess
 import tarfile
 
 import numpy as np
@@ -23,6 +24,7 @@ from albert import (
     export,
     feature_extractor,
     file_io,
+    folder_lock,
     record_files,
     records,
     run_record,
@@ -191,3 +193,59 @@ def test_exported_models_and_vectors(tmp_path):
         file_io.write_text(path, "old")
         refusal(path, lambda: write(path, [vectors] * 3), 2000)  # noqa: B023
         assert file_io.read_text(path, "old") == "old"
+
+
+# --- what may not be written --------------------------------------------------------------------
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """A function that makes a folder read-only until the test ends."""
+    mounted = []
+
+    def protect(folder):
+        if os.geteuid():
+            folder.chmod(0o500)
+            return
+        for options in (["--bind"], ["-o", "remount,bind,ro"]):  # Root may write to any folder.
+            command = ["mount", *options, str(folder), str(folder)]
+            if subprocess.run(command, stderr=subprocess.DEVNULL).returncode:
+                pytest.skip("may not mount")
+            mounted.append(folder)
+
+    yield protect
+    for folder in set(mounted):
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_read_only_folder_is_named_and_can_be_read(tmp_path, read_only):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path, other = str(folder / "rows"), str(folder / "other")
+    make = lambda version: record_files.cached(  # noqa: E731
+        path, SPECS, {"version": version}, lambda: [{"x": np.zeros(300)}] * 2
+    )
+    make(1)
+    (folder / f"rows.tmp-{2**22 + 1}-{file_io.machine()}").write_text("of a killed process")
+    read_only(folder)
+    assert make(1) == 2
+    vectors = feature_extractor.Features(["a"] * 9, np.arange(9), np.ones([9, 1, 100]))
+    for path_of_act, act in (
+        (other, lambda: file_io.write_text(other, "x")),
+        (other, lambda: file_io.copy(path, other)),
+        (other, lambda: file_io.link(path, other)),
+        (other, lambda: feature_extractor.write_npz(other, [vectors])),
+        (other, lambda: feature_extractor.write_jsonl(other, [vectors])),
+        (f"{folder}/.lock", lambda: folder_lock.written_by_one(str(folder)).__enter__()),
+    ):
+        with pytest.raises(file_io.InputError, match=f"cannot write {path_of_act}: .*; name a fol"):
+            act()
+    for act in (
+        lambda: make(2),
+        lambda: file_io.atomic_folder(other, "x").__enter__(),
+        lambda: export.save_model(tf.Module(), {}, str(folder), "7"),
+    ):
+        with pytest.raises(file_io.InputError, match=f"cannot write to the folder {folder}: "):
+            act()
+    with folder_lock.made_by_one(other):  # Nobody else can make it either.
+        pass
