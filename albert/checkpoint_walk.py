@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import checkpoints, distribution, file_io, results, run_record
+from albert import checkpoints, distribution, file_io, results, run_record, training_log
 
 
 class BestTracker:
@@ -112,7 +112,7 @@ class BestTracker:
             run_record.set_result(self._folder, step, metrics)
         with file_io.room_for(self._events), self._writer.as_default(step=step):
             for key, number in metrics.items():
-                tf.summary.scalar(key, number)
+                training_log.write_scalar(key, number)
             self._writer.flush()
 
     def _is_better(self, value, best):

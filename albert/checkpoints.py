@@ -127,7 +127,7 @@ def resolve(path):
         candidates += [
             os.path.join(prefix, name[: -len(".index")])
             for name in file_io.listdir(prefix)
-            if name.endswith(".index")
+            if name.endswith(".index") and ".tmp-" not in name
         ]
         for candidate in candidates:
             if prefix_exists(candidate):

@@ -3,10 +3,17 @@
 import contextlib
 import time
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from albert import file_io, progress, run_record
+
+
+def write_scalar(name, value):
+    """Adds a number to the events of TensorBoard."""
+    # TensorFlow keeps every number of Python that ever became a tensor; a million steps would tell.
+    tf.summary.scalar(name, np.float32(value))
 
 
 class RunningMeans:
@@ -129,7 +136,7 @@ class TrainingLog:
         logging.info("%s", line)
         with file_io.room_for(self._folder), self._writer.as_default(step=step):
             for name, value in values.items():
-                tf.summary.scalar(name, value)
+                write_scalar(name, value)
         run_record.append_training(self._folder, step, self._started - self._created, values)
         self._counted_from = step
         self._seconds = self._input_seconds = 0.0
