@@ -139,7 +139,9 @@ def save_model(module, signatures, parent, name):
 
 
 def _size_of(module):
-    """Bytes of its variables, which are nearly all of a model's."""
+    """Bytes of its variables, nearly all of a model's; None of an object that does not list any."""
+    if not isinstance(module, tf.Module):
+        return None
     shapes = [(variable.dtype.size, variable.shape.num_elements()) for variable in module.variables]
     return sum(size * count for size, count in shapes)
 
