@@ -167,9 +167,7 @@ def test_a_full_disk_loses_nothing(text, golden, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(file_io, "open_file", full)
-        with pytest.raises(
-            file_io.InputError, match="^cannot write .*No space left .*changed.$"
-        ):
+        with pytest.raises(file_io.InputError, match="^cannot write .*No space left .*changed.$"):
             create()
     assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
     monkeypatch.setattr(beam_records, "make_records", lambda *_, **__: 1 / 0)  # They are all there.
