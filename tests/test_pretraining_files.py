@@ -332,7 +332,7 @@ def test_leftovers_of_a_killed_run_are_named_and_not_used(text, job, tmp_path, c
     (tmp_path / "out.tmp-99999.buckets").mkdir()
     (tmp_path / "out.tmp-99999.buckets" / "bucket-00000.1").write_bytes(b"rubbish")
     # Even under the name that this process uses.
-    own = tmp_path / f"out.tmp-{os.getpid()}.buckets"
+    own = tmp_path / f"out.tmp-{os.getpid()}-{file_io.machine()}.buckets"
     own.mkdir()
     (own / "bucket-00000.1").write_bytes(b"rubbish")
     with caplog.at_level("WARNING"):
