@@ -2,7 +2,7 @@
 
 import os
 
-from albert import file_io
+from albert import disk_space, file_io
 
 _CHUNK = 1 << 20  # bytes read at a time
 # What an archive may unpack to: weights hardly shrink, so more is meant to fill the disk.
@@ -28,48 +28,53 @@ def unpack_archive(path, cache_dir):
     Raises:
       file_io.InputError: the archive is cut off, damaged or none, has a member that is neither a
         file nor a folder, that lies outside or has no possible name, or unpacks to far more than
-        its size; nothing is left behind.
+        its size, or there is no room; nothing is left behind.
     """
+    target = os.path.join(cache_dir, file_io.sha256(path)[:32])
+    if not file_io.is_dir(target):
+        file_io.make_dirs(cache_dir)
+        with file_io.room_for(target):
+            _unpack(path, target)
+    names = file_io.listdir(target)
+    only = os.path.join(target, names[0]) if len(names) == 1 else target
+    return only if file_io.is_dir(only) else target
+
+
+def _unpack(path, target):
     # Imported here: data workers, which start in milliseconds, unpack nothing.
     import gzip
     import tarfile
     import zlib
 
     damage = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
-    target = os.path.join(cache_dir, file_io.sha256(path)[:32])
-    if not file_io.is_dir(target):
-        file_io.make_dirs(cache_dir)
-        temporary = file_io.temporary_name(target)
-        try:
-            with (
-                file_io.open_file(path, "rb") as file,
-                tarfile.open(fileobj=file, mode="r:gz") as tar,
-            ):
-                file_io.make_dirs(temporary)
-                left = max(_MOST_TIMES_LARGER * file_io.size(path), ALWAYS_UNPACKED)
-                for member in tar:
-                    left -= member.size
-                    if left < 0:
-                        raise file_io.InputError(
-                            f"{path} unpacks to more than {_MOST_TIMES_LARGER} times its size; "
-                            "not unpacked"
-                        )
-                    _write_member(path, tar, member, temporary)
-                while tar.fileobj.read(_CHUNK):  # to its end, where the checksum is
-                    pass
-            file_io.rename(temporary, target)
-        except damage as error:
-            raise file_io.InputError(
-                f"{path} is cut off, damaged or not a .tar.gz archive ({error}); fetch it again"
-            ) from error
-        except OSError:
-            if not file_io.is_dir(target):  # else another process has unpacked it meanwhile
-                raise
-        finally:
-            file_io.remove(temporary)
-    names = file_io.listdir(target)
-    only = os.path.join(target, names[0]) if len(names) == 1 else target
-    return only if file_io.is_dir(only) else target
+    temporary = file_io.temporary_name(target)
+    try:
+        with (
+            file_io.open_file(path, "rb") as file,
+            tarfile.open(fileobj=file, mode="r:gz") as tar,
+        ):
+            file_io.make_dirs(temporary)
+            left = max(_MOST_TIMES_LARGER * file_io.size(path), ALWAYS_UNPACKED)
+            for member in tar:
+                left -= member.size
+                if left < 0:
+                    raise file_io.InputError(
+                        f"{path} unpacks to more than {_MOST_TIMES_LARGER} times its size; "
+                        "not unpacked"
+                    )
+                _write_member(path, tar, member, temporary)
+            while tar.fileobj.read(_CHUNK):  # to its end, where the checksum is
+                pass
+        file_io.rename(temporary, target)
+    except damage as error:
+        raise file_io.InputError(
+            f"{path} is cut off, damaged or not a .tar.gz archive ({error}); fetch it again"
+        ) from error
+    except OSError:
+        if not file_io.is_dir(target):  # else another process has unpacked it meanwhile
+            raise
+    finally:
+        file_io.remove(temporary)
 
 
 def _write_member(path, tar, member, folder):
@@ -87,6 +92,8 @@ def _write_member(path, tar, member, folder):
         try:
             out = file_io.open_file(target, "xb")
         except (OSError, ValueError) as error:  # too long, a NUL in it, a folder, there already
+            if disk_space.reason(error):
+                raise
             raise file_io.InputError(
                 f"{path}: the member {member.name!r} cannot be written: {error}; not unpacked"
             ) from error

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import checkpoints, distribution, file_io, results, run_record
+from albert import checkpoints, distribution, file_io, results, run_record, training_log
 
 
 class BestTracker:
@@ -35,8 +35,10 @@ class BestTracker:
         self._reported_value = None  # best of what has its block in the results
         self._blocks = []
         if is_chief:
-            file_io.make_dirs(os.path.join(folder, "eval"))
-            self._writer = tf.summary.create_file_writer(os.path.join(folder, "eval"))
+            self._events = os.path.join(folder, "eval")
+            file_io.make_dirs(self._events)
+            with file_io.room_for(self._events):
+                self._writer = tf.summary.create_file_writer(self._events)
             checkpoints.complete_best(folder)
             self.unscored_best = checkpoints.find_best(folder)
             if resume:
@@ -108,10 +110,10 @@ class BestTracker:
         self._write_results(os.path.basename(prefix), step, metrics)
         if is_better:
             run_record.set_result(self._folder, step, metrics)
-        with self._writer.as_default(step=step):
+        with file_io.room_for(self._events), self._writer.as_default(step=step):
             for key, number in metrics.items():
-                tf.summary.scalar(key, number)
-        self._writer.flush()
+                training_log.write_scalar(key, number)
+            self._writer.flush()
 
     def _is_better(self, value, best):
         """Whether a value takes the place of the best; any is better than none or NaN."""

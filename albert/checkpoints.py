@@ -127,7 +127,7 @@ def resolve(path):
         candidates += [
             os.path.join(prefix, name[: -len(".index")])
             for name in file_io.listdir(prefix)
-            if name.endswith(".index")
+            if name.endswith(".index") and ".tmp-" not in name
         ]
         for candidate in candidates:
             if prefix_exists(candidate):
@@ -373,6 +373,18 @@ def write_tensors(prefix, tensors, with_meta=False):
     `with_meta` adds an empty ``.meta`` file: the reference evaluates no checkpoint without one.
     """
     names = sorted(tensors)
+    values = [tf.convert_to_tensor(tensors[name]) for name in names]
+    try:
+        with file_io.room_for(prefix, sum(x.dtype.size * x.shape.num_elements() for x in values)):
+            _write_files(prefix, names, values, with_meta)
+            step = tensors.get(optimization.STEP)
+            step = step_of(prefix) if step is None else int(step)
+            checkpoint_manifest.write(prefix, step, names)
+    except (tf.errors.OpError, OSError) as error:
+        raise file_io.InputError(f"cannot write the checkpoint {prefix}: {error}") from error
+
+
+def _write_files(prefix, names, values, with_meta):
     temporary = file_io.temporary_name(prefix)
     data, index = f"{temporary}.data-00000-of-00001", f"{temporary}.index"
     try:
@@ -380,7 +392,7 @@ def write_tensors(prefix, tensors, with_meta=False):
             prefix=temporary,
             tensor_names=names,
             shape_and_slices=[""] * len(names),
-            tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
+            tensors=values,
         )
         # Without an index a checkpoint does not exist, so no kill leaves new data under an old one.
         file_io.remove(f"{prefix}.index")
@@ -389,13 +401,10 @@ def write_tensors(prefix, tensors, with_meta=False):
         if with_meta:
             file_io.write_text(f"{prefix}.meta", "")
         file_io.rename(index, f"{prefix}.index")
-        step = tensors.get(optimization.STEP)
-        checkpoint_manifest.write(prefix, step_of(prefix) if step is None else int(step), names)
-    except (tf.errors.OpError, OSError) as error:
+    finally:
         for path in (data, index):
             with contextlib.suppress(OSError):
                 file_io.remove(path)
-        raise file_io.InputError(f"cannot write the checkpoint {prefix}: {error}") from error
 
 
 def copy(source, target, copy_file=file_io.copy):
@@ -413,7 +422,11 @@ def replace_best(folder, source):
     Whenever a kill comes, either the old or the new best is whole and `find_best` finds it.
     """
     new = os.path.join(folder, NEW_BEST)
-    copy(source, new)
+    try:
+        copy(source, new)
+    except BaseException:
+        delete(new)  # Its parts would take room for nothing.
+        raise
     complete_best(folder)
 
 

@@ -445,7 +445,7 @@ def make_task(glue_task, dropout_prob=0.1, head=task.NO_LAYER):
     )
 
 
-def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, strategy):
+def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, strategy, shared=()):
     """The `task.Data` of a GLUE task.
 
     Args:
@@ -453,7 +453,7 @@ def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, s
       tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S.
       data_dir: folder of the tasks' folders.
-      settings, paths, strategy: see `task.data_of_examples`.
+      settings, paths, strategy, shared: see `task.data_of_examples`.
 
     Raises:
       file_io.InputError: `max_seq_length` leaves no room for a token of each text.
@@ -475,6 +475,7 @@ def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, s
         fingerprint=partial(glue_task.fingerprint, data_dir),
         paths=paths,
         strategy=strategy,
+        shared=shared,
         write_predictions=glue_task.write_predictions,
         files=lambda split: [glue_task.path(data_dir, split)],
     )

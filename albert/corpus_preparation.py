@@ -272,7 +272,7 @@ class _Documents:
                 file.write(array.array("Q", map(word_hashes.text_hash, lines)).tobytes())
         if not file_io.size(path):
             return lambda: iter(())
-        hashes = np.frombuffer(file_io.mapped(path), np.uint64)
+        hashes = np.frombuffer(file_io.map_bytes(path), np.uint64)
         starts = range(0, len(hashes), _HASHES_AT_A_TIME)
         return lambda: (hashes[start : start + _HASHES_AT_A_TIME] for start in starts)
 

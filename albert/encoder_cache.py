@@ -27,9 +27,11 @@ from absl import logging
 from albert import (
     batching,
     checkpoints,
+    disk_space,
     distribution,
     engine,
     file_io,
+    folder_lock,
     head_parts,
     progress,
     record_files,
@@ -57,14 +59,6 @@ def text_keys(input_ids, input_mask, segment_ids):
         content = ids[:length].tobytes() + segments[:length].tobytes()
         keys.append(hashlib.blake2b(content, digest_size=16).digest())
     return keys, lengths
-
-
-def describe_bytes(count):
-    """A number of bytes as people say it."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count / 1024:.1f} KiB"
 
 
 class OutputCache:
@@ -178,7 +172,7 @@ class OutputCache:
                 f"encoder_cache_dir must be a local folder, which can be mapped; got {self.folder}"
             )
         file_io.make_dirs(self.folder)
-        with file_io.locked(os.path.join(self.folder, _LOCK)) as waited:
+        with folder_lock.locked(os.path.join(self.folder, _LOCK)) as waited:
             if waited:
                 logging.info("Another run has been filling %s", self.folder)
             damaged = self._load()
@@ -190,7 +184,8 @@ class OutputCache:
             count, rows = self._count_missing(_blocks(paths, specs))
             self._check_room(count, rows)
             if count:
-                with _disk_errors_named(self.folder), self._writer() as add:
+                needed = rows * self._row_bytes
+                with _disk_errors_named(self.folder, needed), self._writer() as add:
                     self._encode_missing(_blocks(paths, specs), encode, batch_size, rows, add)
             self._load()
             manifest = {"version": _VERSION, "settings": self._settings, "data": {**done, **data}}
@@ -228,7 +223,8 @@ class OutputCache:
 
     def _check_room(self, count, rows):
         needed, free = rows * self._row_bytes, file_io.free_bytes(self.folder)
-        text = f"{describe_bytes(needed)} in {self.folder}, where {describe_bytes(free)} are free"
+        sizes = [disk_space.describe(count) for count in (needed, free)]
+        text = f"{sizes[0]} in {self.folder}, where {sizes[1]} are free"
         logging.info("The encoder's outputs of %d texts need %s", count, text)
         if needed > free:
             raise file_io.InputError(
@@ -300,9 +296,10 @@ class _Part:
 
 
 @contextlib.contextmanager
-def _disk_errors_named(folder):
+def _disk_errors_named(folder, count):
     try:
-        yield
+        with file_io.room_for(folder, count):
+            yield
     except OSError as error:
         raise file_io.InputError(
             f"the encoder's outputs cannot be written to {folder}: {error.strerror}"

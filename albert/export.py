@@ -125,16 +125,26 @@ def save_model(module, signatures, parent, name):
     # Hidden, so that no server takes it for a model, whenever the process ends.
     temporary = file_io.temporary_name(os.path.join(parent, ".model"))
     try:
-        tf.saved_model.save(module, temporary, signatures=signatures)
-        export_manifest.write(temporary)
-        file_io.remove(target)
-        file_io.rename(temporary, target)
+        with file_io.room_for(target, _size_of(module)):
+            try:
+                tf.saved_model.save(module, temporary, signatures=signatures)
+                export_manifest.write(temporary)
+                file_io.remove(target)
+                file_io.rename(temporary, target)
+            finally:
+                file_io.remove(temporary)
     except (tf.errors.OpError, OSError) as error:
         raise file_io.InputError(f"cannot write the model to {target}: {error}") from error
-    finally:
-        file_io.remove(temporary)
     logging.info("Exported to %s", target)
     return target
+
+
+def _size_of(module):
+    """Bytes of its variables, nearly all of a model's; None of an object that does not list any."""
+    if not isinstance(module, tf.Module):
+        return None
+    shapes = [(variable.dtype.size, variable.shape.num_elements()) for variable in module.variables]
+    return sum(size * count for size, count in shapes)
 
 
 # --- SQuAD --------------------------------------------------------------------------------------
@@ -222,8 +232,7 @@ def export_squad(runner, checkpoint, max_seq_length, export_dir):
     save_version(server, signatures, os.path.join(export_dir, SAVED_MODEL))
     if runner.task.name == squad_task.V1:
         path = os.path.join(export_dir, TFLITE_NAME)
-        with file_io.atomic_writer(path, "wb") as file:
-            file.write(_lite_model(server, max_seq_length, path))
+        file_io.write_bytes(path, _lite_model(server, max_seq_length, path))
         logging.info("Exported to %s", path)
 
 

@@ -181,7 +181,7 @@ def write_npz(path, rows):
     spool = file_io.temporary_name(f"{path}.vectors")
     offsets, token_ids, count, shape = array.array("q", [0]), array.array("i"), 0, (0,)
     try:
-        with file_io.open_file(spool, "wb") as file:
+        with file_io.room_for(path), file_io.open_file(spool, "wb") as file:
             for row in rows:
                 file.write(np.ascontiguousarray(row.vectors, "<f4").tobytes())
                 token_ids.extend(row.token_ids.tolist())

@@ -7,6 +7,7 @@ TensorFlow's start-up.
 
 import codecs
 import contextlib
+import functools
 import glob as _glob
 import hashlib
 import importlib
@@ -14,10 +15,15 @@ import json
 import mmap
 import os
 import shutil
+import socket
 import tempfile
 import threading
+import time
+
+from albert import disk_space
 
 _CHUNK = 1 << 20  # bytes read at a time
+_LOST_SECONDS = 24 * 3600.0  # without a change: some files are written to with long pauses
 
 
 class InputError(ValueError):
@@ -25,6 +31,10 @@ class InputError(ValueError):
 
     Scripts print its message without a stack trace.
     """
+
+
+class NoRoomError(InputError):
+    """A disk is full: says for what, how much that needs and how much is free."""
 
 
 def is_remote(path):
@@ -61,14 +71,6 @@ def open_input(path, what, mode="r"):
         return open_file(path, mode)
     except OSError as error:
         raise InputError(f"{what}: cannot read {path}: {error.strerror}") from error
-
-
-def mapped(path):
-    """The bytes of a local file that is not empty, read when they are looked at."""
-    import mmap
-
-    with open_file(path, "rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def exists(path):
@@ -176,24 +178,18 @@ def remove(path):
             (_gfile().rmtree if is_dir(path) else _gfile().remove)(path)
     elif os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
-    else:
+    elif os.path.lexists(path):  # Else a read-only disk would refuse.
         with contextlib.suppress(FileNotFoundError):
             os.remove(path)
 
 
 def copy(source, target):
     """Copies a file through a temporary name, so `target` is never half-written."""
-    temporary = temporary_name(target)
-    try:
+    with _renamed_at_the_end(target, size(source)) as temporary:
         if is_remote(source) or is_remote(target):
             _gfile().copy(source, temporary, overwrite=True)
         else:
             shutil.copyfile(source, temporary)
-        rename(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            remove(temporary)
-        raise
 
 
 def link(source, target):
@@ -201,36 +197,45 @@ def link(source, target):
 
     Neither name may be written to afterwards, but both may be replaced or removed.
     """
-    temporary = temporary_name(target)
-    remove(temporary)
     try:
         if is_remote(source) or is_remote(target):
             raise OSError("links are for local files")
-        os.link(source, temporary)
-    except OSError:
+        with _renamed_at_the_end(target, None) as temporary:
+            remove(temporary)
+            os.link(source, temporary)
+    except (OSError, InputError):
         copy(source, target)
-        return
-    try:
-        rename(temporary, target)
-    finally:
-        remove(temporary)  # Renaming leaves it if `target` is the same file already.
+
+
+@functools.cache
+def machine():
+    """What only processes that see each other share, of a start of the system and a container."""
+    name = socket.gethostname()
+    with contextlib.suppress(OSError), open_file("/proc/sys/kernel/random/boot_id") as file:
+        name = f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 def temporary_name(path):
     """A name beside `path` that only this process uses.
 
-    What killed processes of this machine have left under such names for `path` is deleted.
+    What killed processes have left for `path` is deleted: those of this machine at once, others
+    when nothing has changed in it for a day.
     """
     if not is_remote(path):
         for left in _glob.glob(f"{_glob.escape(str(path))}.tmp-*"):
             if _is_left_over(left):
-                remove(left)
-    return f"{path}.tmp-{os.getpid()}"
+                with contextlib.suppress(OSError):  # a read-only folder; gone by now
+                    remove(left)
+    return f"{path}.tmp-{os.getpid()}-{machine()}"
 
 
 def _is_left_over(temporary):
     """Whether the process that a temporary name bears is no more."""
-    number = temporary.rpartition(".tmp-")[2].partition(".")[0]
+    # A thread, and what belongs to which part, may stand behind.
+    number, mark, *_ = [*temporary.rpartition(".tmp-")[2].partition(".")[0].split("-"), ""]
+    if mark != machine():
+        return number.isdecimal() and _is_old(temporary)
     try:
         os.kill(int(number), 0)
     except ProcessLookupError:
@@ -240,21 +245,63 @@ def _is_left_over(temporary):
     return False
 
 
-@contextlib.contextmanager
-def atomic_writer(path, mode="w"):
-    """Opens a temporary file that takes the place of `path` only if the block ends well."""
-    temporary = temporary_name(path)
+def _is_old(path):
+    """Whether nothing in a file or folder has changed for long."""
     try:
-        with open_file(temporary, mode) as file:
-            yield file
-            if not is_remote(path):
-                file.flush()
-                os.fsync(file.fileno())
-        rename(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            remove(temporary)
-        raise
+        inside = _glob.iglob(f"{_glob.escape(path)}/**", recursive=True)
+        changed = max(os.lstat(name).st_mtime for name in (path, *inside))
+    except OSError:  # It is gone, or at work.
+        return False
+    return time.time() - changed > _LOST_SECONDS
+
+
+@contextlib.contextmanager
+def room_for(path, count=None):
+    """Names what cannot be written, and the room that is missing if it is that.
+
+    Args:
+      path: file or folder that the block writes, and removes where that fails.
+      count: bytes that it needs; None: nobody knows before.
+
+    Raises:
+      InputError: it may not be written; `NoRoomError`: there is no room.
+    """
+    try:
+        yield
+    except Exception as error:
+        if text := disk_space.refusal(error):
+            raise InputError(f"cannot write {path}: {text}") from error
+        if isinstance(error, InputError) or not (reason := disk_space.reason(error)):
+            raise
+        free = None if is_remote(path) else free_bytes(path)
+        raise NoRoomError(disk_space.message(path, reason, count, free)) from error
+
+
+@contextlib.contextmanager
+def _renamed_at_the_end(path, count):
+    """Yields a temporary name, which becomes `path` only if the block ends well."""
+    temporary = temporary_name(path)
+    with room_for(path, count):
+        try:
+            yield temporary
+            rename(temporary, path)
+        finally:
+            with contextlib.suppress(OSError):
+                remove(temporary)  # A rename leaves it, too, if both are one file already.
+
+
+@contextlib.contextmanager
+def atomic_writer(path, mode="w", count=None):
+    """Opens a temporary file that takes the place of `path` only if the block ends well.
+
+    Raises:
+      NoRoomError: there is no room for it, or for its `count` of bytes where that is known.
+    """
+    with _renamed_at_the_end(path, count) as temporary, open_file(temporary, mode) as file:
+        yield file
+        if not is_remote(path):
+            file.flush()
+            os.fsync(file.fileno())
 
 
 @contextlib.contextmanager
@@ -269,14 +316,15 @@ def atomic_folder(path, last):
         replaced, there is none.
 
     Raises:
-      InputError: the folder cannot be made or written to.
+      InputError: the folder cannot be made or written to, or there is no room.
     """
     path = str(path).rstrip("/")
     new = not exists(path)
-    if not new:
-        make_dirs(path)  # can it be written to?
+    make_dirs((os.path.dirname(path) or ".") if new else path)  # can it be written to?
     # Inside a folder that exists: that may be a file system of its own.
-    temporary = temporary_name(path if new else os.path.join(path, "new"))
+    # Hidden, so that nothing takes it for the folder that it is to be, however the process ends.
+    beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}")
+    temporary = temporary_name(beside if new else os.path.join(path, ".new"))
     make_dirs(temporary)
     try:
         yield temporary
@@ -303,27 +351,27 @@ def create(path, text):
         write_text(path, text)
         return True
     temporary = f"{temporary_name(path)}-{threading.get_ident()}"
-    try:
-        with open_file(temporary, "w") as file:
-            file.write(text)
+    with room_for(path, len(text)):
         try:
+            with open_file(temporary, "w") as file:
+                file.write(text)
             os.link(temporary, path)
         except FileExistsError:
             return False
-        except OSError:  # a file system without links
-            return _create_in_place(path, text)
-        return True
-    finally:
-        remove(temporary)
+        except OSError as error:
+            if disk_space.reason(error):
+                raise
+            return _create_in_place(path, text)  # a file system without links
+        finally:
+            remove(temporary)
+    return True
 
 
 def _create_in_place(path, text):
-    try:
-        with open_file(path, "x") as file:
-            file.write(text)
-    except FileExistsError:
-        return False
-    return True
+    with contextlib.suppress(FileExistsError), open_file(path, "x") as file:
+        file.write(text)
+        return True
+    return False
 
 
 def modified(path):
@@ -341,8 +389,13 @@ def touch(path, text):
 
 def write_text(path, text):
     """Writes a whole text file atomically."""
-    with atomic_writer(path) as file:
-        file.write(text)
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path, content):
+    """Writes a whole file atomically."""
+    with atomic_writer(path, "wb", len(content)) as file:
+        file.write(content)
 
 
 def write_json(path, value):
@@ -433,40 +486,15 @@ def sha256(path):
     return digest.hexdigest()
 
 
-def free_bytes(folder):
-    """Room that is left on the disk of a local folder."""
-    return shutil.disk_usage(folder).free
+def free_bytes(path):
+    """Room that is left on the disk of a local path, which need not be there yet."""
+    path = os.path.abspath(path)
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return shutil.disk_usage(path).free
 
 
 def map_bytes(path):
     """The bytes of a local file, read when they are looked at; empty ones cannot be mapped."""
-    with open(path, "rb") as file:
+    with open_file(path, "rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-
-@contextlib.contextmanager
-def locked(path, refusal=None):
-    """Holds a lock that ends with this process, however that ends.
-
-    Args:
-      path: local file, made where it does not exist; it stays.
-      refusal: what is wrong if another process holds it; None waits for that.
-
-    Yields:
-      Whether it had to wait.
-
-    Raises:
-      InputError: another process holds it, and it was not to be waited for.
-    """
-    import fcntl  # which Windows lacks
-
-    with open(path, "ab") as file:
-        waited = False
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if refusal is not None:
-                raise InputError(f"{refusal}; wait for it or end it") from error
-            fcntl.flock(file, fcntl.LOCK_EX)
-            waited = True
-        yield waited

@@ -64,7 +64,7 @@ class Lock:
 
     def acquire_from_silent(self, holder):
         """As `acquire`, when `holder` was found: waits for its next heartbeat, or for its loss."""
-        if holder.get("machine") == _machine():
+        if holder.get("machine") == file_io.machine():
             return holder
         logging.info("Waiting for a sign of life of %s, which has %s", _name(holder), self.path)
         first = self._last_beat()
@@ -94,7 +94,7 @@ class Lock:
 
     def _why_gone(self, holder):
         """What shows that a holder writes no more; None if nothing does."""
-        if holder.get("machine") == _machine():
+        if holder.get("machine") == file_io.machine():
             started = _start_of(holder.get("pid"))
             return None if started and started == holder.get("process_start") else "has ended"
         silent = self._silence()
@@ -185,13 +185,41 @@ def made_by_one(path):
                 asked = time.monotonic()
                 logging.info("Waiting for %s, which makes %s", _name(holder), path)
             time.sleep(0.2)
-    except OSError:
+    except (OSError, file_io.InputError):
         lock = None  # Where it cannot be written, as on a read-only mount, nothing else can.
     try:
         yield
     finally:
         if lock:
             lock.release()
+
+
+@contextlib.contextmanager
+def locked(path, refusal=None):
+    """Holds a lock that ends with this process, however that ends.
+
+    Args:
+      path: local file, made where it does not exist; it stays.
+      refusal: what is wrong if another process holds it; None waits for that.
+
+    Yields:
+      Whether it had to wait.
+
+    Raises:
+      file_io.InputError: another process holds it, and it was not to be waited for.
+    """
+    import fcntl  # which Windows lacks
+
+    with file_io.open_file(path, "ab") as file:
+        waited = False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if refusal is not None:
+                raise file_io.InputError(f"{refusal}; wait for it or end it") from error
+            fcntl.flock(file, fcntl.LOCK_EX)
+            waited = True
+        yield waited
 
 
 # --- processes ----------------------------------------------------------------------------------
@@ -202,19 +230,10 @@ def _this_process():
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "process_start": _start_of(os.getpid()),
-        "machine": _machine(),
+        "machine": file_io.machine(),
         "since": time.time(),
         "command": os.path.basename(sys.argv[0]),
     }
-
-
-def _machine():
-    """What only processes that see each other share: a start of the system and a container."""
-    try:
-        with file_io.open_file("/proc/sys/kernel/random/boot_id") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return socket.gethostname()
 
 
 def _start_of(pid):

@@ -167,7 +167,8 @@ def export_module(model, source, path):
         order = _sop_call(model)
         root.sop = _callable(order, _variables(model.albert, model.sentence_head))
         signatures["sop"] = _signature(order, _INTERFACES[0])
-    assets = file_io.temporary_name(f"{target}.assets")
+    # Hidden, as in `export.save_model`.
+    assets = file_io.temporary_name(os.path.join(os.path.dirname(target), ".assets"))
     try:
         files = _gather_assets(assets, model.config, source)
         root.assets = [tf.saved_model.Asset(file) for file in files]

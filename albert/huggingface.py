@@ -414,8 +414,7 @@ def write_weights(folder, tensors):
     from safetensors import numpy as safetensors_numpy
 
     content = safetensors_numpy.save(tensors, metadata={"format": "pt"})
-    with file_io.atomic_writer(os.path.join(folder, WEIGHTS_NAME), "wb") as file:
-        file.write(content)
+    file_io.write_bytes(os.path.join(folder, WEIGHTS_NAME), content)
 
 
 def write_config(folder, values):

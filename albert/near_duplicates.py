@@ -118,7 +118,7 @@ class Signatures:
 
     def __init__(self, paths):
         self._tables = [
-            np.frombuffer(file_io.mapped(path), np.uint32).reshape(-1, NUM_HASHES)
+            np.frombuffer(file_io.map_bytes(path), np.uint32).reshape(-1, NUM_HASHES)
             for path in paths
             if file_io.size(path)
         ]

@@ -25,6 +25,7 @@ from albert import (
     bucket_shuffle,
     corpus,
     file_io,
+    folder_lock,
     pretraining_files,
     progress,
     tfrecord,
@@ -81,8 +82,8 @@ def create(
     lock = os.path.join(folder, _LOCK)
     message = f"another run is making {prefix}"
     # What is remote cannot be locked.
-    locked = contextlib.nullcontext() if file_io.is_remote(lock) else file_io.locked(lock, message)
-    with locked:
+    unlocked = contextlib.nullcontext()
+    with unlocked if file_io.is_remote(lock) else folder_lock.locked(lock, message):
         try:
             manifest = _finished(prefix, folder, description, overwrite_shards)
             if manifest is None:

@@ -2,6 +2,9 @@
 
 import contextlib
 import dataclasses
+import hashlib
+import json
+import os
 
 import numpy as np
 import tensorflow as tf
@@ -61,20 +64,17 @@ def write_serialized(path, specs, serialized, settings, ids=None):
     temporary = file_io.temporary_name(path)
     count = 0
     try:
-        with tf.io.TFRecordWriter(temporary) as writer:
-            for example in serialized:
-                writer.write(example)
-                count += 1
-        num_bytes = file_io.size(temporary)
-        # Without its manifest a record file is not trusted, so this order survives a kill.
-        file_io.remove(manifest_path(path))
-        file_io.rename(temporary, path)
+        with file_io.room_for(path), _removed_on_failure(temporary):
+            with tf.io.TFRecordWriter(temporary) as writer:
+                for example in serialized:
+                    writer.write(example)
+                    count += 1
+            num_bytes = file_io.size(temporary)
+            # Without its manifest a record file is not trusted, so this order survives a kill.
+            file_io.remove(manifest_path(path))
+            file_io.rename(temporary, path)
     except tf.errors.OpError as error:
-        file_io.remove(temporary)
         raise file_io.InputError(f"cannot write {path}: {error.message}") from error
-    except BaseException:
-        file_io.remove(temporary)
-        raise
     manifest = {
         "version": MANIFEST_VERSION,
         "num_examples": count,
@@ -86,6 +86,15 @@ def write_serialized(path, specs, serialized, settings, ids=None):
         manifest["ids"] = ids
     file_io.write_json(manifest_path(path), manifest)
     return count
+
+
+@contextlib.contextmanager
+def _removed_on_failure(path):
+    try:
+        yield
+    except BaseException:
+        file_io.remove(path)
+        raise
 
 
 def _stale_reason(path, specs, settings):
@@ -113,6 +122,18 @@ def _stale_reason(path, specs, settings):
         if found != settings.get(key):
             return f"was made with {key} = {found!r}, now it is {settings.get(key)!r}"
     return None
+
+
+def shared_name(path, specs, settings):
+    """Where records of these settings are in a folder in which runs of others keep theirs, too.
+
+    That is `path` itself where it was made with the same settings, else a name with their hash.
+    """
+    if _stale_reason(path, specs, settings) is None:
+        return path
+    what = json.dumps([[dataclasses.asdict(spec) for spec in specs], settings], sort_keys=True)
+    stem, ending = os.path.splitext(path)
+    return f"{stem}-{hashlib.sha256(what.encode()).hexdigest()[:8]}{ending}"
 
 
 def cached(path, specs, settings, make_rows, writer=write):
@@ -156,6 +177,7 @@ def _make_once(path, find_reason, make):
     """Number of examples in a file that is made if there is a reason to, by one process alone."""
     if find_reason() is None:
         return _use(path)
+    file_io.make_dirs(os.path.dirname(path) or ".")
     with folder_lock.made_by_one(path):
         reason = find_reason()  # Another process may have made it meanwhile.
         if reason is None:

@@ -73,10 +73,10 @@ def make_data(values, row, source, tokenizer, strategy):
         "dev": os.path.join(cached_dir, f"{row.name}_eval.tf_record"),
         "test": os.path.join(values.output_dir, "predict.tf_record"),
     }
+    about = (row, tokenizer, values.max_seq_length, values.data_dir)
     settings = common_flags.text_settings(values, source)
-    return classifier_utils.make_data(
-        row, tokenizer, values.max_seq_length, values.data_dir, settings, paths, strategy
-    )
+    shared = ("train", "dev") if values.cached_dir else ()
+    return classifier_utils.make_data(*about, settings, paths, strategy, shared)
 
 
 def make_run(values, row, source, config, lessons, strategy):

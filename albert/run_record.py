@@ -184,7 +184,7 @@ def _line(row):
 
 def _append_row(path, row):
     try:
-        with file_io.open_file(path, "a") as file:
+        with file_io.room_for(path), file_io.open_file(path, "a") as file:
             file.write(_line(row))
     except OSError as error:
         raise file_io.InputError(f"cannot write {path}: {error.strerror}") from error

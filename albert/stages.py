@@ -87,7 +87,8 @@ def run(task, data, run):
       file_io.InputError: there is nothing to start from, to evaluate or to predict with, or a file
         cannot be used.
     """
-    file_io.make_dirs(run.run_config.output_dir)
+    if run.do_train or run.do_eval or run.do_predict:  # else it is only read, for an export
+        file_io.make_dirs(run.run_config.output_dir)
     check_start(run)
     if not (run.do_train and distribution.is_chief(run.strategy)):
         return _run_recorded(task, data, run)

@@ -6,7 +6,6 @@ of data import this module, so it imports TensorFlow only where records are made
 """
 
 import dataclasses
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -129,7 +128,7 @@ class Data:
 
 
 def data_of_examples(
-    name, specs, examples, featurize, settings, fingerprint, paths, strategy, **rest
+    name, specs, examples, featurize, settings, fingerprint, paths, strategy, shared=(), **rest
 ):
     """`Data` of examples that are read from files, featurized and cached.
 
@@ -142,6 +141,8 @@ def data_of_examples(
       fingerprint: ``(split) -> JSON-ready dict`` that identifies the data of a split.
       paths: {split: record file}.
       strategy: `tf.distribute.Strategy`.
+      shared: splits whose records runs of other settings keep in the same folder, see
+        `record_files.shared_name`.
       **rest: `write_predictions` and `files` of `Data`.
     """
 
@@ -149,10 +150,11 @@ def data_of_examples(
         from albert import distribution, record_files
 
         path = paths[split]
-        file_io.make_dirs(os.path.dirname(path) or ".")
         made_with = {**settings, "task": name, "split": split, **fingerprint(split)}
         # Workers on the chief's file system use its file; others make their own, which is the same.
         with distribution.chief_first(strategy):
+            if split in shared:
+                path = record_files.shared_name(path, specs, made_with)
             if split == "test":
                 count = record_files.cached_with_ids(
                     path,

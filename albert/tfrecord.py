@@ -314,9 +314,14 @@ def _read_past(file, count):
 def writing(folder):
     """Turns failures to write into `InputError`s that name the folder."""
     try:
-        yield
+        with file_io.room_for(folder):
+            yield
+    except file_io.NoRoomError as error:
+        raise file_io.InputError(
+            f"{error}, then start again (no output file was changed)"
+        ) from error
     except OSError as error:
         raise file_io.InputError(
-            f"cannot write in {folder}: {error.strerror}; make room there or choose another folder "
-            "for the output, then start again (no output file was changed)"
+            f"cannot write in {folder}: {error.strerror}; choose another folder for the output, "
+            "then start again (no output file was changed)"
         ) from error

@@ -3,10 +3,17 @@
 import contextlib
 import time
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert import progress, run_record
+from albert import file_io, progress, run_record
+
+
+def write_scalar(name, value):
+    """Adds a number to the events of TensorBoard."""
+    # TensorFlow keeps every number of Python that ever became a tensor; a million steps would tell.
+    tf.summary.scalar(name, np.float32(value))
 
 
 class RunningMeans:
@@ -57,7 +64,8 @@ class TrainingLog:
         self._open = contextlib.ExitStack()
         if not self._quiet:
             run_record.start_training(folder, first_step)
-            self._writer = tf.summary.create_file_writer(folder)
+            with file_io.room_for(folder):
+                self._writer = tf.summary.create_file_writer(folder)
             self._open.callback(self._writer.close)
             total = (last_step - first_step) * batch_size
             self._show = self._open.enter_context(progress.bar("training", total))
@@ -126,9 +134,9 @@ class TrainingLog:
             line += f"  {speed:.{1 if speed >= 1 else 4}f} examples/s"
             line += f"  input {values['input_share']:.0%}  {left} left"
         logging.info("%s", line)
-        with self._writer.as_default(step=step):
+        with file_io.room_for(self._folder), self._writer.as_default(step=step):
             for name, value in values.items():
-                tf.summary.scalar(name, value)
+                write_scalar(name, value)
         run_record.append_training(self._folder, step, self._started - self._created, values)
         self._counted_from = step
         self._seconds = self._input_seconds = 0.0

@@ -13,6 +13,7 @@ PLAIN = """
     file_io archives answer_text progress optimizer_table wordpiece tokenization packing masking
     request_batches serving_requests serving_metrics
     metrics results tables compressed_files word_hashes near_duplicates contamination
+    disk_space
     corpus_cleaning corpus_preparation line_sample corpus demo_data tfrecord bucket_shuffle
     mixtures sequence_formats compact_records pretraining_data worker_processes
     pretraining_files pretraining_shards beam_pipelines beam_records beam_lines record_reading

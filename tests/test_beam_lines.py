@@ -53,7 +53,7 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path, monkeypatch):
 
     monkeypatch.setattr(file_io, "open_file", full)
     folder, arguments = str(tmp_path / "lines"), IN_THIS_PROCESS.split()
-    with pytest.raises(file_io.InputError, match="^cannot write in .*lines: No space left"):
+    with pytest.raises(file_io.InputError, match="^cannot write .*lines: No space left"):
         beam_lines.draw(
             *(plan, corpus.VocabRecipe(), collections.Counter()), folder=folder, arguments=arguments
         )

@@ -131,7 +131,7 @@ def test_a_unit_that_is_made_again_counts_once(golden, tmp_path):
         yield made[0]
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(file_io.InputError, match="cannot write in .*No space left"):
+    with pytest.raises(file_io.InputError, match="cannot write .*No space left"):
         list(beam_records.keep_records(unit, ended, folder))
     assert not content(tmp_path)
     found = list(beam_records.keep_records(unit, lambda unit: iter(made), folder))
@@ -167,9 +167,7 @@ def test_a_full_disk_loses_nothing(text, golden, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(file_io, "open_file", full)
-        with pytest.raises(
-            file_io.InputError, match="^cannot write in .*No space left .*changed.$"
-        ):
+        with pytest.raises(file_io.InputError, match="^cannot write .*No space left .*changed.$"):
             create()
     assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
     monkeypatch.setattr(beam_records, "make_records", lambda *_, **__: 1 / 0)  # They are all there.

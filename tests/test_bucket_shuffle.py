@@ -89,7 +89,7 @@ def test_no_room_on_the_disk_is_said_plainly(tmp_path, monkeypatch):
     writer = bucket_shuffle.BucketWriter(str(tmp_path), 1, "w")
     monkeypatch.setattr(file_io, "open_file", full)
     with (
-        pytest.raises(file_io.InputError, match="cannot write in .*No space left.*make room"),
+        pytest.raises(file_io.InputError, match="cannot write .*No space left.*Make room"),
         writer.keyed(0, 0),
     ):
         writer.add([b"0000"], np.random.default_rng(0))

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent import futures
 
 import numpy as np
 import pytest
@@ -290,7 +291,7 @@ def test_no_report_without_short_lines(tmp_path, caplog):
 # --- from the engine's task ---------------------------------------------------------------------
 
 
-def _data(folder, tokenizer, settings=None, length=16):
+def _data(folder, tokenizer, settings=None, length=16, shared=()):
     """`task.Data` of RTE, which keeps its records in the folder."""
     return classifier_utils.make_data(
         classifier_utils.get_task("rte"),
@@ -300,6 +301,7 @@ def _data(folder, tokenizer, settings=None, length=16):
         settings or {},
         dict.fromkeys(SPLITS, str(folder / "records")),
         distribution.create_strategy("one_device"),
+        shared,
     )
 
 
@@ -335,6 +337,27 @@ def test_records_without_ids_are_made_again(tmp_path, tokenizer, caplog):
         data.records("test")
     assert "again: it has no ids of its examples" in caplog.text
     assert data.ids("test") == ["31"]
+
+
+def test_runs_of_other_settings_share_a_folder(tmp_path, tokenizer):
+    """Each uses what it has made, in turns and at the same time."""
+    _write(tmp_path, "rte", "dev", [_line("rte", "dev", 0, ["a", "b"])])
+    of_length = lambda length, shared=("dev",): _data(  # noqa: E731
+        tmp_path, tokenizer, {"x": length}, length, shared
+    )
+    (old,) = of_length(12, ()).records("dev")  # of a run whose output folder it is
+    with futures.ThreadPoolExecutor() as pool:
+        found = list(pool.map(lambda n: of_length(n).records("dev")[0], [8, 16, 8, 16, 12]))
+    assert found[4] == old == str(tmp_path / "records")
+    assert found[:2] == found[2:4] and len(set(found)) == 3
+    assert all(re.fullmatch(rf"{old}-\w{{8}}", path) for path in found[:2])
+    made = [os.stat(path).st_mtime_ns for path in found]
+    for length, path in zip([16, 8, 12], [found[1], found[0], old], strict=True):
+        data = of_length(length)
+        assert data.records("dev") == [path]
+        (serialized,) = tf.data.TFRecordDataset(path)
+        assert records.parse(data.specs("dev"), [serialized])["input_ids"].shape == (1, length)
+    assert made == [os.stat(path).st_mtime_ns for path in found]
 
 
 # --- cost ---------------------------------------------------------------------------------------

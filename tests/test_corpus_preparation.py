@@ -228,7 +228,7 @@ def test_failures_leave_nothing(tmp_path, monkeypatch, exists):
         return open_file(path, mode)
 
     monkeypatch.setattr(file_io, "open_file", full)
-    with pytest.raises(file_io.InputError, match="cannot write in .*out: No space left on device"):
+    with pytest.raises(file_io.InputError, match="cannot write .*out: No space left on device"):
         prepare([good], tmp_path / "out")
     left = os.listdir(tmp_path / "out") if exists else []
     assert not left

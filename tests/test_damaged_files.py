@@ -400,11 +400,18 @@ def test_what_killed_processes_left_for_a_path_is_deleted(tmp_path):
         "    file.write('half'); file.flush(); os._exit(9)\n"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "file")], check=False)
-    (tmp_path / f"file.tmp-{os.getppid()}").write_text("of a living process")
-    (tmp_path / "other.tmp-x").write_text("a user's")
-    assert len(file_io.listdir(tmp_path)) == 3
+    assert len(file_io.listdir(tmp_path)) == 1
+    kept = [f"file.tmp-{os.getppid()}-{file_io.machine()}", "file.tmp-7-another", "file.tmp-x"]
+    for name in kept:
+        (tmp_path / name).write_text("of a living process; of another machine; a user's")
+    (tmp_path / "file.tmp-8-another.old").mkdir()
+    (tmp_path / "file.tmp-9-another.new").mkdir()
+    for name in ("8-another.old", "9-another.new"):
+        (tmp_path / f"file.tmp-{name}" / "part").write_text("")
+    for name in ("8-another.old", "8-another.old/part", "9-another.new"):
+        os.utime(tmp_path / f"file.tmp-{name}", (5, 5))
     file_io.write_text(str(tmp_path / "file"), "whole")
-    assert file_io.listdir(tmp_path) == ["file", f"file.tmp-{os.getppid()}", "other.tmp-x"]
+    assert file_io.listdir(tmp_path) == sorted(["file", "file.tmp-9-another.new", *kept])
 
 
 def test_a_killed_export_leaves_nothing_that_looks_like_a_model(tmp_path, monkeypatch):

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import classifier_utils, encoder_cache, file_io, head_parts, race_utils, record_files
+from albert import (
+    classifier_utils,
+    disk_space,
+    encoder_cache,
+    file_io,
+    head_parts,
+    race_utils,
+    record_files,
+)
 
 WIDTH, LENGTH = 4, 8
 
@@ -145,7 +153,7 @@ def test_a_damaged_part_is_made_again(tmp_path, ending, caplog):
 def test_too_little_room_is_said_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(file_io, "free_bytes", lambda folder: 1000)
     encoder, cache = Encoder(), make_cache(tmp_path / "cache")
-    with pytest.raises(file_io.InputError, match=r"needs \d+\.\d KiB in .*, where 1\.0 KiB are"):
+    with pytest.raises(file_io.InputError, match=r"needs \d+\.\d KiB in .*, where 1000 bytes are"):
         cache.fill(write(tmp_path / "train", range(50)), SPECS, encoder, 4)
     assert encoder.texts == 0
     assert not file_io.glob(f"{cache.folder}/part-*")
@@ -159,7 +167,7 @@ def test_a_full_disk_is_named(tmp_path):
         raise OSError(28, "No space left on device")
 
     cache = make_cache(tmp_path / "cache")
-    with pytest.raises(file_io.InputError, match="cannot be written to .*: No space left"):
+    with pytest.raises(file_io.InputError, match=r"cannot write .*: No space left.*; it needs \d+"):
         cache.fill(write(tmp_path / "train", range(9)), SPECS, encode, 4)
     assert not file_io.glob(f"{cache.folder}/part-*")
 
@@ -198,5 +206,5 @@ def test_keys_tell_texts_apart_by_their_real_tokens():
     keys, lengths = encoder_cache.text_keys(ids, mask, segments)
     assert keys[0] == keys[1] and len(set(keys)) == 3
     assert lengths.tolist() == [3, 3, 2, 3]
-    sizes = [encoder_cache.describe_bytes(n) for n in (512, 3 << 20, 5 << 30)]
-    assert sizes == ["0.5 KiB", "3.0 MiB", "5.0 GiB"]
+    sizes = [disk_space.describe(n) for n in (512, 3 << 20, 5 << 30)]
+    assert sizes == ["512 bytes", "3.0 MiB", "5.0 GiB"]

@@ -172,3 +172,20 @@ def test_a_file_is_made_by_one_and_awaited_by_the_others(tmp_path, caplog):
     assert os.listdir(tmp_path) == []
     with folder_lock.made_by_one(str(tmp_path / "no folder" / "records")):
         pass
+
+
+def test_one_process_at_a_time_is_in_a_locked_block(tmp_path):
+    path, events = str(tmp_path / "lock"), []
+
+    def wait():
+        with folder_lock.locked(path) as waited:
+            events.append(waited)
+
+    with folder_lock.locked(path) as waited:
+        assert not waited
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive() and not events
+    thread.join(10)
+    assert events == [True]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import checkpoints, file_io, record_files, run_record
+from albert import checkpoint_health, checkpoints, file_io, record_files, run_record
 from tests import builders
 from tests.forked import Process
 from tests.processes import killed_at_the_end, wait_until
@@ -287,6 +287,12 @@ def test_workers_can_be_stopped(folder, tmp_path, started, kind, status):
     # One of two may see the end of the other first.
     assert status in ends and ends <= {status, 1}
     assert not any("Traceback" in log.read_text() for log in logs)
+    output = run["output_dir"]
+    left = file_io.listdir(output) if file_io.is_dir(output) else []
+    assert not [name for name in left if ".tmp-" in name or name.startswith(".")]
+    saved = checkpoints.numbered(output)
+    assert bool(saved) == (started == 2)
+    assert not any(map(checkpoint_health.damage_of, saved))
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from albert import (
     bucket_shuffle,
     corpus,
     file_io,
+    folder_lock,
     masking,
     pretraining_data,
     pretraining_files,
@@ -209,7 +210,7 @@ def test_changed_and_foreign_shards_are_refused(text, golden, tmp_path):
 def test_two_runs_at_once_and_impossible_numbers(text, golden, tmp_path):
     job, prefix = make_job(golden), tmp_path / "part"
     (tmp_path / "part.unfinished").mkdir()
-    lock = file_io.locked(str(tmp_path / "part.unfinished" / "lock"), "")
+    lock = folder_lock.locked(str(tmp_path / "part.unfinished" / "lock"), "")
     with lock, pytest.raises(file_io.InputError, match="another run is making .*part; wait"):
         create(text, prefix, job)
     with pytest.raises(file_io.InputError, match="num_shards=100000 must be between 1 and 99999"):
@@ -255,7 +256,7 @@ def test_a_full_disk_keeps_what_is_done(text, golden, tmp_path, monkeypatch):
     job = make_job(golden)
     with monkeypatch.context() as patch:
         patch.setattr(file_io, "open_file", full)
-        with pytest.raises(file_io.InputError, match="cannot write in .*No space left"):
+        with pytest.raises(file_io.InputError, match="cannot write .*No space left"):
             create(text, tmp_path / "out" / "part", job)
     assert (tmp_path / "out" / "part.unfinished" / "shard-00000.json").exists()
     monkeypatch.setattr(pretraining_files, "make_instances", None)  # They are all there.

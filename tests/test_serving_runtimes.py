@@ -74,4 +74,4 @@ def test_openvino_computes_the_same(tmp_path, kind):
     given = serving_samples.features(kind, 3, 12)
     wanted = serving_runtimes.load(folder, threads=1)(given)
     found = serving_runtimes.load(folder, "openvino", threads=1)(given)
-    serving_samples.assert_close(kind, found, wanted, given, 1e-4)
+    serving_samples.assert_close(found, wanted, given, 1e-4)

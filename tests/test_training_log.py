@@ -1,12 +1,16 @@
 """What a training run reports."""
 
 import os
+import re
+import subprocess
+import sys
 import types
 
 import pytest
 import tensorflow as tf
 
 from albert import training_log
+from tests.sources import ROOT
 
 
 def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatch):
@@ -75,3 +79,28 @@ def test_means_since_they_were_last_asked_for():
     none = training_log.RunningMeans(())
     none.add({"loss": 1.0}, 1)
     assert none.take() == {}
+
+
+def resident():
+    """Bytes of this process in memory."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_reports_take_no_memory(tmp_path):
+    with tf.summary.create_file_writer(str(tmp_path)).as_default(step=1):
+        for number in range(8000):
+            training_log.write_scalar("loss", number / 7)
+            if number == 2000:
+                before = resident()
+    assert resident() - before < 3 << 19  # 3 MiB if TensorFlow kept the numbers
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_run_stays_flat():
+    command = [sys.executable, "benchmarks/memory_growth.py", "--steps=400", "--evaluations=20"]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"growth: (\S+) MiB, (\S+) files, (\S+) threads", output)
+    growth, files, threads = map(float, found.groups())
+    # What has to be bound is what each evaluation and each step adds; half of this is chance.
+    assert growth < 20 and files <= 2 and threads <= 2, output
