@@ -105,8 +105,7 @@ def write(folder, model, product=product):
       product: see `Model.graph`.
     """
     content = model.graph(product).to_bytes(model.metadata)
-    with file_io.atomic_writer(folder.model_file, "wb") as file:
-        file.write(content)
+    file_io.write_bytes(folder.model_file, content)
 
 
 # --- the encoder ----------------------------------------------------------------------------------
