@@ -322,8 +322,7 @@ def vocab_text(model):
 def write_vocab(prefix, model):
     """Writes `<prefix>.model` and `<prefix>.vocab`; files there are replaced as a whole."""
     file_io.write_text(f"{prefix}.vocab", vocab_text(model))
-    with file_io.atomic_writer(f"{prefix}.model", "wb") as file:
-        file.write(model)
+    file_io.write_bytes(f"{prefix}.model", model)
 
 
 # --- WordPiece ------------------------------------------------------------------------------------
