@@ -7,7 +7,7 @@ import sys
 
 from absl import app, flags, logging
 
-from albert import file_io, run_record, signals
+from albert import file_io, signals
 
 # As in setup.py; the oldest that is tested.
 _MIN_TENSORFLOW = [2, 18]
@@ -72,13 +72,6 @@ def _lost_worker(error):
     return distribution.lost_worker(error)
 
 
-def _is_of_the_end(error):
-    """Whether SIGTERM explains an error."""
-    return "REPLACED BY Terminated" in str(error) or (
-        "tensorflow" in sys.modules and _lost_worker(error) is not None
-    )
-
-
 def run(main, define_flags):
     """Runs a script: defines and parses its flags, and turns users' mistakes into plain messages.
 
@@ -111,14 +104,15 @@ def run(main, define_flags):
             print(_TERMINATED, file=sys.stderr)
             return signals.STATUS
         except Exception as error:
-            # While TensorFlow made an error, or as the other workers end for the same reason.
-            if signals.REQUESTS.terminate and _is_of_the_end(error):
+            end = signals.end_behind(error)
+            lost = "tensorflow" in sys.modules and _lost_worker(error)
+            # The other workers end for the same reason.
+            if end is signals.Terminated or (signals.REQUESTS.terminate and lost):
                 print(_TERMINATED, file=sys.stderr)
                 return signals.STATUS
-            if run_record.was_interrupted(error):
+            if end is KeyboardInterrupt:
                 print(_INTERRUPTED, file=sys.stderr)
                 return 130
-            lost = "tensorflow" in sys.modules and _lost_worker(error)
             if not lost:
                 raise
             print(f"error: {lost}", file=sys.stderr)

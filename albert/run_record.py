@@ -355,16 +355,10 @@ class Recorder:
         except BaseException as error:
             is_over.set()  # nobody waits for the hashes
             message = str(error)[:MESSAGE_LENGTH] or type(error).__name__
-            _end(folder, INTERRUPTED if was_interrupted(error) else FAILED, message)
+            _end(folder, INTERRUPTED if signals.end_behind(error) else FAILED, message)
             raise
         hashing.join()
         _end(folder, DONE)
-
-
-def was_interrupted(error):
-    """Whether an error is SIGTERM or Ctrl-C, also if that came while TensorFlow made an error."""
-    ends = (KeyboardInterrupt, signals.Terminated)
-    return isinstance(error, ends) or "REPLACED BY KeyboardInterrupt" in str(error)
 
 
 def log_settings(flags):

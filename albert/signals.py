@@ -20,6 +20,20 @@ class Terminated(BaseException):
     """SIGTERM has come and nothing is left to be saved; like KeyboardInterrupt no error."""
 
 
+def end_behind(error):
+    """`Terminated` or KeyboardInterrupt if an error comes of it, else None.
+
+    Both may come anywhere, also in code that makes another error of them or that fails because of
+    them, as TensorFlow's does while it traces a function.
+    """
+    while error is not None:
+        for end in (Terminated, KeyboardInterrupt):
+            if isinstance(error, end) or f"REPLACED BY {end.__name__}" in str(error):
+                return end
+        error = error.__context__
+    return None
+
+
 class Requests:
     """What signals have asked for so far.
 

@@ -12,7 +12,7 @@ from tests.sources import ROOT
 
 SCRIPT = """
 from absl import flags
-from albert import command_line, file_io
+from albert import command_line, file_io, signals
 
 def define_flags(values):
     flags.DEFINE_string("how", None, "How to end.", flag_values=values)
@@ -30,6 +30,12 @@ command_line.run(main, define_flags)
         ("print(values.how)", 0, ""),
         ("raise file_io.InputError('--how must be kind')", 1, "error: --how must be kind\n"),
         ("raise KeyboardInterrupt", 130, "interrupted; the same command goes on from the last"),
+        (
+            "try:\n        raise signals.Terminated\n"
+            "    finally:\n        raise SystemError('bad argument to internal function')",
+            75,
+            "ended by SIGTERM",
+        ),
         # What is left of Ctrl-C if it comes while TensorFlow makes an error.
         (
             "raise RuntimeError('ORIGINAL UnavailableError REPLACED BY KeyboardInterrupt: ')",

@@ -434,10 +434,9 @@ def test_a_full_disk_is_not_taken_for_a_full_memory(path, tmp_path, monkeypatch,
         raise tf.errors.ResourceExhaustedError(None, None, f"/a/events; {os.strerror(code)}\nmore")
 
     monkeypatch.setattr(tf.summary, "scalar", full)
-    message = f"a file of the log cannot be written: /a/events; {os.strerror(code)}"
-    with pytest.raises(file_io.InputError) as caught:
+    message = f"cannot write .*out: {os.strerror(code)}; .* free there"
+    with pytest.raises(file_io.InputError, match=message):
         train(make_engine(tmp_path / "out"), path)
-    assert str(caught.value) == message
 
 
 def test_the_first_step_is_reported_by_itself(path, tmp_path, caplog):

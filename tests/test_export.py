@@ -139,7 +139,7 @@ def test_the_threshold_is_a_constant_output(specs, tmp_path, threshold, there):
         (
             OSError(28, "No space left on device"),
             file_io.InputError,
-            "cannot write .* {}.*space",
+            "cannot write {}/.*: No space left on device; it needs .* KiB",
         ),
         (KeyboardInterrupt("stop"), KeyboardInterrupt, "stop"),
     ],
