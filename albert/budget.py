@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from albert import file_io
+from albert import file_io, json_shapes
 
 BUDGET = "budget.json"
 # When the program began, as the first import of this module is among the first things it does.
@@ -187,12 +187,10 @@ def read(folder, minutes):
     if not file_io.exists(path):
         return None
     found = file_io.read_json(path, "budget")
-    try:
-        steps, budget = int(found["num_train_steps"]), float(found["budget_minutes"])
-    except (TypeError, KeyError, ValueError) as error:
-        raise file_io.InputError(
-            f"{path}: expected an object with num_train_steps and budget_minutes"
-        ) from error
+    json_shapes.check(found, {"num_train_steps": int, "budget_minutes": json_shapes.NUMBER}, path)
+    steps, budget = found["num_train_steps"], found["budget_minutes"]
+    if steps < 1:
+        raise file_io.InputError(f"{path}: num_train_steps must be above 0, found {steps}")
     if budget != minutes:
         raise file_io.InputError(
             f"budget_minutes={minutes:g}, but {path} has fixed {steps} steps for {budget:g} "

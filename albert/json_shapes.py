@@ -5,6 +5,7 @@ shapes by key: a key that ends in "?" may be missing, "*" stands for all keys th
 """
 
 import json
+import sys
 from types import NoneType
 
 from albert import file_io
@@ -52,6 +53,8 @@ def _check_type(value, types, place):
     if not is_right:
         wanted = " or ".join(_NAMES[kind] for kind in types)
         raise file_io.InputError(f"{place}: expected {wanted}, found {_NAMES[type(value)]}")
+    if float in types and isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise file_io.InputError(f"{place}: the number has {len(str(value))} digits: too large")
 
 
 def check_text(value, place):

@@ -26,6 +26,7 @@ from albert import (
     corpus,
     file_io,
     folder_lock,
+    json_shapes,
     pretraining_files,
     progress,
     tfrecord,
@@ -196,7 +197,8 @@ def _finished(prefix, folder, description, overwrite_shards):
     try:
         manifest = file_io.read_json(manifest_path(prefix), "manifest")
         reason = _difference(manifest, description) or _changed(prefix, manifest["shards"])
-        if reason is None and isinstance(manifest["counts"], dict):
+        if reason is None:
+            json_shapes.check(manifest["counts"], {"*": int}, "counts")
             return manifest
     except _DAMAGE as error:
         reason = None

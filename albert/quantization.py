@@ -101,8 +101,16 @@ class Product:
 
 
 def quantize_columns(kernel):
-    """int8 [C, O] and float32 scales [O] of a kernel [C, O], without -128."""
-    scales = np.maximum(np.abs(kernel).max(axis=0), 1e-12).astype(np.float32) / 127
+    """int8 [C, O] and float32 scales [O] of a kernel [C, O].
+
+    Two neighbours in a column are together 128 at most. Processors without VNNI add the products of
+    two neighbours in 16 bits, and 255 * 128 is what still fits: with more, sums are cut off there,
+    and the same file answers otherwise than on newer processors.
+    """
+    sizes = np.abs(kernel)
+    most = np.max(sizes[1:] + sizes[:-1], axis=0, initial=0.0)
+    most = np.maximum(most, sizes.max(axis=0))  # of one row alone
+    scales = np.maximum(most, 1e-12).astype(np.float32) / 127
     return np.clip(np.round(kernel / scales), -127, 127).astype(np.int8), scales
 
 

@@ -11,7 +11,7 @@ import re
 
 from absl import logging
 
-from albert import file_io, results, stuck
+from albert import file_io, json_shapes, results, stuck
 
 ATTEMPTS = "attempts.json"
 # What belongs to one attempt; data, vocabulary and descriptions serve all of them.
@@ -19,6 +19,14 @@ _OF_AN_ATTEMPT = re.compile(
     r"(new-)?model\.ckpt-.*|checkpoint|eval|events\.out\..*|load_report\.json|metrics\.jsonl|"
     + "|".join(map(re.escape, (results.RESULTS, results.BEST_TRIAL, stuck.STATE)))
 )
+_ATTEMPT = {
+    "seed": int, "step": int, "share": json_shapes.NUMBER, "message": str, "folder": str,
+}  # fmt: skip
+_SHAPE = {"given_up": [_ATTEMPT], "moving?": bool}
+
+
+def _folder(number):
+    return f"attempt_{number}"
 
 
 def read(folder):
@@ -38,8 +46,15 @@ def _read(folder):
     if not file_io.exists(path):
         return {"given_up": [], "moving": False}
     state = file_io.read_json(path, "attempts")
-    if not isinstance(state, dict) or not isinstance(state.get("given_up"), list):
-        raise file_io.InputError(f"{path}: expected an object with the list given_up")
+    json_shapes.check(state, _SHAPE, path)
+    for number, attempt in enumerate(state["given_up"], 1):
+        if attempt["folder"] != _folder(number):
+            raise file_io.InputError(
+                f"{path}: attempt {number}: expected the folder {_folder(number)!r}, found "
+                f"{attempt['folder']!r}"
+            )
+    if state.get("moving") and not state["given_up"]:
+        raise file_io.InputError(f"{path}: nothing was given up, so nothing can be moved")
     return state
 
 
@@ -66,7 +81,7 @@ def _give_up(folder, seed, error):
             "step": judgement.step,
             "share": judgement.share,
             "message": str(error),
-            "folder": f"attempt_{len(attempts) + 1}",
+            "folder": _folder(len(attempts) + 1),
         }
     )
     state = {"given_up": attempts, "moving": True}

@@ -85,7 +85,7 @@ def make_plan(values):
     if values.seeds is not None:
         spec["seeds"] = [int(seed) if seed.isdigit() else seed for seed in values.seeds]
     common = _split(values.script_flags, "--script_flags")
-    return sweep_plan.make_plan(spec, common, _given_trials(values))
+    return sweep_plan.make_plan(spec, common, _given_trials(values), values.spec)
 
 
 def main(values):

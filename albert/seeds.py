@@ -12,14 +12,20 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from types import NoneType
 
 from absl import logging
 
-from albert import file_io, restarts, results, stuck
+from albert import file_io, json_shapes, restarts, results, stuck
 
 SEEDS = "seeds.json"
 FINISHED, STUCK, FAILED = "finished", "stuck", "failed"
 _PR_SET_PDEATHSIG = 1
+_RUN = {
+    "seed": int, "folder": str, "status": str, "exit_status?": (int, NoneType), "restarts": int,
+    "result": (*json_shapes.NUMBER, NoneType), "step?": (int, NoneType),
+}  # fmt: skip
+_SHAPE = {"metric": str, "runs": [_RUN]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,16 +140,19 @@ def _known(path, metric):
     if not file_io.exists(path):
         return {}
     found = file_io.read_json(path, "seeds")
-    try:
-        runs = {run["seed"]: run for run in found["runs"]}
-        former = found["metric"]
-    except (TypeError, KeyError) as error:
-        raise file_io.InputError(f"{path}: expected an object with metric and runs") from error
-    if former != metric:
+    json_shapes.check(found, _SHAPE, path)
+    if found["metric"] != metric:
         raise file_io.InputError(
-            f"{path} compares runs by {former}, not by {metric}: give another output_dir"
+            f"{path} compares runs by {found['metric']}, not by {metric}: give another output_dir"
         )
-    return runs
+    for run in found["runs"]:
+        known = (FINISHED, STUCK, FAILED)
+        if run["status"] not in known or (run["status"] == FINISHED and run["result"] is None):
+            raise file_io.InputError(
+                f"{path}: seed {run['seed']}: expected a status of {', '.join(known)}, the first "
+                f"with a result; found {run['status']!r} and {run['result']!r}"
+            )
+    return {run["seed"]: run for run in found["runs"]}
 
 
 def run(study, first_seed, count, start_run=start):

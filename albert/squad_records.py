@@ -14,7 +14,7 @@ import sys
 import numpy as np
 from absl import logging
 
-from albert import file_io, squad_features, tfrecord
+from albert import file_io, json_shapes, squad_features, tfrecord
 from albert.file_io import InputError
 
 V1, V2 = "squad_v1", "squad_v2"  # kinds of tasks, in the names of files
@@ -23,6 +23,7 @@ MIN_EXAMPLES_PER_PROCESS = 4000
 _WORKER = "from albert import squad_records; squad_records.worker_main()"
 _LEFT_FILE_FORMAT = "albert-squad-features-left"
 _LEFT_FILE_VERSION = 1
+_MOST_TOKENS = 1 << 20  # a damaged length must not take all memory
 
 
 class StaleFeaturesError(InputError):
@@ -277,11 +278,11 @@ def read_features_left(path, settings):
         )
     _check_header(path, lines[0], settings)
     try:
-        rows = [json.loads(line) for line in lines[1:] if line]
+        rows = [file_io.parse_json(line) for line in lines[1:] if line]
         if not rows or rows[-1] != {"num_windows": len(rows) - 1}:
             raise ValueError("its last line is missing")
         return [_features_of_row(row) for row in rows[:-1]]
-    except (ValueError, TypeError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise StaleFeaturesError(f"{path} is damaged ({error})") from error
 
 
@@ -298,18 +299,20 @@ def find_features_left(path, settings):
 
 def _check_header(path, line, settings):
     try:
-        header = json.loads(line)
-    except ValueError:
+        header = file_io.parse_json(line)
+    except ValueError:  # InputError is one
         header = None
     if not isinstance(header, dict) or header.get("format") != _LEFT_FILE_FORMAT:
         raise InputError(
             f"predict_feature_left_file: {path} is not a file of SQuAD features; name another"
         )
-    if header["version"] != _LEFT_FILE_VERSION:
+    if header.get("version") != _LEFT_FILE_VERSION:
         raise StaleFeaturesError(
-            f"{path} has version {header['version']}, expected {_LEFT_FILE_VERSION}"
+            f"{path} has version {header.get('version')}, expected {_LEFT_FILE_VERSION}"
         )
-    found, wanted = header["settings"], json.loads(json.dumps(settings))
+    found, wanted = header.get("settings"), json.loads(json.dumps(settings))
+    if not isinstance(found, dict):
+        raise StaleFeaturesError(f"{path} does not say what it was made with")
     for key in sorted(set(found) | set(wanted)):
         if found.get(key) != wanted.get(key):
             raise StaleFeaturesError(
@@ -318,7 +321,10 @@ def _check_header(path, line, settings):
 
 
 def _features_of_row(row):
+    json_shapes.check(row, list, "a window")
     number, qas_id, example_index, span, length, used, begin, context, starts, ends = row
+    if not 0 <= used <= length <= _MOST_TOKENS:
+        raise ValueError(f"a window has {used} of {length} tokens")
     return squad_features.SquadFeatures(
         unique_id=number,
         qas_id=qas_id,

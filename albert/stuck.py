@@ -8,11 +8,12 @@ class, but whose probabilities already follow the labels, passes.
 import dataclasses
 import math
 import os
+from types import NoneType
 
 import numpy as np
 from absl import logging
 
-from albert import file_io
+from albert import file_io, json_shapes
 
 STATE = "stuck.json"
 # What learning looks like, at least: standard deviations above chance, and share of what outputs
@@ -27,6 +28,13 @@ _LEAST_EXAMPLES = 4096
 # Fewer examples beside those of the most frequent label cannot tell.
 _LEAST_OTHERS = 50
 _KEPT = 20  # states of steps that a run can go on from
+_SUMS = {
+    "association?": [json_shapes.NUMBER], "labels?": [json_shapes.NUMBER],
+    "predictions?": [json_shapes.NUMBER], "correct?": json_shapes.NUMBER, "*": NoneType,
+}  # fmt: skip
+_SHAPE = {
+    "told": (dict, NoneType), "judgements": [{"step": int}], "signs": {"*": [_SUMS]},
+}  # fmt: skip
 
 
 class StuckError(file_io.InputError):
@@ -121,13 +129,12 @@ def was_told(folder):
 def _read(path):
     """What `Watch` has written: judgements, the one that was told, and signs by step."""
     state = file_io.read_json(path, "signs of learning")
-    kinds = {"told": (dict, type(None)), "judgements": list, "signs": dict}
-    if not isinstance(state, dict) or not all(
-        isinstance(state.get(key), kind) for key, kind in kinds.items()
-    ):
-        raise file_io.InputError(
-            f"{path}: expected an object with {', '.join(kinds)}; move it away"
-        )
+    json_shapes.check(state, _SHAPE, path)
+    for step, halves in state["signs"].items():
+        if not step.isdecimal() or len(halves) != 2:
+            raise file_io.InputError(
+                f"{path}: signs: expected two sums for each step, found {len(halves)} for {step!r}"
+            )
     return state
 
 

@@ -212,17 +212,27 @@ def _kind(value):
     return f"a {type(value).__name__}"
 
 
-def make_plan(spec, arguments=(), trials=None):
+def make_plan(spec, arguments=(), trials=None, path=None):
     """The `Plan` of a specification.
 
     Args:
       spec: dict with the keys of the file.
       arguments: further ones that all trials get.
       trials: {name: arguments} in place of those of the specification.
+      path: file that the specification was read from, for messages.
 
     Raises:
       file_io.InputError: something is missing, contradictory or of a wrong form.
     """
+    try:
+        return _make_plan(spec, arguments, trials)
+    except file_io.InputError as error:
+        if path is None:
+            raise
+        raise file_io.InputError(f"{path}: {error}") from error
+
+
+def _make_plan(spec, arguments, trials):
     fields = dict(spec)
     if not fields.get("script"):
         raise file_io.InputError("script must name what each trial runs, such as run_classifier")

@@ -116,7 +116,7 @@ def test_a_budget_without_room_for_a_step_is_refused(tmp_path):
 
 def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / "budget.json").write_text('{"num_train_steps": "many"}')
-    with pytest.raises(file_io.InputError, match="budget.json: expected an object with num_train"):
+    with pytest.raises(file_io.InputError, match="budget.json: there is no 'budget_minutes'"):
         budget.read(str(tmp_path), 1.0)
 
 

@@ -217,8 +217,9 @@ def test_recomputation_keeps_only_the_inputs_of_blocks():
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_only_inference_has_what_follows_fused_with_products(monkeypatch, dtype, training):
-    monkeypatch.setattr(kernels, "has_units", lambda dtype: True)
+def test_only_inference_has_what_follows_fused_with_products(dtype, training):
+    if not kernels.has_units(tf.as_dtype(dtype)):
+        pytest.skip(f"this processor does not multiply {dtype} matrices")
     wide = {"hidden_size": 240, "intermediate_size": 480, "hidden_dropout_prob": 0.1}
     model = make_encoder(layers.Compute(dtype), **wide)
     ids = make_features("classifier")["input_ids"]

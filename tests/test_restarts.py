@@ -100,5 +100,5 @@ def test_all_attempts_may_be_stuck_and_more_may_follow(tmp_path):
 
 def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / "attempts.json").write_text("[]")
-    with pytest.raises(file_io.InputError, match="attempts.json: expected an object with the list"):
+    with pytest.raises(file_io.InputError, match="attempts.json: expected object, found list"):
         restarts.read(str(tmp_path))

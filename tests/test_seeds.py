@@ -76,7 +76,8 @@ def test_the_lowest_loss_is_the_best(tmp_path):
 
 
 def test_restarts_are_counted(tmp_path):
-    attempts = {"given_up": [{"seed": 7, "folder": "attempt_1"}], "moving": False}
+    attempt = {"seed": 7, "step": 5, "share": 0.2, "message": "stuck", "folder": "attempt_1"}
+    attempts = {"given_up": [attempt], "moving": False}
     (tmp_path / "seed_7").mkdir()
     file_io.write_json(str(tmp_path / "seed_7" / "attempts.json"), attempts)
     text = seeds.run(study(tmp_path), 7, 1, start_run([]))
@@ -104,5 +105,5 @@ def test_mistakes_are_named(tmp_path):
     with pytest.raises(file_io.InputError, match="compares runs by f1, not by loss"):
         seeds.run(study(tmp_path, "loss"), 7, 1, start_run([]))
     (tmp_path / "seeds.json").write_text("[]")
-    with pytest.raises(file_io.InputError, match="seeds.json: expected an object with metric"):
+    with pytest.raises(file_io.InputError, match="seeds.json: expected object, found list"):
         seeds.run(study(tmp_path), 7, 1, start_run([]))

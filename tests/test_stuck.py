@@ -164,7 +164,7 @@ def test_nothing_is_judged_where_windows_do_not_fit(tmp_path):
 
 def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / "stuck.json").write_text('{"told": null}')
-    with pytest.raises(file_io.InputError, match=r"stuck.json: expected an object with told"):
+    with pytest.raises(file_io.InputError, match=r"stuck.json: there is no 'judgements'"):
         watch(tmp_path).resume(10)
 
 

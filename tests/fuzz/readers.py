@@ -1,13 +1,11 @@
-"""Every reader of files: samples that it accepts, and a function that reads a changed copy."""
+"""All readers of files; here those of what users give, `states` has those of what runs write."""
 
 import contextlib
-import dataclasses
 import functools
 import io
 import json
 import os
 import tarfile
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -46,38 +44,8 @@ from albert import (
     word_files,
 )
 from tests.builders import SPM, TESTDATA, make_model, tiny_config
-
-
-@dataclasses.dataclass(frozen=True)
-class Reader:
-    """A reader of one kind of file.
-
-    Attributes:
-      name: what the file is called.
-      samples: list of contents that are read without an error.
-      read: ``(path)``; reads the file there, which may have others beside it, as deep as the
-        toolkit does. What it returns does not matter.
-      beside: {name: content} of files in the same folder.
-    """
-
-    name: str
-    samples: list
-    read: Callable
-    beside: dict = dataclasses.field(default_factory=dict)
-
-
-def _json(*values):
-    return [json.dumps(value, indent=2).encode() for value in values]
-
-
-def _content(folder, name):
-    with open(os.path.join(folder, name), "rb") as file:
-        return file.read()
-
-
-def _folder_of(path):
-    return os.path.dirname(path)
-
+from tests.fuzz import states
+from tests.fuzz.reader import Reader, content_of, folder_of, to_json
 
 # --- text ---------------------------------------------------------------------------------------
 
@@ -89,7 +57,7 @@ def _read_table(path):
 
 
 def _read_labels_of_rows(path):
-    folder = _folder_of(path)
+    folder = folder_of(path)
     columns = tables.Columns()
     labels = custom_data.find_labels(folder, {"train": path}, columns)
     task = custom_data.CustomTask({"train": path}, columns, labels)
@@ -121,7 +89,7 @@ def _glue():
 
         def read(path, name=name):
             task = classifier_utils.get_task(name)
-            for example in task.iter_examples(os.path.dirname(_folder_of(path)), "train"):
+            for example in task.iter_examples(os.path.dirname(folder_of(path)), "train"):
                 example.guid.encode()
 
         yield Reader(f"{classifier_utils.get_task(name).folder}/{file}", [content.encode()], read)
@@ -147,7 +115,7 @@ def _texts():
     squad = demo_data.squad_files(seed=1)
     small = json.loads(squad["dev"])
     small["data"][0]["paragraphs"] = small["data"][0]["paragraphs"][:2]
-    yield Reader("squad.json", _json(small), _read_squad)
+    yield Reader("squad.json", to_json(small), _read_squad)
     passage = {
         "article": "A b c.", "id": "high1.txt", "questions": ["What _ ?", "Who?"],
         "options": [["a", "b", "c", "d"]] * 2, "answers": ["A", "D"],
@@ -170,7 +138,7 @@ def _texts():
 
 def _read_words(path):
     files = {"train": path}
-    labels = token_classification.find_labels(_folder_of(path), files, word_files.Columns())
+    labels = token_classification.find_labels(folder_of(path), files, word_files.Columns())
     data = token_classification.Files(files, word_files.Columns(), labels)
     list(data.parts("train", 8, tokenization.FullTokenizer(spm_model_file=str(SPM))))
     for form in ("conll", "jsonl"):
@@ -192,7 +160,7 @@ def _read_choices(path):
 
 def _read_blimp(path):
     score = lambda sentences: [len(sentence) for sentence in sentences]  # noqa: E731
-    result = blimp.measure(blimp.read(_folder_of(path)), score)
+    result = blimp.measure(blimp.read(folder_of(path)), score)
     "\n".join(result.table()).encode()
 
 
@@ -227,7 +195,7 @@ def _read_sentencepiece(path):
 
 
 def _vocabularies():
-    yield Reader("vocab.txt", [_content(TESTDATA, "tiny_vocab.txt")], _read_wordpiece)
+    yield Reader("vocab.txt", [content_of(TESTDATA, "tiny_vocab.txt")], _read_wordpiece)
     yield Reader("spiece.model", [SPM.read_bytes()], _read_sentencepiece)
 
 
@@ -240,43 +208,43 @@ def _descriptions(work):
         key: config[key] for key in config if key not in ("embedding_size", "num_hidden_groups")
     }
     read = modeling.AlbertConfig.from_json_file
-    yield Reader("albert_config.json", _json(config, {**bert, "model_type": "bert"}), read)
-    yield Reader("config.json", _json({**config, "model_type": "albert"}),
-                 lambda path: huggingface.read_config(_folder_of(path)))  # fmt: skip
-    yield Reader("tokenizer_config.json", _json({"do_lower_case": True}),
-                 lambda path: huggingface.read_lower_case(_folder_of(path)))  # fmt: skip
-    yield Reader("best_trial.txt", [b"20:10:0.75"], lambda p: results.read_trial(_folder_of(p)))
+    yield Reader("albert_config.json", to_json(config, {**bert, "model_type": "bert"}), read)
+    yield Reader("config.json", to_json({**config, "model_type": "albert"}),
+                 lambda path: huggingface.read_config(folder_of(path)))  # fmt: skip
+    yield Reader("tokenizer_config.json", to_json({"do_lower_case": True}),
+                 lambda path: huggingface.read_lower_case(folder_of(path)))  # fmt: skip
+    yield Reader("best_trial.txt", [b"20:10:0.75"], lambda p: results.read_trial(folder_of(p)))
     block = results.make_block({"eval_accuracy": 0.5}, 10, 0.5).text
     rule = "\n" + "=" * 50 + "\n"
     yield Reader("eval_results.txt", [(block + rule + block + rule).encode()],
-                 lambda path: results.read_blocks(_folder_of(path)))  # fmt: skip
+                 lambda path: results.read_blocks(folder_of(path)))  # fmt: skip
     threshold = {squad_threshold.THRESHOLD: -1.5, "step": 10, "predict_file": "dev.json"}
     checkpoint = os.path.join(work, "one")
     checkpoints.save(checkpoint, make_model("pretraining"))
-    yield Reader(squad_threshold.FILE_NAME, _json(threshold),
-                 lambda path: squad_threshold.read(os.path.join(_folder_of(path), "one")),
+    yield Reader(squad_threshold.FILE_NAME, to_json(threshold),
+                 lambda path: squad_threshold.read(os.path.join(folder_of(path), "one")),
                  _files(checkpoint, "one"))  # fmt: skip
     pretraining = {"version": pretraining_folder.VERSION, "sentence_task": "sop"}
-    yield Reader(pretrained.PRETRAINING_NAME, _json(pretraining),
-                 lambda path: pretraining_folder.sentence_tasks(_folder_of(path)),
+    yield Reader(pretrained.PRETRAINING_NAME, to_json(pretraining),
+                 lambda path: pretraining_folder.sentence_tasks(folder_of(path)),
                  _files(checkpoint, "model.ckpt-best"))  # fmt: skip
 
 
 def _read_record(path):
     """As a run that goes on, its repetition and a model card read it."""
-    record = run_record.read(_folder_of(path))
-    run_record.read_metrics(_folder_of(path))
+    record = run_record.read(folder_of(path))
+    run_record.read_metrics(folder_of(path))
     json.dumps(reproduction.changed_inputs(record), ensure_ascii=False).encode()
     with contextlib.suppress(reproduction.NothingToRepeat):
         reproduction.command(record, "out")
-        reproduction.compare(_folder_of(path), _folder_of(path))
-    card = os.path.join(_folder_of(path), "card")
+        reproduction.compare(folder_of(path), folder_of(path))
+    card = os.path.join(folder_of(path), "card")
     file_io.make_dirs(card)
     said = model_card.Said()
-    model_card.write(card, _folder_of(path), model_card.transformers_form("encoder"), 2, said)
+    model_card.write(card, folder_of(path), model_card.transformers_form("encoder"), 2, said)
     recorder = run_record.Recorder(record["script"], ["x"], record["flags"], {})
-    with recorder.session(_folder_of(path), ["train"], {}):
-        run_record.start_training(_folder_of(path), 1)
+    with recorder.session(folder_of(path), ["train"], {}):
+        run_record.start_training(folder_of(path), 1)
 
 
 def _run_records(work):
@@ -293,14 +261,14 @@ def _run_records(work):
             run_record.append_training(folder, 2, 0.5, {"loss": 0.5})
             run_record.append_evaluation(folder, 2, "model.ckpt-2", {"eval_accuracy": 0.5})
             run_record.set_result(folder, 2, {"eval_accuracy": 0.5})
-    files = {name: _content(folder, name) for name in (run_record.RUN, run_record.METRICS)}
+    files = {name: content_of(folder, name) for name in (run_record.RUN, run_record.METRICS)}
     for name, content in files.items():
         beside = {other: value for other, value in files.items() if other != name}
         yield Reader(name, [content], _read_record, beside)
 
 
 def _predict(path):
-    predictor = predictors.TextPredictor(_folder_of(path))
+    predictor = predictors.TextPredictor(folder_of(path))
     len(predictor.labels)
 
 
@@ -313,7 +281,7 @@ def _model_folder(work):
     )
     model = classifier_utils.make_task(row).build_model(tiny_config(), layers.Compute(), 1)
     checkpoints.save(os.path.join(folder, "model.ckpt-best"), model)
-    files = {name: _content(folder, name) for name in file_io.listdir(folder)}
+    files = {name: content_of(folder, name) for name in file_io.listdir(folder)}
     for name in ("model.json", "labels.json", "albert_config.json"):
         beside = {other: content for other, content in files.items() if other != name}
         yield Reader(f"model/{name}", [files[name]], _predict, {
@@ -353,7 +321,7 @@ def _records(work):
     path = os.path.join(work, "rows.tf_record")
     rows = [{"input_ids": [i, 2, 0, 0], "input_mask": [1, 1, 0, 0]} for i in range(5)]
     record_files.write(path, SPECS, rows, {"length": 4}, list("abcde"))
-    plain = _content(work, "rows.tf_record")
+    plain = content_of(work, "rows.tf_record")
     import gzip
 
     yield Reader("rows.tf_record", [plain], _read_records)
@@ -364,7 +332,7 @@ def _records(work):
         record_files.cached_with_ids(path, SPECS, {"length": 4}, lambda: zip("abcde", rows))  # noqa: B905
         record_files.read_ids(path)
 
-    manifest = _content(work, "rows.tf_record.manifest.json")
+    manifest = content_of(work, "rows.tf_record.manifest.json")
     yield Reader("rows.tf_record.manifest.json", [manifest], read_manifest,
                  {"rows.tf_record": plain})  # fmt: skip
     examples = compact_records.serialize(
@@ -382,7 +350,7 @@ def _records(work):
             for serialized in record_files.serialized_examples([path]).batch(2):
                 records.parse(specs, serialized)
 
-    yield Reader("compact.tf_record", [_content(work, "compact")], read_compact)
+    yield Reader("compact.tf_record", [content_of(work, "compact")], read_compact)
 
 
 def _save(work, name):
@@ -394,7 +362,7 @@ def _save(work, name):
 def _files(prefix, name):
     folder, base = os.path.split(prefix)
     found = [other for other in file_io.listdir(folder) if other.startswith(f"{base}.")]
-    return {name + other.removeprefix(base): _content(folder, other) for other in found}
+    return {name + other.removeprefix(base): content_of(folder, other) for other in found}
 
 
 def _checkpoints(work):
@@ -420,7 +388,7 @@ def _checkpoints(work):
     converted = huggingface.convert_weights(tensors, model.config, "pretraining")
     yield Reader("model.safetensors", [save(converted)], restore)
     yield Reader("model.safetensors.index.json",
-                 _json({"weight_map": dict.fromkeys(converted, "part.safetensors")}), restore,
+                 to_json({"weight_map": dict.fromkeys(converted, "part.safetensors")}), restore,
                  {"part.safetensors": save(converted)})  # fmt: skip
 
 
@@ -433,7 +401,7 @@ def _hub_modules(work):
     folder = export.save_model(root, {"tokenization_info": info}, work, "module")
     names = ["saved_model.pb", "variables/variables.index"]
     names.append("variables/variables.data-00000-of-00001")
-    files = {f"module/{name}": _content(folder, name) for name in names}
+    files = {f"module/{name}": content_of(folder, name) for name in names}
     files["module/assets/albert_config.json"] = tiny_config().to_json_string().encode()
     files["module/assets/30k-clean.model"] = SPM.read_bytes()
 
@@ -456,7 +424,7 @@ def _archives():
             tar.addfile(info, io.BytesIO(b"x" * 100))
 
     def unpack(path):
-        archives.unpack_archive(path, os.path.join(_folder_of(path), "cache"))
+        archives.unpack_archive(path, os.path.join(folder_of(path), "cache"))
 
     yield Reader("module.tar.gz", [buffer.getvalue()], unpack)
 
@@ -467,6 +435,6 @@ def all_readers(work):
     found = [
         *_tables(), *_glue(), *_texts(), *_words(), *_vocabularies(), *_descriptions(work),
         *_model_folder(work), *_records(work), *_checkpoints(work), *_hub_modules(work),
-        *_archives(), *_run_records(work),
+        *_archives(), *_run_records(work), *states.readers(os.path.join(work, "states")),
     ]  # fmt: skip
     return {reader.name: reader for reader in found}
