@@ -40,7 +40,9 @@ def write_texts(path, labels=None, count=60):
 def inputs(tmp_path_factory):
     """A trained folder, texts without labels, and labels that the model itself gave them."""
     folder = tmp_path_factory.mktemp("inputs")
+    # Wider weights make a network that blows up each rounding.
     changes = {"num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96}
+    changes |= {"initializer_range": 0.2}
     serving_samples.trained_in(folder / "run", classifier_utils.KIND, **changes)
     texts = write_texts(folder / "texts.jsonl")
     found = predictors.TextPredictor(str(folder / "run")).predict(texts)
@@ -61,7 +63,8 @@ def test_int8_is_calibrated_checked_and_described(inputs, tmp_path):
     )  # fmt: skip
     check, calibration = folder.measured["check"], folder.measured["calibration"]
     assert check["answers"] == 60 and check["agreement"] >= 0.9
-    assert check["points_of_float32"] == 100 and check["points"] == 100 * check["agreement"]
+    assert check["points_of_float32"] == 100
+    assert check["points"] == pytest.approx(100 * check["agreement"], abs=1e-3)
     assert check["file_sha256"] == file_io.sha256(str(inputs / "check.jsonl"))
     assert calibration["int8"] and calibration["answers"] == 60
     assert sorted(calibration["int8"] + calibration["float32"]) == sorted(onnx_exporter.PARTS)
