@@ -226,7 +226,7 @@ class AlbertConfig:
             "inner_group_num": 1,
         }
         for key, value in (*implied.items(), ("model_type", "bert")):
-            if values.get(key, value) != value:
+            if key in values and values[key] != value:
                 raise file_io.InputError(
                     f"{key} is {values[key]!r}, in a BERT of this size it is {value!r}; read the "
                     "configuration of an ALBERT with from_json_file"

@@ -47,6 +47,7 @@ def _read(folder):
         return {"given_up": [], "moving": False}
     state = file_io.read_json(path, "attempts")
     json_shapes.check(state, _SHAPE, path)
+    json_shapes.check_text(state, path)
     for number, attempt in enumerate(state["given_up"], 1):
         if attempt["folder"] != _folder(number):
             raise file_io.InputError(

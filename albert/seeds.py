@@ -23,7 +23,7 @@ FINISHED, STUCK, FAILED = "finished", "stuck", "failed"
 _PR_SET_PDEATHSIG = 1
 _RUN = {
     "seed": int, "folder": str, "status": str, "exit_status?": (int, NoneType), "restarts": int,
-    "result": (*json_shapes.NUMBER, NoneType), "step?": (int, NoneType),
+    "result": (*json_shapes.NUMBER, NoneType), "step": (int, NoneType),
 }  # fmt: skip
 _SHAPE = {"metric": str, "runs": [_RUN]}
 
@@ -141,6 +141,7 @@ def _known(path, metric):
         return {}
     found = file_io.read_json(path, "seeds")
     json_shapes.check(found, _SHAPE, path)
+    json_shapes.check_text(found, path)
     if found["metric"] != metric:
         raise file_io.InputError(
             f"{path} compares runs by {found['metric']}, not by {metric}: give another output_dir"

@@ -8,6 +8,7 @@ class, but whose probabilities already follow the labels, passes.
 import dataclasses
 import math
 import os
+import re
 from types import NoneType
 
 import numpy as np
@@ -130,8 +131,9 @@ def _read(path):
     """What `Watch` has written: judgements, the one that was told, and signs by step."""
     state = file_io.read_json(path, "signs of learning")
     json_shapes.check(state, _SHAPE, path)
+    json_shapes.check_text(state, path)
     for step, halves in state["signs"].items():
-        if not step.isdecimal() or len(halves) != 2:
+        if not re.fullmatch("[0-9]{1,18}", step) or len(halves) != 2:
             raise file_io.InputError(
                 f"{path}: signs: expected two sums for each step, found {len(halves)} for {step!r}"
             )

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import re
 
-from albert import file_io
+from albert import file_io, json_shapes
 
 NAME = "sweep.json"
 WAITING, RUNNING, INTERRUPTED = "waiting", "running", "interrupted"
@@ -111,6 +111,7 @@ def read(folder):
     """
     path = os.path.join(folder, NAME)
     content = file_io.read_json(path, "journal of the sweep")
+    json_shapes.check_text(content, path)
     try:
         if content["format"] != _FORMAT:
             raise file_io.InputError(

@@ -11,8 +11,9 @@ import json
 import math
 import random
 import re
+import sys
 
-from albert import file_io
+from albert import file_io, json_shapes
 
 METHODS = ("grid", "random", "tpe")
 SCALARS = (bool, int, float, str)
@@ -189,6 +190,7 @@ def read_spec(path):
         another type.
     """
     spec = file_io.read_json(path, "spec")
+    json_shapes.check_text(spec, f"spec: {path}")
     if not isinstance(spec, dict):
         raise file_io.InputError(f"spec: {path} must hold a JSON object, found {_kind(spec)}")
     for key, value in spec.items():
@@ -299,7 +301,8 @@ def _range(name, given):
     unknown = set(given) - {"low", "high", "log"}
     ends = [given.get(key) for key in ("low", "high")]
     for end in ends:
-        if unknown or isinstance(end, bool) or not isinstance(end, (int, float)):
+        is_number = isinstance(end, (int, float)) and not isinstance(end, bool)
+        if unknown or not is_number or not abs(end) <= sys.float_info.max:
             raise file_io.InputError(
                 f'parameter {name!r}: a range is {{"low": number, "high": number}}, for a '
                 f'logarithmic scale with "log": true; found {given!r}'
