@@ -98,6 +98,7 @@ class RecordedTraining:
         """Losses before each of the 8 steps."""
         variables = self.model.trained_variables
 
+        @tf.function(autograph=False)
         def step(features):
             with tf.GradientTape() as tape:
                 loss = self.model.loss(self.model(features, training=True), features)
