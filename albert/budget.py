@@ -5,8 +5,10 @@ run that goes on keeps it.
 """
 
 import dataclasses
+import itertools
 import math
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -18,9 +20,14 @@ BUDGET = "budget.json"
 # When the program began, as the first import of this module is among the first things it does.
 STARTED = time.monotonic()
 # Steps are timed for this share of the budget, but no longer than so many seconds, and at least so
-# many, after the first ones.
+# many, after the first ones. Of short budgets half a minute goes to it, up to a larger share: texts
+# of other lengths make other steps, and few of them tell little.
 _TIMED_SHARE, _MOST_SECONDS = 0.05, 600.0
+_SHORT_SHARE, _SHORT_SECONDS = 0.15, 30.0
 _FIRST_STEPS, _LEAST_STEPS = 2, 10
+# What takes so many times as long as most calls is warming up: fresh memory, and kernels that are
+# chosen for a length that has not come before. A run in the same process does not do it again.
+_WARMING_UP = 1.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +119,8 @@ class Stopwatch:
 
     def __init__(self, clock, seconds, agree=lambda make: make()):
         self._clock = clock
-        self._timed = min(_TIMED_SHARE * seconds, _MOST_SECONDS)
+        short = min(_SHORT_SHARE * seconds, _SHORT_SECONDS)
+        self._timed = min(max(_TIMED_SHARE * seconds, short), _MOST_SECONDS)
         self._agree = agree
         self._began = clock()
         self._evaluations = []
@@ -162,19 +170,25 @@ class Stopwatch:
         is_enough = len(self._calls) > 1 and taken >= _LEAST_STEPS and seconds >= self._timed
         if not self._agree(lambda: is_enough):
             return
-        # The later half tells of the run; what earlier steps took more belongs to the start.
-        middle, half_time = self._calls[(len(self._calls) - 1) // 2]
-        later = (now - half_time) / (step - middle)
-        began += max(0.0, seconds - taken * later)
         evaluations = self._evaluations or [0.0, 0.0]
         self.measured = Measured(
             start=began - self._began - sum(evaluations),
-            step=later,
+            step=self._seconds_of_a_step(),
             first_evaluation=evaluations[0],
             evaluation=evaluations[1],
             saving=self._saving,
         )
         raise EnoughTimed
+
+    def _seconds_of_a_step(self):
+        times = [self._first, *self._calls]
+        calls = [
+            (step - before, now - earlier)
+            for (before, earlier), (step, now) in itertools.pairwise(times)
+        ]
+        usual = statistics.median_low(seconds / steps for steps, seconds in calls)
+        warm = [call for call in calls if call[1] <= _WARMING_UP * usual * call[0]]
+        return sum(seconds for _, seconds in warm) / sum(steps for steps, _ in warm)
 
 
 def read(folder, minutes):

@@ -29,8 +29,8 @@ GOOD = (
     ("SST-2", 600, 2e-4, 5),
     ("SST-2", 300, 1e-4, 3),
     ("QQP", 600, 2e-4, 6),
-    ("kind_of_text", 600, 2e-4, 3),
-    ("book", 600, 2e-4, 3),
+    ("kind_of_text", 300, 2e-4, 3),
+    ("book", 300, 2e-4, 3),
 )
 # Files whose sentences are to be told apart.
 _FILES = {

@@ -84,7 +84,20 @@ def test_one_long_call_does_not_tell_enough():
     clock.now += 20
     with pytest.raises(budget.EnoughTimed):
         stopwatch.update(42, {})
-    assert stopwatch.measured.step == 1.0 and stopwatch.measured.start == 26.0
+    assert stopwatch.measured.step == 1.0 and stopwatch.measured.start == 6.0
+
+
+def test_warming_up_is_not_taken_for_the_usual_step():
+    clock = Clock()
+    stopwatch = budget.Stopwatch(clock, 100.0)  # 15 s of which are timed
+    steps = 0
+    with pytest.raises(budget.EnoughTimed):
+        for seconds in (1, 0.2, 9, 1, 1, 3, 1, 1, 99):
+            steps += 1 if steps < 2 else 5
+            clock.now += seconds
+            stopwatch.update(steps, {})
+    assert stopwatch.measured.step == 0.2 and seconds == 1
+    assert stopwatch.measured.start == pytest.approx(1.2)
 
 
 def settings(clock, minutes=10.0, **changes):
