@@ -128,6 +128,8 @@ def main(_):
             for seed in range(1, count + 1)
         ]
     with tempfile.TemporaryDirectory() as folder:
+        if FLAGS.output_dir:
+            os.makedirs(FLAGS.output_dir, exist_ok=True)
         shares = report(FLAGS.output_dir or folder, runs)
     warned = [share for share in shares if share is not None]
     early = sum(share < 0.3 for share in warned)
