@@ -1,11 +1,12 @@
-"""How soon runs that do not learn are warned of, and that runs that learn are not.
+r"""How soon runs that do not learn are warned of, and that runs that learn are not.
 
     python benchmarks/stuck_runs.py --trial=collapse --data_dir=glue --spm_model_file=30k.model
-    python benchmarks/stuck_runs.py --trial=good --data_dir=glue --spm_model_file=30k.model
+    python benchmarks/stuck_runs.py --trial=good --data_dir=glue --spm_model_file=30k.model \
+        --corpus_dir=corpus
 
 Whole commands of `run_classifier` with a small model, from random weights unless --init_checkpoint
-names others. Prints a line for each run: the score at its end and the share
-of the steps at which the warning came. Trials:
+names others. Prints a line for each run: the score at its end and the share of the steps at which
+the warning came. Trials:
 
     collapse  SST-2 at a rate at which it collapses, ten seeds.
     good      twenty runs of several tasks at rates at which they learn: of GLUE, and whether a
@@ -118,6 +119,8 @@ def report(folder, runs):
 def main(_):
     runs = [("SST-2", FLAGS.steps, FLAGS.rate, int(seed)) for seed in FLAGS.seeds]
     if FLAGS.trial == "good":
+        if not FLAGS.corpus_dir:
+            sys.exit("--trial=good needs --corpus_dir")
         runs = [
             (task, steps, rate, seed)
             for task, steps, rate, count in GOOD
