@@ -101,9 +101,9 @@ def _needed(graph_def, tensors, path):
         nodes[name] = by_name[name]
         waiting += map(_node_of, by_name[name].input)
         _check(by_name[name], functions, called, path)
-    needed = tf.compat.v1.GraphDef(versions=graph_def.versions, node=nodes.values())
-    needed.library.function.extend(called.values())
-    return needed
+    return tf.compat.v1.GraphDef(
+        versions=graph_def.versions, node=nodes.values(), library={"function": called.values()}
+    )
 
 
 def _node_of(tensor):
