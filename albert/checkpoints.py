@@ -22,7 +22,7 @@ NEW_BEST = "new-model.ckpt-best"
 ENCODER_PREFIX = "bert/"
 _NUMBERED = re.compile(r"model\.ckpt-(\d+)$")
 # What TensorFlow's reader raises for damaged files, depending on where the damage is.
-READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
+READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError, MemoryError)
 # The tensor in which SavedModels of TensorFlow 2 describe their objects.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _SAVE_COUNTER = "save_counter"  # which TensorFlow adds to them

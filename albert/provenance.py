@@ -1,6 +1,7 @@
 """Where a run comes from: versions, machine, commit of the package, hashes of its inputs."""
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -28,6 +29,7 @@ def versions():
     return {**found, **{name: _installed(name) for name in ("numpy", "sentencepiece")}}
 
 
+@functools.cache
 def _installed(name):
     try:
         return importlib.metadata.version(name)

@@ -13,7 +13,17 @@ import re
 import numpy as np
 from absl import logging
 
-from albert import classifier_utils, file_io, metrics, packing, tables, task, tfrecord, tokenization
+from albert import (
+    classifier_utils,
+    file_io,
+    json_shapes,
+    metrics,
+    packing,
+    tables,
+    task,
+    tfrecord,
+    tokenization,
+)
 
 NUM_CHOICES = 4
 KIND = "multiple_choice"  # of folders of models
@@ -152,6 +162,7 @@ def _checked_passage(place, text):
     check(not missing, f"no {', '.join(missing)} among the keys {', '.join(sorted(passage))}")
     for key in ("article", "id"):
         check(_is_string(passage[key]), f"{key} must be a text, found {passage[key]!r}")
+    json_shapes.check_text(passage, place)
     questions = passage["questions"]
     check(isinstance(questions, list), f"questions must be a list, found {questions!r}")
     for key in ("questions", "answers"):

@@ -214,7 +214,10 @@ def with_compression(paths):
 
 def serialized_examples(paths):
     """Dataset of the records of files, one file after the other; any may be compressed."""
-    files = tf.data.Dataset.from_tensor_slices(with_compression(paths))
+    paths, kinds = with_compression(paths)
+    if len(set(kinds)) == 1:
+        return tf.data.TFRecordDataset(paths, kinds[0])
+    files = tf.data.Dataset.from_tensor_slices((paths, kinds))
     return files.flat_map(tf.data.TFRecordDataset)
 
 

@@ -129,6 +129,15 @@ def _load_sentencepiece(path):
     raise file_io.InputError(f"spm_model_file: {path} is not a SentencePiece model; {found}")
 
 
+def _sentencepiece_pieces(sp_model, path):
+    try:
+        return sp_model.id_to_piece(list(range(len(sp_model))))
+    except UnicodeDecodeError as error:
+        raise file_io.InputError(
+            f"spm_model_file: {path} is damaged, a piece is not valid UTF-8: {error}"
+        ) from error
+
+
 # --- both -------------------------------------------------------------------------------------
 
 
@@ -179,7 +188,7 @@ class FullTokenizer:
         self.spm_model_file = spm_model_file
         if spm_model_file:
             self.sp_model = _load_sentencepiece(spm_model_file)
-            pieces = self.sp_model.id_to_piece(list(range(len(self.sp_model))))
+            pieces = _sentencepiece_pieces(self.sp_model, spm_model_file)
             self.vocab = {piece: i for i, piece in enumerate(pieces)}
         elif vocab_file:
             self.sp_model = None

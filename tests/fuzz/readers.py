@@ -359,6 +359,13 @@ def _save(work, name):
     return prefix
 
 
+def _walk_once(model):
+    """Keeps a model's lists of variables: finding them takes longer than reading a file."""
+    kept = {name: getattr(model, name) for name in ("variables", "trainable_variables")}
+    model.__class__ = type("Walked", (type(model),), kept)
+    return model
+
+
 def _files(prefix, name):
     folder, base = os.path.split(prefix)
     found = [other for other in file_io.listdir(folder) if other.startswith(f"{base}.")]
@@ -366,12 +373,13 @@ def _files(prefix, name):
 
 
 def _checkpoints(work):
-    model = make_model("pretraining")
+    model = _walk_once(make_model("pretraining"))
 
     def restore(path):
         checkpoints.restore(model, path)
 
     files = _files(_save(work, "model.ckpt-7"), "model.ckpt-7")
+    del files["model.ckpt-7.meta"]  # which is never read
     for name, content in files.items():
         # Beside its manifest no other content of a file would get any further.
         beside = {
