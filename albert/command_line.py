@@ -118,7 +118,7 @@ def run(main, define_flags):
             print(f"error: {lost}", file=sys.stderr)
             return 1
         finally:
-            signals.uninstall()
+            signals.ignore()
         return 0
 
     app.run(guarded)

@@ -62,10 +62,10 @@ def install():
         signal.signal(signal.SIGINT, _interrupt)
 
 
-def uninstall():
-    """After the work: lets SIGTERM end the process as usual, unless it is just what ends it."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN if REQUESTS.terminate else signal.SIG_DFL)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+def ignore():
+    """After the work: the exit status is known, and no signal is to change it while Python ends."""
+    for number in _HANDLED:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _handle(number, _):

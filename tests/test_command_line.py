@@ -28,6 +28,13 @@ command_line.run(main, define_flags)
     ("body", "status", "message"),
     [
         ("print(values.how)", 0, ""),
+        # While Python ends, nothing is left to be saved.
+        (
+            "import atexit, os, signal\n    atexit.register(os.kill, os.getpid(), signal.SIGTERM)\n"
+            "    print(values.how)",
+            0,
+            "",
+        ),
         ("raise file_io.InputError('--how must be kind')", 1, "error: --how must be kind\n"),
         ("raise KeyboardInterrupt", 130, "interrupted; the same command goes on from the last"),
         (
