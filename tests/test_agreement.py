@@ -57,6 +57,7 @@ def opposite(found):
     return inference.FoundModel(found.folder, function=infer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", serving_samples.KINDS)
 def test_models_are_compared(tmp_path, kind):
     folder = serving_samples.trained_in(tmp_path / "run", kind)

@@ -24,6 +24,7 @@ def write(tmp_path):
     return list(map(str, paths))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [40, 10**6])
 def test_the_same_lines(tmp_path, wanted):
     pytest.importorskip("apache_beam")

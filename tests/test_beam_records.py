@@ -56,6 +56,7 @@ def on_beam(work):
     return beam_records.make_shards(work, IN_THIS_PROCESS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "keeps"),
     [
@@ -148,6 +149,7 @@ def test_a_unit_that_is_made_again_counts_once(golden, tmp_path):
         assert sorted(bucket_shuffle.shuffled_segments([segment], rng)) == records
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing(text, golden, tmp_path, monkeypatch):
     """Neither older shards, which were to be made anew, nor units that are finished."""
     pytest.importorskip("apache_beam")

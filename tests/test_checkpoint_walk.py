@@ -382,6 +382,7 @@ def killed_at(monkeypatch):
     return killed_at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["training", "evaluation"])
 def test_a_run_killed_anywhere_loses_no_best(tmp_path, killed_at, stage):
     scores = {**SCORES, 30: 1.0}

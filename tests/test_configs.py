@@ -74,6 +74,7 @@ def test_every_file_is_in_the_table_of_sizes():
     assert {path.stem for path in FOLDER.iterdir()} == set(PARAMETERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_number_of_parameters(name):
     config = load(name)

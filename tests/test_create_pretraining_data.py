@@ -199,6 +199,7 @@ def read(*paths):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["r", "rb"])
 @pytest.mark.parametrize(
     "vocabulary",
@@ -339,6 +340,7 @@ def test_an_ended_run_removes_its_temporary_files(tmp_path, send, kind, status, 
     wait_until_all_ended(process)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks at processes through /proc")
 def test_workers_end_with_a_killed_parent_and_the_next_run_is_right(tmp_path):
     process = start_long_run(tmp_path)

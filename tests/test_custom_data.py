@@ -254,6 +254,7 @@ def test_the_same_data_gives_the_same_model_as_the_glue_task(inputs, tmp_path, r
     assert not (tmp_path / "own" / "predict_results.txt").exists()
 
 
+@pytest.mark.slow
 def test_labelled_test_data_is_scored(inputs, tmp_path, run_script):
     flags = own_flags(inputs, tmp_path, test_file=inputs / "own" / "dev.csv", train_step=1)
     run_script(run_classifier, **flags, do_train=True, do_eval=True, do_predict=True)
@@ -264,6 +265,7 @@ def test_labelled_test_data_is_scored(inputs, tmp_path, run_script):
     assert set(scores) == {"eval_accuracy", "eval_loss", "f1", "loss"}
 
 
+@pytest.mark.slow
 def test_a_regression_on_pairs(inputs, tmp_path, run_script):
     content = "".join(
         json.dumps({"a": f"the bread was {word} .", "b": "the cake", "score": score}) + "\n"

@@ -174,6 +174,7 @@ def updated(model, name, count=1):
     return [step() for _ in range(5)], optimizer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_only_the_student_is_trained_and_saved(tmp_path, name):
     prefix, _ = save_teacher(tmp_path, name)

@@ -39,6 +39,7 @@ def student_flags(inputs, output_dir, **changes):
     return flags | changes
 
 
+@pytest.mark.slow
 def test_a_classifier_learns_from_its_teacher_and_is_used_without_it(inputs, tmp_path, caplog):
     flags = student_flags(inputs, tmp_path / "out", init_from_teacher=True, do_eval=True)
     with caplog.at_level("INFO", logger="absl"):
@@ -72,6 +73,7 @@ def corpus(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sentence_task", [pytest.param("sop", marks=pytest.mark.slow), "none"])
 def test_a_pre_trained_student_takes_every_other_layer(corpus, tmp_path, sentence_task, caplog):
     flags = pretraining_flags(corpus, tmp_path, num_train_steps=2, sentence_task=sentence_task)

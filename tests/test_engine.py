@@ -189,6 +189,7 @@ def test_evaluating_again_builds_no_pipeline_again(path, tmp_path):
     assert [params["batch_size"] for params in built] == [4, 5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", [1, 4, 1000])
 def test_the_loop_length_changes_nothing(path, tmp_path, loop):
     whole = train(make_engine(tmp_path / "a"), path)

@@ -124,6 +124,7 @@ def test_a_regression_returns_its_values(specs, tmp_path):
     np.testing.assert_allclose(answer["probabilities"][:, 0], answer["predictions"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("threshold", "there"), [(0.25, True), (None, False), (np.nan, False)])
 def test_the_threshold_is_a_constant_output(specs, tmp_path, threshold, there):
     model = heads.ClassifierModel(CONFIG, 2, seed=1)

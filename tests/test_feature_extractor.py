@@ -59,6 +59,7 @@ def extractor(folder, layers=(-1,), kind="tokens", max_seq_length=32):
     return feature_extractor.Extractor(source, layers, kind, max_seq_length)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", feature_extractor.KINDS)
 def test_vectors_are_the_models_whatever_the_batch(folder, expected, kind):
     layers = [0, -1]

@@ -89,6 +89,7 @@ def test_a_number_of_a_process_that_was_given_again(tmp_path, caplog):
     assert "has ended: taking over" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [None, "", "[3]", "[" * 9999, '{"since": "x"}', "\xff"])
 def test_another_machine_is_lost_when_its_heartbeat_stays_away(
     tmp_path, caplog, monkeypatch, content

@@ -70,6 +70,7 @@ def characters():
     return [chr(c) for c in codes if unicodedata.category(chr(c)) not in ("Cs", "Cn", "Co")]
 
 
+@pytest.mark.slow
 def test_every_character(tokenizer, in_graph):
     """Characters that TensorFlow's Unicode version does not know yet are unknown pieces anyway."""
     texts = [f"A{character}b" for character in characters()]
@@ -156,6 +157,7 @@ def glue_texts(shared):
     return texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "files",
     [

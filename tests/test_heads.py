@@ -191,6 +191,7 @@ def test_loss_is_the_sum_of_its_terms(name):
     np.testing.assert_allclose(model.loss(outputs, features), sum(losses.values()), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_losses_of_parts_add_up_to_the_loss_of_the_whole(name):
     model, features = MODELS[name](seed=1), example_features(batch=5)
@@ -347,6 +348,7 @@ def test_seed_fixes_the_initial_weights(name):
 # Shapes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_dynamic_shapes(name):
     model, features = MODELS[name](seed=1), example_features()

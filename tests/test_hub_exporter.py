@@ -297,6 +297,7 @@ def test_an_option_without_effect_is_said_to_be_one(
     assert len(made) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", ["tokenizer", "wordpiece"])
 def test_strings_become_inputs_of_the_module(loaded, tmp_path, vocabulary, request):
     tensorflow_text = pytest.importorskip("tensorflow_text")

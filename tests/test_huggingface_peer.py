@@ -193,6 +193,7 @@ def test_token_ids_are_the_same(tmp_path, tokenizer, peer):
         assert pair["token_type_ids"] == [0] * len(wanted[0]) + [1] * (len(wanted[1]) - 1)
 
 
+@pytest.mark.slow
 def test_token_ids_are_the_same_on_real_text(tmp_path, peer, shared, english):
     """Numbers before a comma can be cut elsewhere there; see `huggingface_exporter`."""
     corpus = shared / "data" / "corpus"

@@ -187,6 +187,7 @@ def test_every_share_of_padding_works(lengths, any_batch):
     assert_same_gradients(any_batch(features, skip_padding=True), any_batch(features))
 
 
+@pytest.mark.slow
 def test_recomputation_draws_the_same_dropout():
     rates = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
     features = make_features("pretraining")
@@ -251,6 +252,7 @@ def test_gradients_of_shared_weights_are_added_up_on_the_way(monkeypatch, comput
     assert_same_gradients(*found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compute", [{}, {"recompute": True}, {"parts": 2}])
 def test_layers_that_share_weights_are_traced_once(monkeypatch, compute):
     passes = []

@@ -20,6 +20,7 @@ def write(path, trained, precision):
     return serving_folder.read(str(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", serving_samples.MARKED_KINDS)
 def test_float_models_are_those_of_python(tmp_path, kind):
     trained = serving_samples.trained_in(tmp_path / "run", kind)

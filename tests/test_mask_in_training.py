@@ -136,6 +136,7 @@ def test_a_resumed_run_ends_as_an_unbroken_one_on_files_of_any_form(
     assert read_results(tmp_path / "whole")[-1] == read_results(tmp_path / "resumed")[-1]
 
 
+@pytest.mark.slow
 def test_each_split_may_have_its_kind_and_permutation_doubles_the_places(
     inputs, tmp_path, run_script, caplog
 ):
@@ -153,6 +154,7 @@ def test_each_split_may_have_its_kind_and_permutation_doubles_the_places(
     assert f"--train_batch_size={size} / 4096" in caplog.text  # in the rule for the rate
 
 
+@pytest.mark.slow
 def test_masks_of_compressed_records_can_be_drawn_anew(inputs, tmp_path, run_script):
     flags = {"num_train_steps": 1, "masked_lm_budget": 0.2, "ngram": 2}
     flags |= {"train_batch_size": None, "train_batch_tokens": 100}
@@ -166,6 +168,7 @@ def test_masks_of_compressed_records_can_be_drawn_anew(inputs, tmp_path, run_scr
 STATIC = {"input_file": "static", "max_predictions_per_seq": 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

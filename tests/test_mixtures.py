@@ -105,6 +105,7 @@ def test_every_source_has_its_share_and_whole_epochs(files):
         assert not np.array_equal(own[:size], own[size : 2 * size])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("step", [1, 20, 33])
 def test_a_resumed_run_reads_the_same(files, step):

@@ -356,6 +356,7 @@ def test_layer_norm_and_dense_keep_the_type_of_their_input():
         np.testing.assert_allclose(tf.cast(low, tf.float32), part(x), atol=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf"])
 def test_gradients_of_the_encoder_equal_numerical_ones(hidden_act):
     config = tiny_config(hidden_act=hidden_act, initializer_range=0.4)

@@ -57,6 +57,7 @@ def trained_in(folder, kind, settings, changes):
     return model_folder.read(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_files_compute_what_python_computes(name, tmp_path):
     trained = trained_in(str(tmp_path / "run"), *MODELS[name])

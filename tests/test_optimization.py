@@ -128,6 +128,7 @@ def clip_as_recorded(gradients):
     return tf.clip_by_global_norm(gradients, 1.0)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
 @pytest.mark.parametrize("name", ["shared", "groups", "bert"])
 def test_training_equals_the_reference(golden, name, optimizer):
@@ -144,6 +145,7 @@ def test_training_equals_the_reference(golden, name, optimizer):
         training.check_final_state(5e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, optimizer", [("shared", "adamw"), ("bert", "lamb")])
 def test_adding_up_rows_before_clipping_changes_training_little(golden, name, optimizer):
     training = RecordedTraining(golden, name, optimizer)

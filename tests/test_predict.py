@@ -64,6 +64,7 @@ def read_table(text):
     return header, [row[0] for row in rows], [row[1] for row in rows], [row[2:] for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["txt", "tsv", "csv", "jsonl"])
 @pytest.mark.parametrize("task", TASKS)
 def test_the_numbers_are_those_of_the_training_run(models, tmp_path, run_script, task, ending):
@@ -106,6 +107,7 @@ def test_the_python_function(models):
         list(predictor.predict(["a", ""]))
 
 
+@pytest.mark.slow
 def test_texts_are_read_as_they_come(models):
     """No more than a batch ahead, whatever the length of the input."""
     taken = []

@@ -184,6 +184,7 @@ def test_token_boundaries_are_equal(name, theirs, text):
         np.testing.assert_array_equal(starts[row.ids], row.boundary)
 
 
+@pytest.mark.slow
 @SETTINGS
 def test_layout_and_masks_obey_the_same_rules(name, theirs, ours, text):
     settings = settings_of(name)

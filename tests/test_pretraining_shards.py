@@ -104,6 +104,7 @@ def test_a_large_shard_has_several_buckets(text, golden, tmp_path, monkeypatch):
     assert sorted(found) == sorted(records_in([tmp_path / "single"]))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="ends forked processes")
 @pytest.mark.parametrize("stride", [29, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_run_killed_at_any_step_goes_on(text, golden, tmp_path, stride):

@@ -50,6 +50,7 @@ FORMS = {
 SLOW = [pytest.param(form, marks=pytest.mark.slow) for form in ("bert_folder", "hub")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["albert", "albert_folder", *SLOW])
 def test_scores_are_those_of_one_mask_at_a_time(form, tmp_path):
     """Our folders, those of Hugging Face, and hub modules."""

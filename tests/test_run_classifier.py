@@ -97,6 +97,7 @@ def test_the_files_are_those_of_the_reference(trained, golden):
     assert any("tfevents" in name for name in os.listdir(trained / "eval"))
 
 
+@pytest.mark.slow
 def test_the_best_of_the_reference_is_not_lost(inputs, trained, tmp_path, run_script):
     flags = glue_flags(inputs, tmp_path / "out", do_eval=True, train_step=1)
     run = lambda do_train: run_script(run_classifier, **flags, do_train=do_train)  # noqa: E731

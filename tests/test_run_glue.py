@@ -126,6 +126,7 @@ def test_environment_overrides(fake, tmp_path):
     assert "init_checkpoint" not in commands["RTE"]
 
 
+@pytest.mark.slow
 def test_the_names_of_the_reference(fake, tmp_path):
     """A folder with configuration, vocabulary and glue/, and a checkpoint or a hub module."""
     root, own = tmp_path / "model", {**fake, "TASKS": "RTE"}

@@ -90,6 +90,7 @@ def test_names_are_those_of_a_reference_run(evaluated, golden):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_of_the_reference_goes_on_with_its_slots(tmp_path, shared, run_script):
     """The stored run has 30,000 words; its checkpoint is too large for this repository."""
     source = shared / "golden" / "runs"
@@ -237,6 +238,7 @@ def test_positions_without_weight_may_be_anything(inputs, evaluated, tmp_path, r
     assert_same(*(weights(folder / "model.ckpt-30") for folder in (tmp_path / "out", evaluated)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("position", "flags"),
     [

@@ -116,6 +116,7 @@ def _check_that_a_best_of_the_reference_is_not_lost(inputs, trained, run_script)
     reference_folder.check_best_survives(trained, trained / "reference", run)
 
 
+@pytest.mark.slow
 def test_the_evaluation_files_are_those_of_the_reference(golden, inputs, tmp_path, run_script):
     run_script(run_race, **flags_for(inputs, tmp_path))
     theirs = (golden / "runs" / "race" / "eval_results.txt").read_text().split("=" * 50)

@@ -106,6 +106,7 @@ def test_the_best_of_the_reference_is_not_lost(trained, inputs, tmp_path, run_sc
     reference_folder.check_best_survives(trained, folder, run)
 
 
+@pytest.mark.slow
 def test_the_predictions_are_those_of_the_best(trained, inputs, tmp_path, run_script):
     """Prediction alone: no training file, other files of features, scores of the one used."""
     predictions = (trained / "predictions.json").read_text()
@@ -252,6 +253,7 @@ def test_the_mask_of_answers_follows_from_the_inputs():
         assert found.numpy()[0].tolist() == window.p_mask
 
 
+@pytest.mark.slow
 def test_a_second_export_is_a_second_version(trained, inputs, tmp_path, run_script):
     flags = flags_for(
         inputs, trained, train_file=None, predict_file=None, export_dir=tmp_path / "export"

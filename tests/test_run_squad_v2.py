@@ -143,6 +143,7 @@ def test_the_saved_model_computes_the_beams(trained):
     assert os.listdir(trained / "export") == ["saved_model"]
 
 
+@pytest.mark.slow
 def test_beams_wider_than_the_shortest_batches(inputs, tmp_path, run_script):
     """Batches are then left at their full length."""
     flags = flags_for(

@@ -220,6 +220,7 @@ def _check_notes(path):
     return sum(len(pids) for pids in last.values())
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_ends_with_the_table_of_an_unbroken_one(unbroken, tmp_path):
     note = tmp_path / "note"
     flags = f"--script_flags=--fail_at=0.5 --seconds=0.1 --note={note}"

@@ -27,6 +27,7 @@ def write(path, trained, precision="float32", with_texts=False):
     return serving_folder.read(str(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", serving_samples.MARKED_KINDS)
 def test_float_models_are_those_of_python(tmp_path, kind):
     trained = serving_samples.trained_in(tmp_path / "run", kind)
@@ -68,6 +69,7 @@ def texts(request, tmp_path_factory):
     return request.param, trained, write(inputs / "out", trained, with_texts=True)
 
 
+@pytest.mark.slow
 def test_texts_get_the_answers_of_python(texts):
     kind, trained, folder = texts
     model = tf.saved_model.load(f"{folder.path}/saved_model_text")
@@ -83,6 +85,7 @@ def test_texts_get_the_answers_of_python(texts):
         assert [x.decode() for x in row if x] == list(prediction.labels)
 
 
+@pytest.mark.slow
 def test_texts_of_choices_get_the_answers_of_python(tmp_path):
     pytest.importorskip("tensorflow_text")
     trained = serving_samples.trained_in(tmp_path / "run", "multiple_choice")

@@ -208,6 +208,7 @@ def train_mean(folder, path, **changes):
     return runner.model.mean.numpy(), steps_of(folder)
 
 
+@pytest.mark.slow
 def test_a_call_of_the_compiled_loop_ends_with_the_running_step(tmp_path, monkeypatch, handled):
     path, moments = tmp_path / "numbers", {3: signal.SIGUSR1, 14: signal.SIGTERM}
     record_files.write(str(path), NUMBERS, [{"x": i} for i in range(40)], {})

@@ -54,6 +54,7 @@ def run_config(folder, batch_size):
     return engine.RunConfig(str(folder), 0, 8, batch_size, batch_size, 1, 1, 1, 1, seed=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", squad_task.KINDS)
 def test_batches_of_all_lengths_give_the_same_answers(squad_file, tokenizer, tmp_path, kind):
     """Rows have one shape whatever a batch was cut to, and cutting does not change answers."""

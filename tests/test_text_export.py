@@ -41,6 +41,7 @@ def model():
     return heads.ClassifierModel(config, 3, seed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("is_pair", "max_seq_length"),
     [(True, 5), (True, 6), (True, 9), (True, 32), (False, 5), (False, 32)],

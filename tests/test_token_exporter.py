@@ -26,6 +26,7 @@ def load_model(folder):
     return tf.saved_model.load(folder).signatures
 
 
+@pytest.mark.slow
 def test_texts_and_words(predictor, tmp_path):
     pytest.importorskip("tensorflow_text")
     model = heads.TokenClassifierModel(CONFIG, 3, seed=4)

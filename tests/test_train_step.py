@@ -63,6 +63,7 @@ def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
             np.testing.assert_allclose(ours[key], pair, rtol=1e-5, err_msg=key)
 
 
+@pytest.mark.slow
 def test_gradients_of_micro_batches_are_added_up_two_by_two(monkeypatch):
     model = make_model("pretraining", num_hidden_groups=1, inner_group_num=1)
     features = make_features("pretraining", LENGTHS)
@@ -143,6 +144,7 @@ def test_micro_batches_draw_dropout_of_their_own(monkeypatch):
     assert len(set(map(tuple, seeds))) == 4
 
 
+@pytest.mark.slow
 def test_a_scaled_loss_makes_the_same_update():
     wanted, _, _ = updated("classifier", 3)
     found, results, optimizer = updated("classifier", 3, prepare=lambda o: o.scale_loss())
@@ -153,6 +155,7 @@ def test_a_scaled_loss_makes_the_same_update():
     assert 0 < ratios[0] < ratios[1] < ratios[2]
 
 
+@pytest.mark.slow
 def test_an_overflow_leaves_the_update_out_and_halves_the_scale():
     def far_too_large(optimizer):
         optimizer.scale_loss()
@@ -171,6 +174,7 @@ def test_an_overflow_leaves_the_update_out_and_halves_the_scale():
     assert np.isfinite(results[0]["loss"][0]) and results[0]["gradient_norm"][0] == 0
 
 
+@pytest.mark.slow
 def test_training_recovers_from_overflows():
     def too_large(optimizer):
         optimizer.scale_loss()
@@ -182,6 +186,7 @@ def test_training_recovers_from_overflows():
     assert losses[-1] < losses[0] - 0.05
 
 
+@pytest.mark.slow
 def test_the_scale_grows_after_many_good_updates(monkeypatch):
     monkeypatch.setattr("albert.optimization.LossScale.GOOD_UPDATES", 3)
     scales = []
@@ -190,6 +195,7 @@ def test_the_scale_grows_after_many_good_updates(monkeypatch):
     assert scales == [2.0**15] * 2 + [2.0**16] * 3 + [2.0**17] * 2
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_shows_at_the_smallest_scale():
     def broken(optimizer):
         optimizer.scale_loss()

@@ -185,6 +185,7 @@ def test_the_lowest_loss_can_pick_the_best(path, tmp_path):
 JUDGED = stuck.Settings(0.5, 0.0, "Try another rate", least_examples=160)
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_learn_is_warned_of(path, tmp_path, caplog):
     with caplog.at_level("WARNING", logger="absl"):
         train(path, make_run(tmp_path / "stuck", JUDGED, seed=3))
@@ -229,6 +230,7 @@ def test_restarts_take_the_next_seed_and_go_on_exactly_after_a_kill(path, tmp_pa
         assert saved(folder / f"attempt_{number}") == [0, 10]
 
 
+@pytest.mark.slow
 def test_a_run_whose_attempts_are_all_stuck_fails(path, tmp_path):
     for _ in range(2):
         with pytest.raises(file_io.InputError, match=r"all 2 attempts \(seeds 3 to 4\) are stuck"):

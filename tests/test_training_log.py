@@ -87,6 +87,7 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 def test_reports_take_no_memory(tmp_path):
     with tf.summary.create_file_writer(str(tmp_path)).as_default(step=1):
         for number in range(8000):
