@@ -14,8 +14,9 @@ A table for each kind of request: median and 99th percentile of milliseconds, th
 rounds' ratios to the first side (below 1: faster than that), and of a batch the texts per second.
 Single texts are of 32 and of 128 tokens, and real ones of SST-2's and RTE's development sets;
 "16 x 128" is a batch; "saturation" all texts of SST-2's development set at once. "first sight" are
-texts of many lengths that come one by one, none of which the side has seen: the last column is the
-99th percentile of the time over that of the same text the second time. At the end the share of
+texts of many lengths that come one by one, none of which the side has seen: the last columns are
+the 99th percentiles of the time over that of the same text the second time, and the other way
+round, which is the noise of the machine. At the end the share of
 SST-2's texts that each side labels as the first side does, and the largest difference of a
 probability.
 """
@@ -234,14 +235,16 @@ def first_sight(sides, requests):
 def print_table(name, found, texts):
     print(f"\n{name}")
     print(f"{'':45}{'median ms':>10}{'p99 ms':>10}{'ratio':>8}", end="")
-    print(f"{'p99 first/again':>17}" if name == "first sight" else f"{'texts/s':>17}")
+    sights = f"{'p99 first/again':>17}{'p99 again/first':>17}"
+    print(sights if name == "first sight" else f"{'texts/s':>17}")
     first = next(iter(found.values()))
     for side, times in found.items():
-        last = texts / np.median(times.milliseconds) * 1e3
+        last = f"{texts / np.median(times.milliseconds) * 1e3:17.1f}"
         if name == "first sight":
-            last = np.percentile(times.rounds[0] / times.rounds[1], 99)
+            first_again = times.rounds[0] / times.rounds[1]
+            last = "".join(f"{np.percentile(x, 99):17.2f}" for x in (first_again, 1 / first_again))
         values = np.median(times.milliseconds), np.percentile(times.milliseconds, 99)
-        print(f"{side:45}{values[0]:10.1f}{values[1]:10.1f}{times.ratio(first):8.2f}{last:17.1f}")
+        print(f"{side:45}{values[0]:10.1f}{values[1]:10.1f}{times.ratio(first):8.2f}{last}")
     sys.stdout.flush()
 
 
