@@ -22,7 +22,7 @@ NEW_BEST = "new-model.ckpt-best"
 ENCODER_PREFIX = "bert/"
 _NUMBERED = re.compile(r"model\.ckpt-(\d+)$")
 # What TensorFlow's reader raises for damaged files, depending on where the damage is.
-READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError, MemoryError)
+READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 # The tensor in which SavedModels of TensorFlow 2 describe their objects.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _SAVE_COUNTER = "save_counter"  # which TensorFlow adds to them
@@ -169,7 +169,7 @@ def reader(path):
     try:
         checkpoint = tf.train.load_checkpoint(prefix)
         return weight_names.RenamingReader(checkpoint, _keys_of(checkpoint))
-    except READ_ERRORS as error:
+    except (*READ_ERRORS, MemoryError) as error:  # A damaged index may ask for all memory.
         raise _damaged(prefix, error) from error
 
 

@@ -5,8 +5,6 @@ parses it. Input functions keep TPUEstimator's contract: ``input_fn(params) -> t
 with the batch size in ``params["batch_size"]``.
 """
 
-import functools
-
 import tensorflow as tf
 
 from albert import batching, file_io, mixtures, record_files, tfrecord
@@ -208,10 +206,11 @@ def _batches_of_tokens(serialized, index, lengths, tokens, least):
     # A record belongs to the batch that it starts in; its end is not to pass the limit.
     starts = tf.maximum(tokens - lengths[0], tokens // 2)
     batch = tf.unique(tf.cumsum(lengths, exclusive=True) // starts, tf.int64).idx
-    # Numbers of batches rise by construction; tests of that would be most of the graph.
-    ragged = functools.partial(tf.RaggedTensor.from_value_rowids, validate=False)
-    columns = (ragged(x, batch) for x in (serialized, index))
-    return tf.data.Dataset.from_tensor_slices(tuple(columns))
+    # Numbers of batches rise by construction; checks of that would be most of the graph.
+    columns = tuple(
+        tf.RaggedTensor.from_value_rowids(x, batch, validate=False) for x in (serialized, index)
+    )
+    return tf.data.Dataset.from_tensor_slices(columns)
 
 
 def _pad_batch(serialized, index, batch_size):

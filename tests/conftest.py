@@ -12,7 +12,7 @@ from tests.sources import ROOT
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Tiny models have no work for several threads, which would only get in the way of the other process
-# of tests: a fifth of all time.
+# of tests: a tenth to a fifth of all time.
 for _kind in ("INTRAOP", "INTEROP"):
     os.environ.setdefault(f"TF_NUM_{_kind}_THREADS", "1")
 
