@@ -35,9 +35,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def serve(path):
     """Forks for each request that comes to a socket, until its standard input is closed."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # else NumPy starts threads, which forks do not have
-    import tensorflow as tf
+    from albert.command_line import FindTensorFlow
 
-    _ = tf.keras.layers  # imported when it is used first
+    sys.meta_path.insert(0, FindTensorFlow())
+    import tensorflow  # noqa: F401
+
     threads = len(os.listdir("/proc/self/task"))
     assert threads == 1, f"{threads} threads: a fork would lack all but one"
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -120,6 +120,24 @@ def test_every_script_names_an_old_tensorflow_first(tmp_path, script):
     assert result.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
+def test_keras_is_imported_only_when_it_is_used():
+    """TensorFlow would import it at its start, which takes up to a third of that time."""
+    body = (
+        "import sys\n    import tensorflow as tf\n    assert 'keras' not in sys.modules\n"
+        "    from tensorflow.keras import layers\n    assert layers is tf.keras.layers\n"
+        "    import keras.src.optimizers\n    print(layers.Dense(2)(tf.ones([3, 4])).shape)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(body=body)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert (result.returncode, result.stdout) == (0, "(3, 2)\n"), result.stderr
+
+
 def test_a_defect_of_ours_still_shows_where_it_is():
     """Only mistakes of users are made short."""
     result = subprocess.run(
