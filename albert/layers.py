@@ -237,15 +237,14 @@ class TokenRows(PaddedRows):
     def _head_indices(self, parts):
         """Where slices [parts, B, N, S] lie among slices [T, parts, N], and the other way."""
         heads = self.heads
-        part = tf.range(parts)[:, tf.newaxis, tf.newaxis, tf.newaxis]
-        head = tf.range(heads)[tf.newaxis, :, tf.newaxis]
+        part = np.arange(parts, dtype=np.int32)[:, np.newaxis]
+        head = np.arange(heads, dtype=np.int32)
         row = tf.reshape(self._row, [self.batch, 1, self.length])
-        to_heads = (row * parts + part) * heads + head
-        part = tf.range(parts)[tf.newaxis, :, tf.newaxis]
-        head = tf.range(heads)[tf.newaxis, tf.newaxis, :]
-        position = self._position[:, tf.newaxis, tf.newaxis]
-        example = part * self.batch + position // self.length
-        to_rows = (example * heads + head) * self.length + position % self.length
+        to_heads = row * (parts * heads) + (part * heads + head)[:, np.newaxis, :, np.newaxis]
+        # Of part 0 and head 0; a head is S slices further, a part B N S.
+        first = self._position // self.length * (heads * self.length) + self._position % self.length
+        further = part * (self.batch * heads * self.length) + head * self.length
+        to_rows = first[:, tf.newaxis, tf.newaxis] + further
         return tf.reshape(to_heads, [-1]), tf.reshape(to_rows, [-1])
 
     def split_heads(self, x, parts):
