@@ -23,6 +23,7 @@ from albert import (
     checkpoints,
     distribution,
     file_io,
+    kernels,
     progress,
     run_config,
     signals,
@@ -214,7 +215,8 @@ class Engine:
         started = time.monotonic()
         with tf.device("CPU:0"):
             stop = tf.Variable(False)
-        run_steps = self._make_train_loop(optimizer, iterator, stop)
+        with kernels.gradients_taken():
+            run_steps = self._make_train_loop(optimizer, iterator, stop)
         logging.info("Traced the training graph in %.1f s", time.monotonic() - started)
         can_stop = distribution.can_stop_alone(self.strategy)
         with signals.deferred((lambda: stop.assign(True)) if can_stop else None):
@@ -377,7 +379,8 @@ class Engine:
         iterator = iter(self._datasets[key])
         while True:
             try:
-                rows = self._infer(iterator, weights)
+                with kernels.gradients_taken():
+                    rows = self._infer(iterator, weights)
             except tf.errors.OutOfRangeError:
                 return
             rows = {name: value.numpy() for name, value in rows.items()}

@@ -16,12 +16,14 @@ product, which in bfloat16 is then several times slower on a processor with unit
 function of their own 4.4 ms.
 """
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
+from tensorflow.python.framework import ops  # for `gradients_taken` alone
 
 from albert import file_io
 
@@ -407,6 +409,24 @@ def cross_entropy(labels, logits):
         return None, _cross_entropy_backward(labels, logits, log_sum_exp, upstream)
 
     return losses, gradient
+
+
+@contextlib.contextmanager
+def gradients_taken():
+    """Functions that are traced inside have all their gradients by its end, and none after it.
+
+    TensorFlow registers each custom gradient of a graph for good, and with it keeps the graph, its
+    weights and slots: in a process that trains again and again those of all trainings. There is no
+    public way to take one back.
+    """
+    registry = getattr(getattr(ops, "gradient_registry", None), "_registry", {})
+    before = set(registry)
+    try:
+        yield
+    finally:
+        for name in set(registry) - before:
+            if name.startswith("CustomGradient-"):
+                del registry[name]
 
 
 @tf.custom_gradient

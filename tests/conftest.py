@@ -4,10 +4,11 @@ import gc
 import os
 import pathlib
 import signal
+import sys
 
 import pytest
 
-from albert import tokenization
+from albert import command_line, tokenization
 from tests.sources import ROOT
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -15,6 +16,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # of tests: a tenth to a fifth of all time.
 for _kind in ("INTRAOP", "INTEROP"):
     os.environ.setdefault(f"TF_NUM_{_kind}_THREADS", "1")
+
+sys.meta_path.insert(0, command_line.FindTensorFlow())
 
 # A shell starts background jobs with Ctrl-C ignored, which the programs under test would inherit.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -1,10 +1,12 @@
-"""However a run ends, no thread, process or temporary file of it is left."""
+"""However a run ends, no thread, process or temporary file of it is left, and no graph."""
 
 import errno
+import gc
 import os
 import threading
 
 import pytest
+import tensorflow as tf
 
 from albert import file_io, record_files, run_pretraining, signals, training_log
 from tests import builders
@@ -68,6 +70,10 @@ def test_nothing_is_left(tmp_path, monkeypatch, end, error):
     )
     if error is None:
         builders.run(run_pretraining, **flags)
+        gc.collect()  # With a graph its weights would stay.
+        graph_type = type(tf.function(lambda: 1, autograph=False).get_concrete_function().graph)
+        graphs = {x.name for x in gc.get_objects() if isinstance(x, graph_type)}
+        assert not graphs & {"one_step", "run_steps", "infer"}
     else:
         with pytest.raises(error):
             builders.run(run_pretraining, **flags)
