@@ -1,10 +1,11 @@
 """The null odds from which on a question of SQuAD 2.0 is not answered, kept beside the model."""
 
+import math
 import os
 
 from absl import logging
 
-from albert import checkpoints, file_io
+from albert import checkpoints, file_io, json_shapes
 
 THRESHOLD = "null_score_diff_threshold"
 FILE_NAME = f"{THRESHOLD}.json"
@@ -42,10 +43,10 @@ def read(prefix):
         )
         return 0.0
     content = file_io.read_json(path, "threshold")
-    try:
-        threshold, step = float(content[THRESHOLD]), content["step"]
-    except (TypeError, KeyError, ValueError) as error:
-        raise file_io.InputError(f"threshold: {path} holds no {THRESHOLD} and step") from error
+    json_shapes.check(content, {THRESHOLD: json_shapes.NUMBER, "step": int}, f"threshold: {path}")
+    threshold, step = float(content[THRESHOLD]), content["step"]
+    if not math.isfinite(threshold):
+        raise file_io.InputError(f"threshold: {path}: {THRESHOLD} is {threshold}, not a number")
     if step != checkpoints.read_step(prefix):
         logging.warning(
             "The threshold of %s was found with the checkpoint of step %s, not with %s",

@@ -123,9 +123,14 @@ def test_thresholds_that_do_not_fit_are_reported(trained, tmp_path, caplog):
     with caplog.at_level("WARNING", logger="absl"):
         assert squad_threshold.read(str(tmp_path / "model.ckpt-1")) == 0.0
     assert "using the threshold 0" in caplog.text
-    (trained / "null_score_diff_threshold.json").write_text("{}")
-    with pytest.raises(file_io.InputError, match="holds no null_score_diff_threshold and step"):
-        squad_threshold.read(prefix)
+    for content, message in (
+        ("{}", "there is no 'null_score_diff_threshold'"),
+        (f'{{"null_score_diff_threshold": {"9" * 400}, "step": 1}}', "400 digits: too large"),
+        ('{"null_score_diff_threshold": NaN, "step": 1}', "threshold is nan, not a number"),
+    ):
+        (trained / "null_score_diff_threshold.json").write_text(content)
+        with pytest.raises(file_io.InputError, match=message):
+            squad_threshold.read(prefix)
 
 
 def test_the_saved_model_computes_the_beams(trained):
