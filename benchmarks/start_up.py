@@ -5,7 +5,7 @@
 
 Runs the whole command (train, evaluate, predict, export) in a process of its own, for each
 configuration and for each source tree in turns, and prints the median seconds of each phase: import
-of TensorFlow, data (records made anew), trace, compile and first step, evaluation of the first
+of TensorFlow and data (records made anew), trace, compile and first step, evaluation of the first
 checkpoint (which comes before the trace), the whole run, and its processor time. Phases are read
 from the times of the log.
 """
@@ -26,7 +26,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _TREE = os.path.dirname(_HERE)
 # Marks in the log, in the order in which they come.
 _MARKS = {
-    "data": "Wrote .*_train.tf_record",
+    "import and data": "Wrote .*_train.tf_record",
     "first evaluation": "Evaluated ",
     "set-up": "Building the training graph",
     "trace": "Traced the training graph",
@@ -67,16 +67,9 @@ def command(config, folder):
     ]
 
 
-def imported(tree):
-    """Seconds that a process takes to import TensorFlow and end."""
-    started = time.time()
-    subprocess.run([sys.executable, "-c", "import tensorflow"], cwd=tree, stderr=subprocess.DEVNULL)
-    return time.time() - started
-
-
 def run(tree, config):
     """{phase: seconds} of one run."""
-    phases = {"import": imported(tree)}
+    phases = {}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
         paths = filter(None, [tree, os.environ.get("PYTHONPATH")])
@@ -95,7 +88,6 @@ def run(tree, config):
                         phases["first step after the start"] = time.time() - started
         if process.wait():
             sys.exit("".join(lines[-20:]))
-    phases["data"] = phases.get("data", 0.0) - phases["import"]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     phases["whole run"] = time.time() - started
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
