@@ -215,8 +215,7 @@ class Engine:
         started = time.monotonic()
         with tf.device("CPU:0"):
             stop = tf.Variable(False)
-        with kernels.gradients_taken():
-            run_steps = self._make_train_loop(optimizer, iterator, stop)
+        run_steps = self._make_train_loop(optimizer, iterator, stop)
         logging.info("Traced the training graph in %.1f s", time.monotonic() - started)
         can_stop = distribution.can_stop_alone(self.strategy)
         with signals.deferred((lambda: stop.assign(True)) if can_stop else None):
@@ -331,7 +330,8 @@ class Engine:
         @tf.function(autograph=False)
         def one_step(iterator):
             features, waited = _next_timed(self.strategy, iterator)
-            results = self.strategy.run(replica_step, (features,))
+            with kernels.releasing_gradients():
+                results = self.strategy.run(replica_step, (features,))
             local = self.strategy.experimental_local_results
             results = {name: local(value)[0] for name, value in results.items()}
             return {**results, "input_seconds": tf.stack([waited, 1.0])}
@@ -379,8 +379,7 @@ class Engine:
         iterator = iter(self._datasets[key])
         while True:
             try:
-                with kernels.gradients_taken():
-                    rows = self._infer(iterator, weights)
+                rows = self._infer(iterator, weights)
             except tf.errors.OutOfRangeError:
                 return
             rows = {name: value.numpy() for name, value in rows.items()}
@@ -403,7 +402,8 @@ class Engine:
 
         @tf.function(autograph=False)
         def infer(iterator, weights):
-            rows = self.strategy.run(replica_infer, (next(iterator), weights))
+            with kernels.releasing_gradients():
+                rows = self.strategy.run(replica_infer, (next(iterator), weights))
             local = self.strategy.experimental_local_results
             return {name: local(value)[0] for name, value in rows.items()}
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
-from tensorflow.python.framework import ops  # for `gradients_taken` alone
+from tensorflow.python.framework import ops  # for `releasing_gradients` alone
 
 from albert import file_io
 
@@ -412,8 +412,8 @@ def cross_entropy(labels, logits):
 
 
 @contextlib.contextmanager
-def gradients_taken():
-    """Functions that are traced inside have all their gradients by its end, and none after it.
+def releasing_gradients():
+    """While a graph is traced inside; it cannot be differentiated later.
 
     TensorFlow registers each custom gradient of a graph for good, and with it keeps the graph, its
     weights and slots: in a process that trains again and again those of all trainings. There is no

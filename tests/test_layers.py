@@ -85,10 +85,13 @@ def assert_same_gradients(found, wanted, tolerance=1e-6):
     ("name", "compute"),
     [
         ("classifier", {"skip_padding": True}),
+        ("classifier", {"recompute": True}),
         ("classifier", {"parts": 3, "skip_padding": True, "recompute": True}),
         ("regression", {"parts": 2, "skip_padding": True, "recompute": True}),
         ("choices", {"parts": 2, "skip_padding": True}),
+        ("choices", {"recompute": True}),
         ("pretraining", {"skip_padding": True, "recompute": True}),
+        ("pretraining", {"parts": 2}),
         ("squad_v2", {"skip_padding": True}),
         ("squad_v2", {"parts": 2, "recompute": True}),
     ],
@@ -234,7 +237,7 @@ def test_only_inference_has_what_follows_fused_with_products(dtype, training):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compute", [{}, {"recompute": True, "parts": 2}])
+@pytest.mark.parametrize("compute", [{}, {"recompute": True}, {"parts": 2}])
 def test_gradients_of_shared_weights_are_added_up_on_the_way(monkeypatch, compute):
     shared = {"num_hidden_layers": 5, "num_hidden_groups": 1, "inner_group_num": 1}
     model = make_model("classifier", layers.Compute(**compute), **shared)
@@ -273,9 +276,12 @@ def test_layers_that_share_weights_are_traced_once(monkeypatch, compute):
     [
         ("classifier", "bfloat16"),
         ("regression", "float16"),
+        ("choices", "bfloat16"),
         ("pretraining", "bfloat16"),
+        ("pretraining", "float16"),
         ("squad_v1", "float16"),  # answers are masked with large numbers
         ("squad_v2", "bfloat16"),
+        ("squad_v2", "float16"),
     ],
 )
 def test_low_precision_stays_near(name, dtype, usual_gradients):

@@ -243,7 +243,7 @@ def test_positions_without_weight_may_be_anything(inputs, evaluated, tmp_path, r
     ("position", "flags"),
     [
         (LENGTH - 1, {}),
-        (-1, {"do_train": False, "do_eval": True}),
+        (-1, {}),
         (LENGTH, {"do_train": False, "do_eval": True}),
     ],
 )

@@ -99,7 +99,7 @@ def test_reports_take_no_memory(tmp_path):
 
 @pytest.mark.slow
 def test_the_memory_of_a_run_stays_flat():
-    command = [sys.executable, "benchmarks/memory_growth.py", "--steps=200", "--evaluations=10"]
+    command = [sys.executable, "benchmarks/memory_growth.py", "--steps=400", "--evaluations=20"]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = re.search(r"growth: (\S+) MiB, (\S+) files, (\S+) threads", output)
     growth, files, threads = map(float, found.groups())
