@@ -32,6 +32,10 @@ def pytest_collection_finish():
     Building a graph makes so many objects that it would else go through that again and again: a
     fifth of the time of many a test.
     """
+    if "tensorflow" in sys.modules:
+        from tests import tracebacks  # imports TensorFlow, which not every test needs
+
+        tracebacks.leave_out()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
