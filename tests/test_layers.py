@@ -40,7 +40,7 @@ def gradient_function(model, signature=None):
 
 
 def gradients(model, features, run=None):
-    """(loss, {name of a variable: gradient}), computed in a graph."""
+    """(loss, {name of a variable: gradient}), computed in a graph unless `run` is plain Python."""
     loss, found = (run or gradient_function(model))(features)
     named = zip(model.trained_variables, found, strict=True)
     return float(loss), {variable.name: gradient.numpy() for variable, gradient in named}
@@ -48,13 +48,18 @@ def gradients(model, features, run=None):
 
 @pytest.fixture(scope="module")
 def usual_gradients():
-    """Function of a name and ways to compute: `gradients` of the usual batch."""
+    """Function of a name and ways to compute: `gradients` of the usual batch.
+
+    A graph takes ten times as long, most of it for being built: those that are `compiled` are one
+    of each way and of each kind of model.
+    """
 
     @functools.cache
-    def compute(name, ways):
+    def compute(name, ways, compiled=False):
         # The classifier has several groups.
         model = make_model(name, ways, **({} if name == "classifier" else SHARED))
-        return gradients(model, make_features(name))
+        run = gradient_function(model)
+        return gradients(model, make_features(name), run if compiled else run.python_function)
 
     return compute
 
@@ -82,22 +87,22 @@ def assert_same_gradients(found, wanted, tolerance=1e-6):
 # Every kind of model meets every way, and every way each other one.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "compute"),
+    ("name", "compute", "compiled"),
     [
-        ("classifier", {"skip_padding": True}),
-        ("classifier", {"recompute": True}),
-        ("classifier", {"parts": 3, "skip_padding": True, "recompute": True}),
-        ("regression", {"parts": 2, "skip_padding": True, "recompute": True}),
-        ("choices", {"parts": 2, "skip_padding": True}),
-        ("choices", {"recompute": True}),
-        ("pretraining", {"skip_padding": True, "recompute": True}),
-        ("pretraining", {"parts": 2}),
-        ("squad_v2", {"skip_padding": True}),
-        ("squad_v2", {"parts": 2, "recompute": True}),
+        ("classifier", {"skip_padding": True}, False),
+        ("classifier", {"recompute": True}, False),
+        ("classifier", {"parts": 3, "skip_padding": True, "recompute": True}, True),
+        ("regression", {"parts": 2, "skip_padding": True, "recompute": True}, False),
+        ("choices", {"parts": 2, "skip_padding": True}, True),
+        ("choices", {"recompute": True}, False),
+        ("pretraining", {"skip_padding": True, "recompute": True}, True),
+        ("pretraining", {"parts": 2}, False),
+        ("squad_v2", {"skip_padding": True}, False),
+        ("squad_v2", {"parts": 2, "recompute": True}, True),
     ],
 )
-def test_gradients_do_not_depend_on_how_they_are_computed(name, compute, usual_gradients):
-    found = usual_gradients(name, layers.Compute(**compute))
+def test_gradients_do_not_depend_on_how_they_are_computed(name, compute, compiled, usual_gradients):
+    found = usual_gradients(name, layers.Compute(**compute), compiled)
     assert_same_gradients(found, usual_gradients(name, layers.Compute()))
 
 
@@ -143,9 +148,10 @@ def test_padding_leaves_the_loss_of_squad_v1_where_it_is_skipped():
     unpadded = {
         key: x[:, :9] if x.shape.rank == 2 else x for key, x in features.items()
     }  # the same examples, not padded at all
-    wanted = gradients(model, unpadded)
+    run = gradient_function(model).python_function
+    wanted = gradients(model, unpadded, run)
     assert_same_gradients(gradients(skipping, features), wanted)
-    padded = gradients(model, features)
+    padded = gradients(model, features, run)
     assert padded[0] > wanted[0] + 0.1  # the reference's softmax takes padding in
 
 
@@ -191,14 +197,12 @@ def test_every_share_of_padding_works(lengths, any_batch):
 def test_recomputation_draws_the_same_dropout():
     rates = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
     features = make_features("pretraining")
-    wanted, found = (
-        gradients(
-            make_model("pretraining", layers.Compute(recompute=recompute), **rates, **SHARED),
-            features,
-        )
+    plain, recomputing = (
+        make_model("pretraining", layers.Compute(recompute=recompute), **rates, **SHARED)
         for recompute in (False, True)
     )
-    assert_same_gradients(found, wanted)
+    wanted = gradients(plain, features, gradient_function(plain).python_function)
+    assert_same_gradients(gradients(recomputing, features), wanted)
 
 
 @pytest.mark.slow
@@ -272,22 +276,22 @@ def test_layers_that_share_weights_are_traced_once(monkeypatch, compute):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "dtype"),
+    ("name", "dtype", "compiled"),
     [
-        ("classifier", "bfloat16"),
-        ("regression", "float16"),
-        ("choices", "bfloat16"),
-        ("pretraining", "bfloat16"),
-        ("pretraining", "float16"),
-        ("squad_v1", "float16"),  # answers are masked with large numbers
-        ("squad_v2", "bfloat16"),
-        ("squad_v2", "float16"),
+        ("classifier", "bfloat16", False),
+        ("regression", "float16", True),
+        ("choices", "bfloat16", False),
+        ("pretraining", "bfloat16", True),
+        ("pretraining", "float16", False),
+        ("squad_v1", "float16", True),  # answers are masked with large numbers
+        ("squad_v2", "bfloat16", False),
+        ("squad_v2", "float16", False),
     ],
 )
-def test_low_precision_stays_near(name, dtype, usual_gradients):
+def test_low_precision_stays_near(name, dtype, compiled, usual_gradients):
     # The loss of squad_v1 takes padding in.
     wanted = usual_gradients(name, layers.Compute(skip_padding=name == "squad_v1"))
-    found = usual_gradients(name, layers.Compute(dtype, skip_padding=True))
+    found = usual_gradients(name, layers.Compute(dtype, skip_padding=True), compiled)
     assert found[0] == pytest.approx(wanted[0], rel=0.02)
     assert any((found[1][key] != wanted[1][key]).any() for key in wanted[1])
     assert {gradient.dtype for gradient in found[1].values()} == {np.dtype(np.float32)}

@@ -32,8 +32,8 @@ class FakeTask:
 
 
 @functools.cache
-def updated(name, steps, compute=None, count=1, prepare=None):
-    """Weights and results after some updates of one batch."""
+def updated(name, steps, compute=None, count=1, prepare=None, compiled=False):
+    """Weights and results after some updates of one batch, and the optimizer."""
     model = make_model(name, compute or layers.Compute(skip_padding=True), **SMALL)
     optimizer = optimization.create_optimizer(1e-2, 100, 0, optimizer="lamb")
     optimizer.build(model.trained_variables)
@@ -42,10 +42,10 @@ def updated(name, steps, compute=None, count=1, prepare=None):
     features = make_features(name, LENGTHS)
     features["is_real_example"] = tf.constant([1, 1, 1, 0, 1, 1, 1, 1])
 
-    @tf.function(autograph=False)
     def run():
         return train_step.run(FakeTask(name), model, optimizer, features, 7, count)
 
+    run = tf.function(run, autograph=False) if compiled else run
     results = [run() for _ in range(steps)]
     return {v.name: v.numpy() for v in model.variables}, results, optimizer
 
@@ -54,7 +54,7 @@ def updated(name, steps, compute=None, count=1, prepare=None):
 @pytest.mark.parametrize(("name", "count"), [("pretraining", 2), ("classifier", 8)])
 def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
     wanted, wanted_results, _ = updated(name, 3)
-    found, results, _ = updated(name, 3, count=count)
+    found, results, _ = updated(name, 3, count=count, compiled=True)
     for variable, value in wanted.items():
         np.testing.assert_allclose(found[variable], value, atol=2e-5, err_msg=variable)
     for ours, whole in zip(results, wanted_results, strict=True):
@@ -180,7 +180,7 @@ def test_training_recovers_from_overflows():
         optimizer.scale_loss()
         optimizer.gradient_scale().assign(2.0**30)
 
-    _, results, optimizer = updated("classifier", 40, FLOAT16, 1, too_large)
+    _, results, optimizer = updated("classifier", 40, FLOAT16, 1, too_large, compiled=True)
     losses = [float(result["loss"][0]) for result in results]
     assert optimizer.gradient_scale().numpy() < 2.0**30
     assert losses[-1] < losses[0] - 0.05
