@@ -3,13 +3,13 @@
 import os
 import re
 import subprocess
-import sys
 import types
 
 import pytest
 import tensorflow as tf
 
 from albert import training_log
+from tests import forked
 from tests.sources import ROOT
 
 
@@ -99,7 +99,7 @@ def test_reports_take_no_memory(tmp_path):
 
 @pytest.mark.slow
 def test_the_memory_of_a_run_stays_flat():
-    command = [sys.executable, "benchmarks/memory_growth.py", "--steps=400", "--evaluations=20"]
+    command = [forked.python(), "-m", "benchmarks.memory_growth", "--steps=400", "--evaluations=20"]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = re.search(r"growth: (\S+) MiB, (\S+) files, (\S+) threads", output)
     growth, files, threads = map(float, found.groups())
