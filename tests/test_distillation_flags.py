@@ -97,7 +97,8 @@ def test_two_devices_teach_as_one(corpus, tmp_path):
     builders.write_model(tmp_path / "teacher", heads.PretrainingModel(config, seed=5), config)
     (tmp_path / "config.json").write_text(config.to_json_string())
     flags = pretraining_flags(
-        corpus, tmp_path / "one", num_train_steps=2, num_warmup_steps=0,
+        corpus, tmp_path / "one", num_train_steps=2, num_warmup_steps=0, optimizer="adamw",
+        learning_rate=0.001,
         albert_config_file=tmp_path / "config.json", teacher=tmp_path / "teacher",
         distribution_strategy="one_device",
     )  # fmt: skip

@@ -62,7 +62,7 @@ def pretrain(inputs, run_script):
             run_pretraining, albert_config_file=inputs / "config.json", output_dir=output_dir,
             input_file=inputs / f"{records}.tfrecord", max_seq_length=LENGTH,
             max_predictions_per_seq=SLOTS, train_batch_size=8, eval_batch_size=8,
-            num_warmup_steps=1, learning_rate=0.001, **given,
+            num_warmup_steps=1, learning_rate=0.001, optimizer="adamw", **given,
         )  # fmt: skip
 
     return run

@@ -247,8 +247,9 @@ def test_checkpoints_by_the_clock(tmp_path, monkeypatch):
 
 def flags_of(inputs, folder, **changes):
     return builders.pretraining_flags(
-        inputs, folder, **{"keep_checkpoint_max": 100, "log_every_steps": 1, **changes}
-    )
+        inputs, folder, optimizer="adamw", learning_rate=0.001,
+        **{"keep_checkpoint_max": 100, "log_every_steps": 1, **changes},
+    )  # fmt: skip
 
 
 def steps_of(folder):
