@@ -130,7 +130,7 @@ def test_published_sizes_equal_reference(golden, size):
     features = inputs_of(recorded)
     features["masked_lm_weights"] = tf.ones(features["masked_lm_ids"].shape)
     features["next_sentence_labels"] = tf.zeros([2, 1], tf.int32)
-    outputs = tf.function(model, autograph=False)(features)
+    outputs = (tf.function(model, autograph=False) if size == "base" else model)(features)
     sampled = outputs["sequence_output"][:, ::37, ::29]
     assert_equals_recorded(sampled, recorded, "sequence_output", 5e-4)
     for key in ("pooled_output", "masked_lm_example_loss", "sentence_order_log_probs"):

@@ -403,7 +403,8 @@ def train(strategy, optimizer_name):
         norm = optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return {"norm": norm, **optimizer.report()}
 
-    run = tf.function(lambda features: strategy.run(step, (features,)))
+    run = lambda features: strategy.run(step, (features,))
+    run = tf.function(run, autograph=False) if replicas > 1 else run
     for index in range(5):
         parts = np.split(ids[index], replicas), np.split(labels[index], replicas)
         told = run(strategy.experimental_distribute_values_from_function(

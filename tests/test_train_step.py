@@ -65,7 +65,7 @@ def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
 
 @pytest.mark.slow
 def test_gradients_of_micro_batches_are_added_up_two_by_two(monkeypatch):
-    model = make_model("pretraining", num_hidden_groups=1, inner_group_num=1)
+    model = make_model("pretraining", **SMALL)
     features = make_features("pretraining", LENGTHS)
     optimizer = optimization.create_optimizer(1e-2, 100, 0)
     optimizer.build(model.trained_variables)
