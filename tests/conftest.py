@@ -16,6 +16,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # of tests: a tenth to a fifth of all time.
 for _kind in ("INTRAOP", "INTEROP"):
     os.environ.setdefault(f"TF_NUM_{_kind}_THREADS", "1")
+# The C library gives each thread a heap of its own, which keeps what it has freed: every training
+# starts threads, and a process of tests would grow to gigabytes. Processes started from here obey.
+os.environ.setdefault("MALLOC_ARENA_MAX", "1")
 
 sys.meta_path.insert(0, command_line.FindTensorFlow())
 
