@@ -148,12 +148,17 @@ def _texts(folder, path, labelled, most):
         return [prediction.prediction for prediction in predictor.predict_rows(rows, plain)]
 
     if not task.is_regression:
-        score = lambda found: 100 * float(np.mean([a == b for a, b in zip(gold, found)]))  # noqa: B905, E731
+
+        def score(found):
+            return 100 * float(np.mean([a == b for a, b in zip(gold, found)]))  # noqa: B905
+
         return Examples(path, answers, "accuracy", score)
     metric, correlation = classifier_utils.REGRESSION_SCORES[0]
     near = _TOLERANCE * (max(gold) - min(gold))
     return Examples(
-        *(path, answers, metric),
+        path,
+        answers,
+        metric,
         score=lambda found: 100 * correlation(np.array(gold), np.array(found)),
         same=lambda one, other: abs(one - other) <= near,
     )
@@ -233,7 +238,9 @@ def _choices(folder, path, labelled, most):
         predictor = choice_predictor.ChoicePredictor(found)
         return [choice.number for choice in predictor.predict(questions)]
 
-    score = lambda found: 100 * float(np.mean(np.array(found) == gold))  # noqa: E731
+    def score(found):
+        return 100 * float(np.mean(np.array(found) == gold))
+
     return Examples(path, answers, None if gold is None else "accuracy", score)
 
 

@@ -11,13 +11,15 @@ from albert import answer_text, command_line, common_flags, file_io, inference_f
 def define_flags(flag_values):
     text, integer, _, _ = common_flags.definers(flag_values)
     text(
-        *("model_dir", None),
+        "model_dir",
+        None,
         "Folder of the model: --output_dir of run_squad_v1, run_squad_v2 or export_serving.",
     )
     text("context_file", None, "UTF-8 text to look for answers in; it may be long.")
     text("question", None, "Question to answer; without it questions are read from the keyboard.")
     text(
-        *("input_file", None),
+        "input_file",
+        None,
         "Questions, .jsonl: objects with question, context (by default --context_file) and, if "
         "they have one, id.",
     )

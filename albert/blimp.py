@@ -136,7 +136,10 @@ class Result:
 
     def to_dict(self):
         """JSON-ready dict of all shares: overall, by field, by phenomenon and by paradigm."""
-        entry = lambda share: {"accuracy": share.accuracy, "pairs": share.pairs}  # noqa: E731
+
+        def entry(share):
+            return {"accuracy": share.accuracy, "pairs": share.pairs}
+
         groups = {
             title: {name: entry(share) for name, share in self.by(attribute).items()}
             for title, attribute in (("fields", "field"), ("phenomena", "phenomenon"))

@@ -66,7 +66,13 @@ def _set_aside(damaged, whole):
         logging.error(
             "The checkpoint %s is damaged: %s. It is not used, its files are now %s.*%s. Going on "
             "from %s: steps %d to %d are taken again",
-            *(prefix, damage, prefix, checkpoint_manifest.ASIDE, whole, first, last),
+            prefix,
+            damage,
+            prefix,
+            checkpoint_manifest.ASIDE,
+            whole,
+            first,
+            last,
         )
     if damaged:
         checkpoints.update_pointer(os.path.dirname(whole))

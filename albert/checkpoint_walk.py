@@ -254,14 +254,20 @@ def evaluate_all(engine, input_fn, wait_secs=0):
       file_io.InputError: there is no checkpoint, or the best one cannot be evaluated.
     """
     folder = engine.run_config.output_dir
-    from_chief = lambda make: distribution.from_chief(engine.strategy, make)  # noqa: E731
+
+    def from_chief(make):
+        return distribution.from_chief(engine.strategy, make)
+
     if not from_chief(
         lambda: bool(checkpoints.find_best(folder) or _wait_for_pending(folder, wait_secs))
     ):
         raise file_io.InputError(f"there is no checkpoint to evaluate in {folder}; train first")
     tracker = _tracker(engine, resume=False)
     scored = _score_best(engine, input_fn, tracker)
-    find = lambda: _wait_for_pending(folder, wait_secs, tracker.last_step, scored)  # noqa: E731
+
+    def find():
+        return _wait_for_pending(folder, wait_secs, tracker.last_step, scored)
+
     try:
         while pending := from_chief(find):
             _evaluate_next(engine, input_fn, tracker, scored, *pending[0])

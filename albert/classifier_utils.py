@@ -287,10 +287,8 @@ REGRESSION_SCORES = (
 # Name, folder, labels, text columns; then label column and test columns, id column.
 TASKS = (
     GlueTask(
-        *("cola", "CoLA", _BINARY_LABELS, (3,), 1, (0, 1)),
-        headerless=("train", "dev"),
-        best_metric="matthew_corr",
-        scores=(_ACCURACY, _MATTHEWS),
+        "cola", "CoLA", _BINARY_LABELS, (3,), 1, (0, 1),
+        headerless=("train", "dev"), best_metric="matthew_corr", scores=(_ACCURACY, _MATTHEWS),
     ),
     GlueTask("mnli", "MNLI", _MNLI_LABELS, (8, 9), **_MNLI, **_MATCHED),
     GlueTask("mismnli", "MNLI", _MNLI_LABELS, (8, 9), **_MNLI, **_MISMATCHED),
@@ -298,19 +296,17 @@ TASKS = (
     GlueTask("rte", "RTE", _ENTAILMENT_LABELS, (1, 2), **_PAIR_WITH_ID),
     GlueTask("sst-2", "SST-2", _BINARY_LABELS, (0,), 1, (0, 1)),
     GlueTask(
-        *("sts-b", "STS-B", (), (7, 8), _LAST, (0, 7, 8), 0),
-        best_metric="pearson",
-        scores=REGRESSION_SCORES,
+        "sts-b", "STS-B", (), (7, 8), _LAST, (0, 7, 8), 0,
+        best_metric="pearson", scores=REGRESSION_SCORES,
     ),
     GlueTask(
-        *("qqp", "QQP", _BINARY_LABELS, (3, 4), 5, (0, 1, 2), 0),
-        skips_short_lines=True,
-        scores=(_ACCURACY, _F1),
+        "qqp", "QQP", _BINARY_LABELS, (3, 4), 5, (0, 1, 2), 0,
+        skips_short_lines=True, scores=(_ACCURACY, _F1),
     ),
     GlueTask("qnli", "QNLI", _ENTAILMENT_LABELS, (1, 2), **_PAIR_WITH_ID),
     GlueTask("wnli", "WNLI", _BINARY_LABELS, (1, 2), **_PAIR_WITH_ID),
     GlueTask("ax", "diagnostic", _MNLI_LABELS, (), None, (0, 1, 2), **_ONLY_TEST),
-)
+)  # fmt: skip
 
 
 def get_task(name):

@@ -437,10 +437,15 @@ def end_with_estimate(flag_values, config, strategy, predictions=0, choices=1):
     batch_size = flag_values.train_batch_size
     each = distribution.per_replica_batch_size(strategy, batch_size, "train_batch_size")
     report = memory.report(
-        *(config, each, flag_values.max_seq_length),
+        config,
+        each,
+        flag_values.max_seq_length,
         lambda *saving: engine.compute_on(_compute_with(flag_values, *saving), strategy),
-        *(flag_values.gradient_accumulation_steps, flag_values.recompute),
-        *(predictions, choices, flag_values.optimizer),
+        flag_values.gradient_accumulation_steps,
+        flag_values.recompute,
+        predictions,
+        choices,
+        flag_values.optimizer,
     )
     print(report)
     sys.exit(0)

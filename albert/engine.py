@@ -211,50 +211,46 @@ class Engine:
         return 0, ended
 
     def _train_steps(self, step, iterator, optimizer, log, on_checkpoint):
+        config, started = self.run_config, time.monotonic()
         logging.info("Building the training graph; the first step follows")
-        started = time.monotonic()
         with tf.device("CPU:0"):
             stop = tf.Variable(False)
         run_steps = self._make_train_loop(optimizer, iterator, stop)
         logging.info("Traced the training graph in %.1f s", time.monotonic() - started)
+        first_step, most, saved = step, 1, time.monotonic()
         can_stop = distribution.can_stop_alone(self.strategy)
         with signals.deferred((lambda: stop.assign(True)) if can_stop else None):
-            self._take_steps(step, run_steps, iterator, optimizer, log, on_checkpoint, stop)
-
-    def _take_steps(self, step, run_steps, iterator, optimizer, log, on_checkpoint, stop):
-        config = self.run_config
-        first_step, most, saved = step, 1, time.monotonic()
-        while step < config.num_train_steps:
-            started = time.monotonic()
-            count = min(most, config.steps_to_stop(step), self._watch.steps_to_stop(step))
-            taken, totals = run_steps(iterator, tf.constant(count, tf.int32))
-            taken = int(taken)  # waits for the end
-            self._writer.check()
-            signals.raise_interrupt()
-            if step == first_step + 1:  # The first one had to be compiled.
-                most = self._steps_of_a_call(time.monotonic() - started)
-            step += taken
-            rate = float(optimizer.learning_rate())
-            signs = _take_signs(totals)
-            means = _divide({name: total.numpy() for name, total in totals.items()})
-            if not np.isfinite(means["loss"] + means["gradient_norm"]):
-                self._stop_at_non_finite(step, rate, means)
-            self._training_means.add(means, taken)
-            waited = means.pop("input_seconds") * taken
-            means["learning_rate"] = rate
-            log.update(step, means, waited, step % config.log_every_steps == 0)
-            stop.assign(False)  # What comes from here on ends the next call early.
-            self._watch.update(step, signs)
-            wanted, is_saved = self._wanted(saved), config.is_saved(step)
-            if is_saved or wanted:
-                ended = self._save(step, optimizer, on_checkpoint if is_saved else None)
-                if wanted == _TERMINATE:
-                    self._writer.wait()
-                    raise signals.Terminated(f"saved step {step}")
-                if ended:
-                    return
-                saved = time.monotonic()
-                log.after_checkpoint()
+            while step < config.num_train_steps:
+                started = time.monotonic()
+                count = min(most, config.steps_to_stop(step), self._watch.steps_to_stop(step))
+                taken, totals = run_steps(iterator, tf.constant(count, tf.int32))
+                taken = int(taken)  # waits for the end
+                self._writer.check()
+                signals.raise_interrupt()
+                if step == first_step + 1:  # The first one had to be compiled.
+                    most = self._steps_of_a_call(time.monotonic() - started)
+                step += taken
+                rate = float(optimizer.learning_rate())
+                signs = _take_signs(totals)
+                means = _divide({name: total.numpy() for name, total in totals.items()})
+                if not np.isfinite(means["loss"] + means["gradient_norm"]):
+                    self._stop_at_non_finite(step, rate, means)
+                self._training_means.add(means, taken)
+                waited = means.pop("input_seconds") * taken
+                means["learning_rate"] = rate
+                log.update(step, means, waited, step % config.log_every_steps == 0)
+                stop.assign(False)  # What comes from here on ends the next call early.
+                self._watch.update(step, signs)
+                wanted, is_saved = self._wanted(saved), config.is_saved(step)
+                if is_saved or wanted:
+                    ended = self._save(step, optimizer, on_checkpoint if is_saved else None)
+                    if wanted == _TERMINATE:
+                        self._writer.wait()
+                        raise signals.Terminated(f"saved step {step}")
+                    if ended:
+                        return
+                    saved = time.monotonic()
+                    log.after_checkpoint()
 
     def _wanted(self, saved):
         """`_SAVE` or `_TERMINATE` if any worker has a reason to; all of them get the same answer.

@@ -65,7 +65,10 @@ class _Counts(NamedTuple):
 
     def scores(self):
         """Precision, recall and F1; 0 where there is nothing to divide by."""
-        ratio = lambda part, whole: part / whole if whole else 0.0  # noqa: E731
+
+        def ratio(part, whole):
+            return part / whole if whole else 0.0
+
         precision, recall = ratio(self.right, self.predicted), ratio(self.right, self.true)
         f1 = ratio(2 * self.right, self.predicted + self.true)
         return {"precision": precision, "recall": recall, "f1": f1}

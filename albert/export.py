@@ -286,7 +286,10 @@ class TextPacker(tf.Module):
     def pack(self, first, second=None):
         """`packing.pack` of ragged ids [B, (tokens)] that fit: as `features`."""
         rows = first.nrows(tf.int32)
-        mark = lambda piece: tf.fill([rows, 1], piece)  # noqa: E731
+
+        def mark(piece):
+            return tf.fill([rows, 1], piece)
+
         second = [] if second is None else [second, mark(self._sep_id)]
         whole = tf.concat([mark(self._cls_id), first, mark(self._sep_id), *second], axis=1)
         boundary = tf.cast(first.row_lengths(), tf.int32)[:, tf.newaxis] + 2

@@ -12,7 +12,8 @@ def define_flags(flag_values):
     common_flags.define_model_flags(flag_values)
     text, integer, _, _ = common_flags.definers(flag_values)
     text(
-        *("input_file", None),
+        "input_file",
+        None,
         "Texts, one a line, two texts of a pair with a tab between; by default standard input.",
     )
     text("output_file", None, "Vectors: .jsonl or .npz; by default jsonl on standard output.")

@@ -1,6 +1,12 @@
-"""What all fine-tuning scripts have in common: their flags, the checks of these, and the run."""
+"""What all fine-tuning scripts have in common: flags, their checks, what they change."""
 
 from albert import common_flags, dropout_flags, optimizer_flags, schedule_flags, study_flags
+
+# Flags of GLUE's, own and RACE's runs that must be at least one.
+COUNTS = (
+    "train_batch_size", "eval_batch_size", "predict_batch_size", "max_seq_length", "train_step",
+    "save_checkpoints_steps",
+)  # fmt: skip
 
 
 def define_flags(flag_values, learning_rate, **of_optimizer):
@@ -28,8 +34,8 @@ def check(values):
     study_flags.check_study(values)
 
 
-def run(values, task, data, run, taught=lambda task: task, shares=True):
-    """Runs the stages that the flags ask for; returns the `engine.Engine`.
+def prepared(values, task, data, run, taught=lambda task: task, shares=True):
+    """The task and the data as the flags want them: metric, frozen encoder, subset, teacher.
 
     Args:
       values: flag values.
@@ -39,8 +45,6 @@ def run(values, task, data, run, taught=lambda task: task, shares=True):
       taught: ``(task) -> task`` with a teacher beside it.
       shares: see `study_flags.studied`.
     """
-    from albert import stages
-
     task = study_flags.frozen(values, schedule_flags.with_metric(values, task))
     data = study_flags.studied(values, data, task, run, shares)
-    return stages.run(taught(task), data, run)
+    return taught(task), data

@@ -104,7 +104,10 @@ def summarize(sweep_dir, names):
 
 def to_markdown(summary):
     """The summary as a table; aligned, so that it can be read as it is."""
-    number = lambda value: "-" if value is None else f"{value:.4f}"  # noqa: E731
+
+    def number(value):
+        return "-" if value is None else f"{value:.4f}"
+
     seeds = any("num_seeds" in row for row in summary["tasks"])
     columns = [*_COLUMNS[:-1], *(["deviation", "seeds"] if seeds else []), _COLUMNS[-1]]
     cells = []

@@ -92,8 +92,13 @@ class Server:
         self._batch_seconds = serving_metrics.Histogram(
             "albert_batch_seconds", "Seconds of computing a batch.", serving_metrics.SECONDS
         )
-        waiting = lambda: len(self._batcher) if self._batcher else 0  # noqa: E731
-        ready = lambda: int(self._state == _READY)  # noqa: E731
+
+        def waiting():
+            return len(self._batcher) if self._batcher else 0
+
+        def ready():
+            return int(self._state == _READY)
+
         self._metrics = (
             *(self._requests, self._seconds, self._rows, self._batch_seconds),
             serving_metrics.Gauge("albert_waiting_rows", "Texts or questions that wait.", waiting),

@@ -275,7 +275,10 @@ def find_head(names):
       file_io.InputError: a head that transformers has no class for.
     """
     own = {name for name in names if not name.startswith("bert/")}
-    starts = lambda prefix: any(name.startswith(prefix) for name in own)  # noqa: E731
+
+    def starts(prefix):
+        return any(name.startswith(prefix) for name in own)
+
     if starts("start_logits/") or starts("answer_class/"):
         raise file_io.InputError(
             "the checkpoint has the heads of SQuAD 2.0 (start_logits, end_logits, answer_class); "

@@ -328,8 +328,13 @@ def _scores(model):
 def _template(tokenizer):
     """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` with the token types of the model."""
     cls, sep = tokenizer.inv_vocab[tokenizer.cls_id], tokenizer.inv_vocab[tokenizer.sep_id]
-    piece = lambda name, kind: {"SpecialToken": {"id": name, "type_id": kind}}  # noqa: E731
-    text = lambda name, kind: {"Sequence": {"id": name, "type_id": kind}}  # noqa: E731
+
+    def piece(name, kind):
+        return {"SpecialToken": {"id": name, "type_id": kind}}
+
+    def text(name, kind):
+        return {"Sequence": {"id": name, "type_id": kind}}
+
     single = [piece(cls, 0), text("A", 0), piece(sep, 0)]
     ids = {cls: tokenizer.cls_id, sep: tokenizer.sep_id}
     return {

@@ -6,7 +6,9 @@ from absl import flags
 def define(flag_values):
     """The flags of `found_model`, but --model_dir."""
     flags.DEFINE_enum(
-        *("precision", None, ["float32", "bfloat16"]),
+        "precision",
+        None,
+        ["float32", "bfloat16"],
         "Type of products and activations; by default float32, of an exported model its own.",
         flag_values=flag_values,
     )

@@ -65,7 +65,8 @@ class ModelFolder:
             **{
                 field.name: self.setting(
                     # JSON writes 0 for 0.0.
-                    *(field.name, lambda value, kind=field.type: isinstance(value, kind | int))
+                    field.name,
+                    lambda value, kind=field.type: isinstance(value, kind | int),
                 )
                 for field in fields
                 if field.name in self.settings or field.default is dataclasses.MISSING
@@ -149,7 +150,8 @@ def write_if_absent(path, kind, config, source, settings):
     if differing:
         logging.warning(
             "%s stays as it is, though this run used other values: %s",
-            *(path if found is ours else name, "; ".join(differing)),
+            path if found is ours else name,
+            "; ".join(differing),
         )
     if differing or found is not ours:
         return False
@@ -269,7 +271,10 @@ def read(path, *kinds, with_weights=True):
         raise file_io.InputError(
             f"{path} holds a model of kind {found['kind']}; expected {' or '.join(kinds)}"
         )
-    inside = lambda entry: found.get(entry) and os.path.join(path, found[entry])  # noqa: E731
+
+    def inside(entry):
+        return found.get(entry) and os.path.join(path, found[entry])
+
     config_file = os.path.join(path, pretrained.CONFIG_NAME)
     source = pretrained.Source(
         config_file=config_file,

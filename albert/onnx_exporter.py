@@ -153,7 +153,10 @@ class _Encoder:
     def _embed(self):
         """[B, S] ids -> [B, S, H]."""
         graph, name = self._graph, "bert/embeddings"
-        table = lambda key: graph.constant(f"{name}/{key}", self._weights[f"{name}/{key}"])  # noqa: E731
+
+        def table(key):
+            return graph.constant(f"{name}/{key}", self._weights[f"{name}/{key}"])
+
         length = graph.node("Shape", "input_ids", start=1, end=2)
         positions = graph.node(
             "Slice", table("position_embeddings"), graph.integers(0), length, graph.integers(0)

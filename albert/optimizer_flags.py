@@ -126,6 +126,10 @@ def _learning_rate(values):
     if given > _FAR_ABOVE * by_rule:
         logging.warning(
             "--learning_rate=%g is %.3g times as high as is usual for %s: %.4g = %s",
-            *(given, given / by_rule, name, by_rule, rule),
+            given,
+            given / by_rule,
+            name,
+            by_rule,
+            rule,
         )
     return given

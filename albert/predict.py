@@ -17,37 +17,34 @@ def define_flags(flag_values):
         "model_dir", None, "Folder of run_classifier, run_token_classifier, run_race or an export."
     )
     text(
-        *("input_file", None),
+        "input_file", None,
         "Texts: .txt (one a line, two texts of a pair with a tab between), .csv, .tsv or .jsonl; "
         "for words .txt, .jsonl or .conll, for choices .jsonl; by default standard input.",
-    )
+    )  # fmt: skip
     text(
-        *("output_file", None),
+        "output_file",
+        None,
         "Predictions: .tsv or .jsonl (of words: .conll or .jsonl); by default standard output.",
     )
     flags.DEFINE_enum(
-        "input_format",
-        None,
-        ["txt", "csv", "tsv", "jsonl", "conll"],
+        "input_format", None, ["txt", "csv", "tsv", "jsonl", "conll"],
         "Form of the input; by default told from the name of the file, for standard input txt, or "
         "jsonl for choices.",
         flag_values=flag_values,
-    )
+    )  # fmt: skip
     flags.DEFINE_enum(
-        "output_format",
-        None,
-        ["tsv", "jsonl", "conll"],
+        "output_format", None, ["tsv", "jsonl", "conll"],
         "Form of the output; by default told from the name of the file, for standard output tsv, "
         "conll for words, jsonl for choices.",
         flag_values=flag_values,
-    )
+    )  # fmt: skip
     text("text_column", None, "Column of the text; by default that of the training, or text.")
     text("text_pair_column", None, "Column of the second text; as in training, or text_pair.")
     text("id_column", None, "Column of the id; as in training. Empty: rows are numbered.")
     integer(
-        *("batch_size", 32),
+        "batch_size", 32,
         "Texts computed together. Standard input is answered whenever so many lines are there.",
-    )
+    )  # fmt: skip
     inference_flags.define(flag_values)
     flags.mark_flag_as_required("model_dir", flag_values=flag_values)
 
@@ -59,7 +56,10 @@ def make_columns(values, trained, input_format):
     if input_format == "txt":
         common_flags.refuse_given(values, "input with columns (csv, tsv, jsonl)", *_TEXT_FLAGS)
         return tables.Columns(trained.text, trained.text_pair, None, None)
-    chosen = lambda given, default: (default if given is None else given) or None  # noqa: E731
+
+    def chosen(given, default):
+        return (default if given is None else given) or None
+
     return tables.Columns(
         chosen(values.text_column, trained.text),
         chosen(values.text_pair_column, trained.text_pair),

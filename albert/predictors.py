@@ -322,7 +322,9 @@ class Answerer:
         if length > self._settings.max_query_length:
             logging.warning(
                 "%sThe question has %d tokens; the model reads the first %d",
-                *(at, length, self._settings.max_query_length),
+                at,
+                length,
+                self._settings.max_query_length,
             )
         (windows,) = self._featurizer.batch([example], [0])
         if isinstance(windows, str):
@@ -385,6 +387,9 @@ def _gold(example, windows):
     whole = [w for w in windows if not found["is_impossible"][w.unique_id]]
     if not whole:
         return None
-    ends = lambda w: [found[f"{name}_positions"][w.unique_id] for name in ("start", "end")]  # noqa: E731
+
+    def ends(w):
+        return [found[f"{name}_positions"][w.unique_id] for name in ("start", "end")]
+
     best = max(whole, key=lambda w: min(ends(w)[0] - w.text_begin, w.text_end - ends(w)[1]))
     return tuple(_place(example, best, int(token)) for token in ends(best))

@@ -204,7 +204,10 @@ def _warn_of_difference(flag, given, found):
     if differing:
         logging.warning(
             "%s=%s is used; it differs from the model's %s: %s",
-            *(flag, given, found, ", ".join(differing)),
+            flag,
+            given,
+            found,
+            ", ".join(differing),
         )
 
 

@@ -240,7 +240,9 @@ def make_instances(arguments, units, num_workers):
     num_bytes = sum(unit.num_bytes * len(unit.passes) for unit in units)
     logging.info(
         "%d unit(s) of work, %.1f MB of text in all passes, %d worker(s)",
-        *(len(units), num_bytes / 1e6, num_workers),
+        len(units),
+        num_bytes / 1e6,
+        num_workers,
     )
     with progress.Progress("making instances", num_bytes, "B") as shown:
         yield from worker_processes.run(Maker, arguments, units, num_workers, shown)

@@ -197,7 +197,11 @@ def _tell_what_is_measured(trained, wanted, task):
         return
     logging.warning(
         "%s: %s_head_on_%s_accuracy and …_loss are those of its %s head on %s labels",
-        *(trained, head, labels, head.replace("_", " "), labels.replace("_", " ")),
+        trained,
+        head,
+        labels,
+        head.replace("_", " "),
+        labels.replace("_", " "),
     )
 
 
@@ -281,7 +285,9 @@ def make_run(values, source, config, lessons, sentence_task, strategy):
         ),
         record=record_flags.recorder(values, "run_pretraining", source),
         **schedule_flags.of_run(
-            *(values, values.num_train_steps, values.num_warmup_steps),
+            values,
+            values.num_train_steps,
+            values.num_warmup_steps,
             poly_power=values.poly_power,
             start_warmup_step=values.start_warmup_step,
         ),

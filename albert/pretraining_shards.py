@@ -396,7 +396,9 @@ class _Run:
         if done:
             logging.info(
                 "Going on with %s: %d of %d passes over a block were made earlier",
-                *(self.folder, len(done), len(plan.blocks) * self.job.dupe_factor),
+                self.folder,
+                len(done),
+                len(plan.blocks) * self.job.dupe_factor,
             )
         if units:
             pretraining_files.warn_if_disk_is_small(self.folder, num_bytes)

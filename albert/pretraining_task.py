@@ -246,7 +246,8 @@ def make_data(
     for split, found in files.items():
         slots = masker.config.num_slots if found.without_masks else lengths[1]
         specs[split] = pretraining_data.feature_specs(
-            *(lengths[0], slots),
+            lengths[0],
+            slots,
             with_boundaries=anew and split == "train",
             with_sentence_labels=sentence_labels,
         )

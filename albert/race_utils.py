@@ -255,12 +255,10 @@ def convert_example(example, max_seq_length, max_qa_length, tokenizer):
     choices = []
     for ending in example.endings:
         ids = packing.truncate_front_and_first(
-            *(article, tokenizer.encode(ending), max_qa_length, max_seq_length)
+            article, tokenizer.encode(ending), max_qa_length, max_seq_length
         )
         choices.append(
-            packing.pack(
-                *(*ids, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id)
-            )
+            packing.pack(*ids, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id)
         )
     input_ids, input_mask, segment_ids = map(np.concatenate, zip(*choices, strict=True))
     return {

@@ -129,7 +129,10 @@ def kind_of(folder):
     Raises:
       file_io.InputError: the output of no run.
     """
-    has = lambda name: file_io.exists(os.path.join(folder, name))  # noqa: E731
+
+    def has(name):
+        return file_io.exists(os.path.join(folder, name))
+
     if sweep_journal.is_sweep(folder):
         return GLUE if has(glue_table.NAME) else SWEEP
     if has(sweep_results.SEEDS):

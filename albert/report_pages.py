@@ -385,7 +385,9 @@ def _note(words):
 
 
 def _glue_row(row):
-    percent = lambda value: None if value is None else 100 * value  # noqa: E731
+    def percent(value):
+        return None if value is None else 100 * value
+
     seeds = f"{len(row['scores'])} of {row['num_seeds']}" if "num_seeds" in row else ""
     score, deviation = percent(row["score"]), percent(row.get("deviation"))
     known = [scores.get(row["task"]) for scores in PUBLISHED.values()]

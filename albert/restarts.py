@@ -72,53 +72,58 @@ def _finish_moving(folder):
     return state["given_up"]
 
 
+def give_up(folder, seed, error, on_chief):
+    """Writes that an attempt is given up, and moves its files.
+
+    Args:
+      folder: output folder.
+      seed: of the attempt.
+      error: `stuck.StuckError` that ended it.
+      on_chief: see `attempts`.
+    """
+    logging.warning("seed=%d: %s", seed, error)
+    on_chief(functools.partial(_give_up, folder, seed, error))
+
+
 def _give_up(folder, seed, error):
-    """Writes that an attempt is given up, and moves its files."""
-    attempts = read(folder)
+    given_up = read(folder)
     judgement = error.judgement
-    attempts.append(
+    given_up.append(
         {
             "seed": seed,
             "step": judgement.step,
             "share": judgement.share,
             "message": str(error),
-            "folder": _folder(len(attempts) + 1),
+            "folder": _folder(len(given_up) + 1),
         }
     )
-    state = {"given_up": attempts, "moving": True}
-    file_io.write_json(os.path.join(folder, ATTEMPTS), state)
+    file_io.write_json(os.path.join(folder, ATTEMPTS), {"given_up": given_up, "moving": True})
     _finish_moving(folder)
 
 
-def train(folder, seed, num_restarts, attempt, on_chief):
-    """Makes attempts until one learns.
+def attempts(folder, seed, num_restarts, on_chief):
+    """Yields the seed of each attempt to make, and how many were given up before it.
+
+    The caller ends the loop when an attempt has learned, and calls `give_up` when it is stuck.
 
     Args:
       folder: output folder.
       seed: of the first attempt; each further one has the next.
       num_restarts: attempts after the first, at most; 0: none is given up, and the last one that
         was begun goes on.
-      attempt: ``(seed, number of restarts) -> result``; may raise `stuck.StuckError`.
       on_chief: ``(make) -> what make() returns in the chief``; all workers come to each call.
-
-    Returns:
-      The result of the attempt that was not stuck.
 
     Raises:
       file_io.InputError: all attempts are stuck.
     """
-    attempts = on_chief(lambda: _finish_moving(folder))
-    while not num_restarts or len(attempts) <= num_restarts:
-        own = seed + len(attempts)
-        if attempts:
-            logging.info("Restart %d of %d, with seed=%d", len(attempts), num_restarts, own)
-        try:
-            return attempt(own, len(attempts))
-        except stuck.StuckError as error:
-            on_chief(functools.partial(_give_up, folder, own, error))
-            logging.warning("seed=%d: %s", own, error)
-            attempts = on_chief(lambda: read(folder))
+    given_up = on_chief(lambda: _finish_moving(folder))
+    while not num_restarts or len(given_up) <= num_restarts:
+        own = seed + len(given_up)
+        if given_up:
+            logging.info("Restart %d of %d, with seed=%d", len(given_up), num_restarts, own)
+        yield own, len(given_up)
+        given_up = on_chief(lambda: read(folder))
     raise file_io.InputError(
-        f"all {len(attempts)} attempts (seeds {seed} to {attempts[-1]['seed']}) are stuck: "
-        f"{attempts[-1]['message']} More num_restarts go on with the next seeds"
+        f"all {len(given_up)} attempts (seeds {seed} to {given_up[-1]['seed']}) are stuck: "
+        f"{given_up[-1]['message']} More num_restarts go on with the next seeds"
     )

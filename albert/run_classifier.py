@@ -55,10 +55,7 @@ def check_flags(values, row):
         raise file_io.InputError("--export_text needs --export_dir")
     distillation_flags.check(values)
     fine_tuning_flags.check(values)
-    common_flags.require_positive(
-        *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
-        *("max_seq_length", "train_step", "save_checkpoints_steps"),
-    )
+    common_flags.require_positive(values, *fine_tuning_flags.COUNTS)
     stages = {"train": values.do_train, "dev": values.do_eval, "test": values.do_predict}
     row.check_splits([split for split, wanted in stages.items() if wanted])
 
@@ -83,6 +80,12 @@ def make_run(values, row, source, config, lessons, strategy):
     """`stages.Run` of the flags."""
     from albert import predictors, stages
 
+    def complete_folder(write):
+        predictors.save_classifier_description(
+            write, values.output_dir, row, config, source, values.max_seq_length,
+            values.classifier_dropout_prob, study_flags.head(values),
+        )  # fmt: skip
+
     return stages.Run(
         model_config=config,
         run_config=common_flags.run_config(values, values.train_step, values.predict_batch_size),
@@ -90,13 +93,10 @@ def make_run(values, row, source, config, lessons, strategy):
         init_checkpoint=lessons.checkpoint or source.checkpoint,
         from_scratch=values.from_scratch,
         rename=lessons.rename,
-        complete_folder=lambda write: predictors.save_classifier_description(
-            *(write, values.output_dir, row, config, source, values.max_seq_length),
-            *(values.classifier_dropout_prob, study_flags.head(values)),
-        ),
+        complete_folder=complete_folder,
         record=record_flags.recorder(values, "run_classifier", source),
         **schedule_flags.of_run(
-            *(values, values.train_step, values.warmup_step), schedule_flags.glue_recipe(row)
+            values, values.train_step, values.warmup_step, schedule_flags.glue_recipe(row)
         ),
     )
 
@@ -108,8 +108,9 @@ def export_models(values, row, task, tokenizer, config, prefix, specs):
     model = export.model_to_serve(task, config, prefix)
     export.export_classifier(model, specs, values.export_dir, values.threshold_to_export)
     if values.export_text:
-        about = (values.max_seq_length, row.labels, row.is_pair)
-        export.export_text_classifier(model, tokenizer, *about, values.export_dir)
+        export.export_text_classifier(
+            model, tokenizer, values.max_seq_length, row.labels, row.is_pair, values.export_dir
+        )
 
 
 def main(values):
@@ -132,7 +133,7 @@ def main(values):
     data = make_data(values, row, source, tokenizer, strategy)
     run = make_run(values, row, source, config, lessons, strategy)
     task = classifier_utils.make_task(row, values.classifier_dropout_prob, study_flags.head(values))
-    runner = fine_tuning_flags.run(values, task, data, run, lessons.task)
+    runner = stages.run(*fine_tuning_flags.prepared(values, task, data, run, lessons.task), run)
     if values.export_dir:
         prefix = stages.load(runner, values.checkpoint)
         if distribution.is_chief(strategy):

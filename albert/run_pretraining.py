@@ -76,8 +76,13 @@ def check_flags(values):
         )
     pretraining_flags.mask_config(values)
     common_flags.require_positive(
-        *(values, "train_batch_size", "eval_batch_size", "max_seq_length", "num_train_steps"),
-        *("save_checkpoints_steps", "max_eval_steps"),
+        values,
+        "train_batch_size",
+        "eval_batch_size",
+        "max_seq_length",
+        "num_train_steps",
+        "save_checkpoints_steps",
+        "max_eval_steps",
     )
 
 

@@ -65,10 +65,7 @@ def check_flags(values):
             "--train_file, --eval_file and --predict_file are the records of different data: give "
             f"each a name of its own, not {', '.join(given)}"
         )
-    common_flags.require_positive(
-        *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
-        *("max_seq_length", "train_step", "save_checkpoints_steps"),
-    )
+    common_flags.require_positive(values, *fine_tuning_flags.COUNTS)
 
 
 def make_data(values, settings, tokenizer, strategy):
@@ -107,12 +104,15 @@ def make_run(values, settings, head, source, config, strategy):
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,
         complete_folder=lambda write: write(
-            *(values.output_dir, race_utils.KIND, config, source),
+            values.output_dir,
+            race_utils.KIND,
+            config,
+            source,
             {**settings, "dropout_prob": values.dropout_prob, **head.settings},
         ),
         record=record_flags.recorder(values, "run_race", source),
         **schedule_flags.of_run(
-            *(values, values.train_step, values.warmup_step), "recipes/race.flags"
+            values, values.train_step, values.warmup_step, "recipes/race.flags"
         ),
     )
 
@@ -134,7 +134,7 @@ def main(values):
     head = study_flags.head(values)
     run = make_run(values, settings, head, source, config, strategy)
     task = race_utils.make_task(values.dropout_prob, head)
-    fine_tuning_flags.run(values, task, data, run)
+    stages.run(*fine_tuning_flags.prepared(values, task, data, run), run)
     stages.complete_folder(run)
 
 

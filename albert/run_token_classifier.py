@@ -51,10 +51,7 @@ def check_flags(values):
     if values.export_text and not values.export_dir:
         raise file_io.InputError("--export_text needs --export_dir")
     fine_tuning_flags.check(values)
-    common_flags.require_positive(
-        *(values, "train_batch_size", "eval_batch_size", "predict_batch_size"),
-        *("max_seq_length", "train_step", "save_checkpoints_steps"),
-    )
+    common_flags.require_positive(values, *fine_tuning_flags.COUNTS)
 
 
 def find_files(values, source):
@@ -86,19 +83,22 @@ def make_run(values, files, source, config, strategy):
     """`stages.Run` of the flags."""
     from albert import stages, token_predictor
 
+    def complete_folder(write):
+        token_predictor.save_description(
+            write, values.output_dir, files, config, source, values.max_seq_length,
+            values.classifier_dropout_prob, study_flags.head(values),
+        )  # fmt: skip
+
     return stages.Run(
         model_config=config,
         run_config=common_flags.run_config(values, values.train_step, values.predict_batch_size),
         strategy=strategy,
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,
-        complete_folder=lambda write: token_predictor.save_description(
-            *(write, values.output_dir, files, config, source, values.max_seq_length),
-            *(values.classifier_dropout_prob, study_flags.head(values)),
-        ),
+        complete_folder=complete_folder,
         record=record_flags.recorder(values, "run_token_classifier", source),
         **schedule_flags.of_run(
-            *(values, values.train_step, values.warmup_step), "recipes/token_classification.flags"
+            values, values.train_step, values.warmup_step, "recipes/token_classification.flags"
         ),
     )
 
@@ -110,8 +110,9 @@ def export_models(values, task, labels, tokenizer, config, prefix):
     model = export.model_to_serve(task, config, prefix)
     token_exporter.export_ids(model, values.export_dir)
     if values.export_text:
-        about = (tokenizer, values.max_seq_length, labels)
-        token_exporter.export_text(model, *about, values.export_dir)
+        token_exporter.export_text(
+            model, tokenizer, values.max_seq_length, labels, values.export_dir
+        )
 
 
 def main(values):
@@ -132,10 +133,12 @@ def main(values):
     data = make_data(values, files, source, tokenizer, strategy)
     run = make_run(values, files, source, config, strategy)
     task = token_classification.make_task(
-        *(files.labels, values.max_seq_length, values.classifier_dropout_prob),
+        files.labels,
+        values.max_seq_length,
+        values.classifier_dropout_prob,
         study_flags.head(values),
     )
-    runner = fine_tuning_flags.run(values, task, data, run)
+    runner = stages.run(*fine_tuning_flags.prepared(values, task, data, run), run)
     if values.export_dir:
         prefix = stages.load(runner, values.checkpoint)
         if distribution.is_chief(strategy):

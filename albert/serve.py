@@ -10,23 +10,28 @@ from albert import command_line, common_flags, file_io, serving_requests
 
 def define_flags(flag_values):
     text, *_ = common_flags.definers(flag_values)
-    whole = lambda *arguments: flags.DEFINE_integer(  # noqa: E731
-        *arguments, lower_bound=1, flag_values=flag_values
-    )
-    seconds = lambda *arguments: flags.DEFINE_float(  # noqa: E731
-        *arguments, lower_bound=0.1, flag_values=flag_values
-    )
+
+    def whole(*arguments):
+        return flags.DEFINE_integer(*arguments, lower_bound=1, flag_values=flag_values)
+
+    def seconds(*arguments):
+        return flags.DEFINE_float(*arguments, lower_bound=0.1, flag_values=flag_values)
+
     text(
-        *("model_dir", None),
+        "model_dir",
+        None,
         "Folder of a fine-tuning run, whose best checkpoint is served, or of export_serving.",
     )
     text(
-        *("host", "127.0.0.1"),
+        "host",
+        "127.0.0.1",
         "Address to listen at; the default is reached from this machine only. There is no "
         "authentication.",
     )
     flags.DEFINE_integer(
-        *("port", 8501, "Port to listen at; 0: one that is free, see the log."),
+        "port",
+        8501,
+        "Port to listen at; 0: one that is free, see the log.",
         lower_bound=0,
         upper_bound=65535,
         flag_values=flag_values,
@@ -34,7 +39,8 @@ def define_flags(flag_values):
     text("model_name", None, "Name in paths of TensorFlow Serving's form; by default the folder's.")
     whole("max_batch_size", 16, "Most sequences that are computed together.")
     flags.DEFINE_float(
-        *("batch_deadline_ms", 2.0),
+        "batch_deadline_ms",
+        2.0,
         "Milliseconds that a text waits for others to be computed together with.",
         lower_bound=0.0,
         flag_values=flag_values,
@@ -48,12 +54,15 @@ def define_flags(flag_values):
         "read_timeout_secs", 10.0, "Seconds that a client may take to send, or to take a reply."
     )
     flags.DEFINE_integer(
-        *("threads", None, "Threads that compute; by default one for each core."),
+        "threads",
+        None,
+        "Threads that compute; by default one for each core.",
         lower_bound=1,
         flag_values=flag_values,
     )
     text(
-        *("runtime", "auto"),
+        "runtime",
+        "auto",
         "What runs a folder of export_serving: onnxruntime, openvino and the like; by default the "
         "one of its format.",
     )

@@ -90,7 +90,10 @@ def export(
             f"model_dir={model_dir} is an exported model; give the folder of its training"
         )
     trained = model_folder.read(model_dir, *serving_folder.INPUTS)
-    read = lambda path, *args: path and agreement.read(trained, path, *args)  # noqa: E731
+
+    def read(path, *args):
+        return path and agreement.read(trained, path, *args)
+
     calibration = read(calibration_file, "calibration_file", False, _CALIBRATION_EXAMPLES)
     check = read(check_file, "check_file")
     with serving_folder.creating(output_dir, trained, format, precision) as folder:

@@ -125,7 +125,10 @@ class Form:
             what was expected and what was found.
         """
         json_shapes.check(value, dict, place or "the request")
-        at = lambda name: f"{place}.{name}" if place else name  # noqa: E731
+
+        def at(name):
+            return f"{place}.{name}" if place else name
+
         given = {}
         for name, part in value.items():
             field = self.other_names.get(name, name)

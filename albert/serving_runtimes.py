@@ -95,8 +95,11 @@ RUNTIMES = {
         "openvino", "openvino", "onnx", ("float32", "bfloat16", "int8"), _load_openvino
     ),
     "litert": Runtime(
-        *("ai_edge_litert.interpreter", "ai-edge-litert", "litert"),
-        *(("float32", "int8"), _load_litert),
+        "ai_edge_litert.interpreter",
+        "ai-edge-litert",
+        "litert",
+        ("float32", "int8"),
+        _load_litert,
     ),
     "tensorflow": Runtime(
         "tensorflow", "tensorflow", "saved_model", ("float32", "bfloat16"), _load_tensorflow

@@ -57,8 +57,13 @@ def check_flags(values):
             raise file_io.InputError(f"--{stage} needs --{name}")
     fine_tuning_flags.check(values)
     common_flags.require_positive(
-        *(values, "train_batch_size", "predict_batch_size", "max_seq_length", "n_best_size"),
-        *("max_answer_length", "save_checkpoints_steps"),
+        values,
+        "train_batch_size",
+        "predict_batch_size",
+        "max_seq_length",
+        "n_best_size",
+        "max_answer_length",
+        "save_checkpoints_steps",
     )
     squad_features.check_lengths(values.max_seq_length, values.doc_stride, values.max_query_length)
     if not 0 <= values.warmup_proportion <= 1:
@@ -184,7 +189,7 @@ def run_squad(values, kind, **beams):
     run = make_run(values, kind, source, config, questions, settings, strategy)
     task = squad_task.make_task(kind, settings, lambda: questions.to_answer)
     data = questions.data(task.evaluator)
-    runner = fine_tuning_flags.run(values, task, data, run, shares=False)
+    runner = stages.run(*fine_tuning_flags.prepared(values, task, data, run, shares=False), run)
     if values.export_dir and distribution.is_chief(strategy):
         which = run.checkpoint_to_use
         export.export_squad(runner, which, values.max_seq_length, values.export_dir)

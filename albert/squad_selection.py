@@ -63,7 +63,10 @@ class Selection:
             fitting = self._fitting(left, tokenizer, max_query_length)
             logging.info(
                 "%s: %d of %d questions fit in %d tokens with their text",
-                *(path, len(fitting), len(left), self.drop_longer_than),
+                path,
+                len(fitting),
+                len(left),
+                self.drop_longer_than,
             )
             left = fitting
         if not left:

@@ -419,7 +419,8 @@ class QuestionFiles:
 
     def _convert(self, examples, is_training):
         return squad_records.convert_examples_to_records(
-            *(examples, self.tokenizer),
+            examples,
+            self.tokenizer,
             **self.settings.window,
             is_training=is_training,
             do_lower_case=self.tokenizer.do_lower_case,

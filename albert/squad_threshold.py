@@ -50,7 +50,9 @@ def read(prefix):
     if step != checkpoints.read_step(prefix):
         logging.warning(
             "The threshold of %s was found with the checkpoint of step %s, not with %s",
-            *(path, step, prefix),
+            path,
+            step,
+            prefix,
         )
     logging.info("Using the threshold %g of %s", threshold, path)
     return threshold

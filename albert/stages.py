@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,10 @@ from albert import (
     folder_lock,
     model_folder,
     records,
+    restarts,
     run_record,
+    stuck,
+    task,
     training,
 )
 
@@ -72,11 +76,11 @@ class Run:
         return None if self.checkpoint == "all" else self.checkpoint
 
 
-def run(task, data, run):
+def run(task_, data, run):
     """Runs the stages that were asked for.
 
     Args:
-      task: `task.Task`.
+      task_: `task.Task`.
       data: `task.Data`.
       run: `Run`.
 
@@ -87,20 +91,60 @@ def run(task, data, run):
       file_io.InputError: there is nothing to start from, to evaluate or to predict with, or a file
         cannot be used.
     """
-    if run.do_train or run.do_eval or run.do_predict:  # else it is only read, for an export
-        file_io.make_dirs(run.run_config.output_dir)
-    check_start(run)
-    if not (run.do_train and distribution.is_chief(run.strategy)):
-        return _run_recorded(task, data, run)
-    with folder_lock.written_by_one(run.run_config.output_dir) as lock:
-        return _run_recorded(task, data, dataclasses.replace(run, before_save=lock.check))
-
-
-def _run_recorded(task, data, run):
     stages = {"train": run.do_train, "dev": run.do_eval, "test": run.do_predict}
     splits = [split for split, wanted in stages.items() if wanted]
-    with _recorded(run, data, splits):
-        return _run_stages(task, data, run, splits)
+    if splits:  # else the folder is only read, for an export
+        file_io.make_dirs(run.run_config.output_dir)
+    check_start(run)
+    with _written_by_one(run) as run, _recorded(run, data, splits):
+        paths = {split: data.records(split) for split in splits}
+        if run.do_train and distribution.is_chief(run.strategy):
+            run.complete_folder(model_folder.write)
+        with data.reading([path for found in paths.values() for path in found]):
+            eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
+            if run.do_train:
+                runner = _train(task_, data, run, paths["train"], eval_input)
+            else:
+                runner = training.make_engine(task_, run, run.run_config)
+            if run.do_eval and not run.do_train:
+                checkpoint_walk.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
+            if run.do_predict:
+                _predict(run, data, runner, _eval_input(data, paths, "test"))
+    return runner
+
+
+def _train(task_, data, run, paths, eval_input):
+    """Trains within the run's budget; again from the next seed where a run does not learn."""
+    if not run.stuck:
+        task_ = dataclasses.replace(task_, signs=task.no_metrics)
+    start = functools.partial(training.start, task_, data, paths)
+    if run.budget:
+        run = training.within_budget(run, start, eval_input)
+    config = run.run_config
+    on_chief = functools.partial(distribution.from_chief, run.strategy)
+    num_restarts = run.stuck.num_restarts if run.stuck else 0
+    for seed, count in restarts.attempts(config.output_dir, config.seed, num_restarts, on_chief):
+        runner, train = start(run, dataclasses.replace(config, seed=seed))
+        further = {"restarts": count} if count else None
+        evaluate = eval_input and checkpoint_walk.evaluate_while_training(
+            runner, eval_input, further
+        )
+        try:
+            train(evaluate, training.watch(run))
+            return runner
+        except stuck.StuckError as error:
+            restarts.give_up(config.output_dir, seed, error, on_chief)
+            del runner, train, evaluate  # The next attempt needs their memory.
+
+
+@contextlib.contextmanager
+def _written_by_one(run):
+    """The run, which nobody else writes the output folder of while it trains."""
+    if not (run.do_train and distribution.is_chief(run.strategy)):
+        yield run
+        return
+    with folder_lock.written_by_one(run.run_config.output_dir) as lock:
+        yield dataclasses.replace(run, before_save=lock.check)
 
 
 # Names of the stages, and of their data, in the record of a run.
@@ -119,23 +163,6 @@ def _recorded(run, data, splits):
             path = files[0] if len(files) == 1 else several
             inputs[f"{stage}_data"] = (path, files)
     return run.record.session(run.run_config.output_dir, names.values(), inputs)
-
-
-def _run_stages(task, data, run, splits):
-    paths = {split: data.records(split) for split in splits}
-    if run.do_train and distribution.is_chief(run.strategy):
-        run.complete_folder(model_folder.write)
-    with data.reading([path for found in paths.values() for path in found]):
-        eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
-        if run.do_train:
-            runner = training.train(task, data, run, paths["train"], eval_input)
-        else:
-            runner = training.make_engine(task, run, run.run_config)
-        if run.do_eval and not run.do_train:
-            checkpoint_walk.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
-        if run.do_predict:
-            _predict(run, data, runner, _eval_input(data, paths, "test"))
-    return runner
 
 
 def check_start(run):

@@ -46,9 +46,7 @@ def define_flags(flag_values):
         ("head_activation", "relu", "of that layer's output"),
         ("head_input_activation", "linear", "of what the encoder computes, before that layer"),
     ):
-        flags.DEFINE_enum(
-            *(name, default, ACTIVATIONS, f"Activation {of}."), flag_values=flag_values
-        )
+        flags.DEFINE_enum(name, default, ACTIVATIONS, f"Activation {of}.", flag_values=flag_values)
     number("head_dropout_prob", 0.0, "Dropout of that layer's output in training.")
     number(
         "train_fraction",
@@ -234,7 +232,10 @@ def selections(values):
 
     return tuple(
         squad_selection.Selection(
-            *(values.answerable_only, values.drop_longer_than, values[name].value, name),
+            values.answerable_only,
+            values.drop_longer_than,
+            values[name].value,
+            name,
             seed=values.seed,
         )
         for name in ("train_fraction", "eval_fraction")

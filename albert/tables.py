@@ -338,9 +338,10 @@ def write_classifier_files(output_dir, rows, ids, labels):
     # str() of a float32 is the shortest text that reads back as the same number.
     with file_io.atomic_writer(os.path.join(output_dir, "test_results.tsv")) as file:
         file.writelines("\t".join(map(str, row)) + "\n" for row in probabilities)
-    named = lambda: predictions(  # noqa: E731
-        labels, ids, indices, probabilities
-    )
+
+    def named():
+        return predictions(labels, ids, indices, probabilities)
+
     with file_io.atomic_writer(os.path.join(output_dir, "submit_results.tsv")) as file:
         file.write("index\tprediction\n")
         file.writelines(f"{row.guid}\t{row.chosen}\n" for row in named())

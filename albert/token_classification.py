@@ -226,9 +226,10 @@ def eval_outputs(outputs, features, max_seq_length):
     import tensorflow as tf
 
     missing = max_seq_length - tf.shape(features["label_ids"])[1]
-    whole = lambda x: tf.ensure_shape(  # noqa: E731
-        tf.pad(x, [[0, 0], [0, missing]]), [None, max_seq_length]
-    )
+
+    def whole(x):
+        return tf.ensure_shape(tf.pad(x, [[0, 0], [0, missing]]), [None, max_seq_length])
+
     rows = {
         "predictions": outputs["predictions"],
         "probabilities": tf.reduce_max(outputs["probabilities"], -1),

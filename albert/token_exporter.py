@@ -102,7 +102,9 @@ class WordServer(tf.Module):
         return tf.concat([pieces, unknown], axis=1)[:, : self._room]
 
     def _features(self, ids):
-        mark = lambda piece: tf.fill([ids.nrows(tf.int32), 1], piece)  # noqa: E731
+        def mark(piece):
+            return tf.fill([ids.nrows(tf.int32), 1], piece)
+
         whole = tf.concat([mark(self._cls_id), ids[:, : self._room], mark(self._sep_id)], axis=1)
         input_ids = whole.to_tensor(self._pad_id)
         return {

@@ -1,4 +1,4 @@
-"""Training as a run says: its steps by its budget, and restarts where it does not learn."""
+"""What starts a training, and how many steps fit into its budget."""
 
 import contextlib
 import dataclasses
@@ -9,62 +9,17 @@ from absl import logging
 
 from albert import (
     budget,
-    checkpoint_walk,
     checkpoints,
     distribution,
     engine,
     file_io,
     records,
-    restarts,
     run_record,
     stuck,
-    task,
 )
 
 _TRIAL = "budget_trial"  # folder in which steps are timed
 _ENDLESS = 10**6  # steps of that run, which is stopped
-
-
-def train(task_, data, run, paths, eval_input):
-    """Trains a task.
-
-    Args:
-      task_: `task.Task`.
-      data: `task.Data`.
-      run: `stages.Run`.
-      paths: record files to train on.
-      eval_input: evaluation input, or None.
-
-    Returns:
-      The `engine.Engine` that has trained.
-
-    Raises:
-      file_io.InputError: all attempts were stuck, the budget is too little, or a file cannot be
-        used.
-    """
-    if not run.stuck:
-        task_ = dataclasses.replace(task_, signs=task.no_metrics)
-    start = functools.partial(_start, task_, data, paths)
-    if run.budget:
-        run = _within_budget(run, start, eval_input)
-
-    def attempt(seed, restarts_made):
-        attempted = dataclasses.replace(run.run_config, seed=seed)
-        runner, train_once = start(run, attempted)
-        further = {"restarts": restarts_made} if restarts_made else None
-        evaluate = eval_input and checkpoint_walk.evaluate_while_training(
-            runner, eval_input, further
-        )
-        train_once(evaluate, _watch(run))
-        return runner
-
-    return restarts.train(
-        run.run_config.output_dir,
-        run.run_config.seed,
-        run.stuck.num_restarts if run.stuck else 0,
-        attempt,
-        functools.partial(distribution.from_chief, run.strategy),
-    )
 
 
 def make_engine(task_, run, run_config):
@@ -86,8 +41,19 @@ def make_engine(task_, run, run_config):
     return runner
 
 
-def _start(task_, data, paths, run, run_config):
-    """An `engine.Engine`, and ``(on_checkpoint, watch)`` that trains it."""
+def start(task_, data, paths, run, run_config):
+    """What trains.
+
+    Args:
+      task_: `task.Task`.
+      data: `task.Data`.
+      paths: record files to train on.
+      run: `stages.Run`.
+      run_config: `engine.RunConfig`.
+
+    Returns:
+      An `engine.Engine`, and ``(on_checkpoint, watch)`` that trains it, see `Engine.train`.
+    """
     runner = make_engine(task_, run, run_config)
     specs, seed = data.specs("train"), run_config.seed
     train_input = records.train_input_fn(paths, specs, seed, **data.train_input)
@@ -100,16 +66,28 @@ def _start(task_, data, paths, run, run_config):
     return runner, functools.partial(runner.train, train_input, run.make_optimizer, initialize)
 
 
-def _watch(run):
+def watch(run):
+    """How a run is judged while it trains: `stuck.Watch`, or nothing."""
     if not run.stuck:
         return stuck.UNWATCHED
-    config, writes = run.run_config, distribution.is_chief(run.strategy)
-    sizes = config.num_train_steps, config.train_batch_size
-    return stuck.Watch(run.stuck, config.output_dir, *sizes, writes)
+    config = run.run_config
+    return stuck.Watch(
+        run.stuck, config.output_dir, config.num_train_steps, config.train_batch_size,
+        distribution.is_chief(run.strategy),
+    )  # fmt: skip
 
 
-def _within_budget(run, start, eval_input):
-    """The run with the number of steps that fits its budget, as it was fixed or is measured now."""
+def within_budget(run, start, eval_input):
+    """The run with the number of steps that fits its budget, as it was fixed or is measured now.
+
+    Args:
+      run: `stages.Run` with a budget.
+      start: ``(run, run_config)``, see the function `start`.
+      eval_input: evaluation input, or None.
+
+    Raises:
+      file_io.InputError: too little, or the folder holds a run whose steps no budget has fixed.
+    """
     on_chief = functools.partial(distribution.from_chief, run.strategy)
     config, settings = run.run_config, run.budget
     folder = config.output_dir

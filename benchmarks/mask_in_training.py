@@ -77,8 +77,13 @@ def masking_rate(masker, path):
     started = time.process_time()
     for number, (ids, lengths, maskable) in enumerate(batches):
         masking.mask_batch(
-            *(ids, lengths, masker.vocabulary.word_starts[ids], maskable, masker.config),
-            *(len(masker.vocabulary.word_starts), masker.vocabulary.mask_id),
+            ids,
+            lengths,
+            masker.vocabulary.word_starts[ids],
+            maskable,
+            masker.config,
+            len(masker.vocabulary.word_starts),
+            masker.vocabulary.mask_id,
             np.random.default_rng(number),
         )
     return len(batches) * FLAGS.batch_size / (time.process_time() - started)

@@ -89,8 +89,12 @@ def make_records(folder, name, input_file, *switches, **values):
     """Path of records of 128 tokens, and what `create_pretraining_data` printed."""
     path = os.path.join(folder, name)
     said = run(
-        *("create_pretraining_data", *switches),
-        **{"input_file": input_file, "output_file": path, "max_seq_length": 128, "dupe_factor": 1},
+        "create_pretraining_data",
+        *switches,
+        input_file=input_file,
+        output_file=path,
+        max_seq_length=128,
+        dupe_factor=1,
         spm_model_file=FLAGS.spm_model_file,
         **values,
     )
@@ -102,12 +106,23 @@ def pretrain(folder, name, input_file, eval_file, *switches, **values):
     output_dir = os.path.join(folder, name)
     steps = FLAGS.num_train_steps
     run(
-        *("run_pretraining", "do_train", "do_eval", *switches),
-        **{"input_file": input_file, "eval_input_file": eval_file, "output_dir": output_dir},
-        **{"albert_config_file": _SMALL, "spm_model_file": FLAGS.spm_model_file},
-        **{"max_seq_length": 128, "train_batch_size": 64, "optimizer": "adamw"},
-        **{"learning_rate": 1e-3, "num_train_steps": steps, "num_warmup_steps": steps // 10},
-        **{"save_checkpoints_steps": steps, "max_eval_steps": 40},
+        "run_pretraining",
+        "do_train",
+        "do_eval",
+        *switches,
+        input_file=input_file,
+        eval_input_file=eval_file,
+        output_dir=output_dir,
+        albert_config_file=_SMALL,
+        spm_model_file=FLAGS.spm_model_file,
+        max_seq_length=128,
+        train_batch_size=64,
+        optimizer="adamw",
+        learning_rate=1e-3,
+        num_train_steps=steps,
+        num_warmup_steps=steps // 10,
+        save_checkpoints_steps=steps,
+        max_eval_steps=40,
         **values,
     )
     return output_dir
@@ -135,11 +150,20 @@ def trial_full_sentences(folder):
     print(said, results(model), sep="\n")
     rte = os.path.join(folder, "rte")
     run(
-        *("run_classifier", "do_train", "do_eval"),
-        **{"task_name": "RTE", "data_dir": FLAGS.data_dir, "output_dir": rte},
-        **{"init_checkpoint": model, "spm_model_file": FLAGS.spm_model_file},
-        **{"max_seq_length": 128, "train_batch_size": 32, "learning_rate": 1e-4},
-        **{"train_step": 300, "warmup_step": 30, "save_checkpoints_steps": 100},
+        "run_classifier",
+        "do_train",
+        "do_eval",
+        task_name="RTE",
+        data_dir=FLAGS.data_dir,
+        output_dir=rte,
+        init_checkpoint=model,
+        spm_model_file=FLAGS.spm_model_file,
+        max_seq_length=128,
+        train_batch_size=32,
+        learning_rate=1e-4,
+        train_step=300,
+        warmup_step=30,
+        save_checkpoints_steps=100,
     )
     print("RTE:", results(rte), "best", best(rte))
 
@@ -148,11 +172,21 @@ def classify(folder, name, steps, *switches, **values):
     """Best accuracy of a model on SST-2."""
     output_dir = os.path.join(folder, name)
     run(
-        *("run_classifier", "do_train", "do_eval", *switches),
-        **{"task_name": "SST-2", "data_dir": FLAGS.data_dir, "output_dir": output_dir},
-        **{"spm_model_file": FLAGS.spm_model_file, "cached_dir": os.path.join(folder, "cache")},
-        **{"max_seq_length": 64, "train_batch_size": 32, "eval_batch_size": 64},
-        **{"train_step": steps, "warmup_step": steps // 10, "save_checkpoints_steps": steps // 4},
+        "run_classifier",
+        "do_train",
+        "do_eval",
+        *switches,
+        task_name="SST-2",
+        data_dir=FLAGS.data_dir,
+        output_dir=output_dir,
+        spm_model_file=FLAGS.spm_model_file,
+        cached_dir=os.path.join(folder, "cache"),
+        max_seq_length=64,
+        train_batch_size=32,
+        eval_batch_size=64,
+        train_step=steps,
+        warmup_step=steps // 10,
+        save_checkpoints_steps=steps // 4,
         **{"albert_config_file": _SMALL, "learning_rate": 2e-4, **values},
     )
     return best(output_dir)
@@ -179,7 +213,10 @@ def trial_distillation(folder):
         for seed in FLAGS.seeds:
             scores.append(
                 classify(
-                    *(folder, f"student{number}_{seed}", FLAGS.student_steps, *switches),
+                    folder,
+                    f"student{number}_{seed}",
+                    FLAGS.student_steps,
+                    *switches,
                     **{**values, "albert_config_file": student, "seed": seed},
                     train_fraction=FLAGS.student_fraction,
                 )
@@ -201,8 +238,10 @@ def peer(*arguments):
 def trial_bert(folder):
     """From Hugging Face and back, by way of MRPC."""
     run(
-        *("train_vocab", "wordpiece"),
-        **{"input_file": FLAGS.input_file, "output_prefix": os.path.join(folder, "vocab")},
+        "train_vocab",
+        "wordpiece",
+        input_file=FLAGS.input_file,
+        output_prefix=os.path.join(folder, "vocab"),
         vocab_size=8000,
     )
     source = os.path.join(folder, "random_bert")
@@ -211,11 +250,21 @@ def trial_bert(folder):
     peer("make", source, json.dumps(sizes))
     model, exported = os.path.join(folder, "mrpc"), os.path.join(folder, "exported")
     run(
-        *("run_classifier", "do_train", "do_eval", "do_predict"),
-        **{"task_name": "MRPC", "data_dir": FLAGS.data_dir, "output_dir": model},
-        **{"init_checkpoint": source, "vocab_file": os.path.join(folder, "vocab.txt")},
-        **{"max_seq_length": 128, "train_batch_size": 32, "learning_rate": 1e-4},
-        **{"train_step": 200, "warmup_step": 20, "save_checkpoints_steps": 100},
+        "run_classifier",
+        "do_train",
+        "do_eval",
+        "do_predict",
+        task_name="MRPC",
+        data_dir=FLAGS.data_dir,
+        output_dir=model,
+        init_checkpoint=source,
+        vocab_file=os.path.join(folder, "vocab.txt"),
+        max_seq_length=128,
+        train_batch_size=32,
+        learning_rate=1e-4,
+        train_step=200,
+        warmup_step=20,
+        save_checkpoints_steps=100,
     )
     print("MRPC:", results(model))
     run("export_to_huggingface", model_dir=model, output_dir=exported, architecture="bert")

@@ -87,7 +87,10 @@ def make_requests(tokenizer):
     """{kind of request: list of batches of texts}."""
     rng = np.random.default_rng(1)
     sst, rte = sentences("SST-2", "dev"), sentences("RTE", "dev")
-    chosen = lambda texts: [[texts[i]] for i in rng.permutation(len(texts))[: FLAGS.texts]]  # noqa: E731
+
+    def chosen(texts):
+        return [[texts[i]] for i in rng.permutation(len(texts))[: FLAGS.texts]]
+
     of_128 = [text_of(128, tokenizer, sst, start) for start in range(0, 160, 10)]
     found = {
         "32 tokens": [[text_of(32, tokenizer, sst, 0)]] * FLAGS.texts,

@@ -56,7 +56,7 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path, monkeypatch):
     folder, arguments = str(tmp_path / "lines"), IN_THIS_PROCESS.split()
     with pytest.raises(file_io.InputError, match="^cannot write .*lines: No space left"):
         beam_lines.draw(
-            *(plan, corpus.VocabRecipe(), collections.Counter()), folder=folder, arguments=arguments
+            plan, corpus.VocabRecipe(), collections.Counter(), folder=folder, arguments=arguments
         )
     assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
 

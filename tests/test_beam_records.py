@@ -164,7 +164,7 @@ def test_a_full_disk_loses_nothing(text, golden, tmp_path, monkeypatch):
 
     def create():
         return pretraining_shards.create(
-            *([text], prefix, 3, make_job(golden)), overwrite_shards=True, make_shards=on_beam
+            [text], prefix, 3, make_job(golden), overwrite_shards=True, make_shards=on_beam
         )
 
     with monkeypatch.context() as patch:
@@ -190,7 +190,10 @@ def test_workers_that_are_lost(text, golden, tmp_path, monkeypatch, caplog):
     for name in lost_worker.STEPS:
         monkeypatch.setattr(beam_records, name, getattr(lost_worker, name))
     found = pretraining_shards.create(
-        *([text], str(tmp_path / "beam" / "part"), 3, job),
+        [text],
+        str(tmp_path / "beam" / "part"),
+        3,
+        job,
         make_shards=lambda work: beam_records.make_shards(work, [], 2),
     )
     assert found == counts

@@ -183,7 +183,10 @@ def test_a_background_save_holds_the_values_of_its_moment(model, tmp_path, monke
 
 def test_an_interrupted_run_lets_its_checkpoint_be_finished(model, tmp_path, monkeypatch):
     prefix, write = str(tmp_path / "model.ckpt-7"), checkpoints.write_tensors
-    slow_write = lambda *given, **settings: time.sleep(0.5) or write(*given, **settings)  # noqa: E731
+
+    def slow_write(*given, **settings):
+        return time.sleep(0.5) or write(*given, **settings)
+
     monkeypatch.setattr(checkpoints, "write_tensors", slow_write)
     done = []
     with pytest.raises(KeyboardInterrupt), checkpoint_writer.BackgroundWriter() as writer:

@@ -238,8 +238,13 @@ def _model_rows(name, tokenizer, labels):
     row = classifier_utils.get_task(name)
     made = classifier_utils.make_task(row)
     config = modeling.AlbertConfig(
-        **{"vocab_size": 400, "embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 1},
-        **{"num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 8},
+        vocab_size=400,
+        embedding_size=8,
+        hidden_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=8,
         initializer_range=0.5,
     )
     model = made.build_model(config, layers.Compute(), 1)

@@ -342,9 +342,10 @@ def test_records_without_ids_are_made_again(tmp_path, tokenizer, caplog):
 def test_runs_of_other_settings_share_a_folder(tmp_path, tokenizer):
     """Each uses what it has made, in turns and at the same time."""
     _write(tmp_path, "rte", "dev", [_line("rte", "dev", 0, ["a", "b"])])
-    of_length = lambda length, shared=("dev",): _data(  # noqa: E731
-        tmp_path, tokenizer, {"x": length}, length, shared
-    )
+
+    def of_length(length, shared=("dev",)):
+        return _data(tmp_path, tokenizer, {"x": length}, length, shared)
+
     (old,) = of_length(12, ()).records("dev")  # of a run whose output folder it is
     with futures.ThreadPoolExecutor() as pool:
         found = list(pool.map(lambda n: of_length(n).records("dev")[0], [8, 16, 8, 16, 12]))

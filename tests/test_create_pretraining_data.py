@@ -63,10 +63,20 @@ def test_every_flag_reaches_the_job():
     job = pretraining_data_flags.job(
         parse(
             *NEEDED,
-            *("--vocab_file=v", "--nodo_lower_case", "--dupe_factor=7", "--max_seq_length=99"),
-            *("--short_seq_prob=0.5", "--sentence_task=sop", "--random_seed=-3", "--ngram=5"),
-            *("--max_predictions_per_seq=8", "--masked_lm_prob=0.2", "--nofavor_shorter_ngram"),
-            *("--nodo_whole_word_mask", "--do_permutation", "--sequence_format=segment_pair"),
+            "--vocab_file=v",
+            "--nodo_lower_case",
+            "--dupe_factor=7",
+            "--max_seq_length=99",
+            "--short_seq_prob=0.5",
+            "--sentence_task=sop",
+            "--random_seed=-3",
+            "--ngram=5",
+            "--max_predictions_per_seq=8",
+            "--masked_lm_prob=0.2",
+            "--nofavor_shorter_ngram",
+            "--nodo_whole_word_mask",
+            "--do_permutation",
+            "--sequence_format=segment_pair",
             "--compress",
         )
     )

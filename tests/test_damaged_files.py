@@ -376,7 +376,10 @@ def test_a_cache_with_a_damaged_manifest_is_made_again(tmp_path, content):
 
 def test_a_damaged_cache_is_made_again_by_the_next_run(tmp_path, caplog):
     path = str(tmp_path / "x.tf_record")
-    make = lambda: record_files.cached(path, SPECS, {}, lambda: [{"input_ids": [1, 2]}] * 3)  # noqa: E731
+
+    def make():
+        return record_files.cached(path, SPECS, {}, lambda: [{"input_ids": [1, 2]}] * 3)
+
     make()
     content = bytearray((tmp_path / "x.tf_record").read_bytes())
     content[-5] ^= 1
@@ -435,7 +438,7 @@ def test_a_negative_number_of_checkpoints_is_refused(tmp_path):
     from albert import common_flags
 
     values = flag_values(
-        *(run_classifier,), task_name="SST-2", output_dir=tmp_path, keep_checkpoint_max=-1
+        run_classifier, task_name="SST-2", output_dir=tmp_path, keep_checkpoint_max=-1
     )
     with pytest.raises(InputError, match="-1 checkpoints cannot be kept: give a number, or 0"):
         common_flags.run_config(values, 10, 8)

@@ -117,7 +117,10 @@ def test_a_checkpoint_and_the_best(tmp_path):
     checkpoints.write_tensors(prefix, old)
     checkpoints.replace_best(str(tmp_path), prefix)
     new = {"a": tf.zeros([3, 700]), "b": tf.constant(3, tf.int64)}
-    save = lambda: checkpoints.write_tensors(prefix, new)  # noqa: E731
+
+    def save():
+        return checkpoints.write_tensors(prefix, new)
+
     assert "it needs 8.2 KiB" in refusal(prefix, save, 5000)
     best = str(tmp_path / checkpoints.NEW_BEST)
     refusal(f"{best}.data-00000-of-00001",
@@ -132,9 +135,12 @@ SPECS = (records.FeatureSpec("x", "float32", (300,)),)
 
 def test_records(tmp_path):
     path = str(tmp_path / "rows")
-    make = lambda count, version: record_files.cached(  # noqa: E731
-        path, SPECS, {"version": version}, lambda: [{"x": np.zeros(300)}] * count
-    )
+
+    def make(count, version):
+        return record_files.cached(
+            path, SPECS, {"version": version}, lambda: [{"x": np.zeros(300)}] * count
+        )
+
     assert make(2, 1) == 2
     refusal(path, lambda: make(90, 2), 5000)
     assert make(0, 1) == 2  # those from before
@@ -143,8 +149,13 @@ def test_records(tmp_path):
 def test_events_and_metrics(tmp_path):
     folder = str(tmp_path / "run")
     file_io.make_dirs(f"{folder}/eval")
-    log = lambda: training_log.TrainingLog(folder, 0, 9, 1, 0.0)  # noqa: E731
-    make_tracker = lambda: checkpoint_walk.BestTracker(folder, "score", True)  # noqa: E731
+
+    def log():
+        return training_log.TrainingLog(folder, 0, 9, 1, 0.0)
+
+    def make_tracker():
+        return checkpoint_walk.BestTracker(folder, "score", True)
+
     for path, act in ((folder, log), (f"{folder}/eval", make_tracker)):
         with files_of_at_most(0), pytest.raises(file_io.NoRoomError, match=f"write {path}: "):
             act()
@@ -160,7 +171,10 @@ def test_events_and_metrics(tmp_path):
     metrics = os.path.join(folder, run_record.METRICS)
     run_record.append_training(folder, 50, 1.0, {"loss": 1.0})
     rows, most = run_record.read_metrics(folder), os.path.getsize(metrics) + 20
-    add = lambda: run_record.append_training(folder, 51, 1.0, {"loss": 1.0})  # noqa: E731
+
+    def add():
+        return run_record.append_training(folder, 51, 1.0, {"loss": 1.0})
+
     refusal(metrics, add, most)
     assert run_record.read_metrics(folder) == rows
     run_record.start_training(folder, 50)  # the half line is dropped
@@ -183,7 +197,10 @@ def test_exported_models_and_vectors(tmp_path):
     module.value = tf.Variable(tf.ones([5000]))
     target = export.save_model(module, {}, str(tmp_path / "export"), "7")
     module.value.assign(tf.zeros([5000]))
-    save = lambda: export.save_model(module, {}, str(tmp_path / "export"), "7")  # noqa: E731
+
+    def save():
+        return export.save_model(module, {}, str(tmp_path / "export"), "7")
+
     assert "it needs 19.5 KiB" in refusal(target, save, 10_000)
     assert checkpoints.reader(target).get_tensor("Variable")[0] == 1
     vectors = feature_extractor.Features(["a"] * 9, np.arange(9), np.ones([9, 1, 100]))
@@ -222,9 +239,12 @@ def test_a_read_only_folder_is_named_and_can_be_read(tmp_path, read_only):
     folder = tmp_path / "folder"
     folder.mkdir()
     path, other = str(folder / "rows"), str(folder / "other")
-    make = lambda version: record_files.cached(  # noqa: E731
-        path, SPECS, {"version": version}, lambda: [{"x": np.zeros(300)}] * 2
-    )
+
+    def make(version):
+        return record_files.cached(
+            path, SPECS, {"version": version}, lambda: [{"x": np.zeros(300)}] * 2
+        )
+
     make(1)
     (folder / f"rows.tmp-{2**22 + 1}-{file_io.machine()}").write_text("of a killed process")
     read_only(folder)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import functools
 import os
 import re
 import threading
@@ -450,19 +451,17 @@ def test_the_first_step_is_reported_by_itself(path, tmp_path, caplog):
 
 def test_waiting_for_input_is_measured(path, tmp_path):
     def sleepy(params):
-        def sleep():
-            time.sleep(0.02)
-            return True
+        def awake(features):
+            slept = tf.py_function(lambda: time.sleep(0.02) is None, [], tf.bool)
+            return tf.ensure_shape(slept, [])
 
-        dataset = records.train_input_fn([path], SPECS, 3)(params)
-        awake = lambda features: tf.py_function(sleep, [], tf.bool)  # noqa: E731
-        return dataset.filter(lambda features: tf.ensure_shape(awake(features), []))
+        return records.train_input_fn([path], SPECS, 3)(params).filter(awake)
 
     shares = []
     for input_fn in (sleepy, records.train_input_fn([path], SPECS, 3)):
         folder = tmp_path / str(len(shares))
         runner = make_engine(folder)
-        make_optimizer = lambda: optimization.create_optimizer(0.1, 30, 0)  # noqa: E731
+        make_optimizer = functools.partial(optimization.create_optimizer, 0.1, 30, 0)
         runner.train(input_fn, make_optimizer, lambda model: None)
         (events,) = [name for name in os.listdir(folder) if "tfevents" in name]
         found = [

@@ -396,9 +396,10 @@ def test_a_mapping_that_should_not_be_there_is_refused(tmp_path):
 def test_heads_that_do_not_exist_there_are_refused(tmp_path):
     folder = tmp_path / "ours"
     write_model(folder, "regression")
-    export = lambda **flags: huggingface_exporter.export(  # noqa: E731
-        str(folder), output_dir=str(tmp_path / "out"), **flags
-    )
+
+    def export(**flags):
+        return huggingface_exporter.export(str(folder), output_dir=str(tmp_path / "out"), **flags)
+
     with pytest.raises(file_io.InputError, match="one output: say .* head=regression or head"):
         export()
     with pytest.raises(file_io.InputError, match="head=classification needs at least two .*has 1"):

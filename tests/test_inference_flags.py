@@ -35,7 +35,10 @@ def test_precision_is_that_of_the_flag(monkeypatch, exported, given, wanted):
         return inference.FoundModel("folder", serving)
 
     monkeypatch.setattr(inference, "find", find)
-    load = lambda: inference_flags.found_model(values_of("run", *given), "a", "b")  # noqa: E731
+
+    def load():
+        return inference_flags.found_model(values_of("run", *given), "a", "b")
+
     if wanted is None:
         message = "precision=bfloat16: exported was exported in int8 and computes in nothing else"
         with pytest.raises(file_io.InputError, match=re.escape(message)):

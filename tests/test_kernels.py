@@ -70,7 +70,10 @@ def plain_norm(x, bias, residual, gamma, beta):
 )
 def test_functions_and_their_gradients_equal_the_plain_ones(function, plain, shapes, dtype, width):
     rng = np.random.default_rng(0)
-    draw = lambda kind: rng.normal(size=(5, width) if kind == "m" else width)  # noqa: E731
+
+    def draw(kind):
+        return rng.normal(size=(5, width) if kind == "m" else width)
+
     # A capital stands for a vector that is float32 in any type.
     inputs = [tf.constant(draw(x), tf.float32 if x.isupper() else dtype) for x in shapes]
     upstream = tf.constant(draw("m"), dtype)
@@ -128,7 +131,10 @@ def test_masked_softmax_and_its_gradient_equal_the_plain_ones(masked, length):
     shape = (2, 3, length, length)
     scores, upstream = (tf.constant(rng.normal(size=shape), tf.float32) for _ in range(2))
     bias = tf.constant(rng.choice([0, -10000], (2, 1, 1, length)), tf.float32) if masked else None
-    plain = lambda scores, bias: tf.nn.softmax(scores if bias is None else scores + bias)  # noqa: E731
+
+    def plain(scores, bias):
+        return tf.nn.softmax(scores if bias is None else scores + bias)
+
     found = []
     for function in (kernels.masked_softmax, plain):
         of_scores = functools.partial(function, bias=bias)
@@ -204,8 +210,11 @@ def devices(*kinds):
 @pytest.mark.parametrize("outer", [(), (2, 3)])
 def test_products_without_units_are_those_of_units(monkeypatch, dtype, transpose_b, outer):
     rng = np.random.default_rng(1)
+
     # Small integers: exact in every type and order of adding up.
-    draw = lambda *shape: tf.constant(rng.integers(-4, 5, (*outer, *shape)), dtype)  # noqa: E731
+    def draw(*shape):
+        return tf.constant(rng.integers(-4, 5, (*outer, *shape)), dtype)
+
     a, b = draw(4, 7), draw(*((5, 7) if transpose_b else (7, 5)))
     upstream = draw(4, 5)
     results = []

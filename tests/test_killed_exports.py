@@ -176,6 +176,9 @@ def test_vectors(tmp_path, kind):
     write = getattr(feature_extractor, f"write_{kind}")
     write(str(path), [row])
     wanted = path.read_bytes()
-    check = lambda: None if path.read_bytes() == wanted else pytest.fail("half")  # noqa: E731
+
+    def check():
+        return None if path.read_bytes() == wanted else pytest.fail("half")
+
     assert killed_everywhere(lambda: write(str(path), [row]), check) > 2
     assert os.listdir(tmp_path) == [path.name]

@@ -299,9 +299,10 @@ def test_workers_can_be_stopped(folder, tmp_path, started, kind, status):
 def test_a_signal_to_one_worker_lets_all_save_the_same_step(folder, tmp_path):
     run = small_run(folder, "asked", log_every_steps=100, save_checkpoints_steps=1000000)
     arguments = ["albert.run_pretraining", *(f"--{name}={value}" for name, value in run.items())]
-    steps = lambda: [  # noqa: E731
-        checkpoints.step_of(p) for p in checkpoints.numbered(str(folder / "asked"))
-    ]
+
+    def steps():
+        return [checkpoints.step_of(p) for p in checkpoints.numbered(str(folder / "asked"))]
+
     processes = start_workers(arguments, tmp_path)
     logs = [tmp_path / f"worker{i}.log" for i in range(2)]
     with killed_at_the_end(processes):
@@ -332,7 +333,10 @@ def test_a_killed_worker_ends_the_other_and_both_go_on(folder, tmp_path):
             return [checkpoints.step_of(p) for p in checkpoints.numbered(str(folder / "killed"))]
 
         with killed_at_the_end(processes):
-            reached = lambda: max(steps(), default=-1) >= last + 20  # noqa: B023,E731
+
+            def reached(last=last):
+                return max(steps(), default=-1) >= last + 20
+
             wait_until(reached, *processes, say=ends_of(logs))
             processes[victim].send_signal(signal.SIGKILL)
             status = processes[1 - victim].wait(timeout=60)

@@ -49,9 +49,12 @@ def test_every_step_equals_the_reference(recorded, case, compiled):
     variables = {name: tf.Variable(value, name=name) for name, value in start.items()}
     optimizer = optimization.create_optimizer(**arguments)
     optimizer.build(variables.values())
-    apply = lambda gradients: optimizer.apply_gradients(  # noqa: E731
-        [(gradients[name], variable) for name, variable in variables.items()]
-    )
+
+    def apply(gradients):
+        return optimizer.apply_gradients(
+            [(gradients[name], variable) for name, variable in variables.items()]
+        )
+
     apply = tf.function(apply, autograph=False) if compiled else apply
     for step in range(1, 15):
         gradients = entries(recorded, f"{case}/grad{step}")
@@ -223,11 +226,14 @@ def test_which_variables_decay():
     )  # fmt: skip
     model = heads.PretrainingModel(config)
     excluded = optimization.EXCLUDED_FROM_DECAY
-    names = lambda wanted: {  # noqa: E731
-        v.name.split(":")[0]
-        for v in model.trainable_variables
-        if optimization.matches(excluded, v) is wanted
-    }
+
+    def names(wanted):
+        return {
+            v.name.split(":")[0]
+            for v in model.trainable_variables
+            if optimization.matches(excluded, v) is wanted
+        }
+
     kernels = {
         f"{ROOT}/attention_1/self/query", f"{ROOT}/attention_1/self/key",
         f"{ROOT}/attention_1/self/value", f"{ROOT}/attention_1/output/dense",

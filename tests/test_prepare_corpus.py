@@ -27,10 +27,18 @@ def test_flags_reach_the_preparation():
     assert script.preparation(parse(*NEEDED)) == corpus_preparation.Preparation()
     chosen = script.preparation(
         parse(
-            *(*NEEDED, "--text_field=body", "--whole_files", "--text_lines=wrapped"),
-            *("--language=de", "--min_letter_share=0.4", "--min_document_words=3"),
-            *("--near_duplicate_threshold=0.7", "--max_line_repeats=9", "--data_dir=d"),
-            *("--contamination=glue, race", "--only_report_contamination"),
+            *NEEDED,
+            "--text_field=body",
+            "--whole_files",
+            "--text_lines=wrapped",
+            "--language=de",
+            "--min_letter_share=0.4",
+            "--min_document_words=3",
+            "--near_duplicate_threshold=0.7",
+            "--max_line_repeats=9",
+            "--data_dir=d",
+            "--contamination=glue, race",
+            "--only_report_contamination",
         )
     )
     cleaning = corpus_cleaning.Cleaning("body", True, "wrapped", "de", 0.4, 3)

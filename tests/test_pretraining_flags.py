@@ -174,9 +174,10 @@ def test_a_folder_without_a_description_is_known_by_its_variables(pretrain, tmp_
     for task in ("sop", "none"):
         pretrain(tmp_path / task, sentence_task=task, num_train_steps=1, do_eval=False)
         (tmp_path / task / "pretraining.json").unlink()
-    has_head = lambda task, step: checkpoints.reader(  # noqa: E731
-        str(tmp_path / task / f"model.ckpt-{step}")
-    ).has_tensor(HEAD)
+
+    def has_head(task, step):
+        return checkpoints.reader(str(tmp_path / task / f"model.ckpt-{step}")).has_tensor(HEAD)
+
     assert has_head("sop", 1) and not has_head("none", 1)
     with pytest.raises(file_io.InputError, match="sop or nsp: it cannot go on with .*=none. To st"):
         pretrain(tmp_path / "sop", sentence_task="none")

@@ -42,7 +42,9 @@ def save(path, sentence_task):
 
 
 def test_the_sentence_task_is_told_by_description_or_variables(tmp_path):
-    found = lambda: pretraining_folder.sentence_tasks(str(tmp_path))  # noqa: E731
+    def found():
+        return pretraining_folder.sentence_tasks(str(tmp_path))
+
     assert found() == pretraining_folder.sentence_tasks("nowhere") == ["sop", "nsp", "none"]
     pretraining_folder.write(str(tmp_path), CONFIG, "nsp")
     assert found() == ["sop", "nsp", "none"]  # a run that has no checkpoint yet may be any

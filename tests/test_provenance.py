@@ -24,7 +24,10 @@ def test_the_commit_is_that_of_the_package(tmp_path, monkeypatch):
     module.parent.mkdir(parents=True)
     monkeypatch.setattr(provenance, "__file__", str(module))
     assert provenance.git_commit() is None
-    git = lambda *words: subprocess.run(["git", "-C", tmp_path, *words], check=True)  # noqa: E731
+
+    def git(*words):
+        return subprocess.run(["git", "-C", tmp_path, *words], check=True)
+
     git("init", "-q")
     module.write_text("1")
     git("add", ".")

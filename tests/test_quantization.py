@@ -77,6 +77,9 @@ def test_outlying_channels_are_smoothed_away():
     inputs = product.scales[0].rounded(x / product.factors)
     found = inputs @ (product.weight * product.weight_scales)
     plain = quantization.Scale.of(x.min(), x.max()).rounded(x) @ kernel
-    error = lambda y: np.mean((y - x @ kernel) ** 2)  # noqa: E731
+
+    def error(y):
+        return np.mean((y - x @ kernel) ** 2)
+
     assert error(found) < error(plain) / 4
     np.testing.assert_allclose(np.mean(np.log(product.factors)), 0, atol=0.3)

@@ -89,7 +89,12 @@ def test_a_task_cleans_each_text_up_once(tmp_path, tokenizer, monkeypatch):
     expected = race_utils.convert_example(first, 40, 20, tokenizer)
     seen = builders.watch_cleaning(monkeypatch)
     data = race_utils.make_data(
-        *(tokenizer, 40, 20, str(tmp_path), {}, {"dev": str(tmp_path / "records")}),
+        tokenizer,
+        40,
+        20,
+        str(tmp_path),
+        {},
+        {"dev": str(tmp_path / "records")},
         distribution.create_strategy("one_device"),
         middle_only=True,
     )
@@ -147,7 +152,9 @@ def test_what_does_not_fit_is_named_with_its_line(tmp_path, change, message):
 
 
 def test_bad_files_are_named(tmp_path):
-    read = lambda: race_utils.read_race_examples(str(tmp_path), "dev", middle_only=True)  # noqa: E731
+    def read():
+        return race_utils.read_race_examples(str(tmp_path), "dev", middle_only=True)
+
     with pytest.raises(file_io.InputError, match=r"no folder .*RACE/dev/middle; expected data_dir"):
         read()
     folder = write_passages(tmp_path)

@@ -90,7 +90,10 @@ def test_records_that_another_process_makes_are_awaited(path):
 
     with futures.ThreadPoolExecutor() as pool:
         with folder_lock.made_by_one(path):
-            work = lambda: record_files.cached(path, SPECS, {}, lambda: make(3))  # noqa: E731
+
+            def work():
+                return record_files.cached(path, SPECS, {}, lambda: make(3))
+
             counts = [pool.submit(work) for _ in range(2)]
             time.sleep(0.3)
             assert not made
@@ -248,7 +251,9 @@ def test_training_epochs_hold_every_example_once(path):
 
 
 def test_training_order_depends_on_the_seed_alone(path):
-    make = lambda seed: labels(records.train_input_fn([path], SPECS, seed)({"batch_size": 4}), 9)  # noqa: E731
+    def make(seed):
+        return labels(records.train_input_fn([path], SPECS, seed)({"batch_size": 4}), 9)
+
     assert make(1) == make(1)
     assert make(1) != make(2)
 
@@ -286,7 +291,10 @@ def test_a_resumed_run_cuts_the_same_batches_of_equal_tokens(path, step):
 
 def test_no_batch_of_equal_tokens_is_empty(path):
     """Not even where one record is longer than a batch."""
-    lengths = lambda serialized: tf.where(tf.range(tf.size(serialized)) % 16 == 3, 1000, 1)  # noqa: E731
+
+    def lengths(serialized):
+        return tf.where(tf.range(tf.size(serialized)) % 16 == 3, 1000, 1)
+
     for batch_size in (1, 2):
         input_fn = records.train_input_fn([path], SPECS, seed=1, lengths=lengths)
         batches = labels(input_fn({"batch_size": batch_size}), 32)

@@ -207,7 +207,10 @@ def test_a_sweep_with_seeds_and_failures(tmp_path):
 
 def test_points_that_were_drawn_are_shown_one_by_one(tmp_path):
     pytest.importorskip("matplotlib")
-    score = lambda point, seed: point["a"]  # noqa: E731
+
+    def score(point, seed):
+        return point["a"]
+
     sweep = run_folders.make_sweep(tmp_path / "s", {"a": [1, 2], "b": [0.5]}, score)
     assert report_data.axes_of(report_data.read_sweep(str(sweep))) == ["a"]
     values = {"a": [1.5, 2.5, 300.5], "b": [0.01, 0.2, 3.0]}
@@ -245,7 +248,10 @@ def test_a_large_sweep_stays_small(tmp_path):
     run = report_data.read_run(str(run_folders.make_run(tmp_path / "run")), "run")
     rows = [{**row, "step": step} for step in range(5000) for row in run.rows[:1]]
     runs = {i: report_data.Run(f"trial_{i}", run.folder, run.record, rows) for i in range(60)}
-    score = lambda point, seed: point["a"] / 100  # noqa: E731
+
+    def score(point, seed):
+        return point["a"] / 100
+
     small = run_folders.make_sweep(tmp_path / "s", {"a": [1], "b": list(range(2))}, score)
     sweep = report_data.read_sweep(str(small))
     many = report_data.Sweep(sweep.folder, sweep.plan, sweep.summary, runs)

@@ -25,18 +25,20 @@ def stuck_error(step=20):
     return stuck.StuckError("this run does not learn: so it is.", judgement)
 
 
-def train(folder, num_restarts, learns_with, seen):
-    """Runs `restarts.train` with attempts that leave files and learn with one seed alone."""
+def here(make):
+    """There is one worker."""
+    return make()
 
-    def attempt(seed, count):
+
+def train(folder, num_restarts, learns_with, seen):
+    """Makes attempts that leave files and learn with one seed alone."""
+    for seed, count in restarts.attempts(str(folder), 5, num_restarts, here):
         seen.append((seed, count))
         if not (folder / "checkpoint").exists():
             fill(folder, f"of {seed}")
-        if seed != learns_with:
-            raise stuck_error()
-        return f"trained {seed}"
-
-    return restarts.train(str(folder), 5, num_restarts, attempt, lambda make: make())
+        if seed == learns_with:
+            return f"trained {seed}"
+        restarts.give_up(str(folder), seed, stuck_error(), here)
 
 
 def test_the_next_seed_starts_in_a_clean_folder_and_what_was_is_kept(tmp_path):

@@ -44,7 +44,9 @@ def test_files_of_the_reference_are_read(golden, tmp_path, name, steps, last):
 
 
 def test_a_block_takes_its_place_by_step():
-    make = lambda step, value: results.make_block({"f1": value}, step)  # noqa: E731
+    def make(step, value):
+        return results.make_block({"f1": value}, step)
+
     blocks = []
     for step in (10, 30, 20, 0):
         blocks = results.put(blocks, make(step, 0.5))

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import traceback
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from albert import (
     records,
     run_classifier,
     stages,
+    training_log,
 )
 from tests import builders, forked, recorded_runs, reference_folder
 from tests.builders import glue_flags, read_results, weights
@@ -48,13 +50,21 @@ def trained(inputs, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def short(inputs, tmp_path_factory):
-    """Output folder and flags of a run of few steps."""
+    """Output folder and flags of a run of few steps, and the calls that led to its first one."""
     folder = tmp_path_factory.mktemp("short") / "out"
     flags = glue_flags(
         inputs, folder, do_train=True, do_eval=True, do_predict=True, from_scratch=True
     )
-    builders.run(run_classifier, **flags)
-    return folder, flags
+    calls, update = [], training_log.TrainingLog.update
+
+    def seen(*arguments):
+        calls.append(traceback.extract_stack())
+        update(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_log.TrainingLog, "update", seen)
+        builders.run(run_classifier, **flags)
+    return folder, flags, calls[0]
 
 
 def test_a_model_learns_and_the_best_is_kept(trained):
@@ -79,7 +89,10 @@ def test_the_files_are_those_of_the_reference(trained, golden):
     theirs = golden / "runs" / "classifier"
     for name in ("eval_results.txt", "best_trial.txt", "test_results.tsv", "submit_results.tsv"):
         assert (theirs / name).exists() and (trained / name).exists()
-    keys = lambda block: list(block)  # noqa: E731
+
+    def keys(block):
+        return list(block)
+
     first = (theirs / "eval_results.txt").read_text().split("=" * 50)[0].strip().splitlines()
     assert keys(read_results(trained)[0]) == [line.split(" = ")[0] for line in first]
     for folder in (trained, theirs):
@@ -100,7 +113,10 @@ def test_the_files_are_those_of_the_reference(trained, golden):
 @pytest.mark.slow
 def test_the_best_of_the_reference_is_not_lost(inputs, trained, tmp_path, run_script):
     flags = glue_flags(inputs, tmp_path / "out", do_eval=True, train_step=1)
-    run = lambda do_train: run_script(run_classifier, **flags, do_train=do_train)  # noqa: E731
+
+    def run(do_train):
+        return run_script(run_classifier, **flags, do_train=do_train)
+
     reference_folder.check_best_survives(trained, tmp_path / "out", run)
 
 
@@ -188,8 +204,21 @@ def test_ax_is_predicted_by_a_model_of_mnli(inputs, tmp_path, run_script):
 
 
 @pytest.mark.slow
+def test_few_calls_lie_between_the_command_and_a_step(short):
+    places = [(os.path.basename(call.filename), call.name) for call in short[2]]
+    start = places.index(("run_classifier.py", "main"))
+    assert places[start:-1] == [
+        ("run_classifier.py", "main"),
+        ("stages.py", "run"),
+        ("stages.py", "_train"),
+        ("engine.py", "train"),
+        ("engine.py", "_train_steps"),
+    ]
+
+
+@pytest.mark.slow
 def test_the_same_command_again_is_harmless(short, run_script):
-    folder, flags = short
+    folder, flags, _ = short
     kept = [
         "eval_results.txt", "best_trial.txt", "test_results.tsv", "submit_results.tsv",
         "checkpoint", "model.ckpt-20.data-00000-of-00001", "model.ckpt-best.data-00000-of-00001",
@@ -359,7 +388,7 @@ def test_a_checkpoint_without_the_head_cannot_be_evaluated(inputs, trained, tmp_
 
 @pytest.mark.slow
 def test_a_damaged_cache_is_made_again(short, run_script):
-    folder, flags = short
+    folder, flags, _ = short
     path = folder / "sst-2_train.tf_record"
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])

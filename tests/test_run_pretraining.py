@@ -134,7 +134,10 @@ def test_evaluation_while_training_or_after_is_the_same(inputs, evaluated, tmp_p
 @pytest.mark.slow
 def test_the_best_of_the_reference_is_not_lost(inputs, evaluated, tmp_path, run_script):
     flags = pretraining_flags(inputs, tmp_path / "reference", do_eval=True, num_train_steps=1)
-    run = lambda do_train: run_script(run_pretraining, **flags, do_train=do_train)  # noqa: E731
+
+    def run(do_train):
+        return run_script(run_pretraining, **flags, do_train=do_train)
+
     reference_folder.check_best_survives(evaluated, tmp_path / "reference", run)
 
 
@@ -303,7 +306,10 @@ def test_a_stopped_run_ends_with_the_weights_of_an_unbroken_one(inputs, tmp_path
     flags = pretraining_flags(
         inputs, tmp_path / "stopped", num_train_steps=16, save_checkpoints_steps=2, do_eval=True
     )
-    written = lambda: len(checkpoints.numbered(str(tmp_path / "stopped")))  # noqa: E731
+
+    def written():
+        return len(checkpoints.numbered(str(tmp_path / "stopped")))
+
     for kind, status in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
         more = written() + 2
         process = start_process(flags)

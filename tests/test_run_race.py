@@ -112,7 +112,10 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
 
 def _check_that_a_best_of_the_reference_is_not_lost(inputs, trained, run_script):
     flags = flags_for(inputs, trained / "reference", train_step=1)
-    run = lambda do_train: run_script(run_race, **flags, do_train=do_train)  # noqa: E731
+
+    def run(do_train):
+        return run_script(run_race, **flags, do_train=do_train)
+
     reference_folder.check_best_survives(trained, trained / "reference", run)
 
 

@@ -102,7 +102,10 @@ def test_the_best_of_the_reference_is_not_lost(trained, inputs, tmp_path, run_sc
     folder = tmp_path / "out"
     later = flags_for(inputs, folder, train_file=None, do_predict=True, checkpoint="all")
     flags = flags_for(inputs, folder, do_train=True, do_predict=True, num_train_epochs=0.025)
-    run = lambda do_train: run_script(run_squad_v1, **(flags if do_train else later))  # noqa: E731
+
+    def run(do_train):
+        return run_script(run_squad_v1, **(flags if do_train else later))
+
     reference_folder.check_best_survives(trained, folder, run)
 
 

@@ -187,7 +187,10 @@ def _kill_a_few_times(command, note, kills, seed):
     Each time a trial has just taken a step, which `note` tells, so that each start comes further.
     """
     source = random.Random(seed)
-    size = lambda: note.stat().st_size if note.exists() else 0  # noqa: E731
+
+    def size():
+        return note.stat().st_size if note.exists() else 0
+
     while True:
         before = size()
         process = subprocess.Popen(

@@ -206,7 +206,10 @@ def test_a_run_ends_with_the_program_that_started_it(tmp_path):
     parent.kill()
     parent.wait()
     stat = pathlib.Path(f"/proc/{running.read_text()}/stat")
-    ended = lambda: not stat.exists() or stat.read_text().split()[2] == "Z"  # noqa: E731
+
+    def ended():
+        return not stat.exists() or stat.read_text().split()[2] == "Z"
+
     processes.wait_until(ended, seconds=20)
 
 

@@ -135,7 +135,9 @@ def test_refusals_of_tensorflow_serving(form, value, message):
 
 
 def test_lengths_and_sequences():
-    measured = lambda form, example: serving_requests.measured(form, example, 64)  # noqa: E731
+    def measured(form, example):
+        return serving_requests.measured(form, example, 64)
+
     found = measured(ONE_TEXT, {"text": "a" * 100})
     assert (found.length, found.weight, found.value) == (100, 1, {"text": "a" * 100})
     assert measured(ONE_TEXT, {"text": "a" * 1000}).length == 5 * 64  # more is cut off

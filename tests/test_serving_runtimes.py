@@ -50,7 +50,10 @@ def test_lengths_are_checked(tmp_path):
     folder = write(tmp_path, squad_task.V2)
     score = serving_runtimes.load(folder, threads=1)
     longest = folder.model.config.max_position_embeddings
-    given = lambda length: serving_samples.features(squad_task.V2, 1, length)  # noqa: E731
+
+    def given(length):
+        return serving_samples.features(squad_task.V2, 1, length)
+
     with pytest.raises(
         file_io.InputError, match=f"embeddings = {longest} tokens; got {longest + 1}"
     ):

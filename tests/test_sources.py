@@ -304,6 +304,18 @@ def test_sizes_of_tests():
         assert lines <= MAX_FILE, f"tests/{path.name}: {lines} lines"
 
 
+def test_arguments_are_written_one_by_one_and_functions_have_names():
+    for folder in ("albert", "benchmarks", "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                place = f"{path}:{getattr(node, 'lineno', 0)}"
+                if isinstance(node, ast.Call):
+                    spread = [a.value for a in node.args if isinstance(a, ast.Starred)]
+                    assert not any(isinstance(a, (ast.Tuple, ast.List)) for a in spread), place
+                named = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+                assert not (named and isinstance(node.value, ast.Lambda)), place
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts_define_no_class_and_share_one_form(name):
     assert not [node for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef)]

@@ -92,9 +92,12 @@ def test_a_model_to_start_from_brings_its_labels(tmp_path):
 def test_labels_of_data_and_of_folders(tmp_path):
     path = tmp_path / "train.conll"
     path.write_text("a B-X\nb O\n\nc A-X\n")
-    find = lambda: token_classification.find_labels(  # noqa: E731
-        str(tmp_path), {"train": str(path)}, word_files.Columns()
-    )
+
+    def find():
+        return token_classification.find_labels(
+            str(tmp_path), {"train": str(path)}, word_files.Columns()
+        )
+
     assert find() == ("O", "A-X", "B-X")
     path.write_text("a O\n")
     with pytest.raises(file_io.InputError, match=r"conll: expected two labels or more, found O$"):

@@ -202,7 +202,11 @@ def test_unknown_comma_after_digit(tmp_path):
         model_writer=model,
         vocab_size=9,
         hard_vocab_limit=False,
-        **{"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "minloglevel": 2},
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        minloglevel=2,
         control_symbols=["[CLS]", "[SEP]", "[MASK]"],
     )
     (tmp_path / "spm.model").write_bytes(model.getvalue())

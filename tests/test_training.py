@@ -270,7 +270,10 @@ def test_a_budget_fixes_steps_and_schedule(path, tmp_path, monkeypatch):
     assert 20 < steps < 150 and not (tmp_path / "budget_trial").exists()
     # What was timed leaves no trace: the run is that of this number of steps.
     plain = make_run(tmp_path / "plain", num_train_steps=steps, save_checkpoints_steps=50)
-    schedule = lambda: optimization.create_optimizer(0.02, steps, 0)  # noqa: E731
+
+    def schedule():
+        return optimization.create_optimizer(0.02, steps, 0)
+
     train(path, dataclasses.replace(plain, make_optimizer=schedule))
     last = f"model.ckpt-{steps}"
     builders.assert_same(

@@ -159,7 +159,9 @@ def _read_choices(path):
 
 
 def _read_blimp(path):
-    score = lambda sentences: [len(sentence) for sentence in sentences]  # noqa: E731
+    def score(sentences):
+        return [len(sentence) for sentence in sentences]
+
     result = blimp.measure(blimp.read(folder_of(path)), score)
     "\n".join(result.table()).encode()
 

@@ -79,7 +79,7 @@ def _sweeps(work):
 
 
 def _read_attempts(path):
-    restarts.train(folder_of(path), 7, 0, lambda seed, count: seed + count, lambda make: make())
+    next(restarts.attempts(folder_of(path), 7, 0, lambda make: make()))
 
 
 def _read_seeds(path):
