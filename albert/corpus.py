@@ -212,7 +212,7 @@ def drawn_lines(plan, recipe, counts):
     Args:
       plan: `Plan`.
       recipe: `VocabRecipe`.
-      counts: Counter that is told the numbers of lines and of those that were not drawn.
+      counts: Counter to which the numbers of lines and of those not drawn are added.
     """
     sizes = [count_lines(segments) for segments in plan.blocks]
     counts["lines"] = sum(map(sum, sizes))

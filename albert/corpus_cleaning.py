@@ -31,7 +31,7 @@ class Cleaning:
       whole_files: a text file is one document, and blank lines are between its paragraphs.
       lines: what a line of a text is; "paragraphs": one or more sentences; "sentences": one;
         "wrapped": a part, and what is between blank lines belongs together.
-      language: code of the language (ISO 639-1) by which sentences are told apart.
+      language: code of the language (ISO 639-1) for splitting text into sentences.
       min_letter_share: least share of letters in a line, of all signs but spaces.
       min_words: least words in a document.
     """

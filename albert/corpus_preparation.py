@@ -33,7 +33,7 @@ MAX_FILE_BYTES = 256 << 20
 # Only lines of so many signs can be boilerplate: short ones are repeated by chance.
 MIN_BOILERPLATE = 30
 _HASHES_AT_A_TIME = 1 << 18
-# How the reasons that something is left out are told, in the order of the work.
+# Why something is left out, in words, in the order of the work.
 REASONS = {
     "unseen_characters": "control characters and signs without width",
     "lines_of_few_letters": "lines with too few letters",

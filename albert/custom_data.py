@@ -61,7 +61,7 @@ def find_labels(output_dir, files, columns, kind=None):
       output_dir: folder of a run.
       files: {split: path}.
       columns: `tables.Columns`.
-      kind: "classification" or "regression"; None: told from the labels, which are those of a
+      kind: "classification" or "regression"; None: inferred from the labels, which are those of a
         regression if all are numbers and one has a decimal point.
 
     Returns:

@@ -36,7 +36,7 @@ def describe(count):
 
 
 def message(path, reason, needed, free):
-    """What a user is told.
+    """The message to the user.
 
     Args:
       path: file or folder that could not be written.

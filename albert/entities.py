@@ -5,7 +5,7 @@ IOBES alike, that of the CoNLL-2000 evaluation (Tjong Kim Sang and Buchholz, 200
 ends and single words: a label that is not O begins an entity if its letter is B or S, if nothing or
 O comes before it, if the label before it has the letter E or S, or if that has another type; else
 it goes on with the entity before it. The letters L and U of BILOU are taken for E and S, and M of
-BMES for I; seqeval knows those only where it is told the scheme.
+BMES for I; seqeval knows those only where the scheme is given.
 
 Letters in shapes: W words.
 """

@@ -1,4 +1,4 @@
-"""How much memory a training run needs, told from its shapes before it starts.
+"""How much memory a training run needs, estimated from its shapes before it starts.
 
 Letters: B batch of a device, S sequence, H hidden, I intermediate, N heads, V vocabulary,
 P masked positions.

@@ -76,7 +76,7 @@ _DATASETS = {
         for title in ("CoLA", "MRPC", "RTE", "SST-2", "STS-B", "QQP", "QNLI", "WNLI")
     },
 }
-# SQuAD is told by the names of its files: own questions come in the same form.
+# SQuAD is recognized by the names of its files: own questions come in the same form.
 _SQUAD_FILE = re.compile(r"(train|dev)-v(1\.1|2\.0)\.json")
 _SQUAD = {
     "1.1": ("rajpurkar/squad", "plain_text", "SQuAD 1.1"),
@@ -260,8 +260,8 @@ def _body(name, form, record, scores, step, said):
         rows = [(key, value) for key, value in sorted(scores.items()) if key != "step"]
         parts += ["## Results", f"At step {scores['step']}:", _table(("score", "value"), rows)]
     elif record:
-        told = "" if step is None else f" of step {step}"
-        parts += ["## Results", f"This checkpoint{told} was not evaluated."]
+        which = "" if step is None else f" of step {step}"
+        parts += ["## Results", f"This checkpoint{which} was not evaluated."]
     if record:
         parts += _training(record)
     return "\n\n".join(parts) + "\n"

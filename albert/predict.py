@@ -28,13 +28,13 @@ def define_flags(flag_values):
     )
     flags.DEFINE_enum(
         "input_format", None, ["txt", "csv", "tsv", "jsonl", "conll"],
-        "Form of the input; by default told from the name of the file, for standard input txt, or "
+        "Form of the input; by default inferred from the file name, for standard input txt, or "
         "jsonl for choices.",
         flag_values=flag_values,
     )  # fmt: skip
     flags.DEFINE_enum(
         "output_format", None, ["tsv", "jsonl", "conll"],
-        "Form of the output; by default told from the name of the file, for standard output tsv, "
+        "Form of the output; by default inferred from the file name, for standard output tsv, "
         "conll for words, jsonl for choices.",
         flag_values=flag_values,
     )  # fmt: skip

@@ -22,7 +22,7 @@ VOCAB_NAME = "vocab.txt"  # of WordPiece models
 DESCRIPTION_NAME = "model.json"  # of fine-tuned models
 PRETRAINING_NAME = "pretraining.json"  # description of pre-trained models
 CONFIG_FLAG, SPM_FLAG, VOCAB_FLAG = "albert_config_file", "spm_model_file", "vocab_file"
-# The variable by which tensorflow-hub is told where to keep what it fetches.
+# The environment variable with tensorflow-hub's folder for what it fetches.
 _CACHE_VARIABLE = "TFHUB_CACHE_DIR"
 
 

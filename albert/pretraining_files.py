@@ -288,7 +288,7 @@ class Maker:
 
     Args:
       arguments: `MakerArguments`.
-      advance: function that is told the number of bytes of text dealt with.
+      advance: function that takes the number of bytes of text processed.
     """
 
     def __init__(self, arguments, advance):

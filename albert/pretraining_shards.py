@@ -134,11 +134,11 @@ def _describe(input_paths, num_shards, job):
 
 
 def _difference(found, wanted):
-    """What tells two descriptions apart, in words; None if nothing does."""
+    """How two descriptions differ, in words; None if they are equal."""
     if found.get("version") != wanted["version"]:
         return f"were made by version {found.get('version')} of this format, now {VERSION}"
     names = set(found["settings"]) | set(wanted["settings"])
-    # Without masks none of their settings is there: what is behind that is told.
+    # First: without masks none of their settings is there either.
     for name in sorted(names, key=lambda name: (name != "mask_in_training", name)):
         old, new = found["settings"].get(name), wanted["settings"].get(name)
         if old != new:

@@ -8,9 +8,9 @@ import numpy as np
 
 from albert import file_io, record_reading
 
-# Features of one value whose shares are told.
+# Features of one value whose shares are reported.
 LABELS = ("next_sentence_labels", "label_ids", "label_id", "labels")
-_MOST_LABELS = 20  # different values of which shares are told
+_MOST_LABELS = 20  # different values whose shares are reported
 _KINDS = {"i": "int64", "f": "float32", "O": "bytes"}
 
 

@@ -204,7 +204,7 @@ def _use(path):
 
 
 def with_compression(paths):
-    """(Paths, what `tf.data.TFRecordDataset` is to be told of each)."""
+    """(Paths, the `compression_type` of each for `tf.data.TFRecordDataset`)."""
     kinds = []
     for path in paths:
         with file_io.open_file(path, "rb") as file:

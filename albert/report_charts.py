@@ -1,7 +1,7 @@
 """Figures of a report as inline SVG, drawn by matplotlib, which is imported only here.
 
-Text stays text, so that it can be read out and found, and colours are told apart by those who see
-few of them (the palette of Okabe and Ito, 2008; cividis for numbers).
+Text stays text, so that it can be read out and found, and colours differ for the colour-blind, too
+(the palette of Okabe and Ito, 2008; cividis for numbers).
 """
 
 import contextlib

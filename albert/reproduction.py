@@ -159,11 +159,11 @@ def _compare_results(sessions, equal, different):
         return
     before, after = (part[0] if part else {} for part in found)
     names = sorted(before.keys() | after.keys())
-    told = [
+    differing = [
         f"{n} {before.get(n)}, now {after.get(n)}" for n in names if before.get(n) != after.get(n)
     ]
-    different += [f"result: {text}" for text in told]
-    if not told:
+    different += [f"result: {text}" for text in differing]
+    if not differing:
         equal.append("result: " + ", ".join(f"{name} {before[name]}" for name in names))
 
 
@@ -191,9 +191,9 @@ def _compare_rows(rows, is_whole, equal, different):
             first = unequal[0]
             one, other = before[first], after[first]
             names = sorted(n for n in one.keys() | other.keys() if one.get(n) != other.get(n))
-            told = ", ".join(f"{name} {one.get(name)}, now {other.get(name)}" for name in names)
+            changes = ", ".join(f"{name} {one.get(name)}, now {other.get(name)}" for name in names)
             different.append(
-                f"{what}: {len(unequal)} of {len(keys)} lines, first at step {first[2]}: {told}"
+                f"{what}: {len(unequal)} of {len(keys)} lines, first at step {first[2]}: {changes}"
             )
         elif keys:
             equal.append(f"{what}: {len(keys)} lines")
@@ -208,13 +208,13 @@ def _circumstances(records, sessions):
     """What differs around two runs, in words."""
     parts = (*_ENVIRONMENT, "inputs")
     found = run_record.differences(*records, parts)
-    told = [f"{name}: {both['before']}, now {both['after']}" for name, both in found.items()]
+    differing = [f"{name}: {both['before']}, now {both['after']}" for name, both in found.items()]
     if records[0]["status"] != run_record.DONE:
-        told.append(f"status: the run was {records[0]['status']}, not done")
+        differing.append(f"status: the run was {records[0]['status']}, not done")
     for session in sessions:
         changed = session.get("changed", {})
-        told += [
+        differing += [
             f"{name}: {both['before']}, from step {session['first_step']} on {both['after']}"
             for name, both in changed.items()
         ]
-    return told
+    return differing

@@ -449,7 +449,7 @@ def _describe_inputs(folder, inputs, earlier, is_over):
             return
         record.update(new)
         if earlier:
-            # A run that was killed early has not told what its inputs were.
+            # A run that was killed early has not recorded its inputs.
             inputs = {role: old for role, old in earlier["inputs"].items() if old["sha256"]}
             known = {"inputs": inputs, "git_commit": earlier["git_commit"] or new["git_commit"]}
             session["changed"].update(differences(known, new, tuple(known)))

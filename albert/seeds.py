@@ -61,7 +61,7 @@ def start(study, seed, folder):
     process = subprocess.Popen(command, env=environment, preexec_fn=_end_with_parent)
     try:
         return process.wait()
-    except KeyboardInterrupt:  # It has been told, too.
+    except KeyboardInterrupt:  # The process has received it, too.
         process.wait()
         raise
 
@@ -73,7 +73,7 @@ def _outcome(seed, name, folder, status):
     outcome = FINISHED
     if status or trial is None:
         outcome = FAILED
-    elif stuck.was_told(folder):
+    elif stuck.was_warned(folder):
         outcome = STUCK
     return {
         "seed": seed,

@@ -45,7 +45,7 @@ def define_flags(flag_values):
         lower_bound=0.0,
         flag_values=flag_values,
     )
-    whole("max_waiting", 256, "Most texts that wait; requests beyond that are told to come back.")
+    whole("max_waiting", 256, "Most texts that wait; further requests are answered with 503.")
     whole("max_request_bytes", 1 << 20, "Most bytes of a request.")
     whole("max_texts", 64, "Most examples in a request.")
     whole("max_text_chars", 20_000, "Most characters of the texts of an example.")

@@ -160,7 +160,7 @@ def _check_ids_differ(path, examples):
         if example.qas_id in seen:
             raise InputError(
                 f"SQuAD file: {path}: two questions have the id {example.qas_id!r}; their answers "
-                "could not be told apart"
+                "could not be distinguished"
             )
         seen.add(example.qas_id)
 

@@ -121,14 +121,14 @@ def judge(signs, step, num_train_steps):
     return Judgement(step, step / num_train_steps, effect, deviations, is_stuck, **shares)
 
 
-def was_told(folder):
+def was_warned(folder):
     """Whether the run of an output folder was warned of."""
     path = os.path.join(folder, STATE)
     return file_io.exists(path) and bool(_read(path)["told"])
 
 
 def _read(path):
-    """What `Watch` has written: judgements, the one that was told, and signs by step."""
+    """What `Watch` has written: judgements, the one that was warned of, and signs by step."""
     state = file_io.read_json(path, "signs of learning")
     json_shapes.check(state, _SHAPE, path)
     json_shapes.check_text(state, path)
@@ -185,7 +185,7 @@ class Watch(Unwatched):
         before = math.ceil(settings.stuck_after * num_train_steps) - 2 * self._half
         self._first = max(before, math.ceil(settings.warmup_share * num_train_steps), 0)
         self._signs, self._former, self._saved = {}, {}, {}  # sums of half a window each
-        self._told, self._judgements = None, []
+        self._warned, self._judgements = None, []
 
     def steps_to_stop(self, step):
         if step < self._first:
@@ -196,7 +196,7 @@ class Watch(Unwatched):
         if not file_io.exists(self._path):
             return
         state = _read(self._path)
-        self._told, self._saved = state["told"], state["signs"]
+        self._warned, self._saved = state["told"], state["signs"]
         # What was written of later steps, before this run was interrupted, comes again.
         self._judgements = [found for found in state["judgements"] if found["step"] <= step]
         self._former, self._signs = (
@@ -216,7 +216,7 @@ class Watch(Unwatched):
 
     def _write(self):
         if self._writes:
-            state = {"told": self._told, "judgements": self._judgements, "signs": self._saved}
+            state = {"told": self._warned, "judgements": self._judgements, "signs": self._saved}
             file_io.write_json(self._path, state)
 
     def update(self, step, signs):
@@ -232,16 +232,16 @@ class Watch(Unwatched):
         window = {name: former[name] + sums for name, sums in self._former.items()}
         judgement = judge(window, step, self._steps)
         self._judgements.append(dataclasses.asdict(judgement))
-        if judgement.is_stuck and self._told is None:
-            self._tell(judgement)
+        if judgement.is_stuck and self._warned is None:
+            self._warn(judgement)
 
-    def _tell(self, judgement):
+    def _warn(self, judgement):
         message = (
             f"this run does not learn: over the last {2 * self._half} of {judgement.step} steps, "
             f"{judgement}. {self._settings.advice}"
         )
         if self._settings.num_restarts:
             raise StuckError(message, judgement)
-        self._told = dataclasses.asdict(judgement)
+        self._warned = dataclasses.asdict(judgement)
         self._write()
         logging.warning("At %.0f%% of the steps: %s", 100 * judgement.share, message)

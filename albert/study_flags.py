@@ -140,7 +140,7 @@ def _check_teacher(values):
 
 
 def head(values):
-    """`task.Head` of the flags; what a run without training is not told, its folder says.
+    """`task.Head` of the flags; a run without training takes what they leave out from its folder.
 
     Raises:
       file_io.InputError: a value out of range; or the run goes on with another head.

@@ -162,7 +162,7 @@ def read_rows(lines, name, form, columns=None):
 
 
 def read_file(path, flag):
-    """`read_rows` of a file that the flag named; its form is told from its name.
+    """`read_rows` of a file that the flag named; its name says its form.
 
     Raises:
       file_io.InputError: also if there is no such file.

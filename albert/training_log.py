@@ -43,7 +43,7 @@ class RunningMeans:
 
 
 class TrainingLog:
-    """Reports training: a line each time it is told to, a bar on a terminal, TensorBoard events.
+    """Reports training: a line each time it is asked to, a bar on a terminal, TensorBoard events.
 
     What TensorBoard gets is also a line of ``metrics.jsonl``, see `run_record`.
 

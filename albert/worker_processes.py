@@ -34,7 +34,7 @@ def run(start, arguments, tasks, num_workers, shown, apart=False):
 
     Args:
       start: function or class of a module, ``(arguments, advance) -> worker``; the worker has a
-        method ``run(task)``, and `advance` is to be told how much of the whole is done.
+        method ``run(task)``, and calls `advance` with how much of the whole it has done.
       arguments: what it needs; it must survive pickling, as tasks and results must.
       tasks: list.
       num_workers: processes; 1 works in this process.

@@ -32,7 +32,7 @@ GOOD = (
     ("QQP", 600, 2e-4, 6),
     ("kind_of_text", 300, 2e-4, 8),
 )
-# Files whose sentences are to be told apart.
+# Files whose sentences are to be distinguished.
 _FILES = {"kind_of_text": ("books_00", "others_00")}
 _SENTENCES = 8000  # of each file; one in eight is for evaluation
 

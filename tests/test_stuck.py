@@ -146,7 +146,7 @@ def test_a_resumed_run_is_judged_like_an_unbroken_one(tmp_path, caplog):
     assert found == wanted and found["told"]["step"] == 200
     assert [judgement["step"] for judgement in found["judgements"]] == [200, 240, 280]
     assert len(found["signs"]) == 20
-    assert stuck.was_told(str(tmp_path / "broken")) and not stuck.was_told(str(tmp_path))
+    assert stuck.was_warned(str(tmp_path / "broken")) and not stuck.was_warned(str(tmp_path))
 
 
 def test_with_restarts_the_run_ends(tmp_path):
@@ -158,7 +158,7 @@ def test_with_restarts_the_run_ends(tmp_path):
 def test_nothing_is_judged_where_windows_do_not_fit(tmp_path):
     watched = stuck.Watch(stuck.Settings(0.2, 0.1, ""), str(tmp_path), 100, 16)
     run(watched, 100, lambda step: 0)
-    assert not stuck.was_told(str(tmp_path))
+    assert not stuck.was_warned(str(tmp_path))
     assert math.isfinite(stuck.UNWATCHED.steps_to_stop(5))
 
 

@@ -193,7 +193,9 @@ def test_a_run_that_does_not_learn_is_warned_of(path, tmp_path, caplog):
         assert "At 50% of the steps: this run does not learn" in caplog.messages[0]
         train(path, make_run(tmp_path / "good", JUDGED, num_train_steps=20))
     assert len(caplog.messages) == 1
-    assert stuck.was_told(str(tmp_path / "stuck")) and not stuck.was_told(str(tmp_path / "good"))
+    assert stuck.was_warned(str(tmp_path / "stuck")) and not stuck.was_warned(
+        str(tmp_path / "good")
+    )
 
 
 def restarting(num_restarts):

@@ -90,7 +90,7 @@ def _read_seeds(path):
 
 def _read_stuck(path):
     folder = folder_of(path)
-    stuck.was_told(folder)
+    stuck.was_warned(folder)
     watch = stuck.Watch(stuck.Settings(0.2, 0.1, ""), folder, 1000, 32)
     watch.resume(300)
     watch.save(400)
