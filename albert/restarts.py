@@ -81,7 +81,8 @@ def give_up(folder, seed, error, on_chief):
       error: `stuck.StuckError` that ended it.
       on_chief: see `attempts`.
     """
-    logging.warning("seed=%d: %s", seed, error)
+    # As text: who keeps the error keeps its traceback, and with it the model.
+    logging.warning("seed=%d: %s", seed, str(error))
     on_chief(functools.partial(_give_up, folder, seed, error))
 
 

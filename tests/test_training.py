@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import gc
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -233,10 +235,20 @@ def test_restarts_take_the_next_seed_and_go_on_exactly_after_a_kill(path, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_run_whose_attempts_are_all_stuck_fails(path, tmp_path):
+def test_a_run_whose_attempts_are_all_stuck_fails(path, tmp_path, monkeypatch):
+    make, alive, made = engine.Engine.__init__, weakref.WeakSet(), []
+
+    def make_alone(self, *arguments):
+        gc.collect()
+        made.append(len(alive))  # Memory holds one attempt at a time.
+        alive.add(self)
+        make(self, *arguments)
+
+    monkeypatch.setattr(engine.Engine, "__init__", make_alone)
     for _ in range(2):
         with pytest.raises(file_io.InputError, match=r"all 2 attempts \(seeds 3 to 4\) are stuck"):
             train(path, make_run(tmp_path, restarting(1), seed=3))
+    assert made == [0, 0]
     assert not saved(tmp_path)
 
 
