@@ -2,7 +2,7 @@
 
 from albert import common_flags, dropout_flags, optimizer_flags, schedule_flags, study_flags
 
-# Flags of GLUE's, own and RACE's runs that must be at least one.
+# Flags that must be at least one, in all of these scripts but SQuAD's.
 COUNTS = (
     "train_batch_size", "eval_batch_size", "predict_batch_size", "max_seq_length", "train_step",
     "save_checkpoints_steps",

@@ -184,11 +184,11 @@ def sentence_tasks(values, strategy):
         raise file_io.InputError(
             f"{trained}: it has no head whose answers --sentence_task={wanted} could measure"
         )
-    _tell_what_is_measured(trained, wanted, possible[0])
+    _log_what_is_measured(trained, wanted, possible[0])
     return wanted, possible[0]
 
 
-def _tell_what_is_measured(trained, wanted, task):
+def _log_what_is_measured(trained, wanted, task):
     from albert import pretraining_heads
 
     head, labels = (pretraining_heads.SENTENCE_TASKS[name] for name in (task, wanted))

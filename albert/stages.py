@@ -22,7 +22,6 @@ from albert import (
     restarts,
     run_record,
     stuck,
-    task,
     training,
 )
 
@@ -76,11 +75,11 @@ class Run:
         return None if self.checkpoint == "all" else self.checkpoint
 
 
-def run(task_, data, run):
+def run(task, data, run):
     """Runs the stages that were asked for.
 
     Args:
-      task_: `task.Task`.
+      task: `task.Task`.
       data: `task.Data`.
       run: `Run`.
 
@@ -103,9 +102,9 @@ def run(task_, data, run):
         with data.reading([path for found in paths.values() for path in found]):
             eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
             if run.do_train:
-                runner = _train(task_, data, run, paths["train"], eval_input)
+                runner = _train(task, data, run, paths["train"], eval_input)
             else:
-                runner = training.make_engine(task_, run, run.run_config)
+                runner = training.make_engine(task, run, run.run_config)
             if run.do_eval and not run.do_train:
                 checkpoint_walk.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
             if run.do_predict:
@@ -113,11 +112,9 @@ def run(task_, data, run):
     return runner
 
 
-def _train(task_, data, run, paths, eval_input):
+def _train(task, data, run, paths, eval_input):
     """Trains within the run's budget; again from the next seed where a run does not learn."""
-    if not run.stuck:
-        task_ = dataclasses.replace(task_, signs=task.no_metrics)
-    start = functools.partial(training.start, task_, data, paths)
+    start = functools.partial(training.start, task, data, paths)
     if run.budget:
         run = training.within_budget(run, start, eval_input)
     config = run.run_config

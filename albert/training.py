@@ -16,6 +16,7 @@ from albert import (
     records,
     run_record,
     stuck,
+    task,
 )
 
 _TRIAL = "budget_trial"  # folder in which steps are timed
@@ -54,6 +55,8 @@ def start(task_, data, paths, run, run_config):
     Returns:
       An `engine.Engine`, and ``(on_checkpoint, watch)`` that trains it, see `Engine.train`.
     """
+    if not run.stuck:
+        task_ = dataclasses.replace(task_, signs=task.no_metrics)
     runner = make_engine(task_, run, run_config)
     specs, seed = data.specs("train"), run_config.seed
     train_input = records.train_input_fn(paths, specs, seed, **data.train_input)

@@ -149,43 +149,42 @@ def trial_full_sentences(folder):
     model = pretrain(folder, "model", train, heldout, sentence_task="none")
     print(said, results(model), sep="\n")
     rte = os.path.join(folder, "rte")
-    run(
-        "run_classifier",
-        "do_train",
-        "do_eval",
-        task_name="RTE",
-        data_dir=FLAGS.data_dir,
-        output_dir=rte,
-        init_checkpoint=model,
-        spm_model_file=FLAGS.spm_model_file,
-        max_seq_length=128,
-        train_batch_size=32,
-        learning_rate=1e-4,
-        train_step=300,
-        warmup_step=30,
-        save_checkpoints_steps=100,
-    )
+    fine_tune(
+        "RTE", rte, 300, init_checkpoint=model, spm_model_file=FLAGS.spm_model_file,
+        max_seq_length=128, learning_rate=1e-4, save_checkpoints_steps=100,
+    )  # fmt: skip
     print("RTE:", results(rte), "best", best(rte))
 
 
-def classify(folder, name, steps, *switches, **values):
-    """Best accuracy of a model on SST-2."""
-    output_dir = os.path.join(folder, name)
+def fine_tune(task_name, output_dir, steps, *switches, **values):
+    """Trains and evaluates a GLUE task with batches of 32 and a warm-up of a tenth."""
     run(
         "run_classifier",
         "do_train",
         "do_eval",
         *switches,
-        task_name="SST-2",
+        task_name=task_name,
         data_dir=FLAGS.data_dir,
         output_dir=output_dir,
+        train_batch_size=32,
+        train_step=steps,
+        warmup_step=steps // 10,
+        **values,
+    )
+
+
+def classify(folder, name, steps, *switches, **values):
+    """Best accuracy of a model on SST-2."""
+    output_dir = os.path.join(folder, name)
+    fine_tune(
+        "SST-2",
+        output_dir,
+        steps,
+        *switches,
         spm_model_file=FLAGS.spm_model_file,
         cached_dir=os.path.join(folder, "cache"),
         max_seq_length=64,
-        train_batch_size=32,
         eval_batch_size=64,
-        train_step=steps,
-        warmup_step=steps // 10,
         save_checkpoints_steps=steps // 4,
         **{"albert_config_file": _SMALL, "learning_rate": 2e-4, **values},
     )
@@ -249,23 +248,11 @@ def trial_bert(folder):
     sizes |= {"num_attention_heads": 2, "intermediate_size": 512}
     peer("make", source, json.dumps(sizes))
     model, exported = os.path.join(folder, "mrpc"), os.path.join(folder, "exported")
-    run(
-        "run_classifier",
-        "do_train",
-        "do_eval",
-        "do_predict",
-        task_name="MRPC",
-        data_dir=FLAGS.data_dir,
-        output_dir=model,
-        init_checkpoint=source,
+    fine_tune(
+        "MRPC", model, 200, "do_predict", init_checkpoint=source,
         vocab_file=os.path.join(folder, "vocab.txt"),
-        max_seq_length=128,
-        train_batch_size=32,
-        learning_rate=1e-4,
-        train_step=200,
-        warmup_step=20,
-        save_checkpoints_steps=100,
-    )
+        max_seq_length=128, learning_rate=1e-4, save_checkpoints_steps=100,
+    )  # fmt: skip
     print("MRPC:", results(model))
     run("export_to_huggingface", model_dir=model, output_dir=exported, architecture="bert")
     from albert import predictors
