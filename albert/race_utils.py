@@ -106,6 +106,12 @@ def data_files(data_dir, split, level):
     return [os.path.join(folder, name) for name in sorted(names, key=_by_number)]
 
 
+def files(data_dir, split, high_only=False, middle_only=False):
+    """Paths of the passages of a split, see `data_files`; of one level if a switch says so."""
+    levels = _levels(high_only, middle_only)
+    return [path for level in levels for path in data_files(data_dir, split, level)]
+
+
 def fingerprint(data_dir, split, high_only=False, middle_only=False):
     """JSON-ready dict that identifies the data of a split."""
     digest = hashlib.sha256()
@@ -422,7 +428,5 @@ def make_data(
         paths=paths,
         strategy=strategy,
         write_predictions=write_predictions,
-        files=lambda split: [
-            path for level in _levels(**levels) for path in data_files(data_dir, split, level)
-        ],
+        files=partial(files, data_dir, **levels),
     )

@@ -214,17 +214,30 @@ def scatter(title, xs, ys, xlabel, ylabel):
     return drawing.svg
 
 
-def threshold_curve(thresholds, exact, f1, chosen):
-    """Scores in percent where questions with lower null odds than a threshold are answered."""
+def threshold_curve(places, exact, f1, chosen):
+    """Scores in percent where questions with lower null odds than a threshold are answered.
+
+    Args:
+      places: null odds where the scores change, rising.
+      exact, f1: a score up to and with each place, and one after the last.
+      chosen: the threshold that was used, or None.
+    """
     best = max(range(len(f1)), key=f1.__getitem__)
     alt = (
-        f"Exact match and F1 by threshold of the null odds; F1 is best, {f1[best]:.2f}, at "
-        f"{thresholds[best]:.3f}."
+        f"Exact match and F1 by threshold of the null odds. F1 is {f1[0]:.2f} with nothing "
+        f"answered and {f1[-1]:.2f} with everything; it is best, {f1[best]:.2f}, "
+        + (f"just above {places[best - 1]:.3f}." if best else "with nothing answered.")
+        + ("" if chosen is None else f" Used: {chosen:.3f}.")
     )
+    ends = places if chosen is None else [*places, chosen]
+    margin = 0.05 * (max(ends) - min(ends)) or 1.0
+    edges = [min(ends) - margin, *places, max(ends) + margin]
     with _figure(alt) as (axes, drawing):
         for label, ys, style in (("F1", f1, "-"), ("exact match", exact, "--")):
-            xs, ys = thin(thresholds, ys)
-            axes.plot(xs, ys, style, label=label, color=_COLOURS[style == "--"])
+            # A score holds on the left of its place, and at it.
+            xs, ys = thin(edges, [ys[0], *ys])
+            colour = _COLOURS[style == "--"]
+            axes.plot(xs, ys, style, drawstyle="steps-pre", label=label, color=colour)
         if chosen is not None:
             axes.axvline(chosen, color="#000000", linewidth=1, label=f"used: {chosen:.3f}")
         axes.set(title="Threshold of no answer", xlabel="threshold", ylabel="percent")

@@ -75,12 +75,20 @@ class Run:
         }
         return sorted(pairs), [pairs[step] for step in sorted(pairs)]
 
-    def input_path(self, role):
-        """Path of an input, wherever the report is made; None if it is not there any more."""
-        path = (self.record["inputs"] or {}).get(role, {}).get("path")
-        if not path:
-            return None
-        for found in (path, os.path.join(self.record.get("directory") or "", path)):
+    @property
+    def predicted(self):
+        """What the record says of the data that its prediction files are of; None if nothing.
+
+        A later session that only predicts has inputs of its own.
+        """
+        for session in reversed(self.record["sessions"]):
+            if run_record.PREDICT in session["stages"]:
+                return session.get("inputs", self.record["inputs"]).get("predict_data")
+        return None
+
+    def find(self, path):
+        """A path that the run was given, wherever the report is made; None if it is gone."""
+        for found in (path, os.path.join(self.record["directory"], path)):
             if file_io.exists(found):
                 return found
         return None

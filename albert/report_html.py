@@ -70,6 +70,11 @@ def section(title, *parts):
     return "\n".join([f"<h2>{text(title)}</h2>", *found]) if found else ""
 
 
+def heading(title):
+    """A heading inside of a section."""
+    return f"<h3>{text(title)}</h3>"
+
+
 def paragraph(words, kind=""):
     """A paragraph of text; `kind` is "note" or "warning"."""
     return f'<p class="{kind}">{text(words)}</p>' if kind else f"<p>{text(words)}</p>"

@@ -15,6 +15,7 @@ from albert import (
     run_record,
     sweep_plan,
     sweep_results,
+    tables,
 )
 
 # Dev scores in percent: of google-research/albert's README for its v2 models, of BERT base with the
@@ -48,15 +49,13 @@ def _shown(value):
 
 def run_page(run):
     """HTML of the report on one `report_data.Run`."""
-    predictions = report_predictions.read_predictions(run)
-    answers = report_predictions.read_answers(run)
     return report_html.page(
         f"{_title(run)}: {run.name}",
         [
             _facts(run),
             report_html.section("Curves", report_html.figures(_curves_of_run(run))),
             report_html.section("Evaluations", _evaluations(run)),
-            report_html.section("Predictions", *_predictions(run, predictions, answers)),
+            report_html.section("Predictions", *_predictions(run)),
             report_html.section("Settings", *_settings(run)),
         ],
     )
@@ -142,34 +141,57 @@ def _evaluations(run):
     return report_html.table(["step", *names], lines, place)
 
 
-def _predictions(run, predictions, answers):
-    if predictions:
-        yield from _classifier_predictions(predictions)
-    if answers:
-        curve = report_predictions.threshold_curve(answers)
-        if curve:
-            chosen = (run.record["result"] or {}).get("null_score_diff_threshold")
-            svg = report_charts.threshold_curve(*curve, chosen)
-            caption = "Questions are answered where the null odds are below the threshold."
-            yield report_html.figures([(caption, svg)], wide=True)
-        rows = report_predictions.worst_answers(answers)
-        yield "<h3>Worst answers</h3>" if rows else ""
-        header = ["question", "text", "right", "predicted", "F1", "probability"]
-        yield report_html.table(header, rows)
+def _predictions(run):
+    if predictions := report_predictions.read_predictions(run):
+        source = report_predictions.read_source(run)
+        yield from _compared(source, tables.PREDICTIONS, len(predictions.rows))
+        yield from _classifier_predictions(predictions, source.name)
+    if answers := report_predictions.read_answers(run):
+        source = report_predictions.read_source(run)
+        yield from _compared(source, "predictions.json", len(answers.final))
+        yield from _answers(answers, source.name)
 
 
-def _classifier_predictions(predictions):
+def _compared(source, name, count):
+    """Which files are compared, and whether they still belong together."""
+    examples = "1 example" if count == 1 else f"{count:,} examples"
+    yield report_html.paragraph(f"{name} of this run beside {source.path}: {examples}.")
+    yield report_html.paragraph(source.warning, "warning") if source.warning else ""
+
+
+def _answers(answers, name):
+    curve = report_predictions.threshold_curve(answers)
+    if curve:
+        svg = report_charts.threshold_curve(*curve, answers.threshold)
+        caption = (
+            f"Scores on {name}, where questions whose null odds are below the threshold are "
+            "answered: on the left none is, on the right all are."
+        )
+        yield report_html.figures([(caption, svg)], wide=True)
+    header, rows = report_predictions.worst_answers(answers)
+    if not rows:
+        return
+    yield report_html.heading(f"Worst answers to {name}")
+    if answers.odds:
+        yield _note(
+            "The probability is that of what was predicted: of no answer, or of there being an "
+            "answer and of this text for it."
+        )
+    yield report_html.table(header, rows)
+
+
+def _classifier_predictions(predictions, name):
     if predictions.labels:
         svg = report_charts.confusion(predictions.labels, predictions.counts())
-        caption = "How often each label was predicted for examples of each label."
+        caption = f"How often each label was predicted for examples of each label, in {name}."
     else:
         pairs = zip(*[(right, guess) for _, right, guess, _ in predictions.rows], strict=True)
         svg = report_charts.scatter("Predictions", *pairs, "label", "prediction")
-        caption = "Predicted numbers against the labels; on the line they are the same."
+        caption = f"Predicted numbers against the labels of {name}; on the line they are the same."
     yield report_html.figures([(caption, svg)], wide=True)
-    rows = predictions.worst()
-    yield "<h3>Worst examples</h3>" if rows else ""
-    yield report_html.table(["text", "right", "predicted", "probability"], rows)
+    if rows := predictions.worst():
+        yield report_html.heading(f"Worst examples of {name}")
+        yield report_html.table(["text", "right", "predicted", "probability"], rows)
 
 
 def _settings(run):

@@ -4,12 +4,68 @@ Each function gives nothing where the files or the right answers are not there.
 """
 
 import dataclasses
+import math
 import os
 
-from albert import file_io, race_utils, squad_metrics, tables
+from albert import (
+    file_io,
+    provenance,
+    race_utils,
+    run_record,
+    squad_metrics,
+    squad_threshold,
+    tables,
+)
 
 NUM_WORST = 10
 _CONTEXT = 160  # characters shown on each side of an answer
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """The data that prediction files are of.
+
+    Attributes:
+      path: as the run was given it.
+      warning: "" if they are still what was predicted; else what is known.
+    """
+
+    path: str
+    warning: str
+
+    @property
+    def name(self):
+        """The last part of the path."""
+        return os.path.basename(self.path.rstrip("/"))
+
+
+def read_source(run):
+    """The `Source` of the predictions of a `report_data.Run`."""
+    path, before = run.predicted["path"], run.predicted["sha256"]
+    if before is None:
+        warning = (
+            f"{run_record.RUN} has no SHA-256 of {path}: whether it is still what was predicted is "
+            "not known."
+        )
+        return Source(path, warning)
+    now = provenance.describe_input(path, _files(run))["sha256"]
+    if now == before:
+        return Source(path, "")
+    said = f"it is now {now[:16]}…" if now else "it cannot be read any more"
+    return Source(
+        path,
+        f"{path} has changed since it was predicted: its SHA-256 was {before[:16]}…, {said}. Texts "
+        "and right answers below are those of now, and may belong to other predictions.",
+    )
+
+
+def _files(run):
+    """Paths of the data that were predicted, as many as there are now."""
+    count = run.predicted.get("count", 1)
+    names = run.predicted.get("files", [run.predicted["path"]])
+    if count > len(names):  # They are too many to be named in the record.
+        return race_utils.files(_race_folder(run), "test", **_race_levels(run))
+    return [run.find(name) or name for name in names]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +107,8 @@ def read_predictions(run):
     path = os.path.join(run.folder, tables.PREDICTIONS)
     if not file_io.exists(path):
         return None
+    if not run.predicted:
+        return None
     readers = {"run_classifier": _own_examples, "run_race": _race_examples}
     read = readers.get(run.record["script"])
     right = read(run) if read else None
@@ -74,7 +132,7 @@ def read_predictions(run):
 
 def _own_examples(run):
     """{id: (text, label)} of the test data of the task custom, if it has labels."""
-    path = run.input_path("predict_data")
+    path = run.find(run.predicted["path"])
     if (run.flag("task_name") or "").lower() != "custom" or not path:
         return None  # The test data of GLUE has none.
     found = {}
@@ -93,16 +151,26 @@ def _own_examples(run):
 
 def _race_examples(run):
     """{id: (passage and question, letter)} of the test data of RACE."""
-    folder = run.flag("data_dir")
-    if not folder or not file_io.is_dir(folder):
+    folder = _race_folder(run)
+    if not folder:
         return None
-    levels = {name: bool(run.flag(name)) for name in ("high_only", "middle_only")}
     found = {}
-    for example in race_utils.read_race_examples(folder, "test", do_lower_case=False, **levels):
+    for example in race_utils.read_race_examples(
+        folder, "test", do_lower_case=False, **_race_levels(run)
+    ):
         endings = " | ".join(f"{chr(65 + i)}: {ending}" for i, ending in enumerate(example.endings))
         shown = f"{_shortened(example.article, 0, 0)} — {endings}"
         found[example.guid] = (shown, chr(65 + example.label))
     return found
+
+
+def _race_folder(run):
+    """The folder of the data of RACE; None if it is gone."""
+    return run.find(run.flag("data_dir") or "")
+
+
+def _race_levels(run):
+    return {name: bool(run.flag(name)) for name in ("high_only", "middle_only")}
 
 
 # --- SQuAD --------------------------------------------------------------------------------------
@@ -119,6 +187,7 @@ class Answers:
       odds: {question id: null odds}; {} under SQuAD 1.1.
       probabilities: {question id: probability of the best text}.
       questions: {question id: (question, context)}.
+      threshold: null odds from which on no answer was given; None where it is not known.
     """
 
     gold: dict
@@ -127,14 +196,28 @@ class Answers:
     odds: dict
     probabilities: dict
     questions: dict
+    threshold: float | None = None
+
+    def probability(self, key):
+        """That of the final prediction: of no answer, or of an answer and of this text for it.
+
+        Null odds are the logit of there being no answer. None where they would be needed.
+        """
+        if key not in self.odds:
+            return self.probabilities[key] if self.final[key] else None
+        sign = 1.0 if self.final[key] else -1.0
+        decided = 1.0 / (1.0 + math.exp(min(sign * self.odds[key], 700.0)))
+        return decided * self.probabilities[key] if self.final[key] else decided
 
 
 def read_answers(run):
     """The `Answers` of a SQuAD run; None without files or right answers."""
     names = [os.path.join(run.folder, f"{n}.json") for n in ("predictions", "nbest_predictions")]
-    path = run.input_path("predict_data")
     is_squad = run.record["script"].startswith("run_squad")
-    if not is_squad or not path or not all(map(file_io.exists, names)):
+    if not is_squad or not run.predicted or not all(map(file_io.exists, names)):
+        return None
+    path = run.find(run.predicted["path"])
+    if not path:
         return None
     dataset = file_io.read_json(path, "SQuAD file")
     gold = squad_metrics.gold_answers(dataset)
@@ -151,7 +234,14 @@ def read_answers(run):
         odds={key: odds[key] for key in known if key in odds},
         probabilities={key: nbest[key][0]["probability"] for key in known},
         questions=_questions(dataset),
+        threshold=_threshold(run),
     )
+
+
+def _threshold(run):
+    """The one that its answers were found with; earlier versions left no file of it."""
+    found = squad_threshold.read_file(run.folder) or run.record["result"] or {}
+    return found.get(squad_threshold.THRESHOLD)
 
 
 def _questions(dataset):
@@ -164,38 +254,48 @@ def _questions(dataset):
 
 
 def threshold_curve(answers):
-    """Scores where questions with at most so high null odds are answered.
+    """Scores by threshold: questions whose null odds are below it are answered.
+
+    Questions without a text to answer with are never answered, and have no place in the curve.
 
     Args:
       answers: `Answers`.
 
     Returns:
-      (thresholds, exact match in percent, F1 in percent), or None without null odds.
+      (null odds, exact match, F1): where the scores change, rising, and the scores in percent: one
+      up to and with the first of these places, where nothing is answered, one up to and with the
+      second and so on, and one after the last, where everything is. None without null odds.
     """
     if len(answers.odds) < len(answers.texts):
         return None
     scores = squad_metrics.raw_scores_v2(answers.gold, answers.texts)
-    current = [sum(not texts for texts in answers.gold.values())] * 2
-    thresholds, curves = [], ([], [])
-    for key in sorted(answers.odds, key=answers.odds.get):
-        for place, score in enumerate(scores):
-            if answers.gold[key]:
-                current[place] += score[key]
-            elif answers.texts[key]:
-                current[place] -= 1
-            curves[place].append(100.0 * current[place] / len(answers.texts))
-        thresholds.append(answers.odds[key])
-    return thresholds, *curves
+    nothing = current = [sum(not texts for texts in answers.gold.values())] * 2
+    found = {}  # Questions of the same null odds are answered together.
+    for key in sorted(filter(answers.texts.get, answers.odds), key=answers.odds.get):
+        current = [
+            now + (score[key] if answers.gold[key] else -1)
+            for now, score in zip(current, scores, strict=True)
+        ]
+        found[answers.odds[key]] = current
+    if not found:
+        return None
+    exact, f1 = (
+        [100.0 * total / len(answers.texts) for total in column]
+        for column in zip(nothing, *found.values(), strict=True)
+    )
+    return list(found), exact, f1
 
 
 def worst_answers(answers):
-    """Rows of a table: the answers of lowest F1, of these the likeliest first.
+    """A table of the answers of lowest F1, of these the likeliest first.
 
     Returns:
-      list of [question, text around the answer, right answers, predicted, F1, probability].
+      (header, rows).
     """
     exact, f1 = squad_metrics.raw_scores_v2(answers.gold, answers.final)
-    keys = sorted(f1, key=lambda key: (f1[key], -answers.probabilities[key]))
+    keys = sorted(f1, key=lambda key: (f1[key], -(answers.probability(key) or 0.0)))
+    null_odds = ["null odds"] if answers.odds else []  # of SQuAD 2.0
+    header = ["question", "text", "right", "predicted", "F1", *null_odds, "probability"]
     rows = []
     for key in keys[:NUM_WORST]:
         if exact[key] == 1.0:
@@ -211,10 +311,11 @@ def worst_answers(answers):
                 " | ".join(gold) or "(no answer)",
                 answers.final[key] or "(no answer)",
                 f1[key],
-                float(answers.probabilities[key]),
+                *(answers.odds.get(key) for _ in null_odds),
+                answers.probability(key),
             ]
         )
-    return rows
+    return header, rows
 
 
 def _shortened(text, start, end):

@@ -23,6 +23,7 @@ RUN, METRICS = "run.json", "metrics.jsonl"
 RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
 TRAIN = "train"  # a stage, and the kind of a line
 EVAL = "eval"
+PREDICT = "predict"
 MESSAGE_LENGTH = 1000  # TensorFlow has messages of pages
 _TEXT, _OPTIONAL = str, (str, NoneType)
 _STEP = (int, NoneType)
@@ -36,6 +37,7 @@ _SESSION = {
     "pid": int, "stages": [_TEXT], "command": [_TEXT], "started": _TEXT, "ended": _OPTIONAL,
     "status": _TEXT, "message?": _TEXT, "first_step": _STEP, "last_step": _STEP,
     "result": _RESULT, "changed?": {"*": {"before": json_shapes.ANY, "after": json_shapes.ANY}},
+    "inputs?": _INPUTS,
 }  # fmt: skip
 _RECORD = {
     "script": _TEXT, "command": [_TEXT], "directory": _TEXT, "flags": _FLAGS,

@@ -5,7 +5,7 @@ import os
 
 from absl import logging
 
-from albert import checkpoints, file_io, json_shapes
+from albert import file_io, json_shapes
 
 THRESHOLD = "null_score_diff_threshold"
 FILE_NAME = f"{THRESHOLD}.json"
@@ -20,6 +20,8 @@ def write(folder, threshold, prefix, predict_file):
       prefix: the checkpoint whose odds it is for.
       predict_file: the file on which it gives the best F1.
     """
+    from albert import checkpoints
+
     content = {
         THRESHOLD: threshold,
         "step": checkpoints.read_step(prefix),
@@ -28,25 +30,42 @@ def write(folder, threshold, prefix, predict_file):
     file_io.write_json(os.path.join(folder, FILE_NAME), content)
 
 
+def read_file(folder):
+    """The content of a folder's file, see `write`; None without one.
+
+    Raises:
+      file_io.InputError: the file is damaged.
+    """
+    path = os.path.join(folder, FILE_NAME)
+    if not file_io.exists(path):
+        return None
+    content = file_io.read_json(path, "threshold")
+    json_shapes.check(content, {THRESHOLD: json_shapes.NUMBER, "step": int}, f"threshold: {path}")
+    if not math.isfinite(content[THRESHOLD]):
+        raise file_io.InputError(
+            f"threshold: {path}: {THRESHOLD} is {content[THRESHOLD]}, not a number"
+        )
+    return content
+
+
 def read(prefix):
     """The threshold that lies beside a checkpoint; 0 if there is none.
 
     Raises:
       file_io.InputError: the file there is damaged.
     """
-    path = os.path.join(os.path.dirname(prefix), FILE_NAME)
-    if not file_io.exists(path):
+    from albert import checkpoints
+
+    folder = os.path.dirname(prefix)
+    content, path = read_file(folder), os.path.join(folder, FILE_NAME)
+    if content is None:
         logging.warning(
             "There is no %s: using the threshold 0. Answering a file whose answers are known "
             "finds a better one",
             path,
         )
         return 0.0
-    content = file_io.read_json(path, "threshold")
-    json_shapes.check(content, {THRESHOLD: json_shapes.NUMBER, "step": int}, f"threshold: {path}")
     threshold, step = float(content[THRESHOLD]), content["step"]
-    if not math.isfinite(threshold):
-        raise file_io.InputError(f"threshold: {path}: {THRESHOLD} is {threshold}, not a number")
     if step != checkpoints.read_step(prefix):
         logging.warning(
             "The threshold of %s was found with the checkpoint of step %s, not with %s",

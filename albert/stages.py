@@ -145,7 +145,7 @@ def _written_by_one(run):
 
 
 # Names of the stages, and of their data, in the record of a run.
-_STAGE_OF_SPLIT = {"train": run_record.TRAIN, "dev": run_record.EVAL, "test": "predict"}
+_STAGE_OF_SPLIT = {"train": run_record.TRAIN, "dev": run_record.EVAL, "test": run_record.PREDICT}
 
 
 def _recorded(run, data, splits):

@@ -7,7 +7,18 @@ import re
 import pytest
 from absl import flags
 
-from albert import file_io, glue_table, report, report_data, report_pages, report_predictions
+from albert import (
+    file_io,
+    glue_table,
+    race_utils,
+    report,
+    report_charts,
+    report_data,
+    report_pages,
+    report_predictions,
+    run_record,
+    squad_metrics,
+)
 from tests import run_folders
 from tests.sources import ROOT
 
@@ -96,6 +107,81 @@ def test_a_run_with_its_curves_confusions_and_worst_examples(tmp_path):
         assert re.search(rf'aria-label="{title}: ', text), title
     assert "training from 1.01 to 0.11; evaluation from 0.3 to 0.15" in text
     assert "&#x27;--text_column=a b&#x27;" in text and "1,000, of which 500" in text
+    assert f"predictions.tsv of this run beside {data}: 4 examples" in text
+    assert "each label, in test.tsv." in text and "Worst examples of test.tsv" in text
+    assert "has changed" not in text
+
+
+def test_data_that_changed_since_they_were_predicted_are_named(tmp_path):
+    data = tmp_path / "test.tsv"
+    data.write_text("text\tlabel\na\tgood\nb\tbad\n")
+    run = run_folders.make_run(
+        tmp_path / "run", data=data, text_column="text", label_column="label"
+    )
+    probabilities = "prediction\tprobability_bad\tprobability_good"
+    (run / "predictions.tsv").write_text(f"id\t{probabilities}\n0\tbad\t0.6\t0.4\n")
+    assert "has changed" not in write_report(tmp_path, f"--runs={run}")
+    data.write_text("text\tlabel\nb\tbad\na\tgood\n")
+    text = write_report(tmp_path, f"--runs={run}")
+    assert f'<p class="warning">{data} has changed since it was predicted' in text
+    record = json.loads((run / "run.json").read_text())
+    record["inputs"]["predict_data"]["sha256"] = None
+    run_folders.write_json(run / "run.json", record)
+    text = write_report(tmp_path, f"--runs={run}")
+    assert f"run.json has no SHA-256 of {data}" in text
+
+
+def test_predictions_of_a_later_session_are_paired_with_its_data(tmp_path):
+    for name in ("a.tsv", "b.tsv"):
+        (tmp_path / name).write_text(f"text\tlabel\nof {name}\tgood\n")
+    columns = {"text_column": "text", "label_column": "label"}
+    run = run_folders.make_run(tmp_path / "run", data=tmp_path / "a.tsv", **columns)
+    path = str(tmp_path / "b.tsv")
+    recorder = run_record.Recorder("run_classifier", [], {}, {"predict_data": (path, [path])})
+    with recorder.session(str(run), ["predict"], {}):
+        (run / "predictions.tsv").write_text(
+            "id\tprediction\tprobability_bad\tprobability_good\n0\tbad\t0.6\t0.4\n"
+        )
+    text = write_report(tmp_path, f"--runs={run}")
+    assert ["of b.tsv", "good", "bad", "0.6"] in cells(text) and "has changed" not in text
+    assert f"predictions.tsv of this run beside {path}: 1 example" in text
+
+
+def test_race_that_changed_since_it_was_predicted_is_named(tmp_path, monkeypatch):
+    folder = tmp_path / "data" / "RACE" / "test" / "high"
+    folder.mkdir(parents=True)
+    files = [folder / "1.txt", folder / "2.txt"]
+    for path in files:
+        question = {"id": path.name, "article": "x", "questions": ["Who?"], "answers": ["A"]}
+        run_folders.write_json(path, {**question, "options": [["a", "b", "c", "d"]]})
+    monkeypatch.chdir(tmp_path)
+    found = race_utils.files("data", "test", high_only=True)
+    assert [tmp_path / path for path in found] == files
+    recorder = run_record.Recorder(
+        "run_race",
+        [],
+        {
+            n: {"value": v, "source": "x"}
+            for n, v in {"data_dir": "data", "high_only": True}.items()
+        },
+        {"predict_data": ("data/RACE", found)},
+    )
+    (tmp_path / "run").mkdir()
+    with recorder.session(str(tmp_path / "run"), ["predict"], {}):
+        pass
+    lines = [f"{path.name}#1\tB\t0.1\t0.7\t0.1\t0.1\n" for path in files]
+    names = "\t".join(f"probability_{letter}" for letter in "ABCD")
+    (tmp_path / "run" / "predictions.tsv").write_text(f"id\tprediction\t{names}\n" + "".join(lines))
+    monkeypatch.chdir(tmp_path / "run")  # reports are made anywhere
+    for many in (False, True):
+        record = json.loads((tmp_path / "run" / "run.json").read_text())
+        if many:  # more files than are named
+            del record["inputs"]["predict_data"]["files"]
+            run_folders.write_json(tmp_path / "run" / "run.json", record)
+        text = write_report(tmp_path, f"--runs={tmp_path}/run")
+        assert "A was taken for B 2" in text and "has changed" not in text
+    files[0].write_text(files[0].read_text().replace("Who?", "Why?"))
+    assert "data/RACE has changed since" in write_report(tmp_path, f"--runs={tmp_path}/run")
 
 
 def test_a_run_that_failed_says_so_and_needs_no_curves(tmp_path):
@@ -120,27 +206,84 @@ def test_regression_shows_numbers_against_labels(tmp_path):
     assert "2 examples, label against prediction" in text
 
 
-def test_squad_shows_the_threshold_and_the_worst_answers(tmp_path):
-    asked = [("a", "Who?", ["Ann"]), ("b", "Where?", ["Rome"]), ("c", "Why?", [])]
+def write_squad(path, asked, context):
+    """A SQuAD file of (id, question, right answers)."""
     questions = [
         {"id": key, "question": question, "answers": [{"text": t, "answer_start": 0} for t in gold]}
         for key, question, gold in asked
     ]
-    context = "Ann lived in Rome & Paris. " + "x" * 400
     content = {"data": [{"paragraphs": [{"context": context, "qas": questions}]}]}
-    data = run_folders.write_json(tmp_path / "dev.json", content)
+    return run_folders.write_json(path, content)
+
+
+def write_answers(run, best, odds, threshold):
+    """The files of answers of SQuAD 2.0; each best text has the probability 0.7."""
+    nbest = {key: [{"text": text, "probability": 0.7}] for key, text in best.items()}
+    final = {key: "" if odds[key] >= threshold else text for key, text in best.items()}
+    run_folders.write_json(run / "nbest_predictions.json", nbest)
+    run_folders.write_json(run / "predictions.json", final)
+    run_folders.write_json(run / "null_odds.json", odds)
+    content = {"null_score_diff_threshold": threshold, "step": 10, "predict_file": "dev.json"}
+    run_folders.write_json(run / "null_score_diff_threshold.json", content)
+
+
+def test_squad_shows_the_threshold_and_the_worst_answers(tmp_path):
+    asked = [("a", "Who?", ["Ann"]), ("b", "Where?", ["Rome"]), ("c", "Why?", [])]
+    data = write_squad(tmp_path / "dev.json", asked, "Ann lived in Rome & Paris. " + "x" * 400)
     run = run_folders.make_run(tmp_path / "run", "run_squad_v2", "squad_v2", "f1", data=data)
     best = {"a": "Ann", "b": "Paris", "c": "Ann"}
-    nbest = {key: [{"text": text, "probability": 0.7}] for key, text in best.items()}
-    run_folders.write_json(run / "nbest_predictions.json", nbest)
-    run_folders.write_json(run / "predictions.json", {"a": "Ann", "b": "Paris", "c": ""})
-    run_folders.write_json(run / "null_odds.json", {"a": -2.0, "b": -1.0, "c": 3.0})
+    write_answers(run, best, {"a": -2.0, "b": -1.0, "c": 3.0}, 0.0)
     text = write_report(tmp_path, f"--runs={run}")
     # Unanswered: one of three is right. With the first answer two are, with the last one.
-    assert "F1 is best, 66.67, at -2.000" in text
+    assert "33.33 with nothing answered and 33.33 with everything; it is best, 66.67, just" in text
+    assert "just above -2.000. Used: 0.000." in text
     (worst,) = [row for row in cells(text) if row[:1] == ["Where?"]]
-    assert worst[2:] == ["Rome", "Paris", "0", "0.7"] and "Rome &amp; Paris" in worst[1]
+    # The span has 0.7 if there is an answer, of which the null odds say 1 / (1 + exp(-1)).
+    assert worst[2:] == ["Rome", "Paris", "0", "-1", "0.5117"] and "Rome &amp; Paris" in worst[1]
     assert not [row for row in cells(text) if row[:1] == ["Why?"]]
+    assert f"predictions.json of this run beside {data}: 3 examples" in text
+    assert "Worst answers to dev.json" in text
+
+
+def test_worst_answers_are_sorted_by_the_probability_of_what_was_predicted(tmp_path):
+    asked = [(key, f"{key}?", ["Rome"]) for key in "abc"]
+    data = write_squad(tmp_path / "dev.json", asked, "Ann lived in Rome.")
+    run = run_folders.make_run(tmp_path / "run", "run_squad_v2", "squad_v2", "f1", data=data)
+    write_answers(run, dict.fromkeys("abc", "Ann"), {"a": 0.5, "b": 4.0, "c": -2.0}, -1.0)
+    rows = [row for row in cells(write_report(tmp_path, f"--runs={run}")) if row[0][1:] == "?"]
+    assert [(row[0], *row[3:]) for row in rows] == [
+        ("b?", "(no answer)", "0", "4", "0.982"),  # not 0.7, of a text that was discarded
+        ("a?", "(no answer)", "0", "0.5", "0.6225"),
+        ("c?", "Ann", "0", "-2", "0.6166"),
+    ]
+
+
+@pytest.mark.parametrize("threshold", [-7.0, 0.0, 9.0])
+def test_the_threshold_curve_has_steps_and_both_ends_and_the_threshold_used(threshold, monkeypatch):
+    gold = {"a": ["Rome"], "b": [], "c": ["Ann"], "d": ["x"]}
+    texts = {"a": "Rome", "b": "Ann", "c": "Ann", "d": ""}
+    odds = {"a": -3.0, "b": 2.0, "c": 2.0, "d": 1000000.0}  # the last has no text to look in
+    answers = report_predictions.Answers(gold, texts, texts, odds, {}, {}, threshold)
+    places, exact, f1 = report_predictions.threshold_curve(answers)
+    assert places == [-3.0, 2.0]
+    assert exact == f1 == [25.0, 50.0, 50.0]  # nothing is answered; a; all
+    for at, expected in ((-4.0, 25.0), (-3.0, 25.0), (-2.9, 50.0), (2.0, 50.0), (3.0, 50.0)):
+        final = squad_metrics.apply_threshold(texts, odds, at)
+        assert squad_metrics.scores_v2(gold, final)["f1"] == expected
+        assert f1[sum(place < at for place in places)] == expected
+    axes = pytest.importorskip("matplotlib.axes")
+    drawn, plot = [], axes.Axes.plot
+
+    def spied(self, xs, ys, *args, **settings):
+        drawn.append((list(xs), list(ys), settings.get("drawstyle")))
+        return plot(self, xs, ys, *args, **settings)
+
+    monkeypatch.setattr(axes.Axes, "plot", spied)
+    svg = report_charts.threshold_curve(places, exact, f1, threshold)
+    assert "25.00 with nothing answered and 50.00 with everything" in svg
+    for xs, ys, style in drawn:
+        assert style == "steps-pre" and ys == [25.0, 25.0, 50.0, 50.0]
+        assert xs[1:-1] == places and xs[0] < min(-3.0, threshold) and xs[-1] > max(2.0, threshold)
 
 
 def test_several_runs_show_what_differs(tmp_path):
