@@ -1,15 +1,25 @@
 """Model cards, from records that no run has written."""
 
 import importlib.util
+import re
 
 import pytest
 
-from albert import huggingface, model_card, record_flags, run_record
+from albert import file_io, huggingface, model_card, record_flags, run_record
 
 HOST = {"name": "secret", "processor": "a processor", "cores": 2, "memory": 1}
 
 
-def write_run(folder, task="sst-2", script="run_classifier", data="glue/SST-2/dev.tsv", **inputs):
+# SHA-256 of the published files of RTE.
+RTE = {
+    "train_data": "41e3a9b063433392343fad9e962cf2f58b681c78d8f71592f4186f0837246c5c",
+    "eval_data": "80230dfa1347282e7b532b06a1004a76a710087541189bf874223ddf0e3819fb",
+}
+
+
+def write_run(
+    folder, task="rte", script="run_classifier", data="glue/RTE/dev.tsv", digests=RTE, **inputs
+):
     """A folder with the record of a run of 20 steps, evaluated at 10 and 20."""
     flags = {
         "learning_rate": {"value": 1e-5, "source": "command line"},
@@ -31,7 +41,11 @@ def write_run(folder, task="sst-2", script="run_classifier", data="glue/SST-2/de
     def change(record):
         record["host"] = HOST
         record["inputs"] = {
-            role: {"path": f"/home/somebody/{name}", "bytes": 7, "sha256": "ab" * 32}
+            role: {
+                "path": f"/home/somebody/{name}",
+                "bytes": 7,
+                "sha256": digests.get(role, "ab" * 32),
+            }
             for role, name in roles.items()
         }
 
@@ -69,14 +83,14 @@ model-index:
   - task:
       type: "text-classification"
     dataset:
-      name: "GLUE SST-2"
+      name: "GLUE RTE"
       type: "nyu-mll/glue"
-      config: "sst2"
+      config: "rte"
       split: "validation"
     metrics:
     - type: "accuracy"
       value: 0.75
-      name: "eval_accuracy"
+      name: "eval_accuracy, best of 2 checkpoints"
 ---
 
 # card
@@ -93,7 +107,8 @@ def test_the_card_of_a_published_task(run, tmp_path):
     assert (
         "| `data_dir` | `glue` |" in text and "| processor | a processor |\n| cores | 2 |" in text
     )
-    assert f"| eval_data | `dev.tsv` | 7 | `{'ab' * 32}` |" in text
+    assert f"| eval_data | `dev.tsv` | 7 | `{RTE['eval_data']}` |" in text
+    assert "\nAt step 10, best of 2 checkpoints by eval_accuracy:\n" in text
     for private in ("/home", "secret", "seed"):
         assert private not in text, private
 
@@ -119,7 +134,8 @@ def test_only_what_is_known_is_said(run, tmp_path):
 
 
 def test_own_data_is_no_published_data(run, tmp_path):
-    write_run(run, "custom", data="reviews-dev.tsv", init_checkpoint="ours/model.ckpt-20")
+    init = "ours/model.ckpt-20"
+    write_run(run, "custom", data="reviews-dev.tsv", digests={}, init_checkpoint=init)
     text = write(tmp_path / "card", run)
     front = text.split("---\n")[1]
     assert 'name: "reviews-dev.tsv"\n      type: "own"\n' in front
@@ -129,18 +145,83 @@ def test_own_data_is_no_published_data(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "dataset"),
-    [("dev-v1.1.json", "rajpurkar/squad"), ("dev-v2.0.json", "rajpurkar/squad_v2"), ("x", "own")],
+    ("script", "task", "data"),
+    [
+        ("run_classifier", "rte", "glue/RTE/dev.tsv"),
+        ("run_race", "race", "RACE/dev"),
+        ("run_squad_v1", "squad_v1", "dev-v1.1.json"),
+        ("run_squad_v2", "squad_v2", "dev-v2.0.json"),
+    ],
 )
-def test_squad_is_known_by_its_files(run, tmp_path, data, dataset):
-    write_run(run, "squad_v1", "run_squad_v1", data)
-    assert f'type: "{dataset}"\n' in write(tmp_path / "card", run)
+def test_own_data_under_the_names_of_published_data_are_no_published_data(
+    script, task, data, run, tmp_path
+):
+    write_run(run, task, script, data, digests={})
+    front = write(tmp_path / "card", run).split("---\n")[1]
+    assert f'name: "{data.rpartition("/")[2]}"\n      type: "own"\n' in front
+    assert "datasets" not in front and "language" not in front and "/" not in front
+
+
+def test_data_that_were_only_evaluated_are_not_those_of_training(run, tmp_path):
+    write_run(run, digests={"eval_data": RTE["eval_data"]})
+    front = write(tmp_path / "card", run).split("---\n")[1]
+    assert 'type: "nyu-mll/glue"\n' in front and "datasets" not in front
+
+
+@pytest.mark.parametrize("task", ["CoLA", "QNLI", "RTE", "SST-2", "STS-B", "WNLI"])
+def test_published_files_are_known_by_their_sums(task, run, tmp_path, shared):
+    digest = file_io.sha256(str(shared / "data" / "glue" / task / "dev.tsv"))
+    write_run(run, "custom", data="x.tsv", digests={"eval_data": digest})
+    front = write(tmp_path / "card", run).split("---\n")[1]
+    assert f'name: "GLUE {task}"\n' in front and 'split: "validation"' in front
+
+
+HTML = "<img src=x onerror=alert(1)>"
+
+
+def test_what_a_record_holds_is_neither_html_nor_markdown(run, tmp_path):
+    """Whoever sends a folder decides what its run.json says."""
+    write_run(run)
+    evil = f"a`{HTML}` [b](http://c) **d**\n# e | f\\|{HTML}\\"
+
+    def spoil(record):
+        record.update(task=evil, script=evil, best_metric=evil, git_commit=evil, status=evil)
+        record.update(started=evil, ended=evil, versions={evil: evil})
+        record["host"] |= {"processor": evil}
+        record["flags"] = {
+            evil: {"value": evil, "source": evil},
+            "x": {"value": [evil], "source": ""},
+        }
+        digests = {"bytes": 1, "sha256": evil}
+        record["inputs"] = {
+            role: {"path": f"a/{HTML}", **digests}
+            for role in (evil, "init_checkpoint", "eval_data", "train_data")
+        }
+        record["parameters"] = {evil: 1}
+
+    run_record.update(str(run), spoil)
+    run_record.append_evaluation(str(run), 10, "x", {evil: 1.0, "f1": 0.5})
+    text = write(tmp_path / HTML.replace("/", ""), run, base_model=evil)
+    assert text.count("&lt;img") > 20 and "\\u003cimg" in text
+    body, mark = text.split("---\n", 2)[2].rsplit("\n", 2)[:2]
+    assert mark.startswith("<!-- written by albert")
+    assert set(re.findall("<[^>]*>?", body)) == {"<code>", "</code>"}
+    assert "\n# e" not in body and "](" not in body.replace("\\](", "")
+    for row in re.findall(r"^\|.*", body, re.M):  # As GitHub's Markdown finds the cells.
+        assert re.fullmatch(r"(\|([^|\\]|\\.)*)+\|", row), row
+        cells = re.findall(r"\|(?:[^|\\]|\\.)*", row)[:-1]
+        assert len(cells) in (2, 4), row
+    # Nothing is left unescaped that begins code, emphasis or a link.
+    plain = re.sub(r"\\.|`[^`\n]*`|^```.*?^```", "", body, flags=re.S | re.M)
+    assert not re.search(r"[`*\[]", plain)
 
 
 def test_the_scores_are_those_of_the_checkpoint(run, tmp_path):
     write_run(run)
-    for step, score in ((10, 0.75), (20, 0.5), (None, 0.75)):
-        assert f"| eval_accuracy | {score} |" in write(tmp_path / "card", run, step=step)
+    cases = ((10, 0.75, "10, best of 2"), (20, 0.5, "20, one of 2"), (None, 0.75, "10, best of 2"))
+    for step, score, said in cases:
+        text = write(tmp_path / "card", run, step=step)
+        assert f"| eval_accuracy | {score} |" in text and f"At step {said} checkpoints by" in text
     text = write(tmp_path / "card", run, step=15)
     assert "This checkpoint of step 15 was not evaluated." in text and "model-index" not in text
 
@@ -150,7 +231,7 @@ def test_a_readme_of_the_user_is_kept(run, tmp_path, caplog):
     assert write(tmp_path / "card", run)
     write_run(run)
     text = write(tmp_path / "card", run)  # our own is replaced
-    assert "GLUE SST-2" in text
+    assert "GLUE RTE" in text
     for mine in ("# Mine\n", text.replace("ALBERT", "My ALBERT"), ""):
         card.write_text(mine)
         assert not write(tmp_path / "card", run)
