@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+SCORES = ("precision", "recall", "f1")
 OUTSIDE = "O"
 _FORM = re.compile(r"[BIESLUM]-.+", re.S)
 _BEGIN, _END = "BSU", "ESLU"
@@ -71,7 +72,7 @@ class _Counts(NamedTuple):
 
         precision, recall = ratio(self.right, self.predicted), ratio(self.right, self.true)
         f1 = ratio(2 * self.right, self.predicted + self.true)
-        return {"precision": precision, "recall": recall, "f1": f1}
+        return dict(zip(SCORES, (precision, recall, f1), strict=True))
 
 
 def scores(labels, predictions):

@@ -18,6 +18,7 @@ from albert import file_io
 _COLOURS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9 #000000 #999999".split()
 _STYLES = ("-", "--", ":", "-.")
 _SIZE = (4.7, 3.1)  # inches; at 400 pixels its text is about 10 pixels high
+MOST_NAMED = len(_COLOURS)  # lines of a figure: the others have no colour of their own
 _MOST_POINTS = 300  # of a line: more than there are pixels for
 _SETTINGS = {
     "svg.fonttype": "none",
@@ -119,18 +120,20 @@ def lines(title, series, ylabel, marks=(), log=False):
 
     Args:
       title: what is shown; with the ends of the lines it is the alternative text.
-      series: (label, xs, ys) each; at most eight are named, the others are thin.
+      series: (label, xs, ys) each; at most `MOST_NAMED` are named, the others are thin.
       ylabel: name of the values.
       marks: (x, y, label) of points to point out.
       log: values that spread widely get a logarithmic axis.
     """
-    ends = [f"{label} from {ys[0]:.4g} to {ys[-1]:.4g}" for label, _, ys in series[:8]]
-    more = f", and {len(series) - 8} more" if len(series) > 8 else ""
+    ends = [f"{label} from {ys[0]:.4g} to {ys[-1]:.4g}" for label, _, ys in series[:MOST_NAMED]]
+    more = f", and {len(series) - MOST_NAMED} more" if len(series) > MOST_NAMED else ""
     alt = f"{title}: {'; '.join(ends)}{more}, over the steps."
-    with _figure(alt) as (axes, drawing):
+    # A long legend must not take the room of the lines.
+    height = _SIZE[1] + 0.2 * max(0, min(len(series), MOST_NAMED) - 4)
+    with _figure(alt, (_SIZE[0], height)) as (axes, drawing):
         for place, (label, xs, ys) in enumerate(series):
             xs, ys = thin(xs, ys)
-            if place >= 8:
+            if place >= MOST_NAMED:
                 axes.plot(xs, ys, color="#999999", linewidth=0.6, alpha=0.6, zorder=1)
                 continue
             style = _STYLES[place % len(_STYLES)] if len(series) > 1 else "-"

@@ -2,14 +2,22 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 
-from albert import file_io, glue_table, run_record, sweep_journal, sweep_results
+from albert import (
+    entities,
+    file_io,
+    glue_table,
+    restarts,
+    run_record,
+    sweep_journal,
+    sweep_results,
+)
 
 RUN, SWEEP, GLUE, SEEDS = "run", "sweep", "GLUE sweep", "runs over seeds"
 # Where a run looks for what it needs, and how it prints: no setting of what is learnt.
 _PLACES = {"output_dir", "cached_dir", "export_dir", "log_every_steps"}
-_ATTEMPTS = "attempts.json"  # of a run that starts again where it does not learn
 _NOT_SCORES = {"kind", "step", "seconds", "checkpoint", "time", "global_step", "best"}
 
 
@@ -40,19 +48,33 @@ class Run:
         return self.record.get("best_metric")
 
     @property
-    def score(self):
-        """That score; None without an evaluation."""
-        return (self.record["result"] or {}).get(self.best_metric)
+    def result(self):
+        """Step and scores of its best checkpoint; {} without one.
+
+        Where all attempts were given up, the last result is of one of them.
+        """
+        if self.given_up and not self.rows:
+            return {}
+        return self.record["result"] or {}
 
     @property
-    def restarts(self):
-        """Messages of the attempts that were given up, as they did not learn."""
-        path = os.path.join(self.folder, _ATTEMPTS)
-        if not file_io.exists(path):
-            return []
-        content = file_io.read_json(path, "attempts")
-        with damage_named(path):
-            return [f"seed {one['seed']}: {one['message']}" for one in content["given_up"]]
+    def score(self):
+        """The score of its best checkpoint; None without an evaluation."""
+        return self.result.get(self.best_metric)
+
+    @functools.cached_property
+    def given_up(self):
+        """The attempts that were given up, as they did not learn; see `restarts.read`."""
+        return restarts.read(self.folder)
+
+    def attempts(self):
+        """The same as `Run`s, with their own lines."""
+        found = []
+        for attempt in self.given_up:
+            folder = os.path.join(self.folder, attempt["folder"])
+            name = f"{attempt['folder']}, seed {attempt['seed']}"
+            found.append(Run(name, folder, self.record, run_record.read_metrics(folder)))
+        return found
 
     def flag(self, name):
         """The value of a flag; None if the script has none of this name."""
@@ -270,6 +292,18 @@ def score_families(run):
         return (family != "loss", "loss" not in family, family != best, len(kinds) < 2)
 
     return [(family, found[family]) for family in sorted(found, key=place)]
+
+
+def entity_scores(run):
+    """Names of the scores of types of entities: {"f1": {type: name}, …}; {} of other runs."""
+    found = {}
+    if run.record["script"] != "run_token_classifier":
+        return found
+    for name in run.names(run_record.EVAL):
+        score, _, kind = name.partition("_")
+        if score in entities.SCORES and kind:
+            found.setdefault(score, {})[kind] = name
+    return found
 
 
 @dataclasses.dataclass(frozen=True)

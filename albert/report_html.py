@@ -17,22 +17,31 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f6f8fa; paddi
   font-size: .85rem; border-radius: 6px; }
 .figures { display: grid; gap: 12px; grid-template-columns: repeat(auto-fit,
   minmax(min(100%, 340px), 1fr)); align-items: start; }
-figure { margin: 0; padding: 6px; border: 1px solid #d0d7de; border-radius: 6px;
-  overflow-x: auto; }
+figure { margin: 0; padding: 6px; border: 1px solid #d0d7de; border-radius: 6px; }
 .figures.wide { grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); }
 .figures.wide figure { max-width: 640px; }
 figure svg { display: block; width: 100%; height: auto; }
 figcaption { font-size: .85rem; color: #57606a; padding: 2px 4px; overflow-wrap: anywhere; }
-.scroll { overflow-x: auto; margin: .5em 0; border: 1px solid #d0d7de; border-radius: 6px; }
+/* A shadow at each side where more is hidden: what moves along with the content covers it there. */
+.scroll, figure { overflow-x: auto; background:
+  linear-gradient(to right, #fff 16px, #fff0) 0 / 40px 100% no-repeat local,
+  linear-gradient(to left, #fff 16px, #fff0) 100% / 40px 100% no-repeat local,
+  linear-gradient(to right, #0006, #0000) 0 / 14px 100% no-repeat scroll,
+  linear-gradient(to left, #0006, #0000) 100% / 14px 100% no-repeat scroll, #fff; }
+.scroll { margin: .5em 0; border: 1px solid #d0d7de; border-radius: 6px; }
+/* A bar that stays, where the system would show one only while it scrolls. */
+.scroll::-webkit-scrollbar, figure::-webkit-scrollbar { height: 8px; }
+.scroll::-webkit-scrollbar-thumb, figure::-webkit-scrollbar-thumb { background: #8c959f;
+  border-radius: 4px; }
 table { border-collapse: collapse; font-size: .875rem; width: 100%;
   font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: 4px 8px;
   border-bottom: 1px solid #eaeef2; max-width: 45ch; overflow-wrap: break-word; }
 td:first-child:not(.long) { white-space: nowrap; }
 td.long { min-width: 22ch; }
-th { background: #f6f8fa; white-space: nowrap; }
+th { background: #d0d7de33; white-space: nowrap; }
 .number { text-align: right; white-space: nowrap; }
-tr.best td { background: #dafbe1; }
+tr.best td { background: #4ac26b33; }
 details { margin: .5em 0; }
 summary { cursor: pointer; color: #0550ae; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 12px; margin: .5em 0;
@@ -128,7 +137,8 @@ def table(header, rows, best=None):
         lines.append(f"<tr{' class=best' if place == best else ''}>{''.join(cells)}</tr>")
     body = "\n".join(lines)
     return (
-        f'<div class="scroll" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{text(", ".join(header))}">'
+        f"<table>\n<thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody></table></div>"
     )
 

@@ -53,7 +53,8 @@ def run_page(run):
         f"{_title(run)}: {run.name}",
         [
             _facts(run),
-            report_html.section("Curves", report_html.figures(_curves_of_run(run))),
+            report_html.section("Curves", *_curves_of_run(run)),
+            report_html.section("Attempts that were given up", *_attempts(run)),
             report_html.section("Evaluations", _evaluations(run)),
             report_html.section("Predictions", *_predictions(run)),
             report_html.section("Settings", *_settings(run)),
@@ -68,18 +69,17 @@ def _title(run):
 
 def _facts(run):
     record, host = run.record, run.record["host"]
-    parameters, result = record["parameters"] or {}, record["result"] or {}
+    parameters = record["parameters"] or {}
     counts = (parameters.get("total"), parameters.get("trained"))
     versions = ", ".join(f"{k} {v}" for k, v in record["versions"].items() if v)
     machine = f"{host['name']}: {host['processor']}, {host['cores']} cores"
     found = [
         ("folder", run.folder),
         ("status", record["status"]),
-        ("result", result and _said_result(run)),
+        ("result", _said_result(run) if run.result else ""),
         ("started", record["started"]),
         ("took", _duration(record)),
         ("sessions", len(record["sessions"]) if len(record["sessions"]) > 1 else ""),
-        ("given up", "; ".join(run.restarts)),
         ("parameters", counts[0] and f"{counts[0]:,}, of which {counts[1]:,} were trained"),
         ("machine", machine),
         ("versions", versions),
@@ -95,7 +95,7 @@ def _facts(run):
 
 def _said_result(run):
     score = "unknown" if run.score is None else f"{run.score:.6g}"
-    return f"{run.best_metric} {score} at step {run.record['result'].get('step')}"
+    return f"{run.best_metric} {score} at step {run.result.get('step')}"
 
 
 def _duration(record):
@@ -111,23 +111,63 @@ def _duration(record):
 
 
 def _curves_of_run(run):
+    by_type = report_data.entity_scores(run)
+    shown = {name for names in by_type.values() for name in names.values()}
+    families = [
+        (family, names)
+        for family, names in report_data.score_families(run)
+        if shown.isdisjoint(names.values())
+    ]
     found = []
-    for family, names in report_data.score_families(run)[:_MOST_FAMILIES]:
+    for family, names in families[:_MOST_FAMILIES]:
         series = [(_KINDS[kind], *run.curve(kind, name)) for kind, name in names.items()]
         marks = []
         if run.best_metric in names.values() and run.score is not None:
-            step = run.record["result"]["step"]
+            step = run.result["step"]
             marks = [(step, run.score, f"best: {run.score:.4g} at step {step}")]
         title = family.replace("_", " ")
         svg = report_charts.lines(title, series, title, marks, log="loss" in family)
         found.append((f"{title}, in {' and '.join(_KINDS[kind] for kind in names)}", svg))
+    found += _curves_of_types(run, by_type)
     for name, title, said in _PROGRESS:
         steps, values = run.curve("train", name)
         if steps:
             words, log = name.replace("_", " "), name == "gradient_norm"
             svg = report_charts.lines(title, [(words, steps, values)], words, log=log)
             found.append((f"{title}, {said}", svg))
+    yield report_html.figures(found)
+    if left := [family for family, _ in families[_MOST_FAMILIES:]]:
+        yield _note(f"Only in the table of evaluations: {', '.join(left)}.")
+
+
+def _curves_of_types(run, by_type):
+    """Figures of the scores of types of entities; each names as many types as it can."""
+    found, most = [], report_charts.MOST_NAMED
+    for score, names in by_type.items():
+        kinds = list(names)
+        for start in range(0, len(kinds), most):
+            some = kinds[start : start + most]
+            series = [(kind, *run.curve("eval", names[kind])) for kind in some]
+            title = f"{score} by type of entity"
+            if len(kinds) > most:
+                title += f", {start + 1} to {start + len(some)} of {len(kinds)}"
+            svg = report_charts.lines(title, series, score)
+            found.append((f"{title}, in evaluation", svg))
     return found
+
+
+def _attempts(run):
+    """Attempts that were given up, and their curves beside those of the one that was not."""
+    found = []
+    for attempt in run.given_up:
+        said = f"seed {attempt['seed']}, at step {attempt['step']} ({attempt['share']:.0%})"
+        # Where all were given up, the message of the run has told why.
+        if run.given_up[-1]["message"] not in run.record.get("message", ""):
+            said += f": {attempt['message']}"
+        found.append((attempt["folder"], said))
+    yield report_html.pairs(found)
+    if attempts := run.attempts():
+        yield report_html.figures(curves_together([*attempts, run], "attempts"))
 
 
 def _evaluations(run):
@@ -135,7 +175,7 @@ def _evaluations(run):
     names = run.names("eval")
     if "eval_loss" in names and "loss" in names:
         names.remove("loss")  # the same by another name
-    best = (run.record["result"] or {}).get("step")
+    best = run.result.get("step")
     place = next((i for i, row in enumerate(rows) if row["step"] == best), None)
     lines = [[row["step"], *(row.get(name) for name in names)] for row in rows]
     return report_html.table(["step", *names], lines, place)
@@ -217,7 +257,7 @@ def runs_page(runs, said=""):
     flags = report_data.differing_flags(runs)
     shown, rest = flags[:_MOST_FLAGS], flags[_MOST_FLAGS:]
     metric = next((run.best_metric for run in runs if run.best_metric), "score")
-    restarted = any(run.restarts for run in runs)
+    restarted = any(run.given_up for run in runs)
     header = ["run", *shown, metric, "step", "status", "took"]
     header += ["restarts"] if restarted else []
     rows = [
@@ -225,10 +265,10 @@ def runs_page(runs, said=""):
             run.name,
             *(_shown(run.flag(name)) for name in shown),
             run.score,
-            (run.record["result"] or {}).get("step"),
+            run.result.get("step"),
             run.record["status"],
             _duration(run.record),
-            *([len(run.restarts)] if restarted else []),
+            *([len(run.given_up)] if restarted else []),
         ]
         for run in runs
     ]
@@ -245,8 +285,8 @@ def runs_page(runs, said=""):
     )
 
 
-def curves_together(runs):
-    """Figures with a line for each run, the best runs by their score first in the legend."""
+def curves_together(runs, called="runs"):
+    """Figures with a line for each run; `called` says what they are."""
     metric = next((run.best_metric for run in runs if run.best_metric), None)
     wanted = [("train", "loss", "Training loss"), ("eval", "eval_loss", "Evaluation loss")]
     if metric:
@@ -259,7 +299,7 @@ def curves_together(runs):
         if series:
             log = "loss" in name or name == "gradient_norm"
             svg = report_charts.lines(title, series, name.replace("_", " "), log=log)
-            found.append((f"{title} of {len(series)} runs", svg))
+            found.append((f"{title} of {len(series)} {called}", svg))
     return found
 
 

@@ -286,6 +286,91 @@ def test_the_threshold_curve_has_steps_and_both_ends_and_the_threshold_used(thre
         assert xs[1:-1] == places and xs[0] < min(-3.0, threshold) and xs[-1] > max(2.0, threshold)
 
 
+def give_up(run, *seeds):
+    """Writes that attempts of a run were given up, with lines of training and evaluation."""
+    given_up = []
+    for number, seed in enumerate(seeds, 1):
+        folder = run / f"attempt_{number}"
+        folder.mkdir()
+        lines = [
+            {"kind": "train", "step": step, "loss": 0.7 + seed / step, "learning_rate": 0.5}
+            for step in (1, 2, 3)
+        ]
+        lines.append({"kind": "eval", "step": 3, "eval_accuracy": 0.5 + seed / 100})
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / "metrics.jsonl").write_text(text)
+        given_up.append(
+            {
+                "seed": seed, "step": 3, "share": 0.25, "folder": folder.name,
+                "message": f"learns <nothing> at {seed}",
+            }
+        )  # fmt: skip
+    run_folders.write_json(run / "attempts.json", {"given_up": given_up})
+
+
+def test_attempts_that_were_given_up_have_their_curves(tmp_path):
+    run = run_folders.make_run(tmp_path / "run", seed=3)
+    give_up(run, 1, 2)
+    text = write_report(tmp_path, f"--runs={run}")
+    said = "seed 2, at step 3 (25%): learns &lt;nothing&gt; at 2"
+    assert f"<dt>attempt_2</dt><dd>{said}</dd>" in text
+    assert (
+        "Training loss: attempt_1, seed 1 from 1.7 to 1.033; attempt_2, seed 2 from 2.7 to 1.367; "
+        "run from 1.03 to 0.13, over" in text
+    )
+    assert "Training loss of 3 runs" not in text and "Training loss of 3 attempts" in text
+    assert re.search("accuracy: attempt_1, seed 1 from 0.51 to 0.51; .*; run from 0.6", text)
+
+
+def test_a_run_whose_attempts_were_all_given_up_says_why_once(tmp_path):
+    run = run_folders.make_run(tmp_path / "run", seed=3)
+    give_up(run, 1, 2)
+    (run / "metrics.jsonl").unlink()  # moved with the attempts
+    record = json.loads((run / "run.json").read_text())
+    message = "all 2 attempts (seeds 1 to 2) are stuck: learns <nothing> at 2 More num_restarts"
+    record.update(status="failed", message=message)
+    run_folders.write_json(run / "run.json", record)
+    text = write_report(tmp_path, f"--runs={run}")
+    assert text.count("learns &lt;nothing&gt;") == 1
+    assert "<dt>attempt_1</dt><dd>seed 1, at step 3 (25%)</dd>" in text
+    # The result that was noted last is of an attempt, not of this run.
+    assert "<dt>result</dt>" not in text and report_data.read_run(str(run), "x").score is None
+    assert "Training loss of 2 attempts" in text
+
+
+def test_every_type_of_entity_has_its_curve(tmp_path):
+    run = run_folders.make_run(tmp_path / "run", "run_token_classifier", "token", "f1")
+    kinds = [f"K_{number}" for number in range(10)]
+    for step in (5, 10):
+        scores = {
+            "eval_accuracy": 0.9,
+            "eval_loss": 0.1,
+            "f1": 0.5,
+            "recall": 0.5,
+            "precision": 0.5,
+        }
+        for number, kind in enumerate(kinds):
+            names = ("precision", "recall", "f1")
+            scores |= {f"{name}_{kind}": (number + step) / 100 for name in names}
+        run_record.append_evaluation(str(run), step, f"{run}/model.ckpt-{step}", scores)
+    text = write_report(tmp_path, f"--runs={run}")
+    for name in ("precision", "recall", "f1"):
+        for number, kind in enumerate(kinds):
+            part = f"{1 + number // 8 * 8} to {min(10, 8 + number // 8 * 8)} of 10"
+            start, end = f"{(number + 5) / 100:.4g}", f"{(number + 10) / 100:.4g}"
+            said = f'{name} by type of entity, {part}: [^"]*{kind} from {start} to {end}'
+            assert re.search(f'aria-label="{said}', text), (name, kind)
+    for title in ("loss", "accuracy", "f1", "recall", "precision"):
+        assert f'aria-label="{title}: ' in text, title
+
+
+def test_curves_that_are_left_out_are_named(tmp_path):
+    run = run_folders.make_run(tmp_path / "run", "run_squad_v2", "squad_v2", "f1")
+    scores = {"f1": 0.5} | {f"score_{number}": 0.1 for number in range(9)}
+    run_record.append_evaluation(str(run), 10, f"{run}/model.ckpt-10", scores)
+    assert "Only in the table of evaluations: score_" in write_report(tmp_path, f"--runs={run}")
+
+
 def test_several_runs_show_what_differs(tmp_path):
     for seed, rate in ((1, 1e-3), (2, 1e-3), (3, 3e-3)):
         run_folders.make_run(tmp_path / "out" / f"r{seed}", seed=seed, learning_rate=rate)
@@ -302,13 +387,12 @@ def test_runs_over_seeds_are_taken_from_their_folder(tmp_path):
     runs = [{"seed": seed, "folder": f"seed_{seed}"} for seed in (1, 2, 3)]
     summary = {"metric": "f1", "runs": runs, "mean": 0.5, "deviation": None, "best": 0.6}
     run_folders.write_json(tmp_path / "out" / "seeds.json", {**summary, "failures": 1})
-    given_up = [{"seed": 2, "message": "learns <nothing>"}]
-    run_folders.write_json(tmp_path / "out" / "seed_2" / "attempts.json", {"given_up": given_up})
+    give_up(tmp_path / "out" / "seed_2", 2)
     text = write_report(tmp_path, f"--runs={tmp_path}/out")
     assert "f1: mean 0.5000, deviation -, best 0.6000; 1 of 3 runs failed or did not learn" in text
     assert cells(text)[0][-1] == "restarts" and cells(text)[2][-1] == "1"
     found = report_data.read_runs([str(tmp_path / "out")])
-    assert found[1].restarts == ["seed 2: learns <nothing>"]
+    assert [attempt["message"] for attempt in found[1].given_up] == ["learns <nothing> at 2"]
     assert [run.name for run in found] == ["seed_1", "seed_2"]
     assert report_data.differing_flags(found) == ["seed"]
 

@@ -57,3 +57,16 @@ def test_tables():
     assert f'<td class="long">{"x" * 50}</td>' in text
     assert '<tr class=best><td class="number">0.1235</td><td class="long"></td></tr>' in text
     assert report_html.section("empty", "") == ""
+
+
+def test_tables_show_that_they_scroll():
+    """A shadow at a side where more is hidden, under cells that let it through, and a bar."""
+    page = report_html.page("x", [report_html.table(["a", "<b>"], [[1, 2]], best=0)])
+    assert '<div class="scroll" tabindex="0" role="region" aria-label="a, &lt;b&gt;">' in page
+    (rule,) = re.findall(r"\.scroll, figure \{([^}]*)\}", page)
+    assert "overflow-x: auto" in rule
+    assert rule.count("no-repeat local") == rule.count("no-repeat scroll") == 2
+    for cell in ("th", "tr.best td"):
+        (colour,) = re.findall(rf"^{cell} \{{ background: #(\w+);", page, re.M)
+        assert len(colour) == 8, "the shadow is behind the cells"
+    assert ".scroll::-webkit-scrollbar, figure::-webkit-scrollbar { height:" in page
