@@ -5,14 +5,16 @@ Chance is a half.
 """
 
 import dataclasses
+import math
 import os
 
 import numpy as np
 
-from albert import file_io, tables
+from albert import compressed_files, file_io, tables
 
-TEXT_NAME, JSON_NAME = "blimp.txt", "blimp.json"
+TEXT_NAME, JSON_NAME, PAIRS_NAME = "blimp.txt", "blimp.json", "blimp_pairs.jsonl"
 _ENDING = ".jsonl"
+_ENDINGS = (_ENDING, *(_ENDING + packed for packed in compressed_files.ENDINGS))
 _FLAG = "BLiMP"
 
 
@@ -37,7 +39,7 @@ class Paradigm:
 
 
 def read(data_dir, limit=None):
-    """Reads the files ``<paradigm>.jsonl`` of a folder.
+    """Reads the files ``<paradigm>.jsonl`` of a folder, as they are or compressed (``.jsonl.gz``).
 
     Args:
       data_dir: the folder.
@@ -47,26 +49,41 @@ def read(data_dir, limit=None):
       List of `Paradigm`, by name.
 
     Raises:
-      file_io.InputError: no such folder or file, or a row without one of the keys sentence_good,
-        sentence_bad, field and linguistics_term; names file and line.
+      file_io.InputError: no such folder or file, two files of a paradigm, or a row without one of
+        the keys sentence_good, sentence_bad, field and linguistics_term; names file and line.
     """
     if not file_io.is_dir(data_dir):
         raise file_io.InputError(f"BLiMP: there is no folder {data_dir}")
-    names = sorted(name for name in file_io.listdir(data_dir) if name.endswith(_ENDING))
-    if not names:
+    paths = {}
+    for name in sorted(file_io.listdir(data_dir)):
+        if name.endswith(_ENDINGS):
+            paradigm = name[: name.rindex(_ENDING)]
+            if paradigm in paths:
+                raise file_io.InputError(
+                    f"BLiMP: {paths[paradigm]} and {os.path.join(data_dir, name)} are of one "
+                    "paradigm; expected one file of each"
+                )
+            paths[paradigm] = os.path.join(data_dir, name)
+    if not paths:
         raise file_io.InputError(
             f"BLiMP: {data_dir} holds no {_ENDING} file; expected one for each paradigm, such as "
-            f"adjunct_island{_ENDING}"
+            f"adjunct_island{_ENDING} or adjunct_island{_ENDING}.gz"
         )
-    return [_read_paradigm(data_dir, name, limit) for name in names]
+    return [_read_paradigm(name, paths[name], limit) for name in sorted(paths)]
 
 
-def _read_paradigm(data_dir, name, limit):
-    path = os.path.join(data_dir, name)
+def _rows(path, limit):
+    """Rows of a file, see `tables.read_rows`, at most so many from the front."""
+    with compressed_files.open_input(path, _FLAG) as file:
+        for count, row in enumerate(tables.read_rows(file, path, "jsonl")):
+            if count == limit:
+                return
+            yield row
+
+
+def _read_paradigm(name, path, limit):
     pairs, kinds = [], {}
-    for place, row in tables.read_file(path, _FLAG):
-        if limit is not None and len(pairs) == limit:
-            break
+    for place, row in _rows(path, limit):
         good, bad = (
             tables.text_of(row, f"sentence_{kind}", _FLAG, place) for kind in ("good", "bad")
         )
@@ -84,7 +101,7 @@ def _read_paradigm(data_dir, name, limit):
             + ", ".join(f"{' and '.join(kind)} ({place})" for kind, place in kinds.items())
         )
     ((field, term),) = kinds
-    return Paradigm(name.removesuffix(_ENDING), field, term, pairs)
+    return Paradigm(name, field, term, pairs)
 
 
 # --- scores -----------------------------------------------------------------------------------
@@ -112,9 +129,12 @@ class Result:
 
     Attributes:
       paradigms: list of (`Paradigm`, `Share`).
+      scores: for each paradigm an array [N, 2] of the scores of its pairs, the acceptable sentence
+        first.
     """
 
     paradigms: list
+    scores: list
 
     @property
     def overall(self):
@@ -152,6 +172,24 @@ class Result:
         }  # fmt: skip
         return {"overall": entry(self.overall), **groups, "paradigms": paradigms}
 
+    def pairs(self):
+        """Yields a JSON-ready dict of each pair: its sentences, both scores, is it right?
+
+        "pair" counts the pairs of a paradigm from 0; a score that is not finite is None.
+        """
+        for (paradigm, _), scores in zip(self.paradigms, self.scores, strict=True):
+            rows = zip(paradigm.pairs, scores.tolist(), strict=True)
+            for number, ((good, bad), (good_score, bad_score)) in enumerate(rows):
+                yield {
+                    "paradigm": paradigm.name,
+                    "pair": number,
+                    "sentence_good": good,
+                    "sentence_bad": bad,
+                    "score_good": good_score if math.isfinite(good_score) else None,
+                    "score_bad": bad_score if math.isfinite(bad_score) else None,
+                    "right": good_score > bad_score,
+                }
+
     def table(self):
         """The same as lines of text."""
         groups = {
@@ -184,16 +222,20 @@ def measure(paradigms, score):
       `Result`.
     """
     sentences = [sentence for p in paradigms for pair in p.pairs for sentence in pair]
-    good, bad = np.reshape(score(sentences), [-1, 2]).T
     ends = np.cumsum([len(p.pairs) for p in paradigms])
-    right = np.split(good > bad, ends[:-1])
-    shares = [Share(len(part), int(part.sum())) for part in right]
-    return Result(list(zip(paradigms, shares, strict=True)))
+    scores = np.split(np.reshape(score(sentences), [-1, 2]), ends[:-1])
+    shares = [Share(len(part), int((part[:, 0] > part[:, 1]).sum())) for part in scores]
+    return Result(list(zip(paradigms, shares, strict=True)), scores)
 
 
 def write(output_dir, result):
-    """Writes ``blimp.txt``, the table, and ``blimp.json``, see `Result.to_dict`."""
+    """Writes ``blimp.txt``, the table, ``blimp.json``, see `Result.to_dict`, and the pairs.
+
+    ``blimp_pairs.jsonl`` has a line for each, see `Result.pairs`.
+    """
     file_io.make_dirs(output_dir)
     text = "".join(f"{line}\n" for line in result.table())
     file_io.write_text(os.path.join(output_dir, TEXT_NAME), text)
     file_io.write_json(os.path.join(output_dir, JSON_NAME), result.to_dict())
+    with file_io.atomic_writer(os.path.join(output_dir, PAIRS_NAME)) as file:
+        file.writelines(map(tables.json_line, result.pairs()))

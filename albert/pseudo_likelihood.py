@@ -7,9 +7,12 @@ sentence, of the log-probability of the token given the sentence with that token
 Letters in shapes: N sentences, C masked copies (one for each token of a sentence), S sequence.
 """
 
+import os
+
 import numpy as np
 
 from albert import (
+    archives,
     checkpoints,
     file_io,
     heads,
@@ -17,8 +20,10 @@ from albert import (
     layers,
     model_folder,
     modeling,
+    pretrained,
     progress,
     ready_model,
+    saved_model_files,
 )
 
 _HEAD = "cls/predictions/"  # the variables of the head for masked words
@@ -119,11 +124,20 @@ def _batches(lengths, batch_size):
         yield batch
 
 
+def _locate(path):
+    is_module = archives.is_archive(path) or file_io.exists(
+        os.path.join(path, saved_model_files.NAME)
+    )
+    return pretrained.locate(**{"hub_handle" if is_module else "checkpoint": path})
+
+
 def load(source, batch_size=256, seed=0):
     """The `Scorer` of a pre-trained model of any form.
 
     Args:
-      source: `pretrained.Source`; without a checkpoint the weights are random.
+      source: path of the model: a folder with all that it needs, such as that of a pre-training
+        run, a checkpoint in such a folder, a hub module or a Hugging Face folder. Or the
+        `pretrained.Source` of files elsewhere; without a checkpoint the weights are random.
       batch_size: see `Scorer`.
       seed: source of random weights.
 
@@ -131,6 +145,8 @@ def load(source, batch_size=256, seed=0):
       file_io.InputError: a file is missing or does not fit, or the model has no head for masked
         words.
     """
+    if not isinstance(source, pretrained.Source):
+        source = _locate(os.fspath(source))
     config = modeling.AlbertConfig.from_json_file(source.config_file)
     tokenizer = model_folder.load_tokenizer(source, config)
     compute = layers.Compute(skip_padding=True)

@@ -8,8 +8,8 @@ from albert import blimp, command_line, common_flags, file_io
 def define_flags(flag_values):
     common_flags.define_model_flags(flag_values)
     text, integer, *_ = common_flags.definers(flag_values)
-    text("data_dir", None, "Folder of BLiMP's files, <paradigm>.jsonl.")
-    text("output_dir", None, "Folder for blimp.txt and blimp.json; by default only printed.")
+    text("data_dir", None, "Folder of BLiMP's files, <paradigm>.jsonl or .jsonl.gz.")
+    text("output_dir", None, "Folder for blimp.txt, .json and _pairs.jsonl; by default printed.")
     flags.DEFINE_integer(
         "limit",
         None,
@@ -37,7 +37,8 @@ def main(values):
     print("\n".join(result.table()), flush=True)
     if values.output_dir:
         blimp.write(values.output_dir, result)
-        logging.info("Wrote %s and %s to %s", blimp.TEXT_NAME, blimp.JSON_NAME, values.output_dir)
+        names = (blimp.TEXT_NAME, blimp.JSON_NAME, blimp.PAIRS_NAME)
+        logging.info("Wrote %s, %s and %s to %s", *names, values.output_dir)
 
 
 if __name__ == "__main__":

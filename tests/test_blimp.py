@@ -1,5 +1,7 @@
 """Reading BLiMP and counting the pairs that a model gets right."""
 
+import bz2
+import gzip
 import json
 
 import pytest
@@ -55,6 +57,41 @@ def test_paradigms_and_shares(folder, tmp_path):
     lines = [line.split() for line in (tmp_path / "out" / "blimp.txt").read_text().splitlines()]
     assert lines[:2] == [["paradigm", "pairs", "accuracy"], ["causative", "1", "1.000"]]
     assert ["field", "pairs", "accuracy"] in lines and lines[-1] == ["overall", "6", "0.667"]
+
+
+def test_each_pair_is_written_with_both_scores(folder, tmp_path):
+    def score(sentences):
+        return [float("-inf") if text == "b" else len(text) for text in sentences]
+
+    blimp.write(str(tmp_path), blimp.measure(blimp.read(str(folder)), score))
+    lines = (tmp_path / "blimp_pairs.jsonl").read_text(encoding="utf-8").splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [(row["paradigm"], row["pair"]) for row in found] == [
+        ("causative", 0), ("passive_1", 0), ("passive_1", 1), ("wh_island", 0), ("wh_island", 1),
+        ("wh_island", 2),
+    ]  # fmt: skip
+    assert found[4] == {
+        "paradigm": "wh_island", "pair": 1, "sentence_good": "a", "sentence_bad": "aaa",
+        "score_good": 1, "score_bad": 3, "right": False,
+    }  # fmt: skip
+    assert (found[0]["score_good"], found[0]["score_bad"], found[0]["right"]) == (3, None, True)
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2"])
+def test_compressed_files_are_read(folder, ending):
+    wanted = blimp.read(str(folder))
+    path = folder / "wh_island.jsonl"
+    pack = {".gz": gzip, ".bz2": bz2}[ending].compress
+    (folder / f"wh_island.jsonl{ending}").write_bytes(pack(path.read_bytes()))
+    message = rf"wh_island.jsonl and .*wh_island.jsonl{ending} are of one paradigm"
+    with pytest.raises(file_io.InputError, match=message):
+        blimp.read(str(folder))
+    path.unlink()
+    assert blimp.read(str(folder)) == wanted
+    packed = folder / f"wh_island.jsonl{ending}"
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(file_io.InputError, match=rf"jsonl{ending} is cut off or damaged"):
+        blimp.read(str(folder))
 
 
 def test_limit_takes_the_first_of_each(folder):

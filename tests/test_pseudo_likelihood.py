@@ -71,8 +71,9 @@ def test_scores_are_those_of_one_mask_at_a_time(form, tmp_path):
     expected = [one_at_a_time(model, sentence) for sentence in SENTENCES]
     assert len(set(expected)) == len(SENTENCES)
     # Batches of several sentences, and of one that is longer than they may be.
-    scorer = pseudo_likelihood.load(source, batch_size=8)
-    np.testing.assert_allclose(scorer.score(SENTENCES), expected, rtol=0, atol=1e-4)
+    for given in (source, tmp_path / "hub" if form == "hub" else folder):
+        scorer = pseudo_likelihood.load(given, batch_size=8)
+        np.testing.assert_allclose(scorer.score(SENTENCES), expected, rtol=0, atol=1e-4)
 
 
 # --- scripts --------------------------------------------------------------------------------------
@@ -98,6 +99,16 @@ def test_the_command(tmp_path, run_script, capsys):
     builders.write_model(tmp_path / "model", model, config)
     flags = {"data_dir": tmp_path / "blimp", "init_checkpoint": tmp_path / "model"}
     run_script(run_blimp, **flags, output_dir=tmp_path / "out", batch_size=8)
+    lines = (tmp_path / "out" / "blimp_pairs.jsonl").read_text().splitlines()
+    scorer = pseudo_likelihood.load(str(tmp_path / "model"))
+    for number, (row, line) in enumerate(zip(rows, map(json.loads, lines), strict=True)):
+        kinds = ("good", "bad")
+        sentences = [row[f"sentence_{kind}"] for kind in kinds]
+        assert [line[f"sentence_{kind}"] for kind in kinds] == sentences
+        scores = [line[f"score_{kind}"] for kind in kinds]
+        np.testing.assert_allclose(scores, scorer.score(sentences), rtol=0, atol=1e-4)
+        assert line["right"] == (scores[0] > scores[1])
+        assert (line["paradigm"], line["pair"]) == ("wh_island", number)
     right = sum(
         one_at_a_time(model, row["sentence_good"]) > one_at_a_time(model, row["sentence_bad"])
         for row in rows

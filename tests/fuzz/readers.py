@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gzip
 import io
 import json
 import os
@@ -164,6 +165,7 @@ def _read_blimp(path):
 
     result = blimp.measure(blimp.read(folder_of(path)), score)
     "\n".join(result.table()).encode()
+    "".join(map(tables.json_line, result.pairs())).encode()
 
 
 def _words():
@@ -178,7 +180,9 @@ def _words():
     yield Reader("choices.jsonl", [json.dumps(question).encode() + b"\n"], _read_choices)
     pair = {"sentence_good": "A b.", "sentence_bad": "B a.", "field": "syntax",
             "linguistics_term": "islands"}  # fmt: skip
-    yield Reader("blimp/island.jsonl", [json.dumps(pair).encode() + b"\n"], _read_blimp)
+    pairs = json.dumps(pair).encode() + b"\n"
+    yield Reader("blimp/island.jsonl", [pairs], _read_blimp)
+    yield Reader("packed/island.jsonl.gz", [gzip.compress(pairs, mtime=0)], _read_blimp)
 
 
 # --- vocabularies -------------------------------------------------------------------------------
