@@ -298,12 +298,6 @@ def test_sizes(name):
             assert length(function) <= limit, f"{name}.{function.name}: {length(function)} lines"
 
 
-def test_sizes_of_tests():
-    for path in (ROOT / "tests").glob("*.py"):
-        lines = path.read_text(encoding="utf-8").count("\n")
-        assert lines <= MAX_FILE, f"tests/{path.name}: {lines} lines"
-
-
 def test_arguments_are_written_one_by_one_and_functions_have_names():
     for folder in ("albert", "benchmarks", "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):
