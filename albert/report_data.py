@@ -4,7 +4,15 @@ import contextlib
 import dataclasses
 import os
 
-from albert import file_io, glue_table, run_record, sweep_journal, sweep_results
+from albert import (
+    file_io,
+    glue_table,
+    results,
+    run_record,
+    stuck,
+    sweep_journal,
+    sweep_results,
+)
 
 RUN, SWEEP, GLUE, SEEDS = "run", "sweep", "GLUE sweep", "runs over seeds"
 # Where a run looks for what it needs, and how it prints: no setting of what is learnt.
@@ -43,6 +51,27 @@ class Run:
     def score(self):
         """That score; None without an evaluation."""
         return (self.record["result"] or {}).get(self.best_metric)
+
+    @property
+    def score_name(self):
+        """What the score is called: that of the best of so many checkpoints."""
+        return results.best_of(self.best_metric or "score", [self.record.get("evaluated")])
+
+    @property
+    def test_score(self):
+        """The same score on labelled test data; None without such."""
+        return (self.record.get("test") or {}).get(self.best_metric)
+
+    @property
+    def remarks(self):
+        """What keeps the score from being taken for more than it is."""
+        step = (self.record["result"] or {}).get("step")
+        if not any(run_record.TRAIN in session["stages"] for session in self.record["sessions"]):
+            step = None  # It was given what it evaluates.
+        baseline = (self.record.get("baseline") or {}).get(self.best_metric)
+        minimize = results.is_loss(self.best_metric or "")
+        remark = results.remark_on_baseline(self.score, baseline, minimize)
+        return [text for text in (stuck.verdict(self.folder, step), remark) if text]
 
     @property
     def restarts(self):
@@ -177,11 +206,18 @@ def seeds_said(folder):
         shown = {
             name: sweep_results.number(content[name]) for name in ("mean", "deviation", "best")
         }
-        return (
-            f"{content['metric']}: mean {shown['mean']}, deviation {shown['deviation']}, best "
-            f"{shown['best']}; {content['failures']} of {len(content['runs'])} runs failed or did "
-            "not learn"
+        runs = content["runs"]
+        metric = results.best_of(content["metric"], [run.get("evaluated") for run in runs])
+        said = (
+            f"{metric}: mean {shown['mean']}, deviation {shown['deviation']}, best "
+            f"{shown['best']}; {content['failures']} of {len(runs)} runs failed or did not learn"
         )
+        if content.get("test_mean") is None:
+            return said
+        mean, deviation = (
+            sweep_results.number(content[f"test_{name}"]) for name in ("mean", "deviation")
+        )
+        return f"{said}; {content['metric']} (test): mean {mean}, deviation {deviation}"
 
 
 def _seed_folders(folder):

@@ -12,6 +12,7 @@ from albert import (
     report_data,
     report_html,
     report_predictions,
+    results,
     run_record,
     sweep_plan,
     sweep_results,
@@ -77,6 +78,7 @@ def _facts(run):
         ("folder", run.folder),
         ("status", record["status"]),
         ("result", result and _said_result(run)),
+        ("test data", _said_test(run)),
         ("started", record["started"]),
         ("took", _duration(record)),
         ("sessions", len(record["sessions"]) if len(record["sessions"]) > 1 else ""),
@@ -96,7 +98,16 @@ def _facts(run):
 
 def _said_result(run):
     score = "unknown" if run.score is None else f"{run.score:.6g}"
-    return f"{run.best_metric} {score} at step {run.record['result'].get('step')}"
+    said = f"{run.score_name} {score} at step {run.record['result'].get('step')}"
+    return "; ".join([said, *run.remarks])
+
+
+def _said_test(run):
+    if run.test_score is None:
+        return ""
+    path = run.record["inputs"].get("predict_data", {}).get("path")
+    said = f"{run.best_metric} (test) {run.test_score:.6g} at step {run.record['test']['step']}"
+    return f"{said} of {path}" if path else said
 
 
 def _duration(record):
@@ -196,15 +207,19 @@ def runs_page(runs, said=""):
     shown, rest = flags[:_MOST_FLAGS], flags[_MOST_FLAGS:]
     metric = next((run.best_metric for run in runs if run.best_metric), "score")
     restarted = any(run.restarts for run in runs)
-    header = ["run", *shown, metric, "step", "status", "took"]
+    tested = any(run.test_score is not None for run in runs)
+    header = ["run", *shown, results.best_of(metric, [r.record.get("evaluated") for r in runs])]
+    header += [f"{metric} (test)"] if tested else []
+    header += ["step", "status", "took"]
     header += ["restarts"] if restarted else []
     rows = [
         [
             run.name,
             *(_shown(run.flag(name)) for name in shown),
             run.score,
+            *([run.test_score] if tested else []),
             (run.record["result"] or {}).get("step"),
-            run.record["status"],
+            "; ".join([run.record["status"], *run.remarks]),
             _duration(run.record),
             *([len(run.restarts)] if restarted else []),
         ]
@@ -390,8 +405,9 @@ def _glue_row(row):
 
     seeds = f"{len(row['scores'])} of {row['num_seeds']}" if "num_seeds" in row else ""
     score, deviation = percent(row["score"]), percent(row.get("deviation"))
+    state = glue_table.said_state(row)
     known = [scores.get(row["task"]) for scores in PUBLISHED.values()]
-    return [row["task"], row["metric"], score, deviation, seeds, row["state"], *known]
+    return [row["task"], row["metric"], score, deviation, seeds, state, *known]
 
 
 def _glue_curves(row, runs):
