@@ -163,6 +163,8 @@ def to_text(summary):
         left_out = f"; left out: {_counts(runs)}" if good < len(runs) else ""
         said = f"{_said(summary, '')}, {_said_best(summary)}, over {good} runs{left_out}"
         lines.append(f"\n{name}: {said}")
+    else:
+        lines.append(f"\n{name}: no run has learnt: {_counts(runs)}")
     if is_tested:
         lines.append(f"{metric} (test): {_said(summary, 'test_')}")
     return "\n".join(lines)

@@ -99,6 +99,8 @@ def test_what_has_learnt_nothing_does_not_win(tmp_path):
     assert last == "| 10 | 0.9000 | 0.9000 | 0 | 0 | best at step 0 |"
     assert f"{name}: mean 0.6500, " in text and "over 3 runs; left out: 1 best at step 0" in text
     assert text.endswith("f1 (test): mean 0.6000, standard deviation 0.1000")
+    text = seeds.run(study(tmp_path / "stuck"), 7, 2, start_run([], told=(7, 8)))
+    assert text.endswith("f1: no run has learnt: 2 stuck")
     text = seeds.run(study(tmp_path / "bad"), 7, 1, start)
     assert read(tmp_path / "bad")["best"] is None and "none is better than a constant" in text
 
