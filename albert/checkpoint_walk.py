@@ -23,10 +23,12 @@ class BestTracker:
       metric: key of the results by which the best is picked; losses are the better the lower.
       resume: go on from the files of an earlier run; else they are written anew.
       is_chief: False in the workers that must not write; they do not look at files either.
+      baseline: function that returns the scores of a constant answer; None if they are not known.
     """
 
-    def __init__(self, folder, metric, resume, is_chief=True):
+    def __init__(self, folder, metric, resume, is_chief=True, baseline=lambda: None):
         self._folder = folder
+        self._baseline = baseline
         self._metric = metric
         self._sign = -1.0 if results.is_loss(metric) else 1.0
         self._is_chief = is_chief
@@ -88,6 +90,7 @@ class BestTracker:
             self._reported_value = self.best_value
             self._write_results(checkpoints.BEST, self.best_step, metrics)
             run_record.set_result(self._folder, self.best_step, metrics)
+            run_record.set_evaluated(self._folder, len(self._blocks), self._baseline())
 
     def record(self, prefix, step, metrics):
         """Takes in the metrics of a checkpoint; copies it if it is better than the best so far.
@@ -110,6 +113,7 @@ class BestTracker:
         self._write_results(os.path.basename(prefix), step, metrics)
         if is_better:
             run_record.set_result(self._folder, step, metrics)
+        run_record.set_evaluated(self._folder, len(self._blocks), self._baseline())
         with file_io.room_for(self._events), self._writer.as_default(step=step):
             for key, number in metrics.items():
                 training_log.write_scalar(key, number)
@@ -233,7 +237,8 @@ def evaluate_while_training(engine, input_fn, further=None):
 
 def _tracker(engine, resume):
     folder, is_chief = engine.run_config.output_dir, distribution.is_chief(engine.strategy)
-    return BestTracker(folder, engine.task.best_metric, resume, is_chief)
+    metric = engine.task.best_metric
+    return BestTracker(folder, metric, resume, is_chief, lambda: engine.baseline)
 
 
 def evaluate_all(engine, input_fn, wait_secs=0):
@@ -390,3 +395,4 @@ def report(engine, prefix, metrics):
     if is_chief:
         results.write_blocks(folder, [results.make_block(metrics, step)])
         run_record.set_result(folder, step, metrics)
+        run_record.set_evaluated(folder, 1, engine.baseline)

@@ -246,8 +246,9 @@ class CustomTask:
     def write_predictions(self, output_dir, rows, ids, prefix=None):
         """Writes prediction files, and scores if the test data has labels; see `task.Data`."""
         tables.write_classifier_files(output_dir, rows, ids, self.labels)
-        if self.is_labelled("test"):
-            tables.write_scores(output_dir, metrics.Evaluator(self.scores), rows)
+        if not self.is_labelled("test"):
+            return None
+        return tables.write_scores(output_dir, metrics.Evaluator(self.scores), rows)
 
     def _label(self, row, place):
         label = tables.name_of(row, self.columns.label, "label_column", place)

@@ -102,6 +102,10 @@ class Engine:
       model_config: `modeling.AlbertConfig`.
       run_config: `RunConfig`.
       strategy: `tf.distribute.Strategy` of `distribution.create_strategy`.
+
+    Attributes:
+      baseline: scores of the best constant answer, see `task.Task.evaluator`; None before the first
+        evaluation.
     """
 
     def __init__(self, task, model_config, run_config, strategy):
@@ -115,6 +119,7 @@ class Engine:
         compute = compute_on(run_config.compute, strategy)
         with strategy.scope():
             self.model = task.build_model(model_config, compute, run_config.seed)
+        self.baseline = None
         self.before_save = lambda: None  # called by the chief; may raise
         self._training_means = training_log.RunningMeans(task.training_means)
         self._infer = None
@@ -424,6 +429,8 @@ class Engine:
             raise file_io.InputError("there is no example to evaluate")
         seconds = time.time() - started
         logging.info("Evaluated %d examples in %.1f s", count, seconds)
+        if self.baseline is None:
+            self.baseline = evaluator.baseline()
         further = self.task.further_metrics(self.model)
         return {**evaluator.result(), **further, **self._training_means.take()}
 

@@ -3,7 +3,14 @@
 import os
 import statistics
 
-from albert import classifier_utils, file_io, results, sweep_journal, sweep_runner
+from albert import (
+    classifier_utils,
+    file_io,
+    results,
+    sweep_journal,
+    sweep_results,
+    sweep_runner,
+)
 
 DONE, NOT_RUN = "done", "not run"
 NAME = "results.json"
@@ -31,9 +38,9 @@ def read_task(sweep_dir, name, trials):
       trials: all `sweep_journal.Trial`s; those of this task are named like it, or ``name/seed_…``.
 
     Returns:
-      dict: task, metric, state; best_step and score (None without an evaluation); metrics. Over
-      several seeds score and metrics are means, and there are deviation (None for one score),
-      scores by seed and num_seeds.
+      dict: task, metric, state; best_step and score (None without an evaluation); metrics; remarks
+      on the score. Over several seeds score and metrics are means, of the runs that have learnt if
+      there are any, and there are deviation (None for one score), scores by seed and num_seeds.
 
     Raises:
       file_io.InputError: ``best_trial.txt`` is not what `run_classifier` writes.
@@ -45,6 +52,7 @@ def read_task(sweep_dir, name, trials):
         row["metric"] = None  # its own run has failed and says why
     own = [trial for trial in trials if name in (trial.name, os.path.dirname(trial.name))]
     row["state"] = _state(sweep_dir, own)
+    row["remarks"] = sweep_results.remarks(own, results.is_loss(row["metric"] or ""))
     if own and own[0].seed is not None:
         row.update(_over_seeds(sweep_dir, own))
     elif row["state"] != NOT_RUN:
@@ -62,8 +70,8 @@ def _scores(sweep_dir, trial):
 
 
 def _over_seeds(sweep_dir, trials):
-    done = [trial for trial in trials if trial.state == sweep_journal.DONE]
-    found = {trial.seed: _scores(sweep_dir, trial) for trial in done}
+    counted = sweep_results.counted(trials)
+    found = {trial.seed: _scores(sweep_dir, trial) for trial in counted}
     found = {seed: row for seed, row in found.items() if row[1] is not None}
     scores = {str(seed): score for seed, (_, score, _) in found.items()}
     metrics = [row[2] for row in found.values()]
@@ -102,6 +110,11 @@ def summarize(sweep_dir, names):
     return {"tasks": rows, "average": average, "num_averaged": len(scores)}
 
 
+def said_state(row):
+    """The state of a task and the remarks on its score."""
+    return "; ".join([row["state"], *row.get("remarks", ())])
+
+
 def to_markdown(summary):
     """The summary as a table; aligned, so that it can be read as it is."""
 
@@ -117,7 +130,7 @@ def to_markdown(summary):
         if seeds:
             line.append(number(row.get("deviation")))
             line.append(f"{len(row.get('scores', ()))} of {row.get('num_seeds', 0)}")
-        cells.append([*line, row["state"]])
+        cells.append([*line, said_state(row)])
     done = f"{summary['num_averaged']} of {len(cells)} tasks"
     gap = ["", ""] if seeds else []
     cells.append(["average", "", "", number(summary["average"]), *gap, done])

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from albert import results
+
 
 def _pair(labels, predictions):
     labels, predictions = np.asarray(labels), np.asarray(predictions)
@@ -96,6 +98,20 @@ def mean_squared_error(labels, predictions):
     return float(np.mean(np.square(labels - predictions)))
 
 
+def baseline_loss(labels):
+    """Mean loss of the best output that is the same for every example.
+
+    Args:
+      labels: [B] class ids, of which shares are the best probabilities; or numbers, of which the
+        mean has the least squares.
+    """
+    if np.issubdtype(labels.dtype, np.floating):
+        return float(np.var(labels, dtype=np.float64))
+    _, counts = np.unique(labels, return_counts=True)
+    shares = counts / np.sum(counts)
+    return float(-np.sum(shares * np.log(shares)))
+
+
 class Evaluator:
     """Collects rows of evaluation outputs and scores them together.
 
@@ -118,4 +134,16 @@ class Evaluator:
         rows = {name: np.concatenate(parts) for name, parts in self._rows.items()}
         loss = float(np.mean(rows["per_example_loss"], dtype=np.float64))
         scores = {key: score(rows["label_ids"], rows["predictions"]) for key, score in self._scores}
+        return {**scores, "eval_loss": loss, "loss": loss}
+
+    def baseline(self):
+        """The same scores, each of the constant answer that is best: a class, or the mean."""
+        labels = np.concatenate(self._rows["label_ids"])
+        is_number = np.issubdtype(labels.dtype, np.floating)
+        answers = [labels.mean()] if is_number else np.unique(labels)
+        scores = {}
+        for key, score in self._scores:
+            found = [score(labels, np.full_like(labels, answer)) for answer in answers]
+            scores[key] = min(found) if results.is_loss(key) else max(found)
+        loss = baseline_loss(labels)
         return {**scores, "eval_loss": loss, "loss": loss}

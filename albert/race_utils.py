@@ -327,6 +327,10 @@ class Evaluator:
         }
         return {**self._all.result(), **by_level}
 
+    def baseline(self):
+        """Accuracy and loss of the best answer that is the same for every question."""
+        return self._all.baseline()
+
 
 def _eval_outputs(outputs, features):
     return {
@@ -343,11 +347,15 @@ def write_predictions(output_dir, rows, ids, prefix=None):
       rows: what `task.Task.eval_outputs` gives, as arrays in input order.
       ids: ids of the questions [B].
       prefix: the checkpoint, not used.
+
+    Returns:
+      The scores.
     """
-    tables.write_scores(output_dir, Evaluator(), rows)
+    scores = tables.write_scores(output_dir, Evaluator(), rows)
     columns = (ids, rows["predictions"], rows["probabilities"])
     found = tables.predictions(_LETTERS, *columns)
     tables.write_table(output_dir, _LETTERS, found)
+    return scores
 
 
 def _build_model(config, compute, seed, dropout_prob, head):

@@ -103,8 +103,10 @@ def thin(xs, ys):
 
 
 def _spread(values):
-    """Whether positive values need a logarithmic axis."""
+    """Whether positive numbers need a logarithmic axis."""
     values = [value for value in values if value is not None]
+    if any(isinstance(value, (str, bool)) for value in values):
+        return False
     return bool(values) and min(values) > 0 and max(values) / min(values) >= 30
 
 
@@ -288,14 +290,26 @@ def heat_map(names, values, scores, metric):
 
 
 def points(names, xs, ys, scores, metric):
-    """Scores at points of two parameters that were drawn, as coloured dots."""
+    """Scores at points of two parameters that were drawn, as coloured dots.
+
+    Args:
+      names: the two parameters.
+      xs, ys: their values: numbers, or texts and truth values that each have a place.
+      scores: of the points.
+      metric: name of the scores.
+    """
     alt = f"{metric} by {names[0]} and {names[1]} of {len(scores)} points."
     with _figure(alt) as (axes, drawing):
-        dots = axes.scatter(xs, ys, c=scores, cmap=_colours(), s=36, edgecolors="#00000066")
         sides = ((xs, axes.set_xscale, axes.xaxis), (ys, axes.set_yscale, axes.yaxis))
+        places = []
         for values, scale, axis in sides:
-            if _spread(values):
+            if any(isinstance(value, (str, bool)) for value in values):
+                values, ticks = _axis(values)
+                axis.set_ticks(*zip(*ticks, strict=True))
+            elif _spread(values):
                 _log_scale(scale, axis)
+            places.append(values)
+        dots = axes.scatter(*places, c=scores, cmap=_colours(), s=36, edgecolors="#00000066")
         axes.set(title=metric, xlabel=names[0], ylabel=names[1])
         axes.figure.colorbar(dots, ax=axes, fraction=0.05)
     return drawing.svg

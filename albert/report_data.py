@@ -10,7 +10,9 @@ from albert import (
     file_io,
     glue_table,
     restarts,
+    results,
     run_record,
+    stuck,
     sweep_journal,
     sweep_results,
 )
@@ -75,6 +77,27 @@ class Run:
             name = f"{attempt['folder']}, seed {attempt['seed']}"
             found.append(Run(name, folder, self.record, run_record.read_metrics(folder)))
         return found
+
+    @property
+    def score_name(self):
+        """What the score is called: that of the best of so many checkpoints."""
+        return results.best_of(self.best_metric or "score", [self.record.get("evaluated")])
+
+    @property
+    def test_score(self):
+        """The same score on labelled test data; None without such."""
+        return (self.record.get("test") or {}).get(self.best_metric)
+
+    @property
+    def remarks(self):
+        """What keeps the score from being taken for more than it is."""
+        step = self.result.get("step")
+        if not any(run_record.TRAIN in session["stages"] for session in self.record["sessions"]):
+            step = None  # It was given what it evaluates.
+        baseline = (self.record.get("baseline") or {}).get(self.best_metric)
+        minimize = results.is_loss(self.best_metric or "")
+        remark = results.remark_on_baseline(self.score, baseline, minimize)
+        return [text for text in (stuck.verdict(self.folder, step), remark) if text]
 
     def flag(self, name):
         """The value of a flag; None if the script has none of this name."""
@@ -207,11 +230,18 @@ def seeds_said(folder):
         shown = {
             name: sweep_results.number(content[name]) for name in ("mean", "deviation", "best")
         }
-        return (
-            f"{content['metric']}: mean {shown['mean']}, deviation {shown['deviation']}, best "
-            f"{shown['best']}; {content['failures']} of {len(content['runs'])} runs failed or did "
-            "not learn"
+        runs = content["runs"]
+        metric = results.best_of(content["metric"], [run.get("evaluated") for run in runs])
+        said = (
+            f"{metric}: mean {shown['mean']}, deviation {shown['deviation']}, best "
+            f"{shown['best']}; {content['failures']} of {len(runs)} runs failed or did not learn"
         )
+        if content.get("test_mean") is None:
+            return said
+        mean, deviation = (
+            sweep_results.number(content[f"test_{name}"]) for name in ("mean", "deviation")
+        )
+        return f"{said}; {content['metric']} (test): mean {mean}, deviation {deviation}"
 
 
 def _seed_folders(folder):

@@ -12,6 +12,7 @@ from albert import (
     report_data,
     report_html,
     report_predictions,
+    results,
     run_record,
     sweep_plan,
     sweep_results,
@@ -77,6 +78,7 @@ def _facts(run):
         ("folder", run.folder),
         ("status", record["status"]),
         ("result", _said_result(run) if run.result else ""),
+        ("test data", _said_test(run)),
         ("started", record["started"]),
         ("took", _duration(record)),
         ("sessions", len(record["sessions"]) if len(record["sessions"]) > 1 else ""),
@@ -95,7 +97,16 @@ def _facts(run):
 
 def _said_result(run):
     score = "unknown" if run.score is None else f"{run.score:.6g}"
-    return f"{run.best_metric} {score} at step {run.result.get('step')}"
+    said = f"{run.score_name} {score} at step {run.result.get('step')}"
+    return "; ".join([said, *run.remarks])
+
+
+def _said_test(run):
+    if run.test_score is None:
+        return ""
+    path = run.record["inputs"].get("predict_data", {}).get("path")
+    said = f"{run.best_metric} (test) {run.test_score:.6g} at step {run.record['test']['step']}"
+    return f"{said} of {path}" if path else said
 
 
 def _duration(record):
@@ -258,15 +269,19 @@ def runs_page(runs, said=""):
     shown, rest = flags[:_MOST_FLAGS], flags[_MOST_FLAGS:]
     metric = next((run.best_metric for run in runs if run.best_metric), "score")
     restarted = any(run.given_up for run in runs)
-    header = ["run", *shown, metric, "step", "status", "took"]
+    tested = any(run.test_score is not None for run in runs)
+    header = ["run", *shown, results.best_of(metric, [r.record.get("evaluated") for r in runs])]
+    header += [f"{metric} (test)"] if tested else []
+    header += ["step", "status", "took"]
     header += ["restarts"] if restarted else []
     rows = [
         [
             run.name,
             *(_shown(run.flag(name)) for name in shown),
             run.score,
+            *([run.test_score] if tested else []),
             run.result.get("step"),
-            run.record["status"],
+            "; ".join([run.record["status"], *run.remarks]),
             _duration(run.record),
             *([len(run.given_up)] if restarted else []),
         ]
@@ -452,8 +467,9 @@ def _glue_row(row):
 
     seeds = f"{len(row['scores'])} of {row['num_seeds']}" if "num_seeds" in row else ""
     score, deviation = percent(row["score"]), percent(row.get("deviation"))
+    state = glue_table.said_state(row)
     known = [scores.get(row["task"]) for scores in PUBLISHED.values()]
-    return [row["task"], row["metric"], score, deviation, seeds, row["state"], *known]
+    return [row["task"], row["metric"], score, deviation, seeds, state, *known]
 
 
 def _glue_curves(row, runs):

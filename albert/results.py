@@ -44,6 +44,39 @@ def is_loss(metric):
     return metric in ("loss", "MSE") or metric.endswith("_loss")
 
 
+def best_of(metric, counts):
+    """The name of a score for what it is: that of the best of so many evaluated checkpoints.
+
+    Args:
+      metric: its name among the results.
+      counts: numbers of evaluated checkpoints of the runs; None where it is not known.
+    """
+    found = sorted({count for count in counts if count})
+    if not found:
+        return metric
+    number = "one checkpoint" if found[-1] == 1 else f"best of {found[-1]} checkpoints"
+    if found[0] < found[-1]:
+        number = f"best of {found[0]} to {found[-1]} checkpoints"
+    return f"{metric} (dev, {number})"
+
+
+def remark_on_baseline(value, baseline, minimize):
+    """Words on a score that one answer to everything gets, too; "" for a better one.
+
+    Args:
+      value: the score.
+      baseline: that of the best constant answer, such as the majority's label, the mean of the
+        numbers or no answer at all; None: not known, as the value may be.
+      minimize: whether a low score is good.
+    """
+    if value is None or baseline is None:
+        return ""
+    # Scores are written as float32.
+    value, bound = np.float32(value), np.float32(baseline)
+    is_better = value < bound if minimize else value > bound
+    return "" if is_better else f"no better than a constant answer ({baseline:.4f})"
+
+
 def format_value(value):
     """Shortest text of a number as float32, integers as they are."""
     return str(value) if isinstance(value, int) else str(np.float32(value))

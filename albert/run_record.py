@@ -13,6 +13,7 @@ import math
 import os
 import threading
 from types import NoneType
+from typing import NamedTuple
 
 from absl import logging
 
@@ -29,6 +30,7 @@ _TEXT, _OPTIONAL = str, (str, NoneType)
 _STEP = (int, NoneType)
 _SCORES = {"step": int, "*": (*json_shapes.NUMBER, NoneType)}
 _RESULT = (dict, NoneType)  # of _SCORES
+_BASELINE = {"*": (*json_shapes.NUMBER, NoneType)}
 _FLAGS = {"*": {"value": json_shapes.ANY, "source": _TEXT}}
 _INPUTS = {
     "*": {"path": _TEXT, "bytes": _STEP, "sha256": _OPTIONAL, "count?": int, "files?": [_TEXT]}
@@ -36,7 +38,8 @@ _INPUTS = {
 _SESSION = {
     "pid": int, "stages": [_TEXT], "command": [_TEXT], "started": _TEXT, "ended": _OPTIONAL,
     "status": _TEXT, "message?": _TEXT, "first_step": _STEP, "last_step": _STEP,
-    "result": _RESULT, "changed?": {"*": {"before": json_shapes.ANY, "after": json_shapes.ANY}},
+    "result": _RESULT, "test?": _RESULT,
+    "changed?": {"*": {"before": json_shapes.ANY, "after": json_shapes.ANY}},
     "inputs?": _INPUTS,
 }  # fmt: skip
 _RECORD = {
@@ -44,7 +47,8 @@ _RECORD = {
     "versions": {"*": _OPTIONAL}, "host": {"*": (str, int, NoneType)}, "git_commit": _OPTIONAL,
     "inputs": _INPUTS, "task?": _TEXT, "best_metric?": _TEXT, "parameters": _RESULT,
     "started": _TEXT, "ended": _OPTIONAL, "status": _TEXT, "message?": _TEXT,
-    "sessions": [_SESSION], "result": _RESULT,
+    "sessions": [_SESSION], "result": _RESULT, "evaluated?": int, "baseline?": _BASELINE,
+    "test?": _RESULT,
 }  # fmt: skip
 _ROW = {"kind": _TEXT, "step": int, "checkpoint?": _TEXT, "*": (*json_shapes.NUMBER, NoneType)}
 # Flags that a run may go on with at other values.
@@ -71,9 +75,42 @@ def read(folder):
     json_shapes.check(record, _RECORD, path)
     json_shapes.check_text(record, path)
     for owner in (record, *record["sessions"]):
-        if owner["result"]:
-            json_shapes.check(owner["result"], _SCORES, f"{path}: result")
+        for name in ("result", "test"):
+            if owner.get(name):
+                json_shapes.check(owner[name], _SCORES, f"{path}: {name}")
     return record
+
+
+class Context(NamedTuple):
+    """What a record says beside the score of the best checkpoint.
+
+    Attributes:
+      evaluated: checkpoints that the best was picked from; None if it is not known.
+      baseline: the score of the best constant answer; None if it is not known.
+      test: {name: score} on labelled test data; empty without any.
+    """
+
+    evaluated: int | None = None
+    baseline: float | None = None
+    test: dict = {}
+
+
+def read_context(folder, metric=None):
+    """The `Context` of a folder's score; an empty one without ``run.json``.
+
+    Args:
+      folder: output folder.
+      metric: name of the score; None: the one that picks the best checkpoint.
+
+    Raises:
+      file_io.InputError: the record is damaged.
+    """
+    if not file_io.exists(os.path.join(folder, RUN)):
+        return Context()
+    record = read(folder)
+    baseline = (record.get("baseline") or {}).get(metric or record.get("best_metric"))
+    test = {name: v for name, v in (record.get("test") or {}).items() if name != "step"}
+    return Context(record.get("evaluated"), baseline, test)
 
 
 def read_metrics(folder):
@@ -263,7 +300,44 @@ def set_result(folder, step, scores):
 
     def change(record, session):
         session["result"] = {"step": step, **scores}
-        record["result"] = _result(record)
+        record["result"] = _session_of_result(record)["result"]
+        if (record.get("test") or {}).get("step") != record["result"]["step"]:
+            record.pop("test", None)  # of a checkpoint that is not the best any more
+
+    _change_session(folder, change)
+
+
+def set_evaluated(folder, count, baseline):
+    """Takes note of what the result is the best of, and what it is to be compared with.
+
+    Args:
+      folder: output folder.
+      count: checkpoints that have been evaluated.
+      baseline: scores of the best constant answer, see `task.Task.evaluator`; or None.
+    """
+
+    def change(record, session):
+        if _describes(record, session) or _session_of_result(record) is session:
+            record.update(evaluated=count, baseline=baseline or {})
+
+    _change_session(folder, change)
+
+
+def set_test(folder, checkpoint, step, scores):
+    """Takes note of the scores on labelled test data.
+
+    Args:
+      folder: output folder.
+      checkpoint: prefix of the one that made the predictions; the record of the run has the scores
+        if it is one of this folder.
+      step: its step.
+      scores: {name: number}.
+    """
+
+    def change(record, session):
+        session["test"] = {"step": step, **scores}
+        if os.path.abspath(os.path.dirname(checkpoint)) == os.path.abspath(folder):
+            record["test"] = session["test"]
 
     _change_session(folder, change)
 
@@ -305,10 +379,10 @@ def _describes(record, session):
     return _trains(session) or not any(map(_trains, record["sessions"]))
 
 
-def _result(record):
-    """That of the training which came last, else that of another session."""
+def _session_of_result(record):
+    """The training with a result which came last, else another session with one, or None."""
     found = [session for session in record["sessions"] if session["result"]]
-    return sorted(found, key=_trains)[-1]["result"] if found else None
+    return sorted(found, key=_trains)[-1] if found else None
 
 
 # --- a session ----------------------------------------------------------------------------------

@@ -99,6 +99,8 @@ def main(values):
         raise KeyboardInterrupt(_INTERRUPTED) from None
     summary = sweep.summary()
     print(sweep_results.to_markdown(summary), end="")
+    if summary["best"] is None:
+        print("No trial wins: of each point, the table says why.")
     print(f"Written to {os.path.join(values.output_dir, sweep_results.NAME)}.md, .csv and .json")
     failed = [trial.name for trial in sweep.trials if trial.state == sweep_journal.FAILED]
     if failed:

@@ -64,6 +64,7 @@ def check_trials(plan):
     Raises:
       file_io.InputError: as `check`; for parameters names the one and its value.
     """
+    _check_given_once(plan)
     seeds = [sweep_plan.argument("seed", seed) for seed in plan.seeds]
     for own in plan.trials.values():
         check(plan.script, [*plan.arguments, *own, *seeds])
@@ -71,6 +72,21 @@ def check_trials(plan):
         own = [sweep_plan.argument(name, value) for name, value in point.items()]
         check(plan.script, [*plan.arguments, *own, *seeds])
     return _fixed(plan)
+
+
+def _check_given_once(plan):
+    """Refuses a flag of all trials that a parameter would hide; one in a flag file may stay."""
+    own = dict.fromkeys(plan.parameters, "parameter")
+    if plan.seeds:
+        own["seed"] = "seeds: the flag"
+    for argument in plan.arguments:
+        name = argument.lstrip("-").partition("=")[0]
+        name = name if name in own else name.removeprefix("no")
+        if argument.startswith("-") and name in own:
+            raise file_io.InputError(
+                f"{own[name]} {name!r} also stands among the flags of all trials: {argument!r}; "
+                "leave it out of --script_flags or of the specification's flags"
+            )
 
 
 def _fixed(plan):

@@ -16,14 +16,17 @@ from types import NoneType
 
 from absl import logging
 
-from albert import file_io, json_shapes, restarts, results, stuck
+from albert import file_io, json_shapes, restarts, results, run_record, stuck
 
 SEEDS = "seeds.json"
-FINISHED, STUCK, FAILED = "finished", "stuck", "failed"
+FINISHED, FAILED = "finished", "failed"
+_STATUSES = (FINISHED, *stuck.LEARNT_NOTHING, FAILED)
 _PR_SET_PDEATHSIG = 1
 _RUN = {
     "seed": int, "folder": str, "status": str, "exit_status?": (int, NoneType), "restarts": int,
-    "result": (*json_shapes.NUMBER, NoneType), "step": (int, NoneType),
+    "result": (*json_shapes.NUMBER, NoneType), "step": (int, NoneType), "judged?": bool,
+    "evaluated?": (int, NoneType), "baseline?": (*json_shapes.NUMBER, NoneType),
+    "test?": (*json_shapes.NUMBER, NoneType),
 }  # fmt: skip
 _SHAPE = {"metric": str, "runs": [_RUN]}
 
@@ -66,24 +69,42 @@ def start(study, seed, folder):
         raise
 
 
-def _outcome(seed, name, folder, status):
+def _outcome(metric, seed, name, folder, status):
     """What `seeds.json` holds of a run that has ended."""
-    trial = results.read_trial(folder) if file_io.exists(folder) else None
-    given_up = restarts.read(folder) if file_io.exists(folder) else []
-    outcome = FINISHED
-    if status or trial is None:
-        outcome = FAILED
-    elif stuck.was_warned(folder):
-        outcome = STUCK
+    is_there = file_io.exists(folder)
+    trial = results.read_trial(folder) if is_there else None
+    given_up = restarts.read(folder) if is_there else []
+    context = run_record.read_context(folder, metric)
+    outcome, verdict = FAILED, ""
+    if trial and not status:
+        verdict = stuck.verdict(folder, trial.best_step)
+        outcome = verdict if verdict in stuck.LEARNT_NOTHING else FINISHED
+    is_scored = outcome != FAILED
     return {
         "seed": seed,
         "folder": name,
         "status": outcome,
         "exit_status": status,
         "restarts": len(given_up),
-        "result": trial.best_value if trial and not status else None,
-        "step": trial.best_step if trial and not status else None,
+        "result": trial.best_value if is_scored else None,
+        "step": trial.best_step if is_scored else None,
+        "judged": verdict != stuck.NOT_JUDGED,
+        "evaluated": context.evaluated,
+        "baseline": context.baseline,
+        "test": context.test.get(metric),
     }
+
+
+def _spread(values):
+    """Mean and standard deviation (of a sample) of numbers; None where there are too few."""
+    mean = statistics.fmean(values) if values else None
+    return mean, statistics.stdev(values) if len(values) > 1 else None
+
+
+def _remark(metric, run):
+    """What is wrong with the score of a run; "" if nothing is."""
+    is_loss = results.is_loss(metric)
+    return results.remark_on_baseline(run["result"], run.get("baseline"), is_loss)
 
 
 def summarize(metric, runs):
@@ -91,21 +112,28 @@ def summarize(metric, runs):
 
     Args:
       metric: name of the results.
-      runs: list of dicts with seed, folder, status, restarts and result.
+      runs: list of dicts with seed, folder, status, restarts and result; also judged, evaluated,
+        baseline and test, where they are known.
 
     Returns:
-      dict: metric, runs, mean, deviation (of a sample; None for less than two), best (None
-      without any), best_folder, and failures (runs that failed or are stuck).
+      dict: metric, runs, mean, deviation (of a sample; None for less than two), the same of the
+      test data if it has labels, best (None without any that is better than a constant answer),
+      best_folder, and failures (runs that failed or have learnt nothing).
     """
     good = [run for run in runs if run["status"] == FINISHED]
-    values = [run["result"] for run in good]
     pick = min if results.is_loss(metric) else max
-    best = pick(good, key=lambda run: run["result"]) if good else {"result": None, "folder": None}
+    better = [run for run in good if not _remark(metric, run)]
+    best = pick(better, key=lambda run: run["result"], default={"result": None, "folder": None})
+    mean, deviation = _spread([run["result"] for run in good])
+    tested = [run["test"] for run in good if run.get("test") is not None]
+    test_mean, test_deviation = _spread(tested)
     return {
         "metric": metric,
         "runs": runs,
-        "mean": statistics.fmean(values) if values else None,
-        "deviation": statistics.stdev(values) if len(values) > 1 else None,
+        "mean": mean,
+        "deviation": deviation,
+        "test_mean": test_mean,
+        "test_deviation": test_deviation,
         "best": best["result"],
         "best_folder": best["folder"],
         "failures": len(runs) - len(good),
@@ -118,40 +146,80 @@ def _number(value):
 
 def to_text(summary):
     """A summary as a table in Markdown, with a line for all runs."""
-    metric = summary["metric"]
-    lines = [f"| seed | {metric} | best step | restarts | state |", "|---|---|---|---|---|"]
-    for run in summary["runs"]:
+    metric, runs = summary["metric"], summary["runs"]
+    name = results.best_of(metric, [run.get("evaluated") for run in runs])
+    is_tested = summary["test_mean"] is not None
+    header = ["seed", name, *([f"{metric} (test)"] if is_tested else [])]
+    header += ["best step", "restarts", "state"]
+    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    for run in runs:
         step = "" if run["step"] is None else run["step"]
-        cells = (run["seed"], _number(run["result"]), step, run["restarts"], run["status"])
+        cells = [run["seed"], _number(run["result"])]
+        cells += [_number(run.get("test"))] if is_tested else []
+        cells += [step, run["restarts"], "; ".join(_state(metric, run))]
         lines.append(f"| {' | '.join(map(str, cells))} |")
-    good = len(summary["runs"]) - summary["failures"]
+    good = len(runs) - summary["failures"]
     if good:
-        deviation = _number(summary["deviation"]) or "unknown"
-        lines.append(
-            f"\n{metric}: mean {_number(summary['mean'])}, standard deviation {deviation}, best "
-            f"{_number(summary['best'])} ({summary['best_folder']}), over {good} runs; "
-            f"{summary['failures']} failed or stuck, left out"
-        )
+        left_out = f"; left out: {_counts(runs)}" if good < len(runs) else ""
+        said = f"{_said(summary, '')}, {_said_best(summary)}, over {good} runs{left_out}"
+        lines.append(f"\n{name}: {said}")
+    else:
+        lines.append(f"\n{name}: no run has learnt: {_counts(runs)}")
+    if is_tested:
+        lines.append(f"{metric} (test): {_said(summary, 'test_')}")
     return "\n".join(lines)
+
+
+def _state(metric, run):
+    """The words on a run in the table."""
+    is_judged = run.get("judged", True) or run["status"] != FINISHED
+    judged = "" if is_judged else stuck.NOT_JUDGED
+    return filter(None, [run["status"], judged, _remark(metric, run)])
+
+
+def _said(summary, of):
+    deviation = _number(summary[f"{of}deviation"]) or "unknown"
+    return f"mean {_number(summary[f'{of}mean'])}, standard deviation {deviation}"
+
+
+def _said_best(summary):
+    if summary["best"] is None:
+        return "none is better than a constant answer"
+    return f"best {_number(summary['best'])} ({summary['best_folder']})"
+
+
+def _counts(runs):
+    """How many runs were left out, by what became of them."""
+    found = [run["status"] for run in runs if run["status"] != FINISHED]
+    return ", ".join(f"{found.count(status)} {status}" for status in dict.fromkeys(found))
+
+
+def read(path):
+    """The content of a `seeds.json`, see `summarize`.
+
+    Raises:
+      file_io.InputError: the file is damaged.
+    """
+    found = file_io.read_json(path, "seeds")
+    json_shapes.check(found, _SHAPE, path)
+    json_shapes.check_text(found, path)
+    return found
 
 
 def _known(path, metric):
     """{seed: what became of it} of an earlier call."""
     if not file_io.exists(path):
         return {}
-    found = file_io.read_json(path, "seeds")
-    json_shapes.check(found, _SHAPE, path)
-    json_shapes.check_text(found, path)
+    found = read(path)
     if found["metric"] != metric:
         raise file_io.InputError(
             f"{path} compares runs by {found['metric']}, not by {metric}: give another output_dir"
         )
     for run in found["runs"]:
-        known = (FINISHED, STUCK, FAILED)
-        if run["status"] not in known or (run["status"] == FINISHED and run["result"] is None):
+        if run["status"] not in _STATUSES or (run["status"] == FINISHED and run["result"] is None):
             raise file_io.InputError(
-                f"{path}: seed {run['seed']}: expected a status of {', '.join(known)}, the first "
-                f"with a result; found {run['status']!r} and {run['result']!r}"
+                f"{path}: seed {run['seed']}: expected a status of {', '.join(_STATUSES)}, the "
+                f"first with a result; found {run['status']!r} and {run['result']!r}"
             )
     return {run["seed"]: run for run in found["runs"]}
 
@@ -180,7 +248,7 @@ def run(study, first_seed, count, start_run=start):
         former = known.get(seed)
         if former is None or former["status"] == FAILED:
             logging.info("Run %d of %d: seed=%d in %s", len(runs) + 1, count, seed, folder)
-            former = _outcome(seed, name, folder, start_run(study, seed, folder))
+            former = _outcome(study.metric, seed, name, folder, start_run(study, seed, folder))
         runs.append(former)
         file_io.write_json(path, summarize(study.metric, runs))
     summary = summarize(study.metric, runs)

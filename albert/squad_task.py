@@ -24,6 +24,7 @@ from albert import (
 )
 
 V1, V2 = squad_records.V1, squad_records.V2
+_OVERALL = ("exact_match", "exact", "f1")  # scores over all questions
 # Scores of positions [B, S] among the outputs of the models in training.
 _LOGITS, _LOG_PROBS = ("start_logits", "end_logits"), ("start_log_probs", "end_log_probs")
 
@@ -164,6 +165,13 @@ class Evaluator:
     def result(self):
         """The scores of `answers`."""
         return self.score(self.answers())
+
+    def baseline(self):
+        """Exact match and F1 over all questions of giving no answer to any."""
+        dataset = self.questions.dataset
+        texts = dict.fromkeys(squad_metrics.gold_answers(dataset), "")
+        scores = self._score(dataset, Answers(texts, {}, dict.fromkeys(texts, 0.0)))
+        return {name: scores[name] for name in _OVERALL if name in scores}
 
 
 # --- SQuAD 1.1 -----------------------------------------------------------------------------------
@@ -458,6 +466,7 @@ class QuestionFiles:
             ids=lambda split: [example.qas_id for example in self.predict_examples],
             write_predictions=functools.partial(self._write_predictions, evaluator),
             reading=record_files.damage_reported,
+            predicts_dev=True,
             eval_input={
                 "trim_batches": fits,
                 "prepare": squad_positions.adding_targets(lambda: self.to_answer),

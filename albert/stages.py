@@ -204,13 +204,18 @@ def _predict(run, data, runner, predict_input):
     rows = runner.predict(predict_input)
     if not distribution.is_chief(run.strategy):
         return
-    metrics = data.write_predictions(run.run_config.output_dir, rows, data.ids("test"), prefix)
+    folder = run.run_config.output_dir
+    metrics = data.write_predictions(folder, rows, data.ids("test"), prefix)
     if metrics is None:
         return
-    if run.do_eval:  # The results of the checkpoints stay in their file.
+    if run.do_eval or not data.predicts_dev:  # The results of the checkpoints stay in their file.
         best = runner.task.best_metric
-        logging.info("%s: %s %.3f", os.path.basename(prefix), best, metrics[best])
-    else:
+        split = "dev" if data.predicts_dev else "test"
+        name = os.path.basename(prefix)
+        logging.info("%s: %s %.3f on the %s data", name, best, metrics[best], split)
+    if not data.predicts_dev:
+        run_record.set_test(folder, prefix, checkpoints.read_step(prefix) or 0, metrics)
+    elif not run.do_eval:
         checkpoint_walk.report(runner, prefix, metrics)
 
 

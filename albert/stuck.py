@@ -17,6 +17,9 @@ from absl import logging
 from albert import file_io, json_shapes
 
 STATE = "stuck.json"
+# Verdicts on a run that has ended. The first two are of runs that have learnt nothing.
+STUCK, UNTRAINED, NOT_JUDGED = "stuck", "best at step 0", "not judged"
+LEARNT_NOTHING = (STUCK, UNTRAINED)
 # What learning looks like, at least: standard deviations above chance, and share of what outputs
 # that are the labels themselves would have. The second keeps traces of learning in outputs that
 # hardly differ, which many examples can make significant, from being taken for learning.
@@ -79,6 +82,7 @@ class Judgement:
       effect: how far outputs follow the labels, as a share of what is possible.
       deviations: the same in standard deviations of what chance does.
       is_stuck: whether that is no learning.
+      can_tell: whether the window can tell learning from chance.
       accuracy: share of the right predictions; None, like the next two, if there are no classes.
       most_predicted: share of the predictions that are the most frequent one.
       majority: share of the most frequent label, the accuracy of naming nothing else.
@@ -89,6 +93,7 @@ class Judgement:
     effect: float
     deviations: float
     is_stuck: bool
+    can_tell: bool = True
     accuracy: float | None = None
     most_predicted: float | None = None
     majority: float | None = None
@@ -118,13 +123,38 @@ def judge(signs, step, num_train_steps):
         can_tell &= bool(count - np.max(signs["labels"]) >= _LEAST_OTHERS)
     learns = deviations > _LEAST_DEVIATIONS and effect > _LEAST_SHARE
     is_stuck = can_tell and not learns
-    return Judgement(step, step / num_train_steps, effect, deviations, is_stuck, **shares)
+    share = step / num_train_steps
+    return Judgement(step, share, effect, deviations, is_stuck, can_tell, **shares)
 
 
 def was_warned(folder):
     """Whether the run of an output folder was warned of."""
     path = os.path.join(folder, STATE)
     return file_io.exists(path) and bool(_read(path)["told"])
+
+
+def verdict(folder, best_step):
+    """The verdict on a run that has ended.
+
+    A run is stuck if it was warned of and its last judgement says the same: one that began to learn
+    after the warning is not.
+
+    Args:
+      folder: output folder.
+      best_step: step of its best checkpoint, or None.
+
+    Returns:
+      One of the words above; "" for a run that learns, and where nobody watched it.
+    """
+    path = os.path.join(folder, STATE)
+    if file_io.exists(path):
+        state = _read(path)
+        judgements = state["judgements"]
+        if state["told"] and all(found.get("is_stuck", True) for found in judgements[-1:]):
+            return STUCK
+        if best_step != 0 and not any(found.get("can_tell", True) for found in judgements):
+            return NOT_JUDGED
+    return UNTRAINED if best_step == 0 else ""
 
 
 def _read(path):

@@ -5,6 +5,7 @@ holds no times: the journal of a broken sweep ends like that of an unbroken one.
 """
 
 import dataclasses
+import json
 import os
 import re
 
@@ -18,7 +19,8 @@ _FORMAT = 1
 _KINDS = {
     "name": str, "arguments": list, "parameters": dict, "seed": (int, type(None)), "known": int,
     "state": str, "step": (int, type(None)), "value": (int, float, type(None)), "metrics": dict,
-    "error": list,
+    "error": list, "verdict": str, "baseline": (int, float, type(None)),
+    "evaluated": (int, type(None)), "test": dict,
 }  # fmt: skip
 # A folder of the sweep's, as `sweep_plan` takes it; all seeds of a trial by name are in one.
 _NAME = re.compile(r"\w[\w.-]*(/seed_-?\d+)?")
@@ -41,6 +43,8 @@ class Trial:
       value: its score; None if there is none or it is no finite number.
       metrics: {name: number} of the same evaluation.
       error: last lines of what failed.
+      verdict: whether it has learnt, see `stuck.verdict`.
+      evaluated, baseline, test: see `run_record.Context`.
     """
 
     number: int
@@ -54,6 +58,10 @@ class Trial:
     value: float | None = None
     metrics: dict = dataclasses.field(default_factory=dict)
     error: list = dataclasses.field(default_factory=list)
+    verdict: str = ""
+    evaluated: int | None = None
+    baseline: float | None = None
+    test: dict = dataclasses.field(default_factory=dict)
 
     @property
     def has_ended(self):
@@ -63,6 +71,32 @@ class Trial:
     def reset(self):
         """Makes it one that is to be run."""
         self.state, self.step, self.value, self.metrics, self.error = WAITING, None, None, {}, []
+        self.verdict, self.evaluated, self.baseline, self.test = "", None, None, {}
+
+
+def by_point(trials):
+    """Groups trials: all seeds of a point together, points in the order of their first trials.
+
+    A point that a search has come to twice is two.
+    """
+    groups, alike = [], {}
+    for trial in trials:
+        # All seeds of a trial by name are in one folder.
+        same = alike.setdefault(key_of(trial.parameters or os.path.dirname(trial.name)), [])
+        if not trial.parameters and trial.seed is None:
+            same = []  # Trials by name without seeds are points by themselves.
+        group = next((g for g in same if trial.seed not in [other.seed for other in g]), None)
+        if group is None:
+            group = []
+            groups.append(group)
+            same.append(group)
+        group.append(trial)
+    return groups
+
+
+def key_of(point):
+    """A text that equal points have in common."""
+    return json.dumps(point, sort_keys=True)
 
 
 class Journal:
@@ -134,7 +168,10 @@ def _checked(trial, number):
         and _NAME.fullmatch(trial.name)
         and trial.number == number
         and trial.state in _STATES
-        and all(isinstance(v, (int, float, type(None))) for v in trial.metrics.values())
+        and all(
+            isinstance(v, (int, float, type(None)))
+            for v in (*trial.metrics.values(), *trial.test.values())
+        )
         and all(isinstance(v, scalars) for v in trial.parameters.values())
         and all(isinstance(v, str) for v in (*trial.arguments, *trial.error))
     )
@@ -145,11 +182,42 @@ def _checked(trial, number):
 
 def _check_same(path, found, wanted, changeable):
     for key in sorted({*found, *wanted} - set(changeable)):
-        if found.get(key) != wanted.get(key):
+        was, now = found.get(key), wanted.get(key)
+        if was != now and not (key in _GROWING and _GROWING[key](was, now)):
             raise file_io.InputError(
                 f"{path}: this sweep was started with {_difference(key, found, wanted)}; give the "
-                "same, or use another output_dir"
+                f"same{' or more' if key in _GROWING else ''}, or use another output_dir"
             )
+
+
+def _all_in(was, now):
+    """Whether a list has all values of an earlier one, of which it may have had none."""
+    return isinstance(was, list) and bool(was) and {*map(key_of, was)} <= {*map(key_of, now)}
+
+
+def _parameters_in(was, now):
+    """Whether the parameters are the same ones, with all of their earlier values."""
+    if not isinstance(was, dict) or was.keys() != now.keys():
+        return False
+    return all(_values_in(was[name], now[name]) for name in now)
+
+
+def _values_in(was, now):
+    if isinstance(now, list):
+        return _all_in(was, now)
+    if not isinstance(was, dict) or was.keys() != now.keys():
+        return False
+    is_same_kind = all(type(was[key]) is type(now[key]) for key in now)
+    return (
+        is_same_kind
+        and (was["log"] == now["log"])
+        and now["low"] <= was["low"]
+        and was["high"] <= now["high"]
+    )
+
+
+# What may have more in it than at an earlier start.
+_GROWING = {"seeds": _all_in, "parameters": _parameters_in}
 
 
 def _difference(key, found, wanted):

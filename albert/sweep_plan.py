@@ -13,7 +13,7 @@ import random
 import re
 import sys
 
-from albert import file_io, json_shapes
+from albert import file_io, json_shapes, results
 
 METHODS = ("grid", "random", "tpe")
 SCALARS = (bool, int, float, str)
@@ -102,7 +102,8 @@ class Plan:
 
     def __post_init__(self):
         if self.minimize is None:
-            object.__setattr__(self, "minimize", (self.metric or "").endswith("loss"))
+            is_loss = results.is_loss(self.metric or "") or (self.metric or "").endswith("loss")
+            object.__setattr__(self, "minimize", is_loss)
         if bool(self.parameters) == bool(self.trials):
             raise file_io.InputError(
                 "a sweep needs parameters (a grid or a specification) or trials, not both"
@@ -159,11 +160,6 @@ def _check_search(plan):
 
 
 def _check_repeats(plan):
-    if plan.prune and plan.metric is None:
-        raise file_io.InputError(
-            "prune needs metric: the name of the score in eval_results.txt by which trials are "
-            "compared, such as eval_accuracy"
-        )
     if plan.prune_after < 0:
         raise file_io.InputError(f"prune_after={plan.prune_after} must be a step, from 0 on")
     if len(set(plan.seeds)) < len(plan.seeds):

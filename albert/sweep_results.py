@@ -5,6 +5,7 @@ files as one that was not.
 """
 
 import csv
+import dataclasses
 import io
 import math
 import os
@@ -12,10 +13,10 @@ import statistics
 
 import numpy as np
 
-from albert import file_io, results, sweep_journal, sweep_plan
+from albert import file_io, results, run_record, seeds, stuck, sweep_journal, sweep_plan
 
 NAME = "sweep_results"
-SEEDS = "seeds.json"  # of a run that repeats itself over seeds
+SEEDS = seeds.SEEDS  # of a run that repeats itself over seeds
 SCORE = "score"  # what it is called without `sweep_plan.Plan.metric`
 
 
@@ -71,13 +72,70 @@ def _score_of_seeds(path, metric):
         raise file_io.InputError(
             f"{path} has the mean of {name}, not of {metric}: leave the metric out"
         )
-    return None, _finite(mean), {name: _finite(mean), "deviation": deviation}
+    found = {name: _finite(mean), "deviation": deviation}
+    if content.get("failures"):
+        found["failures"] = content["failures"]  # which are left out of the mean
+    return None, _finite(mean), found
+
+
+def read_learning(folder, metric, step):
+    """What becomes of the score of a run: its verdict, and what is known beside it.
+
+    Args:
+      folder, metric: see `read_score`.
+      step: of its best checkpoint.
+
+    Returns:
+      Dict of these attributes of a `sweep_journal.Trial`.
+
+    Raises:
+      file_io.InputError: a file is damaged.
+    """
+    path = os.path.join(folder, SEEDS)
+    if file_io.exists(path):
+        return _learning_of_seeds(path)
+    context = run_record.read_context(folder, metric)
+    return {"verdict": stuck.verdict(folder, step), **context._asdict()}
+
+
+def _learning_of_seeds(path):
+    """The verdict that says most of several runs; their number of checkpoints if it is one."""
+    content = seeds.read(path)
+    runs = content["runs"]
+    states = {run["status"] for run in runs}
+    states |= {stuck.NOT_JUDGED for run in runs if not run.get("judged", True)}
+    verdicts = [v for v in (*stuck.LEARNT_NOTHING, stuck.NOT_JUDGED) if v in states]
+    counts = {run.get("evaluated") for run in runs}
+    test = content.get("test_mean")
+    return {
+        "verdict": verdicts[0] if verdicts else "",
+        "evaluated": counts.pop() if len(counts) == 1 else None,
+        "baseline": next((b for run in runs if (b := run.get("baseline")) is not None), None),
+        "test": {} if test is None else {content["metric"]: test},
+    }
 
 
 def read_curve(folder, metric):
-    """{step: finite value of a metric} of the evaluations of a run so far, by rising steps."""
+    """{step: finite value} of the evaluations of a run so far, by rising steps.
+
+    Args:
+      folder, metric: see `read_score`.
+    """
+    metric = metric or _best_metric(folder)
     found = {block.step: _finite(block.values.get(metric)) for block in results.read_blocks(folder)}
     return {step: value for step, value in found.items() if step and value is not None}
+
+
+def _best_metric(folder):
+    """The score that the best checkpoint of a run is picked by; None before that is known."""
+    if file_io.exists(os.path.join(folder, run_record.RUN)):
+        return run_record.read(folder).get("best_metric")
+    trial = results.read_trial(folder)
+    if trial is None:
+        return None
+    values = next((b.values for b in results.read_blocks(folder) if b.step == trial.best_step), {})
+    names = [k for k, v in values.items() if k != "best" and np.float32(v) == trial.best_value]
+    return min(names, default=None)
 
 
 # --- the table ----------------------------------------------------------------------------------
@@ -93,16 +151,17 @@ def summarize(plan, trials):
     Returns:
       dict: metric, minimize, parameters (names), points and trials in the order of their numbers,
       and the place of the best point. A point has the values of its parameters, the numbers of its
-      trials and how many of them are done, mean and deviation of their scores (of a sample, so None
-      for one), and the state of the first that is not done.
+      trials and how many of them are done, mean and deviation of the scores of those that have
+      learnt (of a sample, so None for one), the mean on test data, the state of the first that is
+      not done, remarks, and whether it can be the best.
     """
     repeats = max(1, len(plan["seeds"]))
-    starts = range(0, len(trials), repeats)
-    points = [_point(trials[start : start + repeats]) for start in starts]
-    ranked = [place for place in order(points, plan["minimize"]) if _ranks(points[place])]
+    minimize = plan["minimize"]
+    points = [_point(group, repeats, minimize) for group in sweep_journal.by_point(trials)]
+    ranked = [place for place in order(points, minimize) if points[place]["can_win"]]
     return {
         "metric": plan["metric"] or _name_of_score(trials),
-        "minimize": plan["minimize"],
+        "minimize": minimize,
         "parameters": plan["order"],
         "points": points,
         "best": ranked[0] if ranked else None,
@@ -121,44 +180,91 @@ def _name_of_score(trials):
 
 
 def _trial(trial):
-    fields = ("number", "name", "parameters", "seed", "state", "step", "value", "metrics", "error")
-    return {name: getattr(trial, name) for name in fields}
+    left_out = ("arguments", "known")
+    return {k: v for k, v in dataclasses.asdict(trial).items() if k not in left_out}
 
 
-def _point(trials):
-    done = [trial.value for trial in trials if trial.state == sweep_journal.DONE]
-    scores = [value for value in done if value is not None]
+def counted(trials):
+    """The trials whose scores make a mean: those that have learnt; all that are done, if none."""
+    done = [trial for trial in trials if trial.state == sweep_journal.DONE]
+    return [trial for trial in done if trial.verdict not in stuck.LEARNT_NOTHING] or done
+
+
+def remarks(trials, minimize):
+    """What keeps the scores of the trials of a point from being taken for more than they are."""
+    verdicts = [trial.verdict for trial in trials if trial.state == sweep_journal.DONE]
+    found = [
+        verdict if len(trials) == 1 else f"{verdicts.count(verdict)} of {len(trials)} {verdict}"
+        for verdict in (*stuck.LEARNT_NOTHING, stuck.NOT_JUDGED)
+        if verdict in verdicts
+    ]
+    return [*found, *filter(None, [_on_baseline(trials, minimize)])]
+
+
+def _on_baseline(trials, minimize):
+    """Words on a mean score that a constant answer gets, too."""
+    means = [_mean(_known(counted(trials), name)) for name in ("value", "baseline")]
+    return results.remark_on_baseline(*means, minimize)
+
+
+def _mean(values):
+    return statistics.fmean(values) if values else None
+
+
+def _known(trials, name):
+    return [value for trial in trials if (value := getattr(trial, name)) is not None]
+
+
+def _point(trials, repeats, minimize):
+    done = [trial for trial in trials if trial.state == sweep_journal.DONE]
+    scores = _known(counted(trials), "value")
     states = [trial.state for trial in trials if trial.state != sweep_journal.DONE]
+    states += [sweep_journal.WAITING] * (len(trials) < repeats)
+    is_whole = bool(scores) and not states
+    all_learnt = all(trial.verdict not in stuck.LEARNT_NOTHING for trial in done)
     return {
         "name": _name(trials),
         "parameters": trials[0].parameters,
         "trials": [trial.number for trial in trials],
         "num_done": len(done),
-        "mean": statistics.fmean(scores) if scores else None,
+        "num_runs": max(repeats, len(trials)),
+        "mean": _mean(scores),
         "deviation": statistics.stdev(scores) if len(scores) > 1 else None,
+        "test": _means([trial.test for trial in counted(trials) if trial.test]),
+        "evaluated": _known(trials, "evaluated"),
         "state": states[0] if states else sweep_journal.DONE,
+        "remarks": remarks(trials, minimize),
+        "can_win": is_whole and all_learnt and not _on_baseline(trials, minimize),
         "error": next((trial.error for trial in trials if trial.error), []),
     }
 
 
+def _means(rows):
+    """Means of the numbers that all rows have."""
+    names = set.intersection(*map(set, rows)) if rows else ()
+    values = {name: [row[name] for row in rows] for name in sorted(names)}
+    return {name: _mean(found) for name, found in values.items() if None not in found}
+
+
 def _name(trials):
     """Folder of the trials; numbers of several that have a folder each."""
-    first, last = trials[0], trials[-1]
+    first, *rest = trials
     if first.seed is not None and not first.parameters:
         return os.path.dirname(first.name)
-    return first.name if first is last else f"{first.name} to {last.number}"
-
-
-def _ranks(point):
-    return point["state"] == sweep_journal.DONE and point["mean"] is not None
+    numbers = [trial.number for trial in trials]
+    if not rest:
+        return first.name
+    if numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{first.name} to {numbers[-1]}"
+    return ", ".join([first.name, *map(str, numbers[1:])])  # more seeds, later
 
 
 def order(points, minimize):
-    """Places of the points, best first; those of which a trial is missing at the end."""
+    """Places of the points, best first; those that cannot be the best at the end."""
     sign = 1 if minimize else -1
     return sorted(
         range(len(points)),
-        key=lambda i: (not _ranks(points[i]), _sign(points[i], sign), i),
+        key=lambda i: (not points[i]["can_win"], _sign(points[i], sign), i),
     )
 
 
@@ -173,20 +279,24 @@ def number(value):
 
 def rows(summary):
     """Header and rows of the table of points, best first, as texts."""
-    names = summary["parameters"]
-    repeated = any(len(point["trials"]) > 1 for point in summary["points"])
-    header = ["trial", *names, summary["metric"]]
+    names, metric, points = summary["parameters"], summary["metric"], summary["points"]
+    repeated = any(len(point["trials"]) > 1 for point in points)
+    tested = any(metric in point["test"] for point in points)
+    header = ["trial", *names]
+    header.append(results.best_of(metric, [n for point in points for n in point["evaluated"]]))
     header += ["deviation", "done"] if repeated else []
+    header += [f"{metric} (test)"] if tested else []
     lines = []
-    for place in order(summary["points"], summary["minimize"]):
-        point = summary["points"][place]
+    for place in order(points, summary["minimize"]):
+        point = points[place]
         line = [point["name"]]
         line += [sweep_plan.text_of(point["parameters"][name]) for name in names]
         line.append(number(point["mean"]))
         if repeated:
-            line += [number(point["deviation"]), f"{point['num_done']} of {len(point['trials'])}"]
+            line += [number(point["deviation"]), f"{point['num_done']} of {point['num_runs']}"]
+        line += [number(point["test"].get(metric))] if tested else []
         said = [point["state"], *(text.removeprefix("error: ") for text in point["error"][:1])]
-        lines.append([*line, ": ".join(said)])
+        lines.append([*line, "; ".join([": ".join(said), *point["remarks"]])])
     return [*header, "state"], lines
 
 
@@ -208,17 +318,21 @@ def _cell(text):
 
 def to_csv(summary):
     """A row for each trial: its parameters, state and score, and all results of that step."""
-    metrics = sorted({name for trial in summary["trials"] for name in trial["metrics"]})
+    of = {
+        key: sorted({name for trial in summary["trials"] for name in trial[key]})
+        for key in ("metrics", "test")
+    }
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     names = summary["parameters"]
-    fixed = ["number", "name", "seed", "state", "step", "value"]
+    fixed = ["number", "name", "seed", "state", "step", "value", "verdict", "baseline", "evaluated"]
     if "seed" in names:
         fixed.remove("seed")
-    writer.writerow([*fixed, *names, *(f"result_{name}" for name in metrics), "error"])
+    header = [*fixed, *names, *(f"result_{name}" for name in of["metrics"])]
+    writer.writerow([*header, *(f"test_{name}" for name in of["test"]), "error"])
     for trial in summary["trials"]:
         values = [trial[name] for name in fixed] + [trial["parameters"][name] for name in names]
-        values += [trial["metrics"].get(name) for name in metrics]
+        values += [trial[key].get(name) for key, names_of in of.items() for name in names_of]
         writer.writerow(["" if v is None else v for v in (*values, " / ".join(trial["error"]))])
     return file.getvalue()
 

@@ -73,7 +73,7 @@ class Sweep:
         self._plan, self._folder, self._python = plan, folder, python
         self._parallel, self._say, self._poll_seconds = parallel, say, poll_seconds
         self._running, self._kills = {}, {}
-        self._points, self._drawn, self._curves = sweep_plan.points(plan), [], {}
+        self._points, self._curves = sweep_plan.points(plan), {}
         self._count = sweep_plan.count(plan)
         self._settings = settings
         self._journal = None  # of a folder that nobody else writes to
@@ -151,33 +151,40 @@ class Sweep:
         known = max(0, number - self._parallel + 1)
         if self._plan.needs_history and not all(t.has_ended for t in self.trials[:known]):
             return None
-        point = self._point(number, known)
-        if point is None:
+        points = sweep_journal.by_point(self.trials)
+        planned = self._lacking(points) or self._new(points, number, known)
+        if planned is None:
             self._count = number  # All points have been tried.
             return None
-        self.trials.append(self._make_trial(number, point, known))
+        self.trials.append(self._make_trial(number, *planned, known))
         return self.trials[-1]
 
-    def _point(self, number, known):
-        place, seed_place = divmod(number, self._plan.repeats)
-        if seed_place:
-            return self.trials[number - 1].parameters
+    def _lacking(self, points):
+        """(values, seed) of the first point that was not tried with all seeds; None without one."""
+        for trials in points:
+            tried = {trial.seed for trial in trials}
+            for seed in self._plan.seeds:
+                if seed not in tried:
+                    return trials[0].parameters, seed
+        return None
+
+    def _new(self, points, number, known):
+        """(values, seed) of a point that was not tried yet; None without one."""
+        seed = next(iter(self._plan.seeds), None)
         if self._plan.method == "tpe":
             history = [
                 trial if trial.number < known else dataclasses.replace(trial, state="running")
                 for trial in self.trials
             ]
-            return sweep_search.suggest(self._plan, number, history)
-        while len(self._drawn) <= place:
-            point = next(self._points, None)
-            if point is None:
-                return None
-            self._drawn.append(point)
-        return self._drawn[place]
+            return sweep_search.suggest(self._plan, number, history), seed
+        tried = {sweep_journal.key_of(trials[0].parameters) for trials in points}
+        for point in self._points:
+            if sweep_journal.key_of(point) not in tried:
+                return point, seed
+        return None
 
-    def _make_trial(self, number, point, known):
+    def _make_trial(self, number, point, seed, known):
         arguments = [sweep_plan.argument(name, value) for name, value in point.items()]
-        seed = self._plan.seeds[number % self._plan.repeats] if self._plan.seeds else None
         if seed is not None:
             arguments.append(sweep_plan.argument("seed", seed))
         name = f"trial_{number:04d}"
@@ -257,6 +264,9 @@ class Sweep:
             try:
                 score = sweep_results.read_score(folder, self._plan.metric)
                 trial.step, trial.value, trial.metrics = score
+                learning = sweep_results.read_learning(folder, self._plan.metric, trial.step)
+                for name, found in learning.items():
+                    setattr(trial, name, found)
             except file_io.InputError as error:
                 trial.state, trial.error = sweep_journal.FAILED, [str(error)]
         elif status < 0 or status == 130:
@@ -278,7 +288,8 @@ class Sweep:
         name = self._plan.metric or sweep_results.SCORE
         score = "" if trial.value is None else f", {name} {trial.value:.4f}"
         at = "" if trial.step is None else f" at step {trial.step}"
-        self._say(f"{trial.name}: {trial.state}{score}{at}")
+        said = "".join(f"; {text}" for text in sweep_results.remarks([trial], self._plan.minimize))
+        self._say(f"{trial.name}: {trial.state}{score}{at}{said}")
         if trial.error:
             log = log_of(self._folder, trial.name)
             self._say("\n".join([f"  the end of {log}:", *(f"    {x}" for x in trial.error)]))

@@ -45,8 +45,8 @@ def suggest(plan, number, trials):
     choices = {name: _distribution(optuna, v) for name, v in plan.parameters.items()}
     sampler = optuna.samplers.TPESampler(seed=plan.seed + number, constant_liar=True)
     study = optuna.create_study(direction=_direction(plan), sampler=sampler)
-    for start in range(0, len(trials), plan.repeats):
-        study.add_trial(_as_trial(optuna, plan, choices, trials[start : start + plan.repeats]))
+    for point in sweep_journal.by_point(trials):
+        study.add_trial(_as_trial(optuna, plan, choices, point))
     drawn = study.ask(choices).params
     return {
         name: values.near(drawn[name]) if isinstance(values, sweep_plan.Range) else drawn[name]

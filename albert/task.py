@@ -72,7 +72,8 @@ class Task:
       eval_outputs: ``(outputs, features) -> dict`` of tensors whose first axis is B: what
         evaluators and prediction writers see, made inside the compiled step and kept small.
       evaluator: ``() -> object`` with ``update(rows)`` (dict of numpy arrays, first axis the
-        examples) and ``result() -> dict[str, float]``.
+        examples), ``result() -> dict[str, float]`` and ``baseline()``, as much of the same as is
+        known of the best answer that does not look at the examples.
       train_metrics: ``(outputs, features) -> dict of (sum, weight)`` scalar pairs for the training
         log, computed inside the compiled step.
       best_metric: key of the evaluator's result by which the best checkpoint is picked.
@@ -109,12 +110,14 @@ class Data:
       ids: ``(split) -> list`` of the ids of examples to predict, in the order of the records.
       write_predictions: ``(output_dir, rows, ids, prefix)``: writes the files of predictions. rows
         is a dict of numpy arrays in the order of the records, prefix the checkpoint that made them.
-        Returns metrics to report as an evaluation of that checkpoint, or None.
+        Returns the scores of the predictions, or None if there are no labels.
       reading: ``(paths) -> context manager`` in which the records are read; it names the file of a
         record that cannot be used.
       train_input, eval_input: further arguments of `records.train_input_fn` and
         `records.eval_input_fn`.
       files: ``(split) -> list of paths`` of the files that the examples come from.
+      predicts_dev: the examples to predict are those of the evaluation, so that their scores are
+        one, too.
     """
 
     specs: Callable[[str], tuple]
@@ -125,6 +128,7 @@ class Data:
     train_input: dict = dataclasses.field(default_factory=dict)
     eval_input: dict = dataclasses.field(default_factory=dict)
     files: Callable[[str], list] = lambda split: []
+    predicts_dev: bool = False
 
 
 def data_of_examples(

@@ -21,6 +21,7 @@ from albert import (
     entities,
     file_io,
     huggingface,
+    metrics,
     packing,
     tables,
     task,
@@ -285,17 +286,34 @@ class Evaluator:
 
     def result(self):
         """``eval_accuracy``, ``eval_loss``, ``loss`` and those of `entities.scores`."""
-        rows = {name: np.concatenate([r[name] for r in self._rows]) for name in self._rows[0]}
+        rows = self._joined()
         pairs = by_sentence(rows, "label_ids", "predictions")
         true, predicted = (
             [[self._labels[i] for i in row] for row in column]
             for column in zip(*pairs, strict=True)
         )
         loss = float(rows["token_loss"].sum(dtype=np.float64) / rows["first_pieces"].sum())
-        result = {"eval_accuracy": entities.accuracy(true, predicted), "eval_loss": loss}
-        if entities.mark_entities(self._labels):
-            result |= entities.scores(true, predicted)
-        return {**result, "loss": loss}
+        return {**self._scores(true, predicted), "eval_loss": loss, "loss": loss}
+
+    def baseline(self):
+        """The same scores of naming the most frequent label for every word."""
+        labels = np.concatenate([r["label_ids"][r["first_pieces"] == 1] for r in self._rows])
+        most = self._labels[np.argmax(np.bincount(labels))]
+        pairs = by_sentence(self._joined(), "label_ids")
+        true = [[self._labels[i] for i in row] for (row,) in pairs]
+        loss = metrics.baseline_loss(labels)
+        constant = [[most] * len(row) for row in true]
+        return {**self._scores(true, constant), "eval_loss": loss, "loss": loss}
+
+    def _joined(self):
+        return {name: np.concatenate([r[name] for r in self._rows]) for name in self._rows[0]}
+
+    def _scores(self, true, predicted):
+        marked = entities.mark_entities(self._labels)
+        return {
+            "eval_accuracy": entities.accuracy(true, predicted),
+            **(entities.scores(true, predicted) if marked else {}),
+        }
 
 
 def _train_metrics(outputs, features):
@@ -386,8 +404,9 @@ class Files:
             with file_io.atomic_writer(os.path.join(output_dir, name)) as file:
                 form = word_files.format_of(name)
                 word_files.write_predictions(file, form, self.labels, found)
-        if next(self.sentences("test")).labels is not None:
-            tables.write_scores(output_dir, Evaluator(self.labels), rows)
+        if next(self.sentences("test")).labels is None:
+            return None
+        return tables.write_scores(output_dir, Evaluator(self.labels), rows)
 
 
 def check_files(files, splits):

@@ -11,7 +11,7 @@ import time
 
 from absl import flags
 
-from albert import command_line, file_io, results
+from albert import command_line, file_io, results, stuck
 
 
 def define_flags(flag_values):
@@ -23,6 +23,7 @@ def define_flags(flag_values):
     flags.DEFINE_float("seconds", 0.0, "Of a step.", flag_values=flag_values)
     flags.DEFINE_float("fail_at", -1.0, "Rate that fails.", flag_values=flag_values)
     flags.DEFINE_float("die_at", -1.0, "Rate that is killed.", flag_values=flag_values)
+    flags.DEFINE_float("stuck_at", -1.0, "Rate that is warned of.", flag_values=flag_values)
     flags.DEFINE_string("note", None, "File that gets a line a step.", flag_values=flag_values)
 
 
@@ -49,6 +50,9 @@ def main(values):
         blocks = results.put(blocks, results.make_block({"eval_score": score}, step, score))
         results.write_blocks(values.output_dir, blocks)
         results.write_trial(values.output_dir, results.Trial(step, step, score))
+        if values.rate == values.stuck_at:
+            warned = {"told": {"step": 1}, "judgements": [], "signs": {}}
+            file_io.write_json(os.path.join(values.output_dir, stuck.STATE), warned)
         file_io.write_text(path, str(step))
 
 

@@ -33,6 +33,7 @@ def check_record(folder, script, *roles):
     assert session["last_step"] == steps["train"][-1] == steps["eval"][-1]
     blocks = builders.read_results(folder)
     assert steps["eval"] == [int(block["global_step"]) for block in blocks]
+    assert record["evaluated"] == len(blocks)
     best = max(blocks, key=lambda block: float(block[record["best_metric"]]))
     assert record["result"]["step"] == int(best["global_step"])
     for name, value in record["result"].items():

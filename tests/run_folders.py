@@ -11,10 +11,11 @@ def make_run(folder, script="run_classifier", task="custom", metric="eval_accura
     Args:
       folder: path, made here.
       script, task, metric: of the run.
-      **settings: flags; ``seed`` moves the scores, ``data`` names the data to predict.
+      **settings: flags; ``seed`` moves the scores, ``data`` names the data to predict; ``baseline``
+        and ``test`` are scores of a constant answer and on test data.
     """
     folder.mkdir(parents=True)
-    data = settings.pop("data", None)
+    data, baseline, test = (settings.pop(name, None) for name in ("data", "baseline", "test"))
     flags = {"task_name": task, "learning_rate": 0.001, "seed": 1, **settings}
     recorder = run_record.Recorder(
         script=script,
@@ -34,6 +35,10 @@ def make_run(folder, script="run_classifier", task="custom", metric="eval_accura
             scores = {metric: 0.5 + step / 40 + shift, "eval_loss": 1.5 / step}
             run_record.append_evaluation(path, step, f"{path}/model.ckpt-{step}", scores)
         run_record.set_result(path, step, scores)
+        if baseline is not None:
+            run_record.set_evaluated(path, 2, {metric: baseline})
+        if test is not None:
+            run_record.set_test(path, f"{path}/model.ckpt-{step}", step, {metric: test})
     return folder
 
 

@@ -36,6 +36,7 @@ def make_engine(folder, scores=SCORES):
         task=types.SimpleNamespace(best_metric="score"),
         strategy=distribution.create_strategy("one_device"),
         evaluate=evaluate,
+        baseline={"score": 0.25},
         evaluated=evaluated,
     )
 

@@ -13,6 +13,7 @@ from albert import (
     custom_data,
     file_io,
     run_classifier,
+    run_record,
     tables,
 )
 from tests import builders
@@ -263,6 +264,9 @@ def test_labelled_test_data_is_scored(inputs, tmp_path, run_script):
     best = max(read_results(tmp_path), key=lambda block: float(block["eval_accuracy"]))
     assert scores == {key: value for key, value in best.items() if key in scores}
     assert set(scores) == {"eval_accuracy", "eval_loss", "f1", "loss"}
+    record = run_record.read(str(tmp_path))
+    assert record["test"] == pytest.approx(record["result"]) and record["evaluated"] == 2
+    assert set(record["baseline"]) == set(scores)
 
 
 @pytest.mark.slow

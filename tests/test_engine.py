@@ -73,6 +73,9 @@ class MeanError:
         errors = np.concatenate(self.rows)
         return {"count": len(errors), "closeness": -float(errors.mean())}
 
+    def baseline(self):
+        return {}
+
 
 TASK = task.Task(
     name="line",

@@ -107,3 +107,24 @@ def test_results_are_python_floats(metric):
 def test_wrong_shapes(metric, predictions):
     with pytest.raises(ValueError, match="expected as many predictions as labels"):
         metric([1, 0, 1] if predictions else [], predictions)
+
+
+def test_the_best_constant_answer():
+    def baseline(labels, *scores):
+        evaluator = metrics.Evaluator(scores)
+        rows = {"label_ids": labels, "predictions": labels, "per_example_loss": labels}
+        for part in (slice(0, 2), slice(2, None)):
+            real = np.arange(len(labels))[part] < len(labels) - 1  # the last one is padding
+            evaluator.update({k: v[part] for k, v in rows.items()} | {"is_real_example": real})
+        return evaluator.baseline()
+
+    names = (("accuracy", metrics.accuracy), ("f1", metrics.f1))
+    names += (("corr", metrics.matthews_correlation),)
+    found = baseline(np.array([0, 1, 0, 0, 1]), *names)
+    assert found["accuracy"] == 0.75 and found["corr"] == 0.0
+    assert found["f1"] == pytest.approx(0.4)  # of naming the rare class
+    shares = np.array([0.75, 0.25])
+    assert found["loss"] == found["eval_loss"] == pytest.approx(-np.sum(shares * np.log(shares)))
+    names = (("pearson", metrics.pearson), ("MSE", metrics.mean_squared_error))
+    found = baseline(np.array([1, 2, 3, 6, 9], np.float32), *names)
+    assert found["pearson"] == 0.0 and found["MSE"] == found["loss"] == pytest.approx(3.5)

@@ -251,6 +251,7 @@ def test_middle_high_and_overall_are_reported_apart():
     assert result["eval_accuracy_middle"] == 1
     assert result["eval_accuracy_high"] == pytest.approx(2 / 3)
     assert result["eval_loss"] == result["loss"] == pytest.approx((0 + 1 + 2 + 0) / 4)
+    assert evaluator.baseline()["eval_accuracy"] == 0.25
 
 
 def test_a_level_without_questions_is_left_out():
@@ -262,7 +263,8 @@ def test_a_level_without_questions_is_left_out():
 def test_prediction_files(tmp_path):
     rows = rows_of([0, 1], [0, 3], [0, 1])
     rows["probabilities"] = np.float32([[0.7, 0.1, 0.1, 0.1], [0.25, 0.25, 0, 0.5]])
-    race_utils.write_predictions(str(tmp_path), rows, ["middle7.txt#1", "high1.txt#1"])
+    found = race_utils.write_predictions(str(tmp_path), rows, ["middle7.txt#1", "high1.txt#1"])
+    assert found["eval_accuracy"] == 0.5
     assert (tmp_path / "predict_results.txt").read_text() == (
         "eval_accuracy = 0.5\neval_accuracy_high = 0.0\neval_accuracy_middle = 1.0\n"
         "eval_loss = 0.5\nloss = 0.5\n"

@@ -184,6 +184,22 @@ def test_race_that_changed_since_it_was_predicted_is_named(tmp_path, monkeypatch
     assert "data/RACE has changed since" in write_report(tmp_path, f"--runs={tmp_path}/run")
 
 
+def test_scores_are_called_what_they_are(tmp_path):
+    for seed in (1, 2):
+        folder = tmp_path / "out" / f"r{seed}"
+        run_folders.make_run(folder, seed=seed, baseline=0.77, test=0.625, data="test.tsv")
+    text = write_report(tmp_path, f"--runs={tmp_path}/out/r1")
+    name, remark = "eval_accuracy (dev, best of 2 checkpoints)", "no better than a constant answer"
+    assert f"<dd>{name} 0.76 at step 10; {remark} (0.7700)</dd>" in text
+    assert "<dd>eval_accuracy (test) 0.625 at step 10 of test.tsv</dd>" in text
+    rows = cells(write_report(tmp_path, f"--runs={tmp_path}/out/r*"))
+    assert rows[0] == ["run", "seed", name, "eval_accuracy (test)", "step", "status", "took"]
+    assert rows[2][:6] == ["r2", "2", "0.77", "0.625", "10", f"done; {remark} (0.7700)"]
+    judged = {"told": {"step": 5}, "judgements": [], "signs": {}}
+    run_folders.write_json(tmp_path / "out" / "r1" / "stuck.json", judged)
+    assert report_data.read_run(str(tmp_path / "out" / "r1"), "r1").remarks[0] == "stuck"
+
+
 def test_a_run_that_failed_says_so_and_needs_no_curves(tmp_path):
     run = run_folders.make_run(tmp_path / "run")
     record = json.loads((run / "run.json").read_text())
@@ -467,6 +483,20 @@ def test_a_glue_sweep_has_the_published_scores_beside_it(tmp_path):
         if name.endswith(" v2"):
             row = re.search(rf"^\| {name[:-3]} \|(.*)\|$", guide, re.M).group(1).split("|")
             assert [float(cell) for cell in row[2:4]] == [scores["MNLI"], scores["SST-2"]]
+
+
+def test_a_sweep_over_a_range_and_texts(tmp_path):
+    pytest.importorskip("matplotlib")
+    rates = [1e-5, 1e-4, 1e-3]
+    values = {"rate": rates, "optimizer": ["adamw", "lamb"], "switch": [True, False]}
+    folder = run_folders.make_sweep(tmp_path / "s", values, lambda point, _: point["rate"])
+    sweep = report_data.read_sweep(str(folder))
+    sweep.plan["parameters"]["rate"] = {"low": 1e-5, "high": 1e-3, "log": True}
+    for axes in (["rate", "optimizer"], ["optimizer", "rate"], ["switch", "rate"]):
+        text = report_pages.sweep_page(sweep, axes)
+        check_stands_alone(text)
+        assert f"eval_accuracy by {axes[0]} and {axes[1]} of 12 points" in text
+        assert "lamb" in text and "True" in text
 
 
 @pytest.mark.slow

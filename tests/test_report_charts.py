@@ -50,6 +50,12 @@ def test_many_labels_and_mixed_values():
     assert "is at rate 0.01, optimizer adamw, x False" in svg
 
 
+def test_points_of_numbers_and_texts():
+    pytest.importorskip("matplotlib")
+    svg = report_charts.points(["a", "b"], [1e-5, 1e-2, 1], ["x", 8, True], [1, 2, 3], "f1")
+    assert ">x</text>" in svg and "f1 by a and b of 3 points" in svg
+
+
 def test_tables():
     assert report_html.table(["a"], []) == ""
     text = report_html.table(["n", "<t>"], [[1, "x" * 50], [0.123456, None]], best=1)

@@ -77,3 +77,28 @@ def test_a_damaged_trial_is_named(tmp_path, text):
     (tmp_path / "best_trial.txt").write_text(text)
     with pytest.raises(file_io.InputError, match=f"best_trial.txt: expected step:.*{text!r}"):
         results.read_trial(str(tmp_path))
+
+
+def test_a_score_is_called_what_it_is():
+    assert results.best_of("f1", [None]) == results.best_of("f1", []) == "f1"
+    assert results.best_of("f1", [1, None]) == "f1 (dev, one checkpoint)"
+    assert results.best_of("f1", [5, 5]) == "f1 (dev, best of 5 checkpoints)"
+    assert results.best_of("f1", [5, 3]) == "f1 (dev, best of 3 to 5 checkpoints)"
+
+
+@pytest.mark.parametrize(
+    ("value", "baseline", "minimize", "is_marked"),
+    [
+        (0.53, 0.53, False, True),
+        (0.5299999713897705, 0.53, False, True),  # as float32
+        (0.54, 0.53, False, False),
+        (0.69, 0.68, True, True),
+        (0.67, 0.68, True, False),
+        (0.0, 0.0, False, True),  # a correlation
+        (0.53, None, False, False),
+        (None, 0.53, False, False),
+    ],
+)
+def test_a_score_that_a_constant_answer_gets_is_marked(value, baseline, minimize, is_marked):
+    remark = results.remark_on_baseline(value, baseline, minimize)
+    assert remark == (f"no better than a constant answer ({baseline:.4f})" if is_marked else "")

@@ -280,11 +280,12 @@ def test_help_names_every_variable(fake, tmp_path):
 # --- the table ----------------------------------------------------------------------------------
 
 
-def _results(folder, task, trial, state="done"):
+def _results(folder, task, trial, state="done", **fields):
     journal = sweep_journal.Journal(str(folder), {})
-    journal.trials.append(sweep_journal.Trial(len(journal.trials), task, [], state=state))
+    number = len(journal.trials)
+    journal.trials.append(sweep_journal.Trial(number, task, [], state=state, **fields))
     journal.write()
-    (folder / task).mkdir()
+    (folder / task).mkdir(parents=True)
     (folder / task / "best_trial.txt").write_text(trial)
 
 
@@ -304,6 +305,21 @@ def test_report_averages_what_is_done(tmp_path):
     lines = glue_table.to_markdown(summary).splitlines()
     assert lines[0].split() == "| task | metric | best step | score | state |".split()
     assert len({len(line) for line in lines}) == 1
+
+
+def test_runs_that_have_learnt_nothing_are_shown_as_such(tmp_path):
+    _results(tmp_path, "RTE", "40:40:0.53", value=0.53, baseline=0.53, verdict="stuck")
+    for seed, value in ((1, 0.9), (2, 0.5), (3, 0.7)):
+        verdict = "stuck" if seed == 2 else ""
+        fields = {"seed": seed, "value": value, "verdict": verdict, "baseline": 0.0}
+        _results(tmp_path, f"CoLA/seed_{seed}", f"40:40:{value}", **fields)
+    summary = glue_table.summarize(str(tmp_path), ["RTE", "CoLA"])
+    first, second = summary["tasks"]
+    assert first["score"] == 0.53 and second["score"] == pytest.approx(0.8)
+    assert second["scores"] == {"1": 0.9, "3": 0.7}
+    lines = glue_table.to_markdown(summary).splitlines()
+    assert "| done; stuck; no better than a constant answer (0.5300) |" in lines[2]
+    assert "2 of 3" in lines[3] and "| done; 1 of 3 stuck " in lines[3]
 
 
 def test_report_reads_what_the_reference_wrote(golden):

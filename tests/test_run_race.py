@@ -106,6 +106,11 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
     assert model_folder.read(str(tmp_path), "multiple_choice").settings["max_qa_length"] == 20
     data = ("train_data", "eval_data", "predict_data")
     record = recorded_runs.check_record(tmp_path, "run_race", "configuration", "vocabulary", *data)
+    # The score on test data stands beside that of the best checkpoint.
+    test = record["test"]
+    assert test["step"] == record["result"]["step"] == int(best["global_step"])
+    assert test["eval_accuracy"] == pytest.approx(float(scores["eval_accuracy"]))
+    assert 0.25 <= record["baseline"]["eval_accuracy"] < 0.6
     assert record["inputs"]["train_data"]["count"] == 2  # a file for each level
     _check_that_a_best_of_the_reference_is_not_lost(inputs, tmp_path, run_script)
 

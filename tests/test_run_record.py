@@ -106,11 +106,12 @@ def test_an_evaluation_takes_the_place_of_an_earlier_one_of_its_step(tmp_path):
     assert (row["checkpoint"], row["accuracy"]) == ("/elsewhere/model.ckpt-2", 0.25)
 
 
-def evaluate(folder, score):
+def evaluate(folder, score, count=1):
     other = {"seed": {"value": 2, "source": "command line"}}
     with recorder(folder, flags=other).session(str(folder), ["eval"], {}):
         run_record.set_model(str(folder), "mnli", "other", 1, 1)
         run_record.set_result(str(folder), 2, {"accuracy": score})
+        run_record.set_evaluated(str(folder), count, {"other": 0.25})
 
 
 def test_an_evaluation_does_not_hide_the_training(tmp_path):
@@ -121,11 +122,31 @@ def test_an_evaluation_does_not_hide_the_training(tmp_path):
     found = run_record.read(str(tmp_path))
     assert len(found["sessions"]) == 3
     assert found["result"] == {"step": 2, "accuracy": 0.75}
+    assert (found["evaluated"], found["baseline"]) == (1, {"other": 0.25})
     for name in set(before) - {"sessions", "result"}:
         assert found[name] == before[name], name
     train(tmp_path, 2, 4, {"accuracy": 0.25})
-    evaluate(tmp_path, 1.0)
-    assert run_record.read(str(tmp_path))["result"] == {"step": 4, "accuracy": 0.25}
+    evaluate(tmp_path, 1.0, 7)
+    found = run_record.read(str(tmp_path))
+    assert found["result"] == {"step": 4, "accuracy": 0.25} and found["evaluated"] == 1
+
+
+def test_scores_of_test_data_stand_beside_the_result_until_there_is_a_better_one(tmp_path):
+    path = str(tmp_path)
+    assert run_record.read_context(path) == (None, None, {})
+    train(tmp_path, 0, 2, {"accuracy": 0.5})
+    with recorder(tmp_path).session(path, ["train", "predict"], {}):
+        run_record.set_evaluated(path, 3, {"accuracy": 0.4, "f1": math.nan})
+        run_record.set_test(path, f"{path}/model.ckpt-best", 2, {"accuracy": 0.45})
+    assert run_record.read(path)["test"] == {"step": 2, "accuracy": 0.45}
+    assert run_record.read_context(path) == (3, 0.4, {"accuracy": 0.45})
+    assert run_record.read_context(path, "f1").baseline is None
+    with recorder(tmp_path).session(path, ["predict"], {}):
+        run_record.set_test(path, "/elsewhere/model.ckpt-9", 9, {"accuracy": 1.0})
+    found = run_record.read(path)
+    assert found["test"]["step"] == 2 and found["sessions"][-1]["test"]["step"] == 9
+    train(tmp_path, 2, 4, {"accuracy": 0.75})
+    assert "test" not in run_record.read(path)
 
 
 def test_an_evaluation_beside_training_leaves_it_running(tmp_path):

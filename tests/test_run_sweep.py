@@ -61,7 +61,8 @@ def test_the_table_names_the_best_and_what_failed(unbroken):
     assert rows[2] == ["trial_0002", "0.3", "16", "0.9970", "done"]
     assert rows[-1] == ["trial_0005", "0.5", "32", "-", "failed: --rate=0.5 does not learn"]
     lines = (folder / "sweep_results.csv").read_text().splitlines()
-    assert lines[0] == "number,name,seed,state,step,value,rate,batch,result_eval_score,error"
+    header = "number,name,seed,state,step,value,verdict,baseline,evaluated,rate,batch"
+    assert lines[0] == f"{header},result_eval_score,error"
     assert lines[1].startswith("0,trial_0000,,done,3,0.797") and len(lines) == 7
     summary = json.loads((folder / "sweep_results.json").read_text())
     assert summary["best"] == 2 and summary["metric"] == "eval_score"
@@ -102,6 +103,7 @@ def test_another_sweep_in_the_same_folder_is_refused(unbroken):
         (["--grid=rate=0.1,high"], "flag --rate=high: could not convert"),
         (["--grid=rate=1;batch=1,2.5"], "flag --batch=2.5: invalid literal"),
         (["--grid=rate=0.1", "--script_flags=--stepz=3"], "Unknown command line flag 'stepz'"),
+        (["--grid=rate=0.1", "--script_flags=--rate=0.2"], "parameter 'rate' also stands among"),
         (["--grid=rate=0.1", "--script_flags=--output_dir=x"], "is a folder in that of the sweep"),
         (["--grid=rate=0.1", "--script_flags=--steps='3"], "no command line: No closing quotation"),
         (["--grid=rate=0.1", "--script=run_clasifier"], "there is no script albert.run_clasifier"),
@@ -146,6 +148,53 @@ def test_a_specification_file_seeds_and_more_trials_later(tmp_path):
     assert first["parameters"] != second["parameters"]
     assert summary["trials"][0]["parameters"] == summary["trials"][1]["parameters"]
     assert "2 of 2" in (out / "sweep_results.md").read_text()
+
+
+def test_a_sweep_grows_by_values_and_seeds(tmp_path):
+    def names(*arguments):
+        result = _sweep(tmp_path, *arguments, "--parallel=2")
+        assert result.returncode == 0, result.stderr
+        summary = json.loads((tmp_path / "sweep_results.json").read_text())
+        run = re.findall(r"^(trial_\d+): .*log: ", result.stdout, re.M)
+        points = {
+            (p["parameters"]["rate"], p["parameters"]["batch"]): p["trials"]
+            for p in summary["points"]
+        }
+        return sorted(run), points
+
+    first, points = names("--grid=rate=0.1,0.3;batch=16", "--seeds=1")
+    assert first == ["trial_0000", "trial_0001"] and points == {(0.1, 16): [0], (0.3, 16): [1]}
+    again, points = names("--grid=rate=0.2,0.1,0.3;batch=8,16", "--seeds=2,1")
+    assert again == [f"trial_{number:04d}" for number in range(2, 12)]
+    assert points[0.1, 16] == [0, 2] and points[0.3, 16] == [1, 3] and len(points) == 6
+    assert all(len(trials) == 2 for trials in points.values())
+    table = (tmp_path / "sweep_results.md").read_text()
+    assert "trial_0001, 3 " in table and "2 of 2" in table
+    result = _sweep(tmp_path, "--grid=rate=0.1,0.3;batch=16", "--seeds=1")
+    assert "give the same or more" in result.stderr
+
+
+def test_what_is_stuck_does_not_win(tmp_path):
+    result = _sweep(tmp_path, "--grid=rate=0.3,0.2", "--script_flags=--stuck_at=0.3")
+    assert result.returncode == 0, result.stderr
+    lines = (tmp_path / "sweep_results.md").read_text().splitlines()
+    assert "trial_0001" in lines[2] and lines[2].endswith("done        |")
+    assert "trial_0000" in lines[3] and lines[3].endswith("done; stuck |")
+    assert "trial_0000: done, score 0.9970 at step 3; stuck" in result.stdout
+    result = _sweep(tmp_path / "all", "--grid=rate=0.3", "--script_flags=--stuck_at=0.3")
+    assert json.loads((tmp_path / "all" / "sweep_results.json").read_text())["best"] is None
+    assert "No trial wins" in result.stdout
+
+
+@pytest.mark.slow
+def test_a_sweep_is_pruned_by_the_score_that_picks_the_best(tmp_path):
+    pytest.importorskip("optuna")
+    rates = ",".join(str(rate / 100) for rate in (30, 31, 32, 33, 34, 90))
+    flags = "--script_flags=--seconds=0.5"
+    result = _sweep(tmp_path, f"--grid=rate={rates}", "--prune", flags)
+    assert result.returncode == 0, result.stderr
+    summary = json.loads((tmp_path / "sweep_results.json").read_text())
+    assert [trial["state"] for trial in summary["trials"]] == [*["done"] * 5, "pruned"]
 
 
 @pytest.mark.slow
@@ -307,8 +356,15 @@ def test_a_sweep_of_real_trials_and_its_report(tmp_path, golden):
     )
     assert result.returncode == 0, result.stderr + result.stdout
     summary = json.loads((out / "sweep_results.json").read_text())
-    assert summary["metric"] == "eval_accuracy" and summary["best"] is not None
-    assert {"eval_accuracy", "eval_loss", "f1"} <= set(summary["trials"][0]["metrics"])
+    assert summary["metric"] == "eval_accuracy"
+    first = summary["trials"][0]
+    assert {"eval_accuracy", "eval_loss", "f1"} <= set(first["metrics"])
+    assert first["evaluated"] == 3 and first["baseline"] == 0.5
+    # What is predicted is the dev data.
+    assert first["test"] == pytest.approx(first["metrics"])
+    table = (out / "sweep_results.md").read_text()
+    assert "eval_accuracy (dev, best of 3 checkpoints)" in table and "(test)" in table
+    assert re.search("not judged|best at step 0", table)
     pytest.importorskip("matplotlib")
     page = report.make_page([str(out)], None)
     assert "<td>trial_0001</td>" in page and 'aria-label="Training loss: ' in page

@@ -16,6 +16,7 @@ from albert import (
     heads,
     modeling,
     predict,
+    run_record,
     run_token_classifier,
     token_predictor,
 )
@@ -79,6 +80,9 @@ def test_labels_are_learnt_and_scored(trained):
     for name, value in entities.scores(true, predicted).items():
         assert found[name] == pytest.approx(value, abs=1e-6)
     assert found["eval_accuracy"] == pytest.approx(entities.accuracy(true, predicted), abs=1e-6)
+    record = run_record.read(str(trained / "model"))
+    assert record["test"]["f1"] == pytest.approx(found["f1"]) and record["evaluated"] == 2
+    assert 0 <= record["baseline"]["f1"] < record["baseline"]["eval_accuracy"] < 0.9
     lines = (trained / "model" / "predictions.jsonl").read_text().splitlines()
     for line, row in zip(lines, rows, strict=True):
         one = json.loads(line)

@@ -47,3 +47,25 @@ def test_every_value_is_checked_once_and_the_parameters_are_no_settings():
         script_flags.check_trials(
             sweep_plan.make_plan({**spec, "method": "random", "num_trials": 1})
         )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "spec", "message"),
+    [
+        (["--rate=0.3"], {}, "parameter 'rate' also stands .*: '--rate=0.3'; leave it out of"),
+        (["-rate", "0.3"], {}, "parameter 'rate' also stands"),
+        (["--seed=3"], {"seeds": [1, 2]}, "seeds: the flag 'seed' also stands"),
+        ([], {"flags": {"rate": 0.3}}, "parameter 'rate' also stands"),
+    ],
+)
+def test_a_parameter_is_given_once(arguments, spec, message):
+    spec = {"script": "tests.fake_trial", "parameters": {"rate": [0.1]}, **spec}
+    with pytest.raises(file_io.InputError, match=message):
+        script_flags.check_trials(sweep_plan.make_plan(spec, arguments))
+
+
+def test_parameters_win_over_a_flag_file(tmp_path):
+    (tmp_path / "recipe.flags").write_text("--rate=0.5\n--steps=2\n--seed=7\n")
+    spec = {"script": "tests.fake_trial", "parameters": {"rate": [0.1]}, "seeds": [1]}
+    plan = sweep_plan.make_plan(spec, [f"--flagfile={tmp_path}/recipe.flags"])
+    assert script_flags.check_trials(plan)["steps"] == "2"

@@ -5,12 +5,12 @@ import statistics
 
 import pytest
 
-from albert import file_io, results, seeds
+from albert import file_io, results, run_record, seeds
 
 SCORES = {7: 0.5, 8: 0.75, 9: 0.7, 10: 0.9}
 
 
-def start_run(made, failing=(), told=(), scores=SCORES):
+def start_run(made, failing=(), told=(), scores=SCORES, short=(), steps=(), test=None):
     """A `seeds.start` that writes what a run leaves, and notes the seeds that it made."""
 
     def start(study, seed, folder):
@@ -18,12 +18,26 @@ def start_run(made, failing=(), told=(), scores=SCORES):
         file_io.make_dirs(folder)
         if seed in failing:
             return 1
-        results.write_trial(folder, results.Trial(100, 50, scores[seed]))
-        judged = {"told": {"step": 5} if seed in told else None, "judgements": [], "signs": {}}
-        file_io.write_json(f"{folder}/stuck.json", judged)
+        step = dict(steps).get(seed, 50)
+        results.write_trial(folder, results.Trial(100, step, scores[seed]))
+        judgements = [] if seed in short else [{"step": 5, "is_stuck": seed in told}]
+        judged = {"told": {"step": 5} if seed in told else None, "judgements": judgements}
+        file_io.write_json(f"{folder}/stuck.json", {**judged, "signs": {}})
+        if test:
+            record(folder, step, test[seed])
         return 0
 
     return start
+
+
+def record(folder, step, score):
+    """Leaves a ``run.json`` with four checkpoints, a baseline and a score on test data."""
+    recorder = run_record.Recorder("run_x", ["x"], {}, {})
+    with recorder.session(folder, ["train", "eval", "predict"], {}):
+        run_record.set_model(folder, "x", "f1", 10, 10)
+        run_record.set_result(folder, step, {"f1": 0.5})
+        run_record.set_evaluated(folder, 4, {"f1": 0.6})
+        run_record.set_test(folder, f"{folder}/model.ckpt-best", step, {"f1": score})
 
 
 def study(folder, metric="f1"):
@@ -46,10 +60,11 @@ def test_runs_are_made_once_and_summarized(tmp_path):
     assert (found["best"], found["best_folder"]) == (0.75, "seed_8")
     assert found["runs"][0] == {
         "seed": 7, "folder": "seed_7", "status": "finished", "exit_status": 0, "restarts": 0,
-        "result": 0.5, "step": 50,
+        "result": 0.5, "step": 50, "judged": True, "evaluated": None, "baseline": None,
+        "test": None,
     }  # fmt: skip
     assert "| 8 | 0.7500 | 50 | 0 | finished |" in text
-    assert "mean 0.6500, standard deviation 0.1323, best 0.7500 (seed_8), over 3 runs; 0" in text
+    assert "mean 0.6500, standard deviation 0.1323, best 0.7500 (seed_8), over 3 runs" in text
     more = seeds.run(study(tmp_path), 7, 4, start_run(made))
     assert [seed for seed, _ in made] == [7, 8, 9, 10]
     assert "best 0.9000 (seed_10), over 4 runs" in more
@@ -62,10 +77,32 @@ def test_failures_and_stuck_runs_are_counted_and_left_out(tmp_path):
     assert [run["status"] for run in found["runs"]] == ["stuck", "failed", "finished", "finished"]
     assert found["failures"] == 2 and found["mean"] == pytest.approx(0.8)
     assert found["runs"][1]["result"] is None and found["runs"][1]["exit_status"] == 1
-    assert "| 8 |  |  | 0 | failed |" in text and "2 failed or stuck, left out" in text
+    assert "| 8 |  |  | 0 | failed |" in text and "left out: 1 stuck, 1 failed" in text
     seeds.run(study(tmp_path), 7, 4, start_run(made))  # failed ones are tried again
     assert [seed for seed, _ in made] == [7, 8, 9, 10, 8]
     assert read(tmp_path)["failures"] == 1
+
+
+def test_what_has_learnt_nothing_does_not_win(tmp_path):
+    start = start_run([], steps=[(10, 0)], short=(8,), test={7: 0.5, 8: 0.7, 9: 0.6, 10: 0.9})
+    text = seeds.run(study(tmp_path), 7, 4, start)
+    found = read(tmp_path)
+    assert found["best_folder"] == "seed_8" and found["failures"] == 1
+    assert found["test_mean"] == pytest.approx(0.6)
+    assert found["test_deviation"] == pytest.approx(0.1)
+    header, _, first, second, third, last = text.splitlines()[:6]
+    name = "f1 (dev, best of 4 checkpoints)"
+    assert header == f"| seed | {name} | f1 (test) | best step | restarts | state |"
+    remark = "no better than a constant answer (0.6000)"
+    assert first == f"| 7 | 0.5000 | 0.5000 | 50 | 0 | finished; {remark} |"
+    assert second.endswith("| finished; not judged |") and third.endswith("| finished |")
+    assert last == "| 10 | 0.9000 | 0.9000 | 0 | 0 | best at step 0 |"
+    assert f"{name}: mean 0.6500, " in text and "over 3 runs; left out: 1 best at step 0" in text
+    assert text.endswith("f1 (test): mean 0.6000, standard deviation 0.1000")
+    text = seeds.run(study(tmp_path / "stuck"), 7, 2, start_run([], told=(7, 8)))
+    assert text.endswith("f1: no run has learnt: 2 stuck")
+    text = seeds.run(study(tmp_path / "bad"), 7, 1, start)
+    assert read(tmp_path / "bad")["best"] is None and "none is better than a constant" in text
 
 
 def test_the_lowest_loss_is_the_best(tmp_path):

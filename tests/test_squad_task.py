@@ -114,6 +114,7 @@ def test_the_answers_are_those_of_the_recorded_rules(squad_file, tokenizer, tmp_
         scores
     )
     assert (scores["total"], scores["HasAns_total"], scores["NoAns_total"]) == (30, 24, 6)
+    assert evaluator.baseline() == {"exact": 20.0, "f1": 20.0}  # no answer to anything
     assert {"f1_at_0", "HasAns_f1_at_0", "NoAns_f1_at_0", "best_f1_thresh"} <= set(scores)
 
 

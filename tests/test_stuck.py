@@ -62,7 +62,8 @@ def test_traces_of_the_labels_in_outputs_that_hardly_differ_are_no_learning():
 @pytest.mark.parametrize("changes", [{"positives": 0.0}, {"positives": 0.01}, {"batch": 1}])
 def test_what_cannot_be_told_is_not_said(changes):
     rng = np.random.default_rng(4)
-    assert not stuck.judge(signs(rng, 0, **changes), 8, 10).is_stuck
+    found = stuck.judge(signs(rng, 0, **changes), 8, 10)
+    assert not found.is_stuck and not found.can_tell
 
 
 def test_numbers_are_judged_without_classes():
@@ -147,6 +148,24 @@ def test_a_resumed_run_is_judged_like_an_unbroken_one(tmp_path, caplog):
     assert [judgement["step"] for judgement in found["judgements"]] == [200, 240, 280]
     assert len(found["signs"]) == 20
     assert stuck.was_warned(str(tmp_path / "broken")) and not stuck.was_warned(str(tmp_path))
+
+
+def test_the_verdict_is_that_of_the_end(tmp_path):
+    def verdict(skill_at, until=1000, best_step=500):
+        folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        watched = watch(folder)
+        run(watched, until, skill_at)
+        watched.save(until)
+        return stuck.verdict(str(folder), best_step)
+
+    assert verdict(lambda step: 0) == stuck.STUCK
+    assert verdict(lambda step: 0.1) == ""
+    assert verdict(lambda step: 0.1 if step > 500 else 0) == ""  # warned of, and then it learnt
+    assert verdict(lambda step: 0.1, best_step=0) == stuck.UNTRAINED
+    assert verdict(lambda step: 0, until=150) == stuck.NOT_JUDGED
+    assert verdict(lambda step: 0, until=150, best_step=0) == stuck.UNTRAINED
+    assert stuck.verdict(str(tmp_path), 10) == ""  # nobody watched it
 
 
 def test_with_restarts_the_run_ends(tmp_path):

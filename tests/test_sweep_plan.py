@@ -74,7 +74,6 @@ def test_random_search_of_lists_repeats_nothing_and_ends():
         ({"parameters": {"a": [1]}, "seeds": [1, 1]}, "a seed appears twice"),
         ({"parameters": {"a": [1]}, "seeds": ["x"]}, "expected whole numbers, found 'x'"),
         ({"parameters": {"seed": [1]}, "seeds": [1]}, "drop one of the two"),
-        ({"parameters": {"a": [1]}, "prune": True}, "prune needs metric"),
         (
             {"parameters": {"a": [1]}, "prune": True, "metric": "f1", "seeds": [1, 2]},
             "leave the bad ones out",
@@ -124,6 +123,8 @@ def test_low_losses_are_good():
     assert not plan.minimize and plan.scored_by(None) is plan
     assert plan.scored_by("eval_loss").minimize and not plan.scored_by("f1").minimize
     assert _plan(parameters={"a": [1]}, metric="eval_loss").minimize
+    assert _plan(parameters={"a": [1]}, metric="MSE").minimize
+    assert _plan(parameters={"a": [1]}, prune=True).metric is None
     kept = _plan(parameters={"a": [1]}, metric="eval_loss", minimize=False)
     assert not kept.minimize and kept.scored_by("f1") is kept
 

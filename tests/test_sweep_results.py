@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from albert import file_io, results, sweep_plan, sweep_results
+from albert import file_io, results, stuck, sweep_plan, sweep_results
 from albert.sweep_journal import DONE, FAILED, INTERRUPTED, Trial
 from tests import run_folders
 
@@ -98,3 +98,112 @@ def test_a_point_of_which_a_seed_is_missing_is_not_the_best():
         "1 of 2",
         "failed",
     ]
+
+
+# --- what has not learnt ------------------------------------------------------------------------
+
+
+def _summary(trials, **spec):
+    rates = list(dict.fromkeys(trial.parameters["rate"] for trial in trials))
+    fields = {"script": "x", "parameters": {"rate": rates}, "metric": "eval_accuracy", **spec}
+    return sweep_results.summarize(sweep_plan.make_plan(fields).describe(), trials)
+
+
+def _states(summary):
+    """{first cell of a row: its last one}, in the order of the table."""
+    return {row[0]: row[-1] for row in sweep_results.rows(summary)[1]}
+
+
+def _trial(number, rate, value, **fields):
+    fields = {"baseline": 0.53, "evaluated": 5, "step": 40, **fields}
+    metrics = {"eval_accuracy": value}
+    name = f"trial_{number:04d}"
+    return Trial(
+        number, name, [], {"rate": rate}, state=DONE, value=value, metrics=metrics, **fields
+    )
+
+
+def test_runs_that_are_stuck_do_not_win():
+    trials = [_trial(i, 0.3, 0.53, seed=i, verdict=stuck.STUCK) for i in range(4)]
+    summary = _summary(trials, seeds=[0, 1, 2, 3])
+    assert summary["best"] is None
+    remark = "no better than a constant answer (0.5300)"
+    assert _states(summary) == {"trial_0000 to 3": f"done; 4 of 4 stuck; {remark}"}
+    trials += [_trial(4 + i, 1e-4, 0.54, seed=i) for i in range(4)]
+    trials += [_trial(8 + i, 1e-3, (0.9, 0.8, 0.53, 0.7)[i], seed=i) for i in range(4)]
+    trials[10].verdict = stuck.STUCK
+    summary = _summary(trials, seeds=[0, 1, 2, 3])
+    assert summary["best"] == 1
+    assert list(_states(summary).values())[:2] == ["done", "done; 1 of 4 stuck"]
+    assert summary["points"][2]["mean"] == pytest.approx(0.8)  # of those that have learnt
+    header, rows = sweep_results.rows(summary)
+    assert header[2] == "eval_accuracy (dev, best of 5 checkpoints)"
+    assert rows[1][4] == "4 of 4"
+
+
+def test_the_majority_and_the_untrained_model_do_not_win():
+    trials = [
+        _trial(0, 0.1, 0.53),
+        _trial(1, 0.2, 0.6, step=0, verdict=stuck.UNTRAINED),
+        _trial(2, 0.3, 0.55, verdict=stuck.NOT_JUDGED),
+        _trial(3, 0.4, 0.54, baseline=None),
+    ]
+    summary = _summary(trials)
+    assert summary["best"] == 2
+    assert _states(summary) == {
+        "trial_0002": "done; not judged",
+        "trial_0003": "done",
+        "trial_0001": "done; best at step 0",
+        "trial_0000": "done; no better than a constant answer (0.5300)",
+    }
+    trials = [_trial(0, 0.1, 0.7, baseline=0.69), _trial(1, 0.2, 0.65, baseline=0.69)]
+    summary = _summary(trials, metric="eval_loss")
+    assert summary["best"] == 1 and "no better" in _states(summary)["trial_0000"]
+
+
+def test_scores_on_test_data_stand_beside_those_of_the_dev_data():
+    trials = [_trial(i, 0.1 + i, 0.8, test={"eval_accuracy": 0.7 + i / 10}) for i in range(2)]
+    trials.append(_trial(2, 3, 0.6, evaluated=3))
+    summary = _summary(trials)
+    header, rows = sweep_results.rows(summary)
+    dev = "eval_accuracy (dev, best of 3 to 5 checkpoints)"
+    assert header == ["trial", "rate", dev, "eval_accuracy (test)", "state"]
+    assert [row[2:4] for row in rows] == [
+        ["0.8000", "0.7000"],
+        ["0.8000", "0.8000"],
+        ["0.6000", "-"],
+    ]
+    lines = sweep_results.to_csv(summary).splitlines()
+    assert "verdict,baseline,evaluated" in lines[0] and lines[0].endswith(
+        "test_eval_accuracy,error"
+    )
+    assert lines[1].endswith("0.7,")
+
+
+def test_what_a_folder_says_of_learning(tmp_path):
+    folder = run_folders.make_run(tmp_path / "run")
+    judged = {"told": {"step": 5}, "judgements": [{"step": 5}], "signs": {}}
+    run_folders.write_json(folder / "stuck.json", judged)
+    found = sweep_results.read_learning(str(folder), None, 5)
+    assert found["verdict"] == stuck.STUCK and found["evaluated"] is None
+    run_folders.make_run(tmp_path / "tested", baseline=0.5, test=0.625)
+    found = sweep_results.read_learning(str(tmp_path / "tested"), "eval_accuracy", 10)
+    test = {"eval_accuracy": 0.625}
+    assert found == {"verdict": "", "evaluated": 2, "baseline": 0.5, "test": test}
+    run = {"seed": 1, "folder": "x", "restarts": 0, "result": 0.5, "step": 5, "evaluated": 3}
+    runs = [{**run, "status": "finished", "baseline": 0.0}, {**run, "status": "stuck"}]
+    summary = {"metric": "f1", "mean": 0.5, "deviation": None, "test_mean": 0.25, "failures": 1}
+    run_folders.write_json(tmp_path / "seeds.json", {**summary, "runs": runs})
+    found = sweep_results.read_learning(str(tmp_path), None, None)
+    assert found == {"verdict": "stuck", "evaluated": 3, "baseline": 0.0, "test": {"f1": 0.25}}
+    assert sweep_results.read_score(str(tmp_path), None)[2]["failures"] == 1
+
+
+def test_the_curve_is_of_the_score_that_picks_the_best(tmp_path):
+    first, second = {"f1": 0.5, "eval_loss": 0.1}, {"f1": 0.75, "eval_loss": 0.2}
+    folder = _run(tmp_path / "run", (20, 0.75), _10=first, _20=second)
+    assert sweep_results.read_curve(folder, None) == {10: 0.5, 20: 0.75}
+    assert sweep_results.read_curve(_run(tmp_path / "new", None, _10=first), None) == {}
+    recorded = run_folders.make_run(tmp_path / "recorded", metric="eval_loss")
+    _run(recorded, (20, 0.75), _10=first, _20=second)
+    assert sweep_results.read_curve(str(recorded), None) == {10: 0.1, 20: 0.2}

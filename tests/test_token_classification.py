@@ -59,6 +59,12 @@ def test_scores_of_evaluations(tokenizer):
         "eval_accuracy": 2 / 3, "eval_loss": 0.5, "loss": 0.5, "precision": 1.0, "recall": 0.5,
         "f1": 2 / 3, "precision_A": 1.0, "recall_A": 0.5, "f1_A": 2 / 3,
     })  # fmt: skip
+    shares = np.array([2, 1]) / 3  # of the labels of first pieces: 1, 2, 1
+    assert evaluator.baseline() == pytest.approx({
+        "eval_accuracy": 2 / 3, "eval_loss": -np.sum(shares * np.log(shares)),
+        "loss": -np.sum(shares * np.log(shares)), "precision": 1 / 3, "recall": 0.5, "f1": 0.4,
+        "precision_A": 1 / 3, "recall_A": 0.5, "f1_A": 0.4,
+    })  # fmt: skip
     assert token_classification.make_task(LABELS, 9).best_metric == "f1"
     assert token_classification.make_task(("NN", "VB"), 9).best_metric == "eval_accuracy"
 

@@ -39,6 +39,16 @@ def test_it_is_plain_python_that_runs_scripts_of_the_project():
     assert wanted <= set(called) <= set(MODULES)
 
 
+def check_rates(shown):
+    """The sweep's table teaches the rate that the tutorial trains with."""
+    rows = [line.split("|")[1:-1] for line in shown.splitlines() if line.startswith("| trial")]
+    header, best, other = [[cell.strip() for cell in row] for row in rows[-3:]]
+    assert header[1] == "learning_rate" and header[2].startswith("eval_accuracy (dev, best of 3")
+    assert (best[1], other[1]) == ("0.0005", "1e-05")
+    assert float(best[2]) > 0.75 and float(other[2]) < 0.65
+    assert best[3] == "done; not judged" and other[3].startswith("done; ")
+
+
 @pytest.mark.slow
 def test_it_runs_to_its_end(tmp_path):
     pytest.importorskip("matplotlib")
@@ -54,7 +64,7 @@ def test_it_runs_to_its_end(tmp_path):
     assert result.returncode == 0, result.stderr
     accuracy = re.search(r"best: step \d+, accuracy ([\d.]+)", result.stdout)
     assert accuracy and float(accuracy.group(1)) > 0.9, result.stdout
-    assert "learning_rate" in result.stdout and "0.0005" in result.stdout
+    check_rates(result.stdout)
     assert (tmp_path / "tutorial_output" / "report.html").stat().st_size > 10_000
     good, bad = result.stdout.splitlines()[-2:]
     assert re.fullmatch(r"1  [\d.]+  The happy cook tasted the splendid soup.", good)

@@ -91,6 +91,7 @@ def _read_seeds(path):
 def _read_stuck(path):
     folder = folder_of(path)
     stuck.was_warned(folder)
+    stuck.verdict(folder, 10)
     watch = stuck.Watch(stuck.Settings(0.2, 0.1, ""), folder, 1000, 32)
     watch.resume(300)
     watch.save(400)
@@ -103,9 +104,10 @@ def _notes():
     attempts = {"given_up": [attempt], "moving": True}
     yield Reader(restarts.ATTEMPTS, to_json(attempts), _read_attempts)
     run = {"seed": 7, "folder": "seed_7", "exit_status": 0, "restarts": 0, "step": 10}
+    run |= {"judged": True, "evaluated": 5, "baseline": 0.25, "test": 0.5}
     runs = [
         {**run, "status": seeds.FINISHED, "result": 0.5},
-        {**run, "seed": 8, "status": seeds.STUCK, "result": 0.25},
+        {**run, "seed": 8, "status": stuck.STUCK, "result": 0.25},
     ]
     yield Reader(seeds.SEEDS, to_json(seeds.summarize("eval_accuracy", runs)), _read_seeds)
     signs = {"association": [1.0, 2.0, 3.0, 64.0], "labels": [30.0, 34.0], "correct": 32.0}
