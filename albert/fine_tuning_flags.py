@@ -26,6 +26,27 @@ def define_flags(flag_values, learning_rate, **of_optimizer):
     study_flags.define_flags(flag_values)
 
 
+def define_keep_flag(flag_values, name):
+    """How many checkpoints are kept; scripts have names of their own for it."""
+    _, integer, _, _ = common_flags.definers(flag_values)
+    integer(
+        name,
+        5,
+        "Checkpoints kept, beside the best; 0 keeps all, as training without evaluation does "
+        "unless the flag is given.",
+    )
+
+
+def keeps_all(values, evaluates):
+    """Whether a run keeps all of its checkpoints by default: a later command is to evaluate them.
+
+    Args:
+      values: flag values.
+      evaluates: whether the run evaluates its checkpoints itself.
+    """
+    return values.do_train and not evaluates
+
+
 def check(values):
     """Refuses contradictions among these flags before any work."""
     optimizer_flags.check_optimizer(values)
