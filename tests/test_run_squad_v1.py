@@ -262,6 +262,26 @@ def test_the_mask_of_answers_follows_from_the_inputs():
         assert found.numpy()[0].tolist() == window.p_mask
 
 
+@pytest.mark.parametrize(("which", "name"), [(None, "best"), ("last", "240")])
+def test_the_best_is_exported_unless_the_last_is_asked_for(
+    trained, inputs, tmp_path, run_script, monkeypatch, which, name
+):
+    """The one whose answers and scores the run has written; the reference exports the last."""
+    used = []
+
+    def note(task, config, prefix, **_):
+        used.append(os.path.basename(prefix))
+        raise file_io.InputError("enough seen")
+
+    monkeypatch.setattr(export, "model_to_serve", note)
+    flags = flags_for(
+        inputs, trained, train_file=None, predict_file=None, export_dir=tmp_path, checkpoint=which
+    )
+    with pytest.raises(file_io.InputError, match="enough seen"):
+        run_script(run_squad_v1, **flags)
+    assert used == [f"model.ckpt-{name}"]
+
+
 @pytest.mark.slow
 def test_a_second_export_is_a_second_version(trained, inputs, tmp_path, run_script):
     flags = flags_for(
