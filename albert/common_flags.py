@@ -265,27 +265,18 @@ def run_config(
     flag_values,
     num_train_steps,
     predict_batch_size,
+    keep_checkpoint_max=None,
     eval_batch_size=None,
-    keep_flag="keep_checkpoint_max",
-    keep_all=False,
 ):
-    """`engine.RunConfig` of the flags; scripts name those that differ among them.
-
-    Args:
-      flag_values: flag values.
-      num_train_steps, predict_batch_size, eval_batch_size: see `engine.RunConfig`.
-      keep_flag: the flag of `keep_checkpoint_max`.
-      keep_all: keep all checkpoints unless that flag is given.
-    """
+    """`engine.RunConfig` of the flags; scripts name those that differ among them."""
     from albert import engine
 
-    keep_checkpoint_max = flag_values[keep_flag].value
+    if keep_checkpoint_max is None:
+        keep_checkpoint_max = flag_values.keep_checkpoint_max
     if keep_checkpoint_max < 0:
         raise file_io.InputError(
             f"{keep_checkpoint_max} checkpoints cannot be kept: give a number, or 0 to keep all"
         )
-    if keep_all and not flag_values[keep_flag].present:
-        keep_checkpoint_max = 0
     if eval_batch_size is None:
         eval_batch_size = flag_values.eval_batch_size
     return engine.RunConfig(

@@ -37,14 +37,18 @@ def define_keep_flag(flag_values, name):
     )
 
 
-def keeps_all(values, evaluates):
-    """Whether a run keeps all of its checkpoints by default: a later command is to evaluate them.
+def num_kept(values, evaluates):
+    """Numbered checkpoints that a run keeps; 0: all.
+
+    By default a run that does not evaluate its checkpoints keeps all for a later command.
 
     Args:
       values: flag values.
-      evaluates: whether the run evaluates its checkpoints itself.
+      evaluates: whether the run evaluates each checkpoint as it is saved.
     """
-    return values.do_train and not evaluates
+    names = [name for name in ("keep_checkpoint_max", "num_keep_checkpoint") if name in values]
+    flag = values[names[0]]
+    return 0 if values.do_train and not evaluates and not flag.present else flag.value
 
 
 def check(values):

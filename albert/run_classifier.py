@@ -92,7 +92,7 @@ def make_run(values, row, source, config, lessons, strategy):
             values,
             values.train_step,
             values.predict_batch_size,
-            keep_all=fine_tuning_flags.keeps_all(values, values.do_eval),
+            fine_tuning_flags.num_kept(values, values.do_eval),
         ),
         strategy=strategy,
         init_checkpoint=lessons.checkpoint or source.checkpoint,

@@ -95,7 +95,7 @@ def make_run(values, files, source, config, strategy):
             values,
             values.train_step,
             values.predict_batch_size,
-            keep_all=fine_tuning_flags.keeps_all(values, values.do_eval),
+            fine_tuning_flags.num_kept(values, values.do_eval),
         ),
         strategy=strategy,
         init_checkpoint=source.checkpoint,

@@ -146,7 +146,7 @@ def make_run(values, kind, source, config, questions, settings, strategy):
             num_train_steps=steps,
             predict_batch_size=values.predict_batch_size,
             eval_batch_size=values.predict_batch_size,
-            keep_all=fine_tuning_flags.keeps_all(values, known),
+            keep_checkpoint_max=fine_tuning_flags.num_kept(values, known),
         ),
         strategy=strategy,
         init_checkpoint=source.checkpoint,

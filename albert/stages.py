@@ -20,6 +20,7 @@ from albert import (
     model_folder,
     records,
     restarts,
+    results,
     run_record,
     stuck,
     training,
@@ -105,11 +106,22 @@ def run(task, data, run):
                 runner = _train(task, data, run, paths["train"], eval_input)
             else:
                 runner = training.make_engine(task, run, run.run_config)
-            if run.do_eval and not run.do_train:
-                checkpoint_walk.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
+            block = _evaluated(run, runner, eval_input) if run.do_eval else None
             if run.do_predict:
-                _predict(run, data, runner, _eval_input(data, paths, "test"))
+                block = _predict(run, data, runner, _eval_input(data, paths, "test")) or block
+            if block:
+                logging.info("%s", results.display(block))
     return runner
+
+
+def _evaluated(run, runner, eval_input):
+    """`results.Block` of the best checkpoint or of the one that was asked for.
+
+    Training has evaluated each checkpoint already.
+    """
+    if run.do_train:
+        return checkpoint_walk.find_best_block(runner)
+    return checkpoint_walk.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
 
 
 def _train(task, data, run, paths, eval_input):
@@ -200,18 +212,19 @@ def load(runner, checkpoint=None):
 
 
 def _predict(run, data, runner, predict_input):
+    """Writes the predictions; `results.Block` of what they alone have scored, else None."""
     prefix = load(runner, run.checkpoint_to_use)
     rows = runner.predict(predict_input)
     if not distribution.is_chief(run.strategy):
-        return
+        return None
     metrics = data.write_predictions(run.run_config.output_dir, rows, data.ids("test"), prefix)
     if metrics is None:
-        return
+        return None
     if run.do_eval:  # The results of the checkpoints stay in their file.
         best = runner.task.best_metric
         logging.info("%s: %s %.3f", os.path.basename(prefix), best, metrics[best])
-    else:
-        checkpoint_walk.report(runner, prefix, metrics)
+        return None
+    return checkpoint_walk.report(runner, prefix, metrics)
 
 
 def complete_folder(run):
