@@ -184,6 +184,7 @@ def check_start(run):
     stages = {"eval_batch_size": run.do_eval, "predict_batch_size": run.do_predict}
     needed = [name for name, is_needed in stages.items() if is_needed]
     engine.check_batches(run.run_config, run.strategy, *needed)
+    checkpoints.check_path(run.run_config.output_dir)
     if not run.do_train:
         return
     engine.training_batch(run.run_config, run.strategy)
