@@ -252,6 +252,11 @@ def cache_dir():
     return os.environ.get(_CACHE_VARIABLE) or os.path.expanduser("~/.cache/albert")
 
 
+def set_cache_dir(path):
+    """Sets `cache_dir` for this process and those that it starts, and tensorflow-hub's own."""
+    os.environ[_CACHE_VARIABLE] = path
+
+
 def resolve_hub(handle):
     """Local folder of a hub module.
 
