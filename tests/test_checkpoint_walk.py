@@ -67,6 +67,10 @@ def test_every_checkpoint_is_evaluated_and_the_best_kept(folder):
         f"global_step = 10\nloss = 1.5\nscore = 0.75\nbest = 0.75\n{rule}\n"
         f"global_step = 20\nloss = 1.5\nscore = 0.5\nbest = 0.75\n{rule}\n"
     )
+    (events,) = (folder / "eval").glob("*tfevents*")
+    found = tf.compat.v1.train.summary_iterator(str(events))
+    tags = [(event.step, value.tag) for event in found for value in event.summary.value]
+    assert sorted(tags) == [(step, name) for step in SCORES for name in ("loss", "score")]
 
 
 def test_the_best_counts_when_its_numbered_file_is_gone(folder):
