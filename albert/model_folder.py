@@ -286,9 +286,9 @@ def read(path, *kinds, with_weights=True):
         do_lower_case=found["do_lower_case"],
     )
     config = modeling.AlbertConfig.from_json_file(config_file)
-    pretrained.check_config(config_file, config, found, name)
     if with_weights:
         _check_config(source, config)
+    pretrained.check_config(config_file, config, found, name)
     return ModelFolder(path, found["kind"], config, source, found["settings"])
 
 
