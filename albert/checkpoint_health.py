@@ -7,24 +7,26 @@ from absl import logging
 from albert import checkpoint_manifest, checkpoints, file_io
 
 
-def damage_of(prefix):
+def damage_of(prefix, renew=False):
     """What is wrong with a checkpoint; None if every byte and every value is as it was saved.
 
-    Its files are compared with its manifest, if it has one, and each value with its checksum.
+    Its files are compared with its manifest, if it has one, and each value with its checksum. Of
+    files that another program has put in the place of ours, the checksums count.
 
     Args:
       prefix: of the checkpoint.
+      renew: make the manifest of such files again.
+
+    Raises:
+      file_io.UnreadableError: nobody knows, as a file cannot be read.
     """
-    if problem := checkpoint_manifest.misfit(prefix):
+    problem = checkpoint_manifest.misfit(prefix)
+    if not problem:
+        return checkpoints.damage_of_values(prefix)
+    if not checkpoints.is_replaced(prefix):
         return problem
-    try:
-        checkpoint = checkpoints.reader(prefix)
-        for name in checkpoint.get_variable_to_shape_map():
-            checkpoint.get_tensor(name)
-    except file_io.InputError as error:
-        return str(error)
-    except checkpoints.READ_ERRORS as error:
-        return f"{name}: {error}"
+    if renew:
+        checkpoints.renew_manifest(prefix)
     return None
 
 
@@ -38,14 +40,15 @@ def last_whole(folder):
       folder: output folder.
 
     Raises:
-      file_io.InputError: there are checkpoints, and none is whole.
+      file_io.InputError: there are checkpoints, and none is whole; or one cannot be read, which
+        does not mean that it is damaged.
     """
     damaged = {}
     # Without data either it was deleted, or moved by another program: nothing is lost.
     lost = filter(checkpoint_manifest.parts, checkpoints.without_index(folder))
     found = [*checkpoints.numbered(folder), *lost]
     for prefix in sorted(found, key=checkpoints.step_of, reverse=True):
-        damage = damage_of(prefix)
+        damage = damage_of(prefix, renew=True)
         if damage is None:
             _set_aside(damaged, prefix)
             return prefix

@@ -47,12 +47,18 @@ def write(prefix, step, names):
 
 
 def misfit(prefix):
-    """What is wrong with a checkpoint by its manifest; None if it fits, or if there is none."""
+    """What is wrong with a checkpoint by its manifest; None if it fits, or if there is none.
+
+    Raises:
+      file_io.UnreadableError: a file cannot be read, so nobody knows.
+    """
     path = path_of(prefix)
     if not file_io.exists(path):
         return None
     try:
         files = file_sums.read(path, VERSION)
+    except file_io.UnreadableError:
+        raise
     except file_io.InputError as error:
         return str(error)
     if ".index" not in files or not all(map(_PART.fullmatch, files)):
@@ -61,6 +67,21 @@ def misfit(prefix):
         return f"{problem} (delete {path} if another program has replaced the files)"
     surplus = sorted({*parts(prefix)} - {*files})
     return f"{path} does not name {prefix}{surplus[0]}" if surplus else None
+
+
+def is_outdated(prefix):
+    """Whether each file of a checkpoint is another than the manifest names, and came later.
+
+    Damage hits one of them; another program replaces both.
+    """
+    path, found = path_of(prefix), parts(prefix)
+    try:
+        files = file_sums.read(path, VERSION)
+    except file_io.InputError:  # no manifest, or a damaged one
+        return False
+    if sorted(files) != found or not all(file_sums.misfit(prefix, {x: files[x]}) for x in found):
+        return False
+    return min(file_io.changed(prefix + part) for part in found) > file_io.changed(path)
 
 
 def set_aside(prefix):

@@ -24,12 +24,16 @@ class BestTracker:
       resume: go on from the files of an earlier run; else they are written anew.
       is_chief: False in the workers that must not write; they do not look at files either.
       baseline: function that returns the scores of a constant answer; None if they are not known.
+      form: `results.Form`.
     """
 
-    def __init__(self, folder, metric, resume, is_chief=True, baseline=lambda: None):
+    def __init__(
+        self, folder, metric, resume, is_chief=True, baseline=lambda: None, form=results.SHORT
+    ):
         self._folder = folder
         self._baseline = baseline
         self._metric = metric
+        self._form = form
         self._sign = -1.0 if results.is_loss(metric) else 1.0
         self._is_chief = is_chief
         self.last_step, self.best_step, self.best_value = -1, None, None
@@ -77,7 +81,7 @@ class BestTracker:
     def _value(self, metrics):
         if self._metric not in metrics:
             raise file_io.InputError(f"no {self._metric} among the results {sorted(metrics)}")
-        return float(np.float32(metrics[self._metric]))
+        return float(self._form.number(metrics[self._metric]))
 
     def take_best(self, step, metrics):
         """Takes in the metrics of the best checkpoint that is there; writes nothing."""
@@ -131,18 +135,19 @@ class BestTracker:
         return sum(step > self.best_step for step in steps) if steps else 0
 
     def _write_results(self, name, step, metrics):
-        _log(self._folder, name, step, metrics, is_chief=True)
-        block = results.make_block(metrics, step, self._reported_value)
+        _log(self._folder, name, step, metrics, self._form, is_chief=True)
+        block = results.make_block(metrics, step, self._reported_value, self._form, self._metric)
         self._blocks = results.put(self._blocks, block)
-        results.write_blocks(self._folder, self._blocks)
+        best_step = self.best_step if self._form.has_summary else None
+        results.write_blocks(self._folder, self._blocks, best_step)
         # Written last: a run killed before this line evaluates the same checkpoint again.
         trial = results.Trial(self.last_step, self.best_step, self.best_value)
         results.write_trial(self._folder, trial)
 
 
-def _log(folder, name, step, metrics, is_chief):
+def _log(folder, name, step, metrics, form, is_chief):
     """Takes the results of a checkpoint to the log and, in the chief, to ``metrics.jsonl``."""
-    logging.info("Results of %s: %s", name, ", ".join(results.lines(metrics, step)))
+    logging.info("Results of %s: %s", name, ", ".join(results.lines(metrics, step, form)))
     if is_chief:
         run_record.append_evaluation(folder, step, name, metrics)
 
@@ -205,6 +210,16 @@ def _weights_kept(model):
         variable.assign(value)
 
 
+def find_best_block(engine):
+    """`results.Block` of the best checkpoint of the output folder; None where it is not known."""
+    if not distribution.is_chief(engine.strategy):
+        return None
+    folder = engine.run_config.output_dir
+    trial = results.read_trial(folder)
+    found = (block for block in results.read_blocks(folder) if trial)
+    return next((block for block in found if block.step == trial.best_step), None)
+
+
 def evaluate_while_training(engine, input_fn, further=None):
     """``on_checkpoint`` callback for `Engine.train`: each checkpoint is evaluated as it is saved.
 
@@ -237,8 +252,10 @@ def evaluate_while_training(engine, input_fn, further=None):
 
 def _tracker(engine, resume):
     folder, is_chief = engine.run_config.output_dir, distribution.is_chief(engine.strategy)
-    metric = engine.task.best_metric
-    return BestTracker(folder, metric, resume, is_chief, lambda: engine.baseline)
+    task = engine.task
+    return BestTracker(
+        folder, task.best_metric, resume, is_chief, lambda: engine.baseline, task.results_form
+    )
 
 
 def evaluate_all(engine, input_fn, wait_secs=0):
@@ -374,25 +391,42 @@ def evaluate(engine, input_fn, which=None, wait_secs=0):
     """Evaluates without training: all checkpoints, or the one that ``checkpoint`` names.
 
     One alone is reported in the log and in the results file; the best checkpoint stays as it is.
+
+    Returns:
+      `results.Block` of the one, or of the best; None in workers that do not write.
     """
+    folder = engine.run_config.output_dir
     if which in (None, "all"):
         tracker = evaluate_all(engine, input_fn, wait_secs)
         logging.info("Best: step %d, %s", tracker.best_step, tracker.best_value)
-        return
-    folder = engine.run_config.output_dir
+        return find_best_block(engine)
     prefix = distribution.from_chief(engine.strategy, lambda: choose(folder, which))
     checkpoints.restore(engine.model, prefix, allow_new_heads=False)
-    report(engine, prefix, engine.evaluate(input_fn))
+    return report(engine, prefix, engine.evaluate(input_fn))
 
 
 def report(engine, prefix, metrics):
-    """Takes the metrics of one checkpoint, evaluated by itself, to the log and the results file."""
-    folder = engine.run_config.output_dir
+    """Takes the metrics of one checkpoint, evaluated by itself, to the log and the results file.
+
+    The results of other checkpoints stay there.
+
+    Returns:
+      `results.Block`; None in workers that do not write.
+    """
+    folder, form = engine.run_config.output_dir, engine.task.results_form
     step, is_chief = _stored_step(prefix), distribution.is_chief(engine.strategy)
     if is_chief:
         file_io.make_dirs(folder)
-    _log(folder, prefix, step, metrics, is_chief)
-    if is_chief:
-        results.write_blocks(folder, [results.make_block(metrics, step)])
-        run_record.set_result(folder, step, metrics)
-        run_record.set_evaluated(folder, 1, engine.baseline)
+    _log(folder, prefix, step, metrics, form, is_chief)
+    if not is_chief:
+        return None
+    block = results.make_block(metrics, step, form=form)
+    blocks = results.read_blocks(folder)
+    # One that says the same, and more, stays.
+    if not any({*block.text.splitlines()} <= {*other.text.splitlines()} for other in blocks):
+        blocks = results.put(blocks, block)
+    trial = results.read_trial(folder) if form.has_summary else None
+    results.write_blocks(folder, blocks, trial and trial.best_step)
+    run_record.set_result(folder, step, metrics)
+    run_record.set_evaluated(folder, 1, engine.baseline)
+    return block

@@ -166,6 +166,7 @@ def reader(path):
     prefix = resolve(path)
     if huggingface.is_weights_file(prefix):
         return huggingface.Reader(prefix)
+    check_path(prefix)
     try:
         checkpoint = tf.train.load_checkpoint(prefix)
         return weight_names.RenamingReader(checkpoint, _keys_of(checkpoint))
@@ -265,7 +266,58 @@ def _check_shapes(prefix, found, variables, hint=""):
         raise file_io.InputError(f"{prefix} does not fit the configuration: {listing}")
 
 
+def check_path(path):
+    """Refuses a path under which TensorFlow writes checkpoints, but does not find them again.
+
+    Raises:
+      file_io.InputError: it has a backslash.
+    """
+    if "\\" in path:
+        raise file_io.InputError(
+            f"TensorFlow cannot read checkpoints whose path has a backslash: {path}; use another "
+            "folder"
+        )
+
+
+def check_readable(prefix):
+    """Tells a checkpoint that the system does not let be read from a damaged one.
+
+    Raises:
+      file_io.UnreadableError: names the file and the reason.
+    """
+    for part in checkpoint_manifest.parts(prefix):
+        try:
+            file_io.sha256(prefix + part)
+        except (OSError, tf.errors.OpError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise file_io.UnreadableError(
+                f"the checkpoint {prefix} cannot be read: {prefix}{part}: {reason}; see to its "
+                "permissions and its disk. Nothing was changed"
+            ) from error
+
+
+def damage_of_values(prefix):
+    """What is wrong with the values of a checkpoint by their checksums; None if nothing is.
+
+    Raises:
+      file_io.UnreadableError: nobody knows, as a file cannot be read.
+    """
+    try:
+        checkpoint = reader(prefix)
+        for name in checkpoint.get_variable_to_shape_map():
+            checkpoint.get_tensor(name)
+    except file_io.UnreadableError:
+        raise
+    except file_io.InputError as error:
+        return str(error)
+    except READ_ERRORS as error:
+        check_readable(prefix)
+        return f"{name}: {error}"
+    return None
+
+
 def _damaged(prefix, error):
+    check_readable(prefix)
     others = [*filter(prefix_exists, [os.path.join(os.path.dirname(prefix), BEST)])]
     others += reversed(numbered(os.path.dirname(prefix)))
     other = next((found for found in others if found != prefix), None)
@@ -274,8 +326,31 @@ def _damaged(prefix, error):
 
 
 def _check_manifest(prefix):
-    if problem := checkpoint_manifest.misfit(prefix):
+    problem = checkpoint_manifest.misfit(prefix)
+    if problem and not is_replaced(prefix):
         raise _damaged(prefix, problem)
+    if problem:
+        renew_manifest(prefix)
+
+
+def is_replaced(prefix):
+    """Whether another program has replaced the files since the manifest, by whole ones."""
+    return checkpoint_manifest.is_outdated(prefix) and damage_of_values(prefix) is None
+
+
+def renew_manifest(prefix):
+    """Writes the manifest of a checkpoint that `is_replaced` again, with a warning."""
+    logging.warning(
+        "%s is older than the files of %s: another program has replaced them. Their checksums are "
+        "right: the manifest is made again",
+        checkpoint_manifest.path_of(prefix),
+        prefix,
+    )
+    try:
+        names = reader(prefix).get_variable_to_shape_map()
+        checkpoint_manifest.write(prefix, read_step(prefix), names)
+    except (OSError, file_io.InputError) as error:  # a folder that is only read
+        logging.warning("%s", error)
 
 
 def _assign(checkpoint, pairs, prefix):
@@ -372,6 +447,7 @@ def write_tensors(prefix, tensors, with_meta=False):
 
     `with_meta` adds an empty ``.meta`` file: the reference evaluates no checkpoint without one.
     """
+    check_path(prefix)
     names = sorted(tensors)
     values = [tf.convert_to_tensor(tensors[name]) for name in names]
     try:

@@ -173,6 +173,7 @@ def define_model_flags(flag_values):
         "and vocabulary.",
         flag_values=flag_values,
     )
+    define_hub_cache_flag(flag_values)
     flags.DEFINE_bool(
         "from_scratch",
         False,
@@ -198,6 +199,18 @@ def define_model_flags(flag_values):
         "Lower-case the text (the released English models do); by default what the hub module or "
         "Hugging Face folder says.",
         flag_values=flag_values,
+    )
+
+
+def define_hub_cache_flag(flag_values):
+    """The flag that tensorflow_hub has for its cache, as the environment variable of that name."""
+    flags.DEFINE_string(
+        "tfhub_cache_dir",
+        None,
+        "Folder for hub modules that are fetched or unpacked; by default TFHUB_CACHE_DIR of the "
+        "environment, else ~/.cache/albert (fetched ones: tensorflow_hub's own).",
+        flag_values=flag_values,
+        allow_override=True,  # tensorflow_hub defines it, too, once it is imported.
     )
 
 
@@ -331,6 +344,8 @@ def source(flag_values, needs_vocabulary=True, teacher=None):
     """
     from albert import pretrained
 
+    if flag_values.tfhub_cache_dir:
+        pretrained.set_cache_dir(flag_values.tfhub_cache_dir)
     # What the user did not say, the model says.
     optional = [flag for flag in ("do_lower_case", "from_scratch") if flag in flag_values]
     given = {flag: flag_values[flag].value for flag in optional if flag_values[flag].present}

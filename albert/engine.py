@@ -21,6 +21,7 @@ from albert import (
     checkpoint_health,
     checkpoint_writer,
     checkpoints,
+    disk_space,
     distribution,
     file_io,
     kernels,
@@ -175,6 +176,8 @@ class Engine:
                 "Training from step %d to %d; batch: %s", step, config.num_train_steps, batch_text
             )
             is_chief = distribution.is_chief(self.strategy)
+            if is_chief and not config.keep_checkpoint_max:
+                self._report_room(step, optimizer)
             log = training_log.TrainingLog(
                 config.output_dir if is_chief else None,
                 step,
@@ -184,6 +187,20 @@ class Engine:
             )
             with log, _memory_reported("train_batch_size", config.train_batch_size):
                 self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
+
+    def _report_room(self, step, optimizer):
+        """Logs the room that checkpoints need of which all are kept, and warns where it lacks."""
+        folder, count = self.run_config.output_dir, self.run_config.num_saved_after(step)
+        values = [*self.model.variables, *optimizer.variables_by_name().values()]
+        size = sum(value.dtype.size * value.shape.num_elements() for value in values)
+        free = None if file_io.is_remote(folder) else file_io.free_bytes(folder)
+        log = logging.warning if free is not None and size * count > free else logging.info
+        log(
+            "All checkpoints are kept: %d to come, %s in all%s",
+            count,
+            disk_space.describe(size * count),
+            "" if free is None else f"; {disk_space.describe(free)} are free in {folder}",
+        )
 
     def _start(self, optimizer, initialize, on_checkpoint):
         """Own checkpoint, else the given weights.

@@ -224,6 +224,7 @@ def export_squad(runner, checkpoint, max_seq_length, export_dir):
       file_io.InputError: no checkpoint, or the files cannot be written.
     """
     prefix = checkpoint_walk.choose(runner.run_config.output_dir, checkpoint)
+    logging.info("Exporting %s", prefix)
     # TensorFlow Lite has no operations for leaving padding out.
     model = model_to_serve(runner.task, runner.model.config, prefix, skip_padding=False)
     server = _SquadServer(model)

@@ -36,7 +36,7 @@ def misfit(folder, name=None):
         return None
     try:
         files = file_sums.read(path, VERSION)
+        chosen = {file: sums for file, sums in files.items() if name in (None, file)}
+        return file_sums.misfit(f"{folder}/", chosen)
     except file_io.InputError as error:
         return str(error)
-    chosen = {file: sums for file, sums in files.items() if name in (None, file)}
-    return file_sums.misfit(f"{folder}/", chosen)

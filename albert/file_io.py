@@ -33,6 +33,10 @@ class InputError(ValueError):
     """
 
 
+class UnreadableError(InputError):
+    """A file is there, but the system does not let it be read: says why."""
+
+
 class NoRoomError(InputError):
     """A disk is full: says for what, how much that needs and how much is free."""
 
@@ -70,7 +74,7 @@ def open_input(path, what, mode="r"):
     try:
         return open_file(path, mode)
     except OSError as error:
-        raise InputError(f"{what}: cannot read {path}: {error.strerror}") from error
+        raise UnreadableError(f"{what}: cannot read {path}: {error.strerror}") from error
 
 
 def exists(path):
@@ -379,6 +383,11 @@ def modified(path):
     return _gfile().stat(path).mtime_nsec / 1e9 if is_remote(path) else os.stat(path).st_mtime
 
 
+def changed(path):
+    """When a file was written, renamed or linked last, by the clock of the file system."""
+    return modified(path) if is_remote(path) else max(modified(path), os.stat(path).st_ctime)
+
+
 def touch(path, text):
     """Makes `modified` of a file now; `text` is what it holds."""
     if is_remote(path):
@@ -410,6 +419,8 @@ def read_text(path, what):
             return file.read()
         except UnicodeDecodeError as error:
             raise InputError(f"{what}: {path} is not UTF-8 text: {error}") from error
+        except OSError as error:
+            raise UnreadableError(f"{what}: cannot read {path}: {error.strerror}") from error
 
 
 def text_lines(lines, name):

@@ -52,7 +52,17 @@ def misfit(start, files):
     Args:
       start: what the names are added to.
       files: of `read`.
+
+    Raises:
+      file_io.UnreadableError: a file cannot be read, so nobody knows.
     """
+    try:
+        return _misfit(start, files)
+    except OSError as error:
+        raise file_io.UnreadableError(f"cannot read {error.filename}: {error.strerror}") from error
+
+
+def _misfit(start, files):
     for name, wanted in files.items():
         path = start + name
         if not file_io.exists(path):
@@ -60,10 +70,7 @@ def misfit(start, files):
         if (size := file_io.size(path)) != wanted["bytes"]:
             return f"{path} has {size} bytes, {wanted['bytes']} were written"
     for name, wanted in files.items():  # which takes longer
-        try:
-            digest = file_io.sha256(start + name)
-        except OSError as error:
-            return f"{start}{name} cannot be read: {error.strerror}"
+        digest = file_io.sha256(start + name)
         if digest != wanted["sha256"]:
             sums = f"{digest[:12]}…, {wanted['sha256'][:12]}…"
             return f"{start}{name} has the SHA-256 {sums} was written"

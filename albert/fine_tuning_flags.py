@@ -26,6 +26,31 @@ def define_flags(flag_values, learning_rate, **of_optimizer):
     study_flags.define_flags(flag_values)
 
 
+def define_keep_flag(flag_values, name):
+    """How many checkpoints are kept; scripts have names of their own for it."""
+    _, integer, _, _ = common_flags.definers(flag_values)
+    integer(
+        name,
+        5,
+        "Checkpoints kept, beside the best; 0 keeps all, as training without evaluation does "
+        "unless the flag is given.",
+    )
+
+
+def num_kept(values, evaluates):
+    """Numbered checkpoints that a run keeps; 0: all.
+
+    By default a run that does not evaluate its checkpoints keeps all for a later command.
+
+    Args:
+      values: flag values.
+      evaluates: whether the run evaluates each checkpoint as it is saved.
+    """
+    names = [name for name in ("keep_checkpoint_max", "num_keep_checkpoint") if name in values]
+    flag = values[names[0]]
+    return 0 if values.do_train and not evaluates and not flag.present else flag.value
+
+
 def check(values):
     """Refuses contradictions among these flags before any work."""
     optimizer_flags.check_optimizer(values)

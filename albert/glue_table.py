@@ -25,7 +25,7 @@ def read_metrics(folder, step):
     """
     for block in results.read_blocks(folder):
         if block.step == step:
-            return {k: v for k, v in block.values.items() if k not in ("best", "global_step")}
+            return block.metrics
     return {}
 
 

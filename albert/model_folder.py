@@ -124,7 +124,7 @@ def write(path, kind, config, source, settings):
     """
     file_io.make_dirs(path)
     _write_config(path, config)
-    _write_rest(path, kind, source, settings)
+    _write_rest(path, kind, config, source, settings)
     return True
 
 
@@ -143,7 +143,7 @@ def write_if_absent(path, kind, config, source, settings):
       file_io.InputError: a file that is there is damaged.
     """
     name = os.path.join(path, pretrained.DESCRIPTION_NAME)
-    ours = _description(kind, source, settings)
+    ours = _description(kind, config, source, settings)
     found = _read_description(name) if file_io.exists(name) else ours
     differing = _differing_entries(_without_names(found), _without_names(ours))
     differing += _differing_files(path, found, config, source)
@@ -157,7 +157,7 @@ def write_if_absent(path, kind, config, source, settings):
         return False
     if not file_io.exists(os.path.join(path, pretrained.CONFIG_NAME)):
         _write_config(path, config)
-    _write_rest(path, kind, source, settings)
+    _write_rest(path, kind, config, source, settings)
     logging.info("Added what makes %s usable by itself (%s)", path, pretrained.DESCRIPTION_NAME)
     return True
 
@@ -166,14 +166,14 @@ def _write_config(path, config):
     file_io.write_text(os.path.join(path, pretrained.CONFIG_NAME), config.to_json_string())
 
 
-def _write_rest(path, kind, source, settings):
-    description = _description(kind, source, settings)
+def _write_rest(path, kind, config, source, settings):
+    description = _description(kind, config, source, settings)
     _copy(_vocabulary_of(source), _vocabulary_in(path, description))
     # Written last: a folder with a description is whole.
     file_io.write_json(os.path.join(path, pretrained.DESCRIPTION_NAME), description)
 
 
-def _description(kind, source, settings):
+def _description(kind, config, source, settings):
     """Content of ``model.json``."""
     is_spm = bool(source.spm_model_file)
     return {
@@ -182,6 +182,7 @@ def _description(kind, source, settings):
         "spm_model_file": os.path.basename(source.spm_model_file) if is_spm else None,
         "vocab_file": None if is_spm else pretrained.VOCAB_NAME,
         "do_lower_case": source.do_lower_case,
+        pretrained.RECORDED_CONFIG: config.to_dict(),
         "settings": json.loads(json.dumps(settings)),  # tuples become lists, as in the file
     }
 
@@ -214,8 +215,9 @@ def _vocabulary_in(path, description):
 
 
 def _without_names(description):
-    """A description without the names of the vocabulary, whose content is compared."""
-    return {k: v for k, v in description.items() if k not in ("spm_model_file", "vocab_file")}
+    """A description without what the files of the folder say, whose content is compared."""
+    of_files = ("spm_model_file", "vocab_file", pretrained.RECORDED_CONFIG)
+    return {k: v for k, v in description.items() if k not in of_files}
 
 
 def _differing_entries(there, ours, name=""):
@@ -258,8 +260,8 @@ def read(path, *kinds, with_weights=True):
       `ModelFolder`.
 
     Raises:
-      file_io.InputError: no such folder, no description in it, a model of another kind, or the
-        checkpoint is missing; says what to do.
+      file_io.InputError: no such folder, no description in it, a model of another kind, a
+        configuration that has been changed, or the checkpoint is missing; says what to do.
     """
     if not file_io.is_dir(path):
         raise file_io.InputError(f"there is no model folder {path}")
@@ -286,6 +288,7 @@ def read(path, *kinds, with_weights=True):
     config = modeling.AlbertConfig.from_json_file(config_file)
     if with_weights:
         _check_config(source, config)
+    pretrained.check_config(config_file, config, found, name)
     return ModelFolder(path, found["kind"], config, source, found["settings"])
 
 

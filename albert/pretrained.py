@@ -20,6 +20,7 @@ CONFIG_NAME = "albert_config.json"
 BERT_CONFIG_NAME = "bert_config.json"  # of google-research/bert
 VOCAB_NAME = "vocab.txt"  # of WordPiece models
 DESCRIPTION_NAME = "model.json"  # of fine-tuned models
+RECORDED_CONFIG = "config"  # entry of the description: what the model was trained with
 PRETRAINING_NAME = "pretraining.json"  # description of pre-trained models
 CONFIG_FLAG, SPM_FLAG, VOCAB_FLAG = "albert_config_file", "spm_model_file", "vocab_file"
 # The environment variable with tensorflow-hub's folder for what it fetches.
@@ -87,7 +88,10 @@ def locate(
         lower_case, complete = _told_by_folder(folder, checkpoint)
     choose = functools.partial(_choose, folder, complete)
     names = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME)
-    config_file = choose(CONFIG_FLAG, _existing(CONFIG_FLAG, config_file, hub_handle), names)
+    given = _existing(CONFIG_FLAG, config_file, hub_handle)
+    config_file = choose(CONFIG_FLAG, given, names)
+    if config_file and not given:
+        _check_config_beside(folder, config_file)
     if needs_vocabulary:
         existing = functools.partial(_existing, hub_handle=hub_handle)
         spm_model_file, vocab_file = _vocabulary(choose, existing, spm_model_file, vocab_file)
@@ -125,6 +129,50 @@ def _told_by_folder(folder, checkpoint):
         return None, False
     description = file_io.read_json(path, "model description")
     return (description.get("do_lower_case") if isinstance(description, dict) else None), True
+
+
+def _check_config_beside(folder, config_file):
+    """Checks the configuration in a fine-tuned model's folder; others have no description."""
+    path = os.path.join(folder, DESCRIPTION_NAME)
+    if file_io.exists(path):
+        description = file_io.read_json(path, "model description", dict)
+        config = modeling.AlbertConfig.from_json_file(config_file)
+        check_config(config_file, config, description, path)
+
+
+def check_config(config_file, config, description, path):
+    """Refuses a configuration that was changed since training, though the weights still fit it.
+
+    Layers, heads and the activation, for example, have no part in the shapes of the variables.
+
+    Args:
+      config_file: its path.
+      config: `modeling.AlbertConfig`.
+      description: dict of the folder's description; older ones hold no configuration.
+      path: of the description.
+
+    Raises:
+      file_io.InputError: names what differs.
+    """
+    if RECORDED_CONFIG not in description:
+        return
+    recorded = description[RECORDED_CONFIG]
+    if not isinstance(recorded, dict):
+        raise file_io.InputError(f"{path}: {RECORDED_CONFIG} is {recorded!r}, not an object")
+    recorded, found = ({"share": "all", **values} for values in (recorded, config.to_dict()))
+    differing = [
+        f"{name} {found.get(name)} (there {value})"
+        for name, value in sorted(recorded.items())
+        # Training alone depends on the others.
+        if found.get(name) != value
+        and not name.endswith("dropout_prob")
+        and name != "initializer_range"
+    ]
+    if differing:
+        raise file_io.InputError(
+            f"{config_file} is not the configuration that {path} recorded in training: "
+            f"{', '.join(differing)}; put these values back"
+        )
 
 
 def _check_contradictions(checkpoint, hub_handle, from_scratch):
@@ -250,6 +298,11 @@ def vocabularies_beside(checkpoint):
 def cache_dir():
     """Folder for what is unpacked: that of tensorflow-hub where it is set, else one of our own."""
     return os.environ.get(_CACHE_VARIABLE) or os.path.expanduser("~/.cache/albert")
+
+
+def set_cache_dir(path):
+    """Sets `cache_dir` for this process and those that it starts, and tensorflow-hub's own."""
+    os.environ[_CACHE_VARIABLE] = path
 
 
 def resolve_hub(handle):

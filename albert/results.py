@@ -1,6 +1,7 @@
 """The files of scores in an output folder: ``eval_results.txt`` and ``best_trial.txt``.
 
 ``eval_results.txt`` holds a block for each evaluated checkpoint: lines ``key = value`` and a rule.
+That of SQuAD ends with a summary, the scores of the best checkpoint and its step.
 ``best_trial.txt`` holds ``step:best_step:best_value``: the last evaluated step, and the best one.
 """
 
@@ -14,6 +15,7 @@ from albert import file_io
 RESULTS = "eval_results.txt"
 BEST_TRIAL = "best_trial.txt"
 _RULE = "=" * 50
+_SUMMARY = "best perf happened at step:"
 _NO_SCORE = 1e6  # in absolute value; percentages and losses are far below
 
 
@@ -29,6 +31,34 @@ class Block(NamedTuple):
     step: int | None
     values: dict
     text: str
+
+    @property
+    def metrics(self):
+        """The values without the step and the best so far."""
+        return {key: value for key, value in self.values.items() if _is_metric(key)}
+
+    @property
+    def is_summary(self):
+        """Whether it is the last block of SQuAD's results."""
+        return _SUMMARY in self.text
+
+
+class Form(NamedTuple):
+    """What differs between the results of tasks, as the scripts of the reference write them.
+
+    Attributes:
+      number: type whose shortest text a number has.
+      best: name of the line of the best value so far; {} is the metric.
+      has_summary: whether the file ends with a summary.
+    """
+
+    number: type
+    best: str
+    has_summary: bool
+
+
+SHORT = Form(np.float32, "best", has_summary=False)
+SQUAD = Form(float, "best {}", has_summary=True)
 
 
 class Trial(NamedTuple):
@@ -77,35 +107,58 @@ def remark_on_baseline(value, baseline, minimize):
     return "" if is_better else f"no better than a constant answer ({baseline:.4f})"
 
 
-def format_value(value):
-    """Shortest text of a number as float32, integers as they are."""
-    return str(value) if isinstance(value, int) else str(np.float32(value))
+def _is_metric(key):
+    return key not in ("global_step", "best") and not key.startswith("best ")
 
 
-def lines(metrics, step):
+def format_value(value, number=np.float32):
+    """Shortest text of a number as one of a type, integers as they are."""
+    return str(value) if isinstance(value, int) else str(number(value))
+
+
+def lines(metrics, step, form=SHORT):
     """The lines ``key = value`` of a checkpoint."""
     values = {**metrics, "global_step": step}
-    return [f"{key} = {format_value(value)}" for key, value in sorted(values.items())]
+    return [f"{key} = {format_value(value, form.number)}" for key, value in sorted(values.items())]
 
 
-def make_block(metrics, step, best_value=None):
-    """The `Block` of a checkpoint; with a line for the best value so far, if there is one."""
-    text = lines(metrics, step)
+def make_block(metrics, step, best_value=None, form=SHORT, metric=None):
+    """The `Block` of a checkpoint; with a line for the best value so far, if there is one.
+
+    Args:
+      metrics: its scores.
+      step: its step.
+      best_value: the best value so far, or None.
+      form: `Form`.
+      metric: the one that picks the best, where the form says so.
+    """
+    text = lines(metrics, step, form)
     if best_value is not None:
-        text.append(f"best = {best_value}")
+        text.append(f"{form.best.format(metric)} = {best_value}")
     return Block(step, dict(metrics), "\n".join(text))
+
+
+def display(block):
+    """The scores and the step of a block under a title, as an evaluation of the reference ends."""
+    shown = [line for line in block.text.splitlines() if not line.startswith("best ")]
+    return "\n".join(["***** Eval results *****", *(f"  {line}" for line in shown)])
 
 
 def put(blocks, block):
     """The blocks with one more: in place of that of its step, else before those of later steps."""
     blocks = [other for other in blocks if other.step is None or other.step != block.step]
-    later = (i for i, other in enumerate(blocks) if (other.step or 0) > block.step)
+    later = (
+        i for i, other in enumerate(blocks) if other.is_summary or (other.step or 0) > block.step
+    )
     place = next(later, len(blocks))
     return [*blocks[:place], block, *blocks[place:]]
 
 
 def read_blocks(folder):
     """The blocks of a folder's ``eval_results.txt``; [] without one.
+
+    Arrays, which the reference writes for STS-B, are no values; they stay in the text. A summary
+    that only repeats a block is left out.
 
     Raises:
       file_io.InputError: a value in it is not a number.
@@ -116,6 +169,7 @@ def read_blocks(folder):
     blocks = []
     for text in file_io.read_text(path, "results").split(_RULE):
         pairs = (line.split(" = ") for line in text.splitlines() if " = " in line)
+        pairs = (pair for pair in pairs if not pair[1].startswith("["))
         try:
             values = {key: float(value) for key, value in pairs}
             step = int(values["global_step"]) if "global_step" in values else None
@@ -125,12 +179,25 @@ def read_blocks(folder):
             ) from error
         if text.strip():
             blocks.append(Block(step, values, text.strip()))
-    return blocks
+    steps = {f"{_SUMMARY} {block.step}" for block in blocks}
+    return [b for b in blocks if not (b.is_summary and b.text.splitlines()[-1] in steps)]
 
 
-def write_blocks(folder, blocks):
-    """Writes ``eval_results.txt``."""
-    text = "".join(f"{block.text}\n{_RULE}\n" for block in blocks)
+def write_blocks(folder, blocks, best_step=None):
+    """Writes ``eval_results.txt``.
+
+    Args:
+      folder: output folder.
+      blocks: list of `Block`.
+      best_step: of the best checkpoint, for a summary at the end; None: the one that is there.
+    """
+    summaries = [block.text for block in blocks if block.is_summary]
+    for block in blocks:
+        if best_step is not None and block.step == best_step:
+            scores = [line for line in block.text.splitlines() if _is_metric(line.split(" = ")[0])]
+            summaries = ["\n".join([*scores, f"{_SUMMARY} {best_step}"])]
+    text = "".join(f"{block.text}\n{_RULE}\n" for block in blocks if not block.is_summary)
+    text += "".join(f"{summary}\n" for summary in summaries)
     file_io.write_text(os.path.join(folder, RESULTS), text)
 
 

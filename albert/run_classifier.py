@@ -39,7 +39,7 @@ def define_flags(flag_values):
     integer("train_step", 1000, "Steps in all.")
     integer("warmup_step", 0, "Steps over which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
-    integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
+    fine_tuning_flags.define_keep_flag(flag_values, "keep_checkpoint_max")
     distillation_flags.define_flags(flag_values)
     flags.mark_flags_as_required(("task_name", "output_dir"), flag_values)
 
@@ -88,7 +88,12 @@ def make_run(values, row, source, config, lessons, strategy):
 
     return stages.Run(
         model_config=config,
-        run_config=common_flags.run_config(values, values.train_step, values.predict_batch_size),
+        run_config=common_flags.run_config(
+            values,
+            values.train_step,
+            values.predict_batch_size,
+            fine_tuning_flags.num_kept(values, values.do_eval),
+        ),
         strategy=strategy,
         init_checkpoint=lessons.checkpoint or source.checkpoint,
         from_scratch=values.from_scratch,

@@ -55,6 +55,13 @@ class RunConfig:
         stops = (self.log_every_steps, self.save_checkpoints_steps, self.eval_every)
         return min(self.num_train_steps - step, *(every - step % every for every in stops if every))
 
+    def num_saved_after(self, step):
+        """Checkpoints that a run saves after a step, without those of `save_checkpoints_secs`."""
+        last = self.num_train_steps
+        every = filter(None, (self.save_checkpoints_steps, self.eval_every))
+        saved = {last}.union(*(range(0, last, interval) for interval in every))
+        return sum(other > step for other in saved)
+
     def is_saved(self, step):
         """Whether a step has a checkpoint."""
         due = step % self.save_checkpoints_steps == 0 or step == self.num_train_steps

@@ -25,6 +25,7 @@ def define_flags(flag_values):
     text("output_dir", None, "Folder of checkpoints and results.")
     text("init_checkpoint", None, "Weights to start from, in any form; by default random ones.")
     text("albert_hub_module_handle", None, "Hub module to start from: a folder, .tar.gz or URL.")
+    common_flags.define_hub_cache_flag(flag_values)
     switch("init_from_group0", False, "Give every group of layers the weights of group 0.")
     switch("do_train", True, "Train.")
     switch("do_eval", False, "Evaluate: each checkpoint as it is saved, or all that are there.")

@@ -46,7 +46,7 @@ def define_flags(flag_values):
     integer("train_step", 12000, "Steps in all.")
     integer("warmup_step", 1000, "Steps over which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 100, "Steps between checkpoints.")
-    integer("num_keep_checkpoint", 5, "Checkpoints kept, beside the best; 0 keeps all.")
+    fine_tuning_flags.define_keep_flag(flag_values, "num_keep_checkpoint")
     flags.mark_flags_as_required(("data_dir", "output_dir"), flag_values)
 
 
@@ -98,7 +98,7 @@ def make_run(values, settings, head, source, config, strategy):
             values,
             num_train_steps=values.train_step,
             predict_batch_size=values.predict_batch_size,
-            keep_checkpoint_max=values.num_keep_checkpoint,
+            keep_checkpoint_max=fine_tuning_flags.num_kept(values, values.do_eval),
         ),
         strategy=strategy,
         init_checkpoint=source.checkpoint,

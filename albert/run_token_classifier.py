@@ -38,7 +38,7 @@ def define_flags(flag_values):
     integer("train_step", 1000, "Steps in all.")
     integer("warmup_step", 0, "Steps over which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
-    integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
+    fine_tuning_flags.define_keep_flag(flag_values, "keep_checkpoint_max")
     flags.mark_flag_as_required("output_dir", flag_values=flag_values)
 
 
@@ -91,7 +91,12 @@ def make_run(values, files, source, config, strategy):
 
     return stages.Run(
         model_config=config,
-        run_config=common_flags.run_config(values, values.train_step, values.predict_batch_size),
+        run_config=common_flags.run_config(
+            values,
+            values.train_step,
+            values.predict_batch_size,
+            fine_tuning_flags.num_kept(values, values.do_eval),
+        ),
         strategy=strategy,
         init_checkpoint=source.checkpoint,
         from_scratch=values.from_scratch,

@@ -39,7 +39,7 @@ def define_flags(flag_values):
     number("num_train_epochs", 3.0, "Steps in all are the questions times this, by the batch size.")
     number("warmup_proportion", 0.1, "Share of the steps in which the learning rate rises from 0.")
     integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
-    integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
+    fine_tuning_flags.define_keep_flag(flag_values, "keep_checkpoint_max")
     integer("n_best_size", 20, "Answers kept of each question, and ends looked at of each window.")
     integer("max_answer_length", 30, "Most tokens of an answer.")
     study_flags.define_squad_flags(flag_values)
@@ -133,9 +133,8 @@ def make_run(values, kind, source, config, questions, settings, strategy):
     from albert import stages
 
     steps = num_train_steps(values, len(questions.train_examples)) if values.do_train else 0
-    scores_all = values.do_predict and values.checkpoint == "all"
     known = values.do_predict and questions.answers_known
-    if scores_all and not known:
+    if values.checkpoint == "all" and not known:
         raise file_io.InputError(
             "--checkpoint=all evaluates every checkpoint, but the answers of "
             f"{values.predict_file} are not known"
@@ -147,6 +146,7 @@ def make_run(values, kind, source, config, questions, settings, strategy):
             num_train_steps=steps,
             predict_batch_size=values.predict_batch_size,
             eval_batch_size=values.predict_batch_size,
+            keep_checkpoint_max=fine_tuning_flags.num_kept(values, known),
         ),
         strategy=strategy,
         init_checkpoint=source.checkpoint,
@@ -154,12 +154,21 @@ def make_run(values, kind, source, config, questions, settings, strategy):
         complete_folder=lambda write: write(
             values.output_dir, kind, config, source, settings.to_dict()
         ),
-        do_eval=known and (values.do_train or scores_all),
+        do_eval=known and (values.do_train or _scores_all(values)),
         record=record_flags.recorder(values, f"run_{kind}", source),
         **schedule_flags.of_run(
             values, steps, int(steps * values.warmup_proportion), f"recipes/{kind}.flags"
         ),
     )
+
+
+def _scores_all(values):
+    """Whether prediction alone scores all checkpoints, as it must where none is the best yet."""
+    from albert import checkpoints
+
+    folder = values.output_dir
+    is_open = values.checkpoint is None and not checkpoints.find_best(folder)
+    return values.checkpoint == "all" or (is_open and bool(checkpoints.numbered(folder)))
 
 
 def run_squad(values, kind, **beams):

@@ -14,6 +14,7 @@ from albert import (
     folder_lock,
     learning_signs,
     record_files,
+    results,
     squad_metrics,
     squad_positions,
     squad_records,
@@ -230,6 +231,7 @@ def _make_v1(settings, questions):
         metrics=("exact_match", "f1"),
         signs=learning_signs.of_spans,
         training_means=squad_positions.TRAINING_MEANS,
+        results_form=results.SQUAD,
     )
 
 
@@ -282,6 +284,7 @@ def _make_v2(settings, questions):
         metrics=("exact", "f1", "best_exact", "best_f1"),
         signs=learning_signs.of_spans_or_none,
         training_means=squad_positions.TRAINING_MEANS,
+        results_form=results.SQUAD,
     )
 
 

@@ -20,6 +20,7 @@ from albert import (
     model_folder,
     records,
     restarts,
+    results,
     run_record,
     stuck,
     training,
@@ -105,11 +106,22 @@ def run(task, data, run):
                 runner = _train(task, data, run, paths["train"], eval_input)
             else:
                 runner = training.make_engine(task, run, run.run_config)
-            if run.do_eval and not run.do_train:
-                checkpoint_walk.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
+            block = _evaluated(run, runner, eval_input) if run.do_eval else None
             if run.do_predict:
-                _predict(run, data, runner, _eval_input(data, paths, "test"))
+                block = _predict(run, data, runner, _eval_input(data, paths, "test")) or block
+            if block:
+                logging.info("%s", results.display(block))
     return runner
+
+
+def _evaluated(run, runner, eval_input):
+    """`results.Block` of the best checkpoint or of the one that was asked for.
+
+    Training has evaluated each checkpoint already.
+    """
+    if run.do_train:
+        return checkpoint_walk.find_best_block(runner)
+    return checkpoint_walk.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
 
 
 def _train(task, data, run, paths, eval_input):
@@ -172,6 +184,7 @@ def check_start(run):
     stages = {"eval_batch_size": run.do_eval, "predict_batch_size": run.do_predict}
     needed = [name for name, is_needed in stages.items() if is_needed]
     engine.check_batches(run.run_config, run.strategy, *needed)
+    checkpoints.check_path(run.run_config.output_dir)
     if not run.do_train:
         return
     engine.training_batch(run.run_config, run.strategy)
@@ -200,14 +213,15 @@ def load(runner, checkpoint=None):
 
 
 def _predict(run, data, runner, predict_input):
+    """Writes the predictions; `results.Block` of what they alone have scored, else None."""
     prefix = load(runner, run.checkpoint_to_use)
     rows = runner.predict(predict_input)
     if not distribution.is_chief(run.strategy):
-        return
+        return None
     folder = run.run_config.output_dir
     metrics = data.write_predictions(folder, rows, data.ids("test"), prefix)
     if metrics is None:
-        return
+        return None
     if run.do_eval or not data.predicts_dev:  # The results of the checkpoints stay in their file.
         best = runner.task.best_metric
         split = "dev" if data.predicts_dev else "test"
@@ -215,8 +229,9 @@ def _predict(run, data, runner, predict_input):
         logging.info("%s: %s %.3f on the %s data", name, best, metrics[best], split)
     if not data.predicts_dev:
         run_record.set_test(folder, prefix, checkpoints.read_step(prefix) or 0, metrics)
-    elif not run.do_eval:
-        checkpoint_walk.report(runner, prefix, metrics)
+    if run.do_eval or not data.predicts_dev:
+        return None
+    return checkpoint_walk.report(runner, prefix, metrics)
 
 
 def complete_folder(run):

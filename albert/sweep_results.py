@@ -44,8 +44,8 @@ def read_score(folder, metric):
         return _score_of_seeds(several, metric)
     trial, blocks = results.read_trial(folder), results.read_blocks(folder)
     wanted = trial.best_step if trial else (blocks[-1].step if blocks else None)
-    found = next((block.values for block in blocks if block.step == wanted), {})
-    found = {k: _finite(v) for k, v in found.items() if k not in ("best", "global_step")}
+    found = next((block.metrics for block in blocks if block.step == wanted), {})
+    found = {key: _finite(value) for key, value in found.items()}
     if metric is None:
         return wanted, _best_value(trial, found), found
     if blocks and metric not in found:

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from albert import file_io
+from albert import file_io, results
 
 
 def no_metrics(outputs, features):
@@ -82,6 +82,7 @@ class Task:
       metrics: keys of that result by which one can be picked.
       signs: ``(outputs, features) -> dict`` of what a training batch tells about whether the
         model learns, see `learning_signs`: tensors of fixed shapes that add up.
+      results_form: how the results are written.
       training_means: names of the losses and metrics of training whose means since the evaluation
         before each evaluation reports, too, as ``train_<name>``.
     """
@@ -96,6 +97,7 @@ class Task:
     metrics: tuple = ()
     signs: Callable[[dict, dict], dict] = no_metrics
     training_means: tuple = ()
+    results_form: results.Form = results.SHORT
 
 
 @dataclasses.dataclass(frozen=True)

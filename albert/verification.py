@@ -35,11 +35,13 @@ class Item:
       path: its file, folder or prefix.
       what: what it is, with what is known of it.
       damage: what is wrong; None if it is whole.
+      is_unreadable: the system does not let it be read, so that it may be whole.
     """
 
     path: str
     what: str
     damage: str | None
+    is_unreadable: bool = False
 
 
 def check(path):
@@ -102,7 +104,7 @@ def _check_folder(folder):
         if name in indices:
             yield _check_checkpoint(path)
         elif name in bases and name not in names:
-            yield _check_without_file(path)
+            yield from _check_without_file(path)
         elif file_io.is_dir(path):
             yield from _check_folder(path)
         elif checker := _checker_of(path):
@@ -110,21 +112,31 @@ def _check_folder(folder):
 
 
 def _check_without_file(path):
-    """What has a manifest, but not the file that it is named after."""
-    if checkpoint_manifest.parts(path) or path.rpartition("/")[2].startswith("model.ckpt-"):
-        return _check_checkpoint(path)
-    return Item(path, "records", f"there is {record_files.manifest_path(path)}, but no {path}")
+    """What has a manifest, but not the file that it is named after.
+
+    Another program that deletes or renames a checkpoint leaves its manifest.
+    """
+    if checkpoint_manifest.parts(path):
+        yield _check_checkpoint(path)
+    elif not path.rpartition("/")[2].startswith("model.ckpt-"):
+        manifest = record_files.manifest_path(path)
+        yield Item(path, "records", f"there is {manifest}, but no {path}")
 
 
 def _check_checkpoint(prefix):
     has_manifest = file_io.exists(prefix + _MANIFEST)
-    damage = checkpoint_health.damage_of(prefix)
     what = "checkpoint"
+    try:
+        damage = checkpoint_health.damage_of(prefix)
+    except file_io.UnreadableError as error:
+        return Item(prefix, what, str(error), is_unreadable=True)
     if not damage:
         step = checkpoints.read_step(prefix)
         count = len(checkpoints.reader(prefix).get_variable_to_shape_map())
         what += f"{'' if step is None else f' of step {step}'}, {count} variables"
         what += "" if has_manifest else ", without a manifest"
+        if checkpoint_manifest.misfit(prefix):
+            what += ", replaced by another program since its manifest"
     return Item(prefix, what, damage)
 
 

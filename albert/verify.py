@@ -20,12 +20,16 @@ def define_flags(flag_values):
 def main(values):
     from albert import verification
 
-    damaged = count = 0
+    damaged = unreadable = count = 0
     for item in verification.check(values.path):
         count += 1
-        damaged += bool(item.damage)
-        state = f"DAMAGED: {item.damage}" if item.damage else "ok"
+        unreadable += item.is_unreadable
+        damaged += bool(item.damage) and not item.is_unreadable
+        wrong = "NOT READ" if item.is_unreadable else "DAMAGED"
+        state = f"{wrong}: {item.damage}" if item.damage else "ok"
         print(f"{item.path} ({item.what}): {state}", flush=True)
+    if unreadable:
+        raise file_io.InputError(f"{damaged} of {count} are damaged, {unreadable} cannot be read")
     if damaged:
         raise file_io.InputError(f"{damaged} of {count} are damaged")
     print(f"{count} checked, none is damaged")

@@ -79,10 +79,11 @@ def run(module, **values):
 
 
 def read_results(folder):
-    """The blocks of eval_results.txt as dicts of texts."""
+    """The blocks of eval_results.txt as dicts of texts, without the summary of SQuAD."""
     text = (folder / "eval_results.txt").read_text()
-    blocks = [block.strip() for block in text.split("=" * 50)]
-    return [dict(line.split(" = ") for line in block.splitlines()) for block in blocks if block]
+    blocks = [block.splitlines() for block in text.split("=" * 50 + "\n")]
+    blocks = [block for block in blocks if block and " = " in block[-1]]
+    return [dict(line.split(" = ") for line in block) for block in blocks]
 
 
 def weights(prefix):

@@ -1,8 +1,10 @@
 """Which damage to a checkpoint is found, and what a run goes on from then."""
 
+import errno
 import json
 import os
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -131,6 +133,98 @@ def test_values_are_read_though_the_manifest_fits(folder):
     checkpoint_manifest.write(prefix, 30, ["bert/kernel", "global_step"])
     assert checkpoint_manifest.misfit(prefix) is None
     assert checkpoint_health.last_whole(str(folder)) == str(folder / "model.ckpt-20")
+
+
+def replace_by(folder, name, other, move=False):
+    """What another program does that knows of no manifests."""
+    for ending in ("index", DATA, "meta"):
+        source, target = folder / f"{other}.{ending}", folder / f"{name}.{ending}"
+        (os.replace if move else shutil.copyfile)(source, target)
+
+
+@pytest.mark.parametrize("move", [False, True])
+def test_files_of_another_program_get_a_manifest_of_their_own(folder, caplog, move):
+    """Ours, then the reference, then ours: the best is replaced, an older one renamed."""
+    prefix, manifest = str(folder / "model.ckpt-best"), folder / "model.ckpt-best.manifest.json"
+    time.sleep(0.02)  # more than the clock of a file system is wrong
+    replace_by(folder, "model.ckpt-best", "model.ckpt-10", move)
+    before = manifest.read_text()
+    assert checkpoint_health.damage_of(prefix) is None and manifest.read_text() == before
+    model = Model()
+    with caplog.at_level("WARNING", logger="absl"):
+        checkpoints.restore(model, prefix, allow_new_heads=False)
+    np.testing.assert_array_equal(model.kernel, np.full(40, 10.0))
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert str(manifest) in line and "another program has replaced them" in line
+    caplog.clear()
+    assert json.loads(manifest.read_text())["step"] == 10
+    checkpoints.restore(model, prefix, allow_new_heads=False)
+    assert checkpoint_manifest.misfit(prefix) is None and not caplog.records
+
+
+def test_a_run_goes_on_from_a_checkpoint_that_another_program_has_replaced(folder, caplog):
+    time.sleep(0.02)
+    replace_by(folder, "model.ckpt-30", "model.ckpt-10")
+    assert checkpoint_health.last_whole(str(folder)) == str(folder / "model.ckpt-30")
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert checkpoint_manifest.misfit(str(folder / "model.ckpt-30")) is None
+
+
+@pytest.mark.parametrize("kind", ["manifest newer", "value wrong", "data alone"])
+def test_other_files_than_the_manifest_names_are_damage(folder, kind):
+    time.sleep(0.02)
+    replace_by(folder, "model.ckpt-30", "model.ckpt-10")
+    if kind == "manifest newer":
+        os.utime(folder / "model.ckpt-30.manifest.json")
+    elif kind == "value wrong":
+        flip(folder / f"model.ckpt-30.{DATA}")
+    else:
+        shutil.copyfile(folder / f"model.ckpt-20.{DATA}", folder / f"model.ckpt-30.{DATA}")
+    assert checkpoint_health.last_whole(str(folder)) == str(folder / "model.ckpt-20")
+
+
+@pytest.mark.parametrize("with_manifest", [True, False])
+@pytest.mark.parametrize("ending", ["index", DATA, "manifest.json"])
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])
+def test_what_cannot_be_read_is_not_damaged(folder, monkeypatch, code, ending, with_manifest):
+    """Neither a run nor a use of the checkpoint renames or blames its files."""
+    path = folder / f"model.ckpt-30.{ending}"
+    if not with_manifest:
+        if ending == "manifest.json":
+            return
+        (folder / "model.ckpt-30.manifest.json").unlink()
+        content = path.read_bytes()
+        path.write_bytes(bytes(len(content)))  # TensorFlow finds it unreadable, too
+    open_file = file_io.open_file
+
+    def refused(name, mode="r"):
+        if str(name) == str(path):
+            raise OSError(code, os.strerror(code), name)
+        return open_file(name, mode)
+
+    before = sorted(os.listdir(folder))
+    monkeypatch.setattr(file_io, "open_file", refused)
+    for use in (
+        lambda: checkpoint_health.last_whole(str(folder)),
+        lambda: checkpoints.restore(Model(), str(folder / "model.ckpt-30")),
+    ):
+        with pytest.raises(file_io.UnreadableError, match=os.strerror(code)) as raised:
+            use()
+        assert str(path) in str(raised.value) and "damaged" not in str(raised.value)
+    assert sorted(os.listdir(folder)) == before
+
+
+def test_a_path_that_tensorflow_cannot_read_is_refused_at_once(folder):
+    """It takes a backslash for a sign of its patterns, and finds nothing."""
+    bad = str(folder / "one\\two" / "model.ckpt-1")
+    with pytest.raises(file_io.InputError, match="whose path has a backslash: .*one.two"):
+        checkpoints.write_tensors(bad, {"a": tf.zeros([2])})
+    assert not (folder / "one\\two").exists()
+    (folder / "one\\two").mkdir()
+    for ending in ("index", DATA):
+        shutil.copyfile(folder / f"model.ckpt-10.{ending}", f"{bad}.{ending}")
+    with pytest.raises(file_io.InputError, match="has a backslash"):
+        checkpoints.restore(Model(), bad)
 
 
 def test_several_damaged_checkpoints_are_passed_over(folder, caplog):

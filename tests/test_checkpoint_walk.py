@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import checkpoint_walk, checkpoints, distribution, file_io
+from albert import checkpoint_walk, checkpoints, distribution, file_io, results
 from tests import reference_folder
 
 SCORES = {0: 0.25, 10: 0.75, 20: 0.5}
@@ -22,7 +22,7 @@ class Numbers(tf.Module):
         self.step = tf.Variable(0.0, name="step")
 
 
-def make_engine(folder, scores=SCORES):
+def make_engine(folder, scores=SCORES, form=results.SHORT):
     """An engine whose list `evaluated` has the steps that it was asked to evaluate."""
     model, evaluated = Numbers(), []
 
@@ -33,7 +33,7 @@ def make_engine(folder, scores=SCORES):
     return types.SimpleNamespace(
         model=model,
         run_config=types.SimpleNamespace(output_dir=str(folder), early_stopping_patience=0),
-        task=types.SimpleNamespace(best_metric="score"),
+        task=types.SimpleNamespace(best_metric="score", results_form=form),
         strategy=distribution.create_strategy("one_device"),
         evaluate=evaluate,
         baseline={"score": 0.25},
@@ -68,6 +68,10 @@ def test_every_checkpoint_is_evaluated_and_the_best_kept(folder):
         f"global_step = 10\nloss = 1.5\nscore = 0.75\nbest = 0.75\n{rule}\n"
         f"global_step = 20\nloss = 1.5\nscore = 0.5\nbest = 0.75\n{rule}\n"
     )
+    (events,) = (folder / "eval").glob("*tfevents*")
+    found = tf.compat.v1.train.summary_iterator(str(events))
+    tags = [(event.step, value.tag) for event in found for value in event.summary.value]
+    assert sorted(tags) == [(step, name) for step in SCORES for name in ("loss", "score")]
 
 
 def test_the_best_counts_when_its_numbered_file_is_gone(folder):
@@ -129,6 +133,53 @@ def test_one_checkpoint_can_be_evaluated_without_touching_the_best(folder):
     assert (
         "global_step = 20\nloss = 1.5\nscore = 0.9\n" in (folder / "eval_results.txt").read_text()
     )
+
+
+def test_results_of_one_alone_stay_beside_those_of_others(folder):
+    engine, rule = make_engine(folder), "=" * 50
+    checkpoint_walk.evaluate_all(engine, None)
+    before = (folder / "eval_results.txt").read_text()
+    for which in ("best", "last"):  # They say the same.
+        block = checkpoint_walk.evaluate(engine, None, which)
+        assert (folder / "eval_results.txt").read_text() == before
+    assert (block.step, block.text) == (20, "global_step = 20\nloss = 1.5\nscore = 0.5")
+    checkpoint_walk.evaluate(make_engine(folder, dict.fromkeys(SCORES, 0.9)), None, "last")
+    blocks = before.split(f"{rule}\n")
+    changed = blocks[2].replace("score = 0.5\nbest = 0.75", "score = 0.9")
+    wanted = f"{rule}\n".join([*blocks[:2], changed, ""])
+    assert (folder / "eval_results.txt").read_text() == wanted
+
+
+def test_results_of_squad_have_the_form_of_the_reference(folder, golden):
+    """Names and digits of the recorded file, with the step that each block is of."""
+    scores = {0: 25.5, 10: 250 / 3, 20: 50.0}
+    engine = make_engine(folder, scores, results.SQUAD)
+    block = checkpoint_walk.evaluate(engine, None)
+    assert block.step == 10
+    rule, third = "=" * 50, "83.33333333333333"
+    wanted = (
+        f"global_step = 0\nloss = 1.5\nscore = 25.5\nbest score = 25.5\n{rule}\n"
+        f"global_step = 10\nloss = 1.5\nscore = {third}\nbest score = {third}\n{rule}\n"
+        f"global_step = 20\nloss = 1.5\nscore = 50.0\nbest score = {third}\n{rule}\n"
+        f"loss = 1.5\nscore = {third}\nbest perf happened at step: 10\n"
+    )
+    assert (folder / "eval_results.txt").read_text() == wanted
+    assert (folder / "best_trial.txt").read_text() == f"20:10:{third}"
+    checkpoint_walk.evaluate(engine, None, "best")
+    assert (folder / "eval_results.txt").read_text() == wanted
+    theirs = (golden / "runs" / "squad_v1" / "eval_results.txt").read_text().split(rule)
+    assert theirs[0].splitlines()[-1].startswith("best f1 = ") and "f1 = 3.6363636363636362" in (
+        theirs[3].splitlines()
+    )
+    assert theirs[3].splitlines()[-1].startswith("best perf happened at step: ")
+    save(str(folder), 30)
+    later = make_engine(folder, {**scores, 30: 90.0}, results.SQUAD)
+    on_checkpoint = checkpoint_walk.evaluate_while_training(later, None)
+    later.model.step.assign(30.0)
+    on_checkpoint(str(folder / "model.ckpt-30"), 30)
+    found = (folder / "eval_results.txt").read_text().split(f"{rule}\n")
+    assert found[:3] == wanted.split(f"{rule}\n")[:3] and len(found) == 5
+    assert found[4] == "loss = 1.5\nscore = 90.0\nbest perf happened at step: 30\n"
 
 
 def test_an_empty_folder_and_a_missing_metric_are_named(tmp_path, folder):

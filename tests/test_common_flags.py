@@ -1,6 +1,7 @@
 """What the scripts share: checks of flags, and how a script ends."""
 
 import importlib.metadata  # noqa: F401  loaded before a test changes sys.path
+import tarfile
 import types
 
 import pytest
@@ -59,6 +60,22 @@ def test_flags_name_the_files_of_a_model(values, golden):
     assert found.spm_model_file == str(golden / "hub_tf1" / "assets" / "30k-clean.model")
     with pytest.raises(file_io.InputError, match="albert_config_file .*must be given"):
         common_flags.source(values("--albert_hub_module_handle=", "--from_scratch"))
+
+
+def test_the_cache_of_hub_modules_can_be_named(values, golden, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "of the environment"))
+    with tarfile.open(tmp_path / "module.tar.gz", "w:gz") as tar:
+        tar.add(golden / "hub_tf1", ".")
+    handle = f"--albert_hub_module_handle={tmp_path / 'module.tar.gz'}"
+    for folder, *arguments in (
+        ("of the environment", handle),
+        ("of the flag", handle, f"--tfhub_cache_dir={tmp_path / 'of the flag'}"),
+    ):
+        found = values(*arguments)
+        checkpoint = common_flags.source(found).checkpoint
+        assert checkpoint.startswith(str(tmp_path / folder))
+    # As tensorflow_hub does when it is imported later.
+    flags.DEFINE_string("tfhub_cache_dir", None, "Of tensorflow_hub.", flag_values=found)
 
 
 def test_runs_without_a_hub_module_refuse_the_word_for_its_file(values, tmp_path):

@@ -148,6 +148,24 @@ def test_training_learns_and_saves(path, tmp_path):
     assert stored == {"kernel", "bias", "global_step"} | slots
 
 
+def test_the_room_for_all_checkpoints_is_in_the_log(path, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(file_io, "free_bytes", lambda path: 500)
+    with caplog.at_level("INFO", logger="absl"):
+        train(make_engine(tmp_path / "few", num_train_steps=1), path)
+        assert "checkpoints are kept" not in caplog.text
+        train(make_engine(tmp_path / "all", num_train_steps=1, keep_checkpoint_max=0), path)
+    (line,) = [x for x in caplog.records if "checkpoints are kept" in x.getMessage()]
+    # kernel and bias, each with two slots, and the step
+    size = 3 * (2 + 1) * 4 + 8
+    assert f"kept: 1 to come, {size} bytes in all; 500 bytes are free in" in line.getMessage()
+    assert line.levelname == "INFO"
+    caplog.clear()
+    train(make_engine(tmp_path / "many", save_checkpoints_steps=2, keep_checkpoint_max=0), path)
+    (line,) = [x for x in caplog.records if "checkpoints are kept" in x.getMessage()]
+    assert f"kept: 15 to come, {15 * size} bytes" in line.getMessage()
+    assert line.levelname == "WARNING"
+
+
 def test_graphs_are_traced_as_they_are_written(path, tmp_path):
     """Rewriting by autograph takes most of the time until the first step."""
     files = set()

@@ -10,6 +10,8 @@ from tests.builders import weights
 
 def test_slots_and_step_are_left_out(golden, tmp_path, run_script):
     source = golden / "model" / "shared" / "lamb"
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "checkpoint").write_text("of a run")
     run_script(
         export_checkpoints, albert_directory=source, checkpoint_name="model.ckpt-8",
         export_path=tmp_path / "out" / "albert",
@@ -19,7 +21,8 @@ def test_slots_and_step_are_left_out(golden, tmp_path, run_script):
     for name, value in after.items():
         np.testing.assert_array_equal(value, before[name])
     others = [p.name for p in (tmp_path / "out").iterdir() if "albert." not in p.name]
-    assert others == ["README.md"]
+    assert sorted(others) == ["README.md", "checkpoint"]
+    assert (tmp_path / "out" / "checkpoint").read_text() == "of a run"
 
 
 def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):

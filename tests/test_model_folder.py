@@ -96,6 +96,44 @@ def test_a_vocabulary_that_is_there_already_is_left_alone(tmp_path):
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
+CHANGES = [
+    ({"num_hidden_layers": 3}, r"num_hidden_layers 3 \(there 1\)"),
+    ({"num_attention_heads": 4}, r"num_attention_heads 4 \(there 2\)"),
+    ({"hidden_act": "relu", "num_hidden_layers": 2}, r"hidden_act relu \(there gelu\), num_hid"),
+    ({"hidden_dropout_prob": 0.3, "initializer_range": 0.1}, None),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), CHANGES)
+def test_a_configuration_that_was_changed_is_refused_though_the_weights_fit(
+    tmp_path, changes, message
+):
+    write(tmp_path / "out", source_in(tmp_path / "elsewhere"))
+    path = tmp_path / "out" / "albert_config.json"
+    path.write_text(dataclasses.replace(CONFIG, **changes).to_json_string())
+    uses = (
+        lambda: model_folder.read(str(tmp_path / "out")),
+        lambda: pretrained.locate(checkpoint=str(tmp_path / "out")),
+    )
+    for use in uses:
+        if message is None:
+            use()
+            continue
+        with pytest.raises(file_io.InputError, match=message) as raised:
+            use()
+        assert f"{path} is not the configuration that {path.parent}/model.json recorded" in str(
+            raised.value
+        )
+    # What the user names counts, and a description without the entry says nothing.
+    pretrained.locate(checkpoint=str(tmp_path / "out"), config_file=str(path))
+    name = tmp_path / "out" / "model.json"
+    description = json.loads(name.read_text())
+    del description["config"]
+    name.write_text(json.dumps(description))
+    for use in uses:
+        use()
+
+
 # --- folders that another program has trained ----------------------------------------------------
 
 

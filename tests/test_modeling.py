@@ -37,6 +37,11 @@ def restored(golden, name):
     return model, np.load(folder / "forward.npz"), reader
 
 
+def test_arguments_of_the_reference_are_refused():
+    with pytest.raises(TypeError, match="is_training"):
+        modeling.AlbertModel(tiny_config(), is_training=True)
+
+
 def random_ids(batch=4, length=10, seed=0):
     return np.random.RandomState(seed).randint(5, TINY["vocab_size"], (batch, length), np.int32)
 

@@ -1,5 +1,6 @@
 """The files of scores: what is written is read, also what the reference wrote."""
 
+import numpy
 import pytest
 
 from albert import file_io, results
@@ -40,7 +41,63 @@ def test_files_of_the_reference_are_read(golden, tmp_path, name, steps, last):
     results.write_blocks(str(tmp_path), blocks)
     again = results.read_blocks(str(tmp_path))
     assert [block.text for block in again] == [block.text for block in blocks]
-    assert again[-1].values == {"f1": 0.5, "global_step": 30}
+    own = again[-2 if name.startswith("squad") else -1]  # before the summary
+    assert own.values == {"f1": 0.5, "global_step": 30}
+
+
+def test_results_of_sts_b_of_the_reference_are_read(tmp_path):
+    """It prints arrays as values, over many lines."""
+    arrays = {n: numpy.array2string(numpy.linspace(0, 5, n).astype("f4")) for n in (3, 999, 1500)}
+    text = "".join(
+        f"eval_loss = 2.25\nglobal_step = {step}\nlabel_ids = {arrays[n]}\nloss = 2.5\n"
+        f"pearson = -0.0101\npred = {arrays[n]}\nbest = -1\n{'=' * 50}\n"
+        for step, n in enumerate(arrays)
+    )
+    assert text.count("\n") > 300 and "..." in text
+    (tmp_path / "eval_results.txt").write_text(text)
+    blocks = results.read_blocks(str(tmp_path))
+    assert [block.step for block in blocks] == [0, 1, 2]
+    for block in blocks:
+        assert block.metrics == {"eval_loss": 2.25, "loss": 2.5, "pearson": -0.0101}
+    results.write_blocks(str(tmp_path), blocks)
+    assert (tmp_path / "eval_results.txt").read_text() == text
+
+
+@pytest.mark.parametrize("name", ["squad_v1", "squad_v2"])
+def test_the_summary_of_the_reference_stays_until_ours_takes_its_place(golden, tmp_path, name):
+    theirs = (golden / "runs" / name / "eval_results.txt").read_text()
+    (tmp_path / "eval_results.txt").write_text(theirs)
+    blocks = results.read_blocks(str(tmp_path))
+    assert [block.is_summary for block in blocks] == [False] * 3 + [True]
+    results.write_blocks(str(tmp_path), blocks)
+    assert (tmp_path / "eval_results.txt").read_text() == theirs + "\n"
+    block = results.make_block({"f1": 200 / 3}, 30, 200 / 3, results.SQUAD, "f1")
+    blocks = results.put(blocks, block)
+    rule = "=" * 50
+    results.write_blocks(str(tmp_path), blocks)
+    text = (tmp_path / "eval_results.txt").read_text()
+    assert [part.strip() for part in text.split(rule)] == [
+        *(part.strip() for part in theirs.split(rule)[:3]),
+        block.text,
+        theirs.split(rule)[3].strip(),
+    ]
+    results.write_blocks(str(tmp_path), blocks, best_step=30)
+    assert (
+        (tmp_path / "eval_results.txt")
+        .read_text()
+        .endswith(
+            f"f1 = 66.66666666666667\nglobal_step = 30\nbest f1 = 66.66666666666667\n{rule}\n"
+            "f1 = 66.66666666666667\nbest perf happened at step: 30\n"
+        )
+    )
+    assert results.read_blocks(str(tmp_path))[-1].step == 30
+
+
+def test_a_block_is_shown_as_the_reference_ends_an_evaluation():
+    block = results.make_block({"loss": 0.5, "best_f1": 60.0}, 20, 0.75)
+    assert results.display(block) == (
+        "***** Eval results *****\n  best_f1 = 60.0\n  global_step = 20\n  loss = 0.5"
+    )
 
 
 def test_a_block_takes_its_place_by_step():

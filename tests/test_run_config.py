@@ -23,6 +23,16 @@ def test_each_evaluation_has_a_checkpoint(eval_every, saved, evaluated):
     assert [step for step in saved if config.is_evaluated(step)] == evaluated
 
 
+@pytest.mark.parametrize(
+    ("eval_every", "last", "after", "count"),
+    [(0, 25, 0, 3), (0, 25, 10, 2), (0, 30, 0, 3), (6, 25, -1, 8), (6, 25, 24, 1), (0, 25, 25, 0)],
+)
+def test_checkpoints_to_come_are_counted(eval_every, last, after, count):
+    config = dataclasses.replace(CONFIG, eval_every=eval_every, num_train_steps=last)
+    assert config.num_saved_after(after) == count
+    assert sum(config.is_saved(step) for step in range(after + 1, last + 1)) == count
+
+
 def test_a_call_ends_where_there_is_something_to_do():
     steps, step = [], 0
     while step < CONFIG.num_train_steps:

@@ -75,10 +75,17 @@ def test_a_model_learns_and_the_best_is_kept(trained):
 
 def test_the_files_are_those_of_the_reference(trained, golden, inputs):
     theirs = golden / "runs" / "squad_v1"
-    recorded = (theirs / "eval_results.txt").read_text().split("=" * 50)[0].splitlines()
-    keys = {line.split(" = ")[0] for line in recorded if not line.startswith(("saved", "best"))}
+    recorded = (theirs / "eval_results.txt").read_text().split("=" * 50)
+    keys = {line.split(" = ")[0] for line in recorded[0].splitlines() if " = " in line}
     places = {"start_accuracy", "end_accuracy", "eval_loss"}
-    assert set(read_results(trained)[0]) == keys | places | {"global_step", "best"}
+    results = read_results(trained)
+    assert set(results[0]) == keys | places | {"global_step"} and "best f1" in keys
+    *scores, last = (trained / "eval_results.txt").read_text().split("=" * 50)[-1].splitlines()[1:]
+    best = max(results, key=lambda block: float(block["f1"]))
+    assert last == f"best perf happened at step: {best['global_step']}"
+    assert last.rpartition(" ")[0] == recorded[-1].splitlines()[-1].rpartition(" ")[0]
+    assert dict(line.split(" = ") for line in scores).items() <= best.items()
+    assert keys - {"best f1"} <= {line.split(" = ")[0] for line in scores}
     ids = [
         q["id"] for p in read_json(inputs / "dev.json")["data"][0]["paragraphs"] for q in p["qas"]
     ]
@@ -110,23 +117,24 @@ def test_the_best_of_the_reference_is_not_lost(trained, inputs, tmp_path, run_sc
 
 
 @pytest.mark.slow
-def test_the_predictions_are_those_of_the_best(trained, inputs, tmp_path, run_script):
+def test_the_predictions_are_those_of_the_best(trained, inputs, tmp_path, run_script, caplog):
     """Prediction alone: no training file, other files of features, scores of the one used."""
     predictions = (trained / "predictions.json").read_text()
-    results, best = (trained / "eval_results.txt").read_text(), read_results(trained)[-1]["best"]
+    results, best = (trained / "eval_results.txt").read_text(), read_results(trained)[-1]["best f1"]
     flags = flags_for(
         inputs, trained, train_file=None, do_predict=True, albert_config_file=None,
         spm_model_file=None, predict_feature_file=tmp_path / "a" / "p.tf_record",
         predict_feature_left_file=tmp_path / "b" / "left.json",
     )  # fmt: skip
-    run_script(run_squad_v1, **flags)
+    with caplog.at_level("INFO", logger="absl"):
+        run_script(run_squad_v1, **flags)
     assert (trained / "predictions.json").read_text() == predictions
-    (block,) = read_results(trained)
-    assert float(block["f1"]) == pytest.approx(float(best), abs=1e-4)
+    (shown,) = [r.getMessage() for r in caplog.records if "***** Eval results" in r.getMessage()]
+    assert f"  f1 = {best}" in shown.splitlines()
     assert (tmp_path / "a" / "p.tf_record").exists() and (tmp_path / "b" / "left.json").exists()
     run_script(run_squad_v1, **flags, checkpoint="last")
-    assert read_results(trained)[0]["global_step"] == "240"
-    (trained / "eval_results.txt").write_text(results)
+    # The scores of the other checkpoints stay; those of this one were known.
+    assert (trained / "eval_results.txt").read_text() == results
     (trained / "predictions.json").write_text(predictions)
 
 
@@ -174,12 +182,16 @@ def test_the_same_command_again_is_harmless(trained, inputs, run_script):
 
 @pytest.mark.slow
 def test_all_checkpoints_can_be_scored_later(inputs, tmp_path, run_script):
-    flags = flags_for(inputs, tmp_path, do_train=True, from_scratch=True)
+    flags = flags_for(inputs, tmp_path, do_train=True, from_scratch=True, save_checkpoints_steps=2)
     run_script(run_squad_v1, **flags)
     assert not (tmp_path / "eval_results.txt").exists()
-    later = flags_for(inputs, tmp_path, train_file=None, do_predict=True, checkpoint="all")
+    later = flags_for(inputs, tmp_path, train_file=None, do_predict=True)
+    run_script(run_squad_v1, **later)  # Nothing says yet which is the best.
+    steps = [str(step) for step in range(0, 11, 2)]
+    assert [block["global_step"] for block in read_results(tmp_path)] == steps
+    later["checkpoint"] = "all"
     run_script(run_squad_v1, **later)
-    assert [block["global_step"] for block in read_results(tmp_path)] == ["0", "5", "10"]
+    assert [block["global_step"] for block in read_results(tmp_path)] == steps
     assert (tmp_path / "model.ckpt-best.index").exists()
     assert (tmp_path / "predictions.json").exists()
     with pytest.raises(file_io.InputError, match=r"the answers of .*test\.json are not known"):
@@ -254,6 +266,26 @@ def test_the_mask_of_answers_follows_from_the_inputs():
         mask, segments = (np.int32([x]) for x in (window.input_mask, window.segment_ids))
         found = export.answer_mask(tf.constant(mask), tf.constant(segments))
         assert found.numpy()[0].tolist() == window.p_mask
+
+
+@pytest.mark.parametrize(("which", "name"), [(None, "best"), ("last", "240")])
+def test_the_best_is_exported_unless_the_last_is_asked_for(
+    trained, inputs, tmp_path, run_script, monkeypatch, which, name
+):
+    """The one whose answers and scores the run has written; the reference exports the last."""
+    used = []
+
+    def note(task, config, prefix, **_):
+        used.append(os.path.basename(prefix))
+        raise file_io.InputError("enough seen")
+
+    monkeypatch.setattr(export, "model_to_serve", note)
+    flags = flags_for(
+        inputs, trained, train_file=None, predict_file=None, export_dir=tmp_path, checkpoint=which
+    )
+    with pytest.raises(file_io.InputError, match="enough seen"):
+        run_script(run_squad_v1, **flags)
+    assert used == [f"model.ckpt-{name}"]
 
 
 @pytest.mark.slow

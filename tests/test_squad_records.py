@@ -140,6 +140,14 @@ def test_an_old_pickle_is_refused(tmp_path):
         squad_records.read_features_left(str(path), {})
 
 
+def test_our_file_is_no_pickle(tokenizer, tmp_path):
+    """The reference fails on it, and runs nothing of it."""
+    path = tmp_path / "left.json"
+    squad_records.write_features_left(str(path), features_of(tokenizer, _examples(3, False)), {})
+    with pytest.raises(pickle.UnpicklingError):
+        pickle.loads(path.read_bytes())
+
+
 @pytest.mark.parametrize("content", [b"", b"{}\n", b"\xff\xfe", b"[1, 2]\n", b'{"format": "x"}'])
 def test_another_file_is_refused(tmp_path, content):
     path = tmp_path / "left.json"

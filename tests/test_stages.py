@@ -91,6 +91,16 @@ def test_only_a_run_that_succeeds_with_this_model_completes_it(
     assert (folder / "model.json").exists()
 
 
+def test_a_folder_that_tensorflow_cannot_read_is_refused_before_any_work(
+    reviews, tmp_path, run_script
+):
+    folder = foreign(tmp_path / "out", heads.ClassifierModel(CONFIG, 2, seed=1))
+    flags = flags_for(reviews, folder, do_train=True, from_scratch=True)
+    with pytest.raises(file_io.InputError, match=r"path has a backslash: .*a.b; use another"):
+        run_script(run_classifier, **{**flags, "output_dir": tmp_path / "a\\b"})
+    assert not list((tmp_path / "a\\b").iterdir())
+
+
 def test_one_trains_and_others_predict(reviews, tmp_path, run_script, monkeypatch):
     folder = foreign(tmp_path / "out", heads.ClassifierModel(CONFIG, 2, seed=1))
     flags = flags_for(reviews, folder)

@@ -1,8 +1,10 @@
 """What is found in folders of checkpoints, records and exported models."""
 
+import errno
 import os
 import re
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -83,6 +85,37 @@ def test_findings_end_the_script_with_an_error(folder, run_script, capsys):
             run_script(verify, path=folder / name)
     run_script(verify, path=folder / "model.ckpt-best")
     run_script(verify, path=folder / "eval.tf_record")
+
+
+def test_what_another_program_has_left_is_no_damage(folder, run_script, capsys):
+    """It deletes and replaces checkpoints, and knows of no manifests."""
+    for ending in ("index", "data-00000-of-00001"):
+        (folder / f"model.ckpt-7.{ending}").unlink()
+    assert damaged(folder) == {}
+    time.sleep(0.02)
+    tensors = {"bert/kernel": tf.zeros([40]), "global_step": tf.constant(9)}
+    (folder / "other").mkdir()
+    checkpoints.write_tensors(str(folder / "other" / "model.ckpt-9"), tensors)
+    for ending in ("index", "data-00000-of-00001"):
+        shutil.move(folder / f"other/model.ckpt-9.{ending}", folder / f"model.ckpt-best.{ending}")
+    before = (folder / "model.ckpt-best.manifest.json").read_text()
+    run_script(verify, path=folder)
+    assert "(checkpoint of step 9, 2 variables, replaced by another" in capsys.readouterr().out
+    assert (folder / "model.ckpt-best.manifest.json").read_text() == before
+
+
+def test_what_cannot_be_read_is_not_called_damaged(folder, run_script, capsys, monkeypatch):
+    sha256 = file_io.sha256
+
+    def refused(path):
+        if path.endswith("best.index"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return sha256(path)
+
+    monkeypatch.setattr(file_io, "sha256", refused)
+    with pytest.raises(file_io.InputError, match="^0 of 4 are damaged, 1 cannot be read$"):
+        run_script(verify, path=folder)
+    assert "best (checkpoint): NOT READ: cannot read" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", [
