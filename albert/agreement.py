@@ -38,7 +38,7 @@ def _equal(expected, found):
 
 
 def _near(expected, found):
-    """The same for numbers. The range of float32's needs no labels, unlike that of the right ones."""
+    """The same for numbers, by the range of float32's: there may be no right ones."""
     expected, found = np.array(expected), np.array(found)
     return np.abs(expected - found) <= _TOLERANCE * np.ptp(expected)
 

@@ -256,9 +256,7 @@ def test_texts_of_other_scripts_are_aligned(request, vocabulary, script, form):
     assert starts == sorted(starts) and ends == sorted(ends)
     for first in range(len(words) - 1):
         answer = " ".join(words[first : first + 2])
-        (trained,) = features_of(
-            tokenizer, [training_example(text, answer)], 400, is_training=True
-        )
+        (trained,) = features_of(tokenizer, [training_example(text, answer)], 400, is_training=True)
         begin = trained.piece_start[trained.start_position - trained.text_begin]
         end = trained.piece_end[trained.end_position - trained.text_begin]
         assert text[begin : end + 1].strip() == answer  # with its last vowel sign
