@@ -1,8 +1,8 @@
 """Do two forms of a fine-tuned model answer the same, and how well does each answer?
 
 What an answer is depends on the kind of model: a label for each text (for regression a number,
-equal within a hundredth of the range of the right ones), a label for each word, an option for each
-question of RACE, a text for each question of SQuAD.
+equal within a hundredth of the range of the first model's answers), a label for each word, an
+option for each question of RACE, a text for each question of SQuAD.
 """
 
 import dataclasses
@@ -29,7 +29,18 @@ from albert import (
     word_files,
 )
 
-_TOLERANCE = 0.01  # of the range of the right numbers
+_TOLERANCE = 0.01  # of the range of the expected numbers
+
+
+def _equal(expected, found):
+    """Which of two lists of answers are equal: bool array."""
+    return np.array([one == other for one, other in zip(expected, found, strict=True)])
+
+
+def _near(expected, found):
+    """The same for numbers, by the range of float32's: there may be no right ones."""
+    expected, found = np.array(expected), np.array(found)
+    return np.abs(expected - found) <= _TOLERANCE * np.ptp(expected)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,14 +52,14 @@ class Examples:
       answers: ``(inference.FoundModel) -> list``: an answer for each example, or for each word.
       metric: name of the score; None where the right answers are not known.
       score: ``(answers) -> points``, from 0 to 100.
-      same: ``(answer, other) -> bool``.
+      same: ``(expected, found) -> bools``: which of two lists of answers are equal.
     """
 
     path: str
     answers: Callable
     metric: str | None
     score: Callable
-    same: Callable = lambda one, other: one == other
+    same: Callable = _equal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,8 +134,7 @@ def measure(examples, expected, found):
 
 def share(examples, expected, found):
     """Share of the `Examples` with the same answer in two lists of answers."""
-    pairs = zip(expected, found, strict=True)
-    return float(np.mean([examples.same(one, other) for one, other in pairs]))
+    return float(np.mean(examples.same(expected, found)))
 
 
 # --- texts ----------------------------------------------------------------------------------------
@@ -154,13 +164,12 @@ def _texts(folder, path, labelled, most):
 
         return Examples(path, answers, "accuracy", score)
     metric, correlation = classifier_utils.REGRESSION_SCORES[0]
-    near = _TOLERANCE * (max(gold) - min(gold))
     return Examples(
         path,
         answers,
         metric,
         score=lambda found: 100 * correlation(np.array(gold), np.array(found)),
-        same=lambda one, other: abs(one - other) <= near,
+        same=_near,
     )
 
 

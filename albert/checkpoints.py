@@ -20,7 +20,8 @@ BEST = "model.ckpt-best"
 # A whole copy of the checkpoint that is just taking the place of the best.
 NEW_BEST = "new-model.ckpt-best"
 ENCODER_PREFIX = "bert/"
-_NUMBERED = re.compile(r"model\.ckpt-(\d+)$")
+# Steps have 64 bits; a longer number is the name of something else.
+_NUMBERED = re.compile(r"model\.ckpt-(\d{1,18})$")
 # What TensorFlow's reader raises for damaged files, depending on where the damage is.
 READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 # The tensor in which SavedModels of TensorFlow 2 describe their objects.

@@ -102,8 +102,9 @@ class ChoicePredictor:
     def __init__(self, model_dir, runtime="auto", threads=None):
         found = inference.find(model_dir, race_utils.KIND)
         folder = found.folder
-        names = ("max_seq_length", "max_qa_length")
-        self._lengths = [folder.setting(name, folder.config.is_length) for name in names]
+        max_qa_length = folder.length("max_qa_length", 1)
+        least = max_qa_length + race_utils.BESIDE_ENDING
+        self._lengths = folder.length(least=least), max_qa_length
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self._infer = found.load(runtime, threads)
 

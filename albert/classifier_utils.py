@@ -483,9 +483,14 @@ def check_length(glue_task, max_seq_length):
     Raises:
       file_io.InputError: names the length and the least one.
     """
-    shortest = 5 if glue_task.is_pair else 3
+    shortest = least_length(glue_task)
     if max_seq_length < shortest:
         raise file_io.InputError(
             f"max_seq_length={max_seq_length}: task {glue_task.name} needs at least {shortest} "
             "for its texts, [CLS] and [SEP]"
         )
+
+
+def least_length(glue_task):
+    """Length of inputs that leaves room for a token of each text."""
+    return 5 if glue_task.is_pair else 3

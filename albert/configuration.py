@@ -137,7 +137,7 @@ class AlbertConfig:
 
     def is_length(self, value):
         """Whether a value is a number of tokens that the model takes."""
-        return isinstance(value, int) and 0 < value <= self.max_position_embeddings
+        return type(value) is int and 0 < value <= self.max_position_embeddings  # no bool
 
     def groups_of(self, layer):
         """Which attention and which feed-forward part a layer uses: two integers."""

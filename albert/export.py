@@ -32,6 +32,8 @@ SAVED_MODEL = "saved_model"
 TFLITE_NAME = "albert_model.tflite"
 # What the original calls the logits of SQuAD 1.1 in its SavedModel.
 _OTHER_NAMES = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
+# In the order of the original's TensorFlow Lite model, whose converter sorts the names.
+_LITE_OUTPUTS = ("end_logits", "start_logits")
 
 
 def model_to_serve(task, config, prefix, skip_padding=True):
@@ -201,7 +203,7 @@ def _function(method, batch_size, seq_length):
 def _lite_model(server, max_seq_length, path):
     """Bytes of the TensorFlow Lite model that is to go to a path."""
     function = _function(server.__call__, 1, max_seq_length)
-    about = {"inputs": MODEL_INPUTS, "outputs": tuple(_OTHER_NAMES.values())}
+    about = {"inputs": MODEL_INPUTS, "outputs": _LITE_OUTPUTS}
     return litert_exporter.convert(server, {"serving_default": function}, about, path)
 
 
@@ -211,8 +213,8 @@ def export_squad(runner, checkpoint, max_seq_length, export_dir):
     The SavedModel takes int32 ``input_ids``, ``input_mask`` and ``segment_ids`` [B, S] of any sizes
     and returns what the model returns: ``start_logits`` and ``end_logits`` [B, S], also under the
     names ``start_log_prob`` and ``end_log_prob``; under SQuAD 2.0 the beams and ``cls_logits``. The
-    TensorFlow Lite model takes [1, `max_seq_length`], has its inputs and the two logits in that
-    order, and replaces an older one.
+    TensorFlow Lite model takes [1, `max_seq_length`], has its inputs in that order and as outputs
+    ``end_logits`` and ``start_logits``, and replaces an older one.
 
     Args:
       runner: `engine.Engine` of a SQuAD task.

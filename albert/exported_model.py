@@ -42,7 +42,7 @@ class ExportedModel(tf.Module):
         self.outputs = serving_folder.OUTPUTS[self.kind]
         has_labels = self.kind in (classifier_utils.KIND, token_classification.KIND)
         self.labels = custom_data.labels_of(trained) if has_labels else ()
-        self.max_seq_length = trained.setting("max_seq_length", trained.config.is_length)
+        self.max_seq_length = trained.length()
         self.model = inference.restored_model(trained, compute)
 
     def __call__(self, *inputs):

@@ -53,7 +53,7 @@ def _check_type(value, types, place):
     if not is_right:
         wanted = " or ".join(_NAMES[kind] for kind in types)
         raise file_io.InputError(f"{place}: expected {wanted}, found {_NAMES[type(value)]}")
-    if float in types and isinstance(value, int) and abs(value) > sys.float_info.max:
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
         raise file_io.InputError(f"{place}: the number has {len(str(value))} digits: too large")
 
 

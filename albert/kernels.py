@@ -429,14 +429,15 @@ def releasing_gradients():
                 del registry[name]
 
 
-@tf.custom_gradient
 def apart(x):
     """x, but no part of a larger sum for the graph optimizer.
 
     That merges sums of sums into one sum of many, all of which then wait in memory for the last;
     and it adds up many large tensors in temporary variables, whose names collide inside of loops.
+    It keeps off what may get another value, and the gradient is TensorFlow's own: custom gradients
+    of custom gradients are not saved with a module.
     """
-    return tf.raw_ops.Snapshot(input=x), apart
+    return tf.raw_ops.PlaceholderWithDefault(input=x, shape=x.shape)
 
 
 def adam_update(variable, gradient, mean, square, factor, beta_1, beta_2, epsilon, decay):

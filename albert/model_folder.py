@@ -92,6 +92,18 @@ class ModelFolder:
             )
         return value
 
+    def length(self, name="max_seq_length", least=3):
+        """The setting that is a length of inputs, in tokens.
+
+        Args:
+          name: its name.
+          least: what leaves room for texts; by default for a piece, [CLS] and [SEP].
+
+        Raises:
+          file_io.InputError: it is missing, shorter, or longer than the model takes.
+        """
+        return self.setting(name, lambda value: self.config.is_length(value) and value >= least)
+
 
 def load_tokenizer(source, config):
     """`tokenization.FullTokenizer` of a `pretrained.Source`, checked against the configuration.

@@ -46,6 +46,13 @@ def write(folder, trained, calibration):
         logging.info("int8 in %s: %.2f%% equal answers", ", ".join(chosen), 100 * share)
         if share >= _ENOUGH:
             break
+    else:
+        logging.warning(
+            "int8 changes answers: with int8 in %s alone, %.2f%% of %d answers to "
+            "calibration_file=%s are those of float32; wanted were %g%%. Calibrate on more "
+            "examples like those to come, or export in float32 or bfloat16",
+            chosen[0], 100 * share, len(answers), calibration.path, 100 * _ENOUGH,
+        )  # fmt: skip
     return {
         "calibration": {
             "answers": len(answers),

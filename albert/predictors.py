@@ -87,7 +87,7 @@ class TextPredictor:
         self._row = custom_data.CustomTask({}, self.columns, labels, name)
         self.labels = self._row.labels
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        self.max_seq_length = folder.setting("max_seq_length", folder.config.is_length)
+        self.max_seq_length = folder.length(least=classifier_utils.least_length(self._row))
         self._infer = found.load(runtime, threads)
 
     def predict(self, texts, batch_size=32):
@@ -241,6 +241,7 @@ class Answerer:
     def __init__(self, model_dir, runtime="auto", threads=None):
         found = inference.find(model_dir, *squad_task.KINDS)
         folder = found.folder
+        folder.length()
         self._settings = folder.settings_as(squad_task.Settings)
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         # It keeps texts that it has seen, so further questions about one cost little.

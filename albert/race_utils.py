@@ -26,6 +26,7 @@ from albert import (
 )
 
 NUM_CHOICES = 4
+BESIDE_ENDING = 4  # tokens of an input: one of the article, [CLS] and two [SEP]
 KIND = "multiple_choice"  # of folders of models
 LEVELS = ("middle", "high")  # in the order of the codes that records hold
 _FOLDER = "RACE"
@@ -410,10 +411,10 @@ def make_data(
     """
     levels = {"high_only": high_only, "middle_only": middle_only}
     _levels(**levels)
-    if not 1 <= max_qa_length <= max_seq_length - 4:
+    if not 1 <= max_qa_length <= max_seq_length - BESIDE_ENDING:
         raise file_io.InputError(
-            f"max_qa_length={max_qa_length} must be at least 1 and at most 4 below max_seq_length="
-            f"{max_seq_length}: the article, [CLS] and two [SEP] need room too"
+            f"max_qa_length={max_qa_length} must be at least 1 and at most {BESIDE_ENDING} below "
+            f"max_seq_length={max_seq_length}: the article, [CLS] and two [SEP] need room too"
         )
     partial = functools.partial
     return task.data_of_examples(

@@ -20,6 +20,7 @@ _STYLES = ("-", "--", ":", "-.")
 _SIZE = (4.7, 3.1)  # inches; at 400 pixels its text is about 10 pixels high
 MOST_NAMED = len(_COLOURS)  # lines of a figure: the others have no colour of their own
 _MOST_POINTS = 300  # of a line: more than there are pixels for
+_LARGEST = float(np.finfo(np.float32).max)  # that is drawn
 _SETTINGS = {
     "svg.fonttype": "none",
     "svg.hashsalt": "report",
@@ -94,10 +95,16 @@ def _inline(svg, alt, inches):
     )
 
 
+def _drawable(values):
+    """Numbers that axes can be made for; near the end of float64 their lengths overflow."""
+    return np.clip(np.array(values, float), -_LARGEST, _LARGEST).tolist()
+
+
 def thin(xs, ys):
-    """At most `_MOST_POINTS` points of a line, the first and last among them."""
+    """At most `_MOST_POINTS` points of a line, the first and last among them; all drawable."""
+    xs, ys = _drawable(xs), _drawable(ys)
     if len(xs) <= _MOST_POINTS:
-        return list(xs), list(ys)
+        return xs, ys
     places = np.linspace(0, len(xs) - 1, _MOST_POINTS).round().astype(int)
     return [xs[i] for i in places], [ys[i] for i in places]
 
@@ -143,7 +150,7 @@ def lines(title, series, ylabel, marks=(), log=False):
             colour = _COLOURS[place % len(_COLOURS)]
             axes.plot(xs, ys, style, color=colour, label=label, marker="o" if few else None, ms=3)
         for x, y, label in marks:
-            axes.plot([x], [y], "*", color="#000000", ms=10, label=label, zorder=5)
+            axes.plot(*thin([x], [y]), "*", color="#000000", ms=10, label=label, zorder=5)
         if log and _spread([y for _, _, ys in series for y in ys]):
             _log_scale(axes.set_yscale, axes.yaxis)
         axes.set(title=title, xlabel="step", ylabel=ylabel)
@@ -210,6 +217,7 @@ def _colours():
 def scatter(title, xs, ys, xlabel, ylabel):
     """Points with the line on which both are the same."""
     alt = f"{title}: {len(xs)} examples, {xlabel} against {ylabel}."
+    xs, ys = _drawable(xs), _drawable(ys)
     keep = np.linspace(0, len(xs) - 1, min(len(xs), 2000)).round().astype(int)
     with _figure(alt) as (axes, drawing):
         axes.plot([xs[i] for i in keep], [ys[i] for i in keep], ".", color=_COLOURS[0], ms=3)
@@ -234,7 +242,8 @@ def threshold_curve(places, exact, f1, chosen):
         + (f"just above {places[best - 1]:.3f}." if best else "with nothing answered.")
         + ("" if chosen is None else f" Used: {chosen:.3f}.")
     )
-    ends = places if chosen is None else [*places, chosen]
+    places = _drawable(places)
+    ends = places if chosen is None else [*places, *_drawable([chosen])]
     margin = 0.05 * (max(ends) - min(ends)) or 1.0
     edges = [min(ends) - margin, *places, max(ends) + margin]
     with _figure(alt) as (axes, drawing):
@@ -244,7 +253,7 @@ def threshold_curve(places, exact, f1, chosen):
             colour = _COLOURS[style == "--"]
             axes.plot(xs, ys, style, drawstyle="steps-pre", label=label, color=colour)
         if chosen is not None:
-            axes.axvline(chosen, color="#000000", linewidth=1, label=f"used: {chosen:.3f}")
+            axes.axvline(ends[-1], color="#000000", linewidth=1, label=f"used: {chosen:.3f}")
         axes.set(title="Threshold of no answer", xlabel="threshold", ylabel="percent")
         _legend(axes)
     return drawing.svg
@@ -267,7 +276,7 @@ def heat_map(names, values, scores, metric):
     ]
     said = "; ".join(cells[:40]) + (f"; and {len(cells) - 40} more" if len(cells) > 40 else "")
     alt = f"Heat map of {metric} by {names[0]} and {names[1]}. {said}."
-    grid = np.array([[np.nan if s is None else s for s in row] for row in scores], float)
+    grid = np.array(_drawable(scores))  # None becomes NaN
     low, high = np.nanmin(grid), np.nanmax(grid)
     size = (max(_SIZE[0], 0.62 * len(values[0]) + 1.7), max(2.2, 0.36 * len(values[1]) + 1.4))
     with _figure(alt, size) as (axes, drawing):
@@ -299,6 +308,7 @@ def points(names, xs, ys, scores, metric):
       metric: name of the scores.
     """
     alt = f"{metric} by {names[0]} and {names[1]} of {len(scores)} points."
+    scores = _drawable(scores)
     with _figure(alt) as (axes, drawing):
         sides = ((xs, axes.set_xscale, axes.xaxis), (ys, axes.set_yscale, axes.yaxis))
         places = []
@@ -330,6 +340,7 @@ def parallel_coordinates(names, rows, scores, metric):
         f"Parallel coordinates of {len(rows)} points through {', '.join(names)} to {metric}; the "
         f"highest, {scores[best]:.4g}, is at {shown}."
     )
+    scores = _drawable(scores)
     axes_of = [_axis([row[i] for row in rows]) for i in range(len(names))] + [_axis(scores)]
     size = (max(_SIZE[0], len(axes_of) + 0.7), 3.3)
     with _figure(alt, size) as (axes, drawing):

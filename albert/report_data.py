@@ -152,7 +152,7 @@ def damage_named(path):
     """
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         if isinstance(error, file_io.InputError):
             raise
         raise file_io.InputError(f"{path} does not hold what was expected: {error!r}") from error

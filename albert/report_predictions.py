@@ -9,8 +9,10 @@ import os
 
 from albert import (
     file_io,
+    json_shapes,
     provenance,
     race_utils,
+    report_data,
     run_record,
     squad_metrics,
     squad_threshold,
@@ -18,6 +20,7 @@ from albert import (
 )
 
 NUM_WORST = 10
+_COLUMNS = ("id", "prediction")
 _CONTEXT = 160  # characters shown on each side of an answer
 
 
@@ -115,17 +118,24 @@ def read_predictions(run):
     if not right:
         return None
     rows = []
-    for _, row in tables.read_file(path, "predictions"):
+    for place, row in tables.read_file(path, "predictions"):
+        if not row.keys() >= set(_COLUMNS):
+            raise file_io.InputError(
+                f"{place}: expected the columns {' and '.join(_COLUMNS)}, found {', '.join(row)}; "
+                "predict again, or move the file away"
+            )
         if row["id"] in right:
             text, label = right[row["id"]]
             prediction = row["prediction"]
             probability = row.get(f"probability_{prediction}")
-            rows.append((text, label, prediction, probability and float(probability)))
+            with report_data.damage_named(place):
+                rows.append((text, label, prediction, probability and float(probability)))
     if not rows:
         return None
     # A number is predicted where no label has a probability.
     if all(row[3] is None for row in rows):
-        return Predictions([], [(text, float(a), float(b), None) for text, a, b, _ in rows])
+        with report_data.damage_named(path):
+            return Predictions([], [(text, float(a), float(b), None) for text, a, b, _ in rows])
     labels = dict.fromkeys(name for row in rows for name in row[1:3])
     return Predictions(sorted(labels), rows)
 
@@ -220,10 +230,11 @@ def read_answers(run):
     if not path:
         return None
     dataset = file_io.read_json(path, "SQuAD file")
-    gold = squad_metrics.gold_answers(dataset)
-    final, nbest = (file_io.read_json(name, "answers") for name in names)
+    with report_data.damage_named(path):
+        gold, questions = squad_metrics.gold_answers(dataset), _questions(dataset)
+    final, nbest = map(_read_by_question, names, (str, _BEST))
     odds_path = os.path.join(run.folder, "null_odds.json")
-    odds = file_io.read_json(odds_path, "null odds") if file_io.exists(odds_path) else {}
+    odds = _read_by_question(odds_path, json_shapes.NUMBER) if file_io.exists(odds_path) else {}
     known = [key for key in gold if nbest.get(key) and key in final]
     if not known or not any(gold[key] for key in known):
         return None
@@ -233,7 +244,7 @@ def read_answers(run):
         final={key: final[key] for key in known},
         odds={key: odds[key] for key in known if key in odds},
         probabilities={key: nbest[key][0]["probability"] for key in known},
-        questions=_questions(dataset),
+        questions=questions,
         threshold=_threshold(run),
     )
 
@@ -242,6 +253,16 @@ def _threshold(run):
     """The one that its answers were found with; earlier versions left no file of it."""
     found = squad_threshold.read_file(run.folder) or run.record["result"] or {}
     return found.get(squad_threshold.THRESHOLD)
+
+
+_BEST = [{"text": str, "probability": json_shapes.NUMBER}]  # answers to a question, best first
+
+
+def _read_by_question(path, shape):
+    """{question id: value of a shape} of a file."""
+    found = file_io.read_json(path, "answers")
+    json_shapes.check(found, {"*": shape}, path)
+    return found
 
 
 def _questions(dataset):

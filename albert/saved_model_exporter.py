@@ -85,7 +85,7 @@ def _text_server(exported, trained):
     graph_tokenizer.check_text(tokenizer, "a model of texts")
     values = exported.model, tokenizer, exported.max_seq_length
     if exported.kind == race_utils.KIND:
-        length = trained.setting("max_qa_length", trained.config.is_length)
+        length = trained.length("max_qa_length", 1)
         server = choice_exporter.ChoiceServer(*values, length)
         return server, {"serving_default": server.serve}
     values = *values, exported.labels

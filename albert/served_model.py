@@ -128,8 +128,7 @@ def load(model_dir, runtime="auto", threads=None):
     def without_ids(examples):
         return [{k: v for k, v in row.items() if k != "id"} for row in answer(examples)]
 
-    length = folder.setting("max_seq_length", folder.config.is_length)
-    return ServedModel(folder.kind, form, length, without_ids)
+    return ServedModel(folder.kind, form, folder.length(), without_ids)
 
 
 # --- the first time -----------------------------------------------------------------------------

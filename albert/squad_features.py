@@ -261,30 +261,45 @@ class Featurizer:
         return "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
 
     def _spell(self, pieces):
-        """What the pieces spell: their texts joined, and the length of each."""
+        """Text that each piece spells."""
         if self._has_spaces:
-            return "".join(pieces).replace(tokenization.WORD_START, " "), list(map(len, pieces))
+            return [piece.replace(tokenization.WORD_START, " ") for piece in pieces]
         unknown = self._tokenizer.inv_vocab[self._tokenizer.unk_id]
         # A lone "#" never continues a word: punctuation marks stand alone.
-        texts = [
+        return [
             _UNKNOWN_WORD if piece == unknown else piece.removeprefix("##") or piece
             for piece in pieces
         ]
-        return "".join(texts), list(map(len, texts))
+
+    def _align(self, text, pieces):
+        """`squad_spans.Alignment`, None where too little matches."""
+        texts = self._spell(pieces)
+        if self._has_spaces:
+            # As the original, which knows no WordPiece: a symbol for each character.
+            found = squad_spans.align(
+                text.translate(self._symbols),
+                "".join(texts),
+                list(map(len, texts)),
+                squad_spans.MIN_MATCHED * len(text),
+            )
+            if found is not None:
+                return found
+        # That does not do for Korean, whose syllables are decomposed (and which some vocabularies
+        # compose again), nor for texts full of vowel signs, which are left out.
+        forms = list(map(self._normalize_character, text))
+        texts = ["".join(self._normalize_character(c) or c for c in piece) for piece in texts]
+        countable = sum(map(len, forms))
+        if not self._has_spaces:
+            # WordPiece spells neither spaces nor unknown words.
+            countable = sum(map(len, texts)) - texts.count(_UNKNOWN_WORD)
+        return squad_spans.align_forms(forms, texts, squad_spans.MIN_MATCHED * countable)
 
     def _read_paragraph(self, text):
         """`_Paragraph` of a text, or the reason why there is none."""
         pieces = self._tokenizer.tokenize(text)
         if not pieces:
             return NO_TEXT
-        pieces_text, lengths = self._spell(pieces)
-        countable = len(text)
-        if not self._has_spaces:
-            # WordPiece spells neither spaces nor unknown words.
-            countable = len(pieces_text) - pieces_text.count(_UNKNOWN_WORD)
-        alignment = squad_spans.align(
-            text.translate(self._symbols), pieces_text, lengths, squad_spans.MIN_MATCHED * countable
-        )
+        alignment = self._align(text, pieces)
         if alignment is None:
             return MISMATCH
         return _Paragraph(

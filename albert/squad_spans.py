@@ -237,6 +237,36 @@ def align(text, pieces_text, piece_lengths, min_matched):
     )
 
 
+def align_forms(forms, piece_forms, min_matched):
+    """Aligns a text with its pieces by normal forms of any length.
+
+    A character whose form is empty, such as a vowel sign that the vocabulary leaves out, belongs to
+    the character before it.
+
+    Args:
+      forms: normal form of each of the n characters of the text.
+      piece_forms: what each of the T pieces spells, in the same form; none is empty.
+      min_matched: least number of matched characters of the forms.
+
+    Returns:
+      As `align`.
+    """
+    found = align("".join(forms), "".join(piece_forms), list(map(len, piece_forms)), min_matched)
+    if found is None:
+        return None
+    lengths = np.array(list(map(len, forms)))
+    ends = np.cumsum(lengths)
+    bases = np.flatnonzero(lengths)
+    base_ends = np.append(bases[1:], len(forms)) - 1
+    base_of = np.repeat(np.arange(len(bases)), lengths[bases])
+    return Alignment(
+        piece_start=bases[base_of[found.piece_start]],
+        piece_end=base_ends[base_of[found.piece_end]],
+        start_piece=found.start_piece[np.minimum(ends - lengths, ends[-1] - 1)],
+        end_piece=found.end_piece[np.maximum(ends - 1, 0)],
+    )
+
+
 # --- windows -----------------------------------------------------------------------------------
 
 

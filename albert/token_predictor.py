@@ -66,8 +66,7 @@ class TokenPredictor:
         self.labels = custom_data.labels_of(folder)
         self.columns = word_files.Columns(**folder.setting("columns", word_files.are_columns))
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        self._length = folder.setting("max_seq_length", folder.config.is_length)
-        token_classification.check_length(self._length)
+        self._length = folder.length()
         self._infer = found.load(runtime, threads)
 
     def predict(self, texts, batch_size=32):

@@ -14,6 +14,22 @@ TEXT = (
     "The old harbour lies at the end of a narrow road between two hills. Every morning the boats "
     "leave before the sun is up, and they come back at noon. My grandmother was a teacher."
 )
+# Article 1 of the Universal Declaration of Human Rights, and Genesis 1:1-2, in the forms in which
+# these languages are written: syllables, consonants with vowel signs.
+OTHER_SCRIPTS = {
+    "korean": (
+        "모든 인간은 태어날 때부터 자유로우며 그 존엄과 권리에 있어 동등하다. 인간은 천부적으로 "
+        "이성과 양심을 부여받았으며 서로 형제애의 정신으로 행동하여야 한다."
+    ),
+    "hebrew": (
+        "בְּרֵאשִׁית בָּרָא אֱלֹהִים אֵת הַשָּׁמַיִם וְאֵת הָאָרֶץ׃ וְהָאָרֶץ הָיְתָה תֹהוּ וָבֹהוּ וְחֹשֶׁךְ עַל־פְּנֵי תְהוֹם "
+        "וְרוּחַ אֱלֹהִים מְרַחֶפֶת עַל־פְּנֵי הַמָּיִם׃"
+    ),
+    "arabic": (
+        "يُولَدُ جَمِيعُ النَّاسِ أَحْرَارًا مُتَسَاوِينَ فِي الْكَرَامَةِ وَالْحُقُوقِ. وَقَدْ وُهِبُوا عَقْلًا وَضَمِيرًا وَعَلَيْهِمْ أَنْ "
+        "يُعَامِلَ بَعْضُهُمْ بَعْضًا بِرُوحِ الإِخَاءِ."
+    ),
+}
 COUNTS = {"train": 160, "dev": 12}
 
 

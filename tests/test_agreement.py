@@ -84,13 +84,21 @@ def test_scores_are_in_points(tmp_path):
     examples = agreement.read(numbers, write(tmp_path, "regression"), "check_file")
     assert examples.metric == "pearson"
     assert examples.score([10.0, 2.0, 7.0]) == pytest.approx(100)
-    assert examples.same(2.0, 2.03) and not examples.same(2.0, 2.05)
+    assert examples.same([2.0, 5.0], [2.02, 5.04]).tolist() == [True, False]  # of 3
     words = serving_samples.trained_in(tmp_path / "words", tokens.KIND)
     examples = agreement.read(words, write(tmp_path, tokens.KIND), "check_file")
     assert examples.score(["bad", "bad", "fine"]) == pytest.approx(200 / 3)
     squad = serving_samples.trained_in(tmp_path / "squad", squad_task.V1)
     examples = agreement.read(squad, write(tmp_path, squad_task.V1), "check_file")
     assert examples.score(["the bread"]) == 100 and examples.score(["fine"]) == 0
+
+
+def test_numbers_are_equal_within_a_hundredth_of_the_range_of_the_first(tmp_path):
+    folder = serving_samples.trained_in(tmp_path / "run", "regression")
+    unlabelled = write(tmp_path, "regression", labelled=False)
+    examples = agreement.read(folder, unlabelled, "calibration_file", False)
+    assert agreement.share(examples, [1.0, 2.0, 6.0], [1.04, 1.96, 6.04]) == 1.0
+    assert agreement.share(examples, [1.0, 2.0, 6.0], [1.06, 2.0, 6.0]) == pytest.approx(2 / 3)
 
 
 def test_files_of_glue_are_read_as_its_own(tmp_path):

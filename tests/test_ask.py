@@ -104,6 +104,15 @@ def test_answers_are_those_of_the_scripts(folders, kind, context):
         assert reply.has_answer == (reply.null_odds < 0.5)
 
 
+@pytest.mark.parametrize("script", squad_samples.OTHER_SCRIPTS)
+def test_texts_of_other_scripts_are_searched(folders, script):
+    text = squad_samples.OTHER_SCRIPTS[script]
+    reply = predictors.Answerer(folders[squad_task.V1]).ask(" ".join(text.split()[:3]), text)
+    assert reply.answers
+    for answer in reply.answers:
+        assert answer.text and text[answer.start : answer.end] == answer.text
+
+
 def test_mistakes_are_named(folders, tmp_path, caplog):
     answerer = predictors.Answerer(folders[squad_task.V1])
     with pytest.raises(file_io.InputError, match="the question is empty"):

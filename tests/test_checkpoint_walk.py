@@ -74,6 +74,11 @@ def test_every_checkpoint_is_evaluated_and_the_best_kept(folder):
     assert sorted(tags) == [(step, name) for step in SCORES for name in ("loss", "score")]
 
 
+def test_names_with_more_digits_than_steps_have_are_no_checkpoints():
+    assert checkpoints.step_of("out/model.ckpt-" + 18 * "9") == 10**18 - 1
+    assert checkpoints.step_of("out/model.ckpt-" + 30 * "9") is None
+
+
 def test_the_best_counts_when_its_numbered_file_is_gone(folder):
     checkpoint_walk.evaluate_all(make_engine(folder), None)
     checkpoints.prune(str(folder), keep=1)

@@ -195,6 +195,18 @@ def assert_same_gradients(encoder, model, training):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4, err_msg=variable.name)
 
 
+def test_loading_warns_of_nothing(module, caplog):
+    encoder = tf.saved_model.load(str(module))
+    assert not caplog.records
+    # Gradients of gradients are there, too.
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            loss = tf.reduce_sum(encoder(make_inputs())["pooled_output"])
+        first = inner.gradient(loss, encoder.trainable_variables[-1])
+        size = tf.reduce_sum(tf.square(tf.convert_to_tensor(first)))
+    assert outer.gradient(size, encoder.trainable_variables[-1]) is not None
+
+
 def test_gradients_are_those_of_the_model(trained, loaded):
     assert_same_gradients(loaded, trained[1], training=False)
 

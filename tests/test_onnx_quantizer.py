@@ -56,3 +56,21 @@ def test_parts_with_the_largest_errors_stay_in_float32_first(tmp_path):
     assert max(error[part] for part in found["int8"]) <= min(error[p] for p in found["float32"])
     assert max(error.values()) < 0.01
     assert operations.count("QuantizeLinear") == 2 * trained.config.num_hidden_layers
+
+
+@pytest.mark.parametrize("kind", serving_samples.MARKED_KINDS)
+def test_too_few_equal_answers_are_warned_of(tmp_path, caplog, kind):
+    trained = serving_samples.trained_in(tmp_path / "run", kind)
+    given, asked = serving_samples.features(trained.kind, 3, 12), []
+
+    def answers(found):
+        asked.append(found.load()(given))
+        return [1, 2, 3 if len(asked) == 1 else 4]
+
+    with serving_folder.creating(str(tmp_path / "out"), trained, "onnx", "int8") as folder:
+        found = onnx_quantizer.write(folder, trained, examples_of(trained.kind, answers))
+        found = found["calibration"]
+    assert len(found["int8"]) == 1 and found["agreement"] == pytest.approx(2 / 3, abs=1e-6)
+    (message,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert f"with int8 in {found['int8'][0]} alone, 66.67% of 3 answers to" in message
+    assert "wanted were 99.5%" in message

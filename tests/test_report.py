@@ -547,6 +547,84 @@ def test_folders_that_cannot_be_reported_are_named(make, message, tmp_path):
     assert str(folder) in str(caught.value) and not (tmp_path / "report.html").exists()
 
 
+def write_metrics(run, name, values):
+    """Puts other values into lines of ``metrics.jsonl``."""
+    path = run / "metrics.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for number, value in values.items():
+        rows[number][name] = value
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_steps_of_many_digits_are_refused(tmp_path):
+    run = run_folders.make_run(tmp_path / "run")
+    write_metrics(run, "step", {9: 10**400})
+    with pytest.raises(file_io.InputError, match=r"line 10\.step: the number has 401 digits"):
+        write_report(tmp_path, f"--runs={run}")
+    run = run_folders.make_run(tmp_path / "result")
+    record = json.loads((run / "run.json").read_text())
+    record["result"]["step"] = 10**400
+    run_folders.write_json(run / "run.json", record)
+    with pytest.raises(file_io.InputError, match=r"run\.json: result\.step: the number has 401"):
+        write_report(tmp_path, f"--runs={run}")
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_at_the_end_of_their_range_are_drawn(tmp_path):
+    run = run_folders.make_run(tmp_path / "run")
+    for name in ("loss", "learning_rate"):
+        write_metrics(run, name, {3: 1e308, 5: -1e308})
+    write_metrics(run, "eval_accuracy", {-1: 1e308})
+    assert "1e+308" in write_report(tmp_path, f"--runs={run}")
+    data = tmp_path / "test.tsv"
+    data.write_text("text\tlabel\na\t1e308\nb\t-1e308\n")
+    columns = {"text_column": "text", "label_column": "label"}
+    run = run_folders.make_run(tmp_path / "numbers", data=data, metric="pearson", **columns)
+    (run / "predictions.tsv").write_text("id\tprediction\n0\t1.0\n1\t0.5\n")
+    assert "2 examples, label against" in write_report(tmp_path, f"--runs={run}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\tb\n0\tgood\n", "line 2: expected the columns id and prediction, found a, b"),
+        ("prediction\ngood\n", "line 2: expected the columns id and prediction, found prediction"),
+        ("id\tprediction\n0\tgood\n", "could not convert string to float: 'good'"),
+        ("id\tprediction\tprobability_good\n0\tgood\tx\n", "line 2 does not hold what was"),
+    ],
+)
+def test_other_files_of_predictions_are_named(tmp_path, text, message):
+    data = tmp_path / "test.tsv"
+    data.write_text("text\tlabel\nvery good\tgood\n")
+    columns = {"text_column": "text", "label_column": "label"}
+    run = run_folders.make_run(tmp_path / "run", data=data, **columns)
+    (run / "predictions.tsv").write_text(text)
+    with pytest.raises(file_io.InputError, match=r"run/predictions\.tsv.*" + re.escape(message)):
+        write_report(tmp_path, f"--runs={run}")
+
+
+@pytest.mark.parametrize(
+    ("best", "final", "odds", "message"),
+    [
+        ([], {"a": "x"}, {}, "nbest_predictions.json: expected object, found list"),
+        ({"a": [{"text": "x"}]}, {"a": "x"}, {}, "there is no 'probability'"),
+        ({"a": [{"probability": 1}]}, {"a": "x"}, {}, "nbest_predictions.json.a[0]: there is no"),
+        ({"a": []}, {"a": 5}, {}, "/predictions.json.a: expected text, found whole number"),
+        ({"a": []}, {"a": "x"}, {"a": "z"}, "null_odds.json.a: expected whole number or number"),
+    ],
+)
+def test_other_files_of_answers_are_named(tmp_path, best, final, odds, message):
+    question = {"id": "a", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}
+    content = {"data": [{"paragraphs": [{"context": "Ann lived", "qas": [question]}]}]}
+    data = run_folders.write_json(tmp_path / "dev.json", content)
+    run = run_folders.make_run(tmp_path / "run", "run_squad_v2", "squad_v2", "f1", data=data)
+    run_folders.write_json(run / "nbest_predictions.json", best)
+    run_folders.write_json(run / "predictions.json", final)
+    run_folders.write_json(run / "null_odds.json", odds)
+    with pytest.raises(file_io.InputError, match=re.escape(message)):
+        write_report(tmp_path, f"--runs={run}")
+
+
 def test_without_a_folder_or_matplotlib_it_says_so(tmp_path, monkeypatch):
     with pytest.raises(file_io.InputError, match="no folder matches '.*/none'"):
         write_report(tmp_path, f"--runs={tmp_path}/none")

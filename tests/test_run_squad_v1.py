@@ -235,7 +235,7 @@ def test_the_tflite_model_computes_the_logits(trained):
     places = [*interpreter.get_input_details(), *interpreter.get_output_details()]
     assert [(place["name"], place["dtype"], place["shape"].tolist()) for place in places] == [
         *((name, np.int32, [1, 64]) for name in ("input_ids", "input_mask", "segment_ids")),
-        *((name, np.float32, [1, 64]) for name in ("start_logits", "end_logits")),
+        *((name, np.float32, [1, 64]) for name in ("end_logits", "start_logits")),
     ]
     # Programs that know no signatures go by the order.
     interpreter.allocate_tensors()

@@ -11,6 +11,7 @@ from albert import (
     choice_predictor,
     classifier_utils,
     custom_data,
+    exported_model,
     file_io,
     heads,
     layers,
@@ -28,7 +29,7 @@ from albert import (
     token_predictor,
     word_files,
 )
-from tests import builders
+from tests import builders, serving_samples
 
 CONFIG = builders.tiny_config(initializer_range=0.5)
 SOURCE = pretrained.Source("", None, str(builders.SPM), None, True)
@@ -156,6 +157,21 @@ def test_exported_models(tmp_path):
         np.testing.assert_allclose(*both, atol=1e-5)
     with pytest.raises(file_io.InputError, match="runtime=none"):
         served_model.load(str(tmp_path / "exported"), runtime="none")
+
+
+@pytest.mark.parametrize("kind", serving_samples.KINDS)
+@pytest.mark.parametrize("length", [1, True, 10**30])
+def test_lengths_that_leave_no_room_are_named(tmp_path, kind, length):
+    path = tmp_path / "run" / "model.json"
+    trained = serving_samples.trained_in(path.parent, kind)
+    description = json.loads(path.read_text())
+    description["settings"]["max_seq_length"] = length
+    path.write_text(json.dumps(description))
+    with pytest.raises(file_io.InputError, match=rf"model\.json: .* max_seq_length is {length},"):
+        served_model.load(trained.path)
+    changed = model_folder.read(trained.path)
+    with pytest.raises(file_io.InputError, match=f"max_seq_length is {length},"):
+        exported_model.ExportedModel(changed)
 
 
 def test_what_cannot_be_served(tmp_path):

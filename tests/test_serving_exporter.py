@@ -87,6 +87,20 @@ def test_int8_is_calibrated_checked_and_described(inputs, tmp_path):
     assert len(same) == 60 and np.mean(same) == pytest.approx(check["agreement"], abs=1e-6)
 
 
+def test_numbers_are_calibrated_without_labels(tmp_path):
+    serving_samples.trained_in(tmp_path / "run", "regression")
+    texts = write_texts(tmp_path / "texts.jsonl")
+    found = predictors.TextPredictor(str(tmp_path / "run")).predict(texts)
+    write_texts(tmp_path / "check.jsonl", [str(one.prediction) for one in found])
+    folder = export(
+        tmp_path, tmp_path / "out", precision="int8", calibration_file=tmp_path / "texts.jsonl",
+        check_file=tmp_path / "check.jsonl", min_agreement=0.5,
+    )  # fmt: skip
+    check, calibration = folder.measured["check"], folder.measured["calibration"]
+    assert calibration["agreement"] == check["agreement"] >= 0.5
+    assert check["points_of_float32"] == pytest.approx(100)
+
+
 @pytest.mark.parametrize("min_agreement", [0.99, 0.0])  # then the score decides
 def test_what_answers_otherwise_is_refused(inputs, tmp_path, monkeypatch, min_agreement):
     useless = classmethod(lambda cls, low, high: cls(1e-6, 128))

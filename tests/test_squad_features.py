@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from albert import squad_features, squad_utils, tokenization
 from albert.file_io import InputError
-from tests.plain_alignment import plain_align
-from tests.squad_samples import FIELDS, TEXT, features_of, training_example
+from tests.plain_alignment import plain_align, plain_matches
+from tests.squad_samples import FIELDS, OTHER_SCRIPTS, TEXT, features_of, training_example
 
 SETTINGS = ("v1_train", "v2_train", "v2_dev", "v2_dev_short")
 # --- recorded features ---------------------------------------------------------------------------
@@ -134,15 +134,31 @@ ODD_TEXTS = st.lists(
 
 def _plain_offsets(tokenizer, text):
     """Offsets of a text's pieces by the plain rules, None where too little matches."""
-    symbols = []
-    for character in text:
-        symbol = tokenization.preprocess_text(character, remove_space=False, lower=True)
-        symbols.append(symbol if len(symbol) == 1 else f"no match {len(symbols)}")
-    pieces = tokenizer.tokenize(text)
+    forms = [_form(character) for character in text]
+    symbols = [form if len(form) == 1 else f"no match {i}" for i, form in enumerate(forms)]
+    pieces = [piece.replace("▁", " ") for piece in tokenizer.tokenize(text)]
+    found = plain_align(symbols, list("".join(pieces)), list(map(len, pieces)))
+    if _matched(symbols, "".join(pieces)) >= 0.8 * len(text):
+        return found[:2]
+    # Characters of the forms, with the place that each has in the text.
+    places = [i for i, form in enumerate(forms) for _ in form]
+    pieces = ["".join(map(_form, piece)) for piece in pieces]
     starts, ends, *_ = plain_align(
-        symbols, list("".join(pieces).replace("▁", " ")), list(map(len, pieces))
+        list("".join(forms)), list("".join(pieces)), list(map(len, pieces))
     )
-    return starts, ends
+    with_marks = [
+        next((i for i in range(place + 1, len(text)) if forms[i]), len(text)) - 1
+        for place in range(len(text))
+    ]
+    return [places[start] for start in starts], [with_marks[places[end]] for end in ends]
+
+
+def _form(character):
+    return tokenization.preprocess_text(character, remove_space=False, lower=True)
+
+
+def _matched(symbols, pieces_text):
+    return sum(match >= 0 for match in plain_matches(symbols, list(pieces_text)))
 
 
 @settings(max_examples=300, deadline=None)
@@ -150,6 +166,7 @@ def _plain_offsets(tokenizer, text):
 @example("  the boat")
 @example("\u0301")
 @example("the ﬁsh é \u0301 １２ 漢字  the\tboat")
+@example("한한한 ﬁﬃ a\u0301")
 @example("ﬁ  ﬁ  ﬁ  ﬁ  ﬁ  the boat was there")
 def test_offsets_of_odd_texts(tokenizer, text):
     report = squad_features.FeatureReport()
@@ -214,6 +231,35 @@ def test_offsets_of_wordpieces(wordpiece):
         ("[UNK]", " Ж "),
         ("was", "was"),
     ]
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory):
+    """A tokenizer with a WordPiece vocabulary of the letters of other scripts."""
+    found = {c for text in OTHER_SCRIPTS.values() for c in unicodedata.normalize("NFD", text)}
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces += [prefix + c for prefix in ("", "##") for c in sorted(found - {" "})]
+    path = tmp_path_factory.mktemp("letters") / "vocab.txt"
+    path.write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    return tokenization.FullTokenizer(vocab_file=str(path))
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("script", OTHER_SCRIPTS)
+@pytest.mark.parametrize("vocabulary", ["english", "tokenizer", "letters"])
+def test_texts_of_other_scripts_are_aligned(request, vocabulary, script, form):
+    tokenizer = request.getfixturevalue(vocabulary)
+    text = unicodedata.normalize(form, OTHER_SCRIPTS[script])
+    words = text.split()
+    (window,) = features_of(tokenizer, [squad_features.SquadExample("q", "", text)], 400)
+    starts, ends = window.piece_start.tolist(), window.piece_end.tolist()
+    assert starts == sorted(starts) and ends == sorted(ends)
+    for first in range(len(words) - 1):
+        answer = " ".join(words[first : first + 2])
+        (trained,) = features_of(tokenizer, [training_example(text, answer)], 400, is_training=True)
+        begin = trained.piece_start[trained.start_position - trained.text_begin]
+        end = trained.piece_end[trained.end_position - trained.text_begin]
+        assert text[begin : end + 1].strip() == answer  # with its last vowel sign
 
 
 def test_wordpiece_paragraph_of_unknown_words_is_kept(wordpiece):
@@ -314,7 +360,8 @@ def test_case_must_agree_with_the_tokenizer(tokenizer):
 
 
 def test_dropped_questions_are_counted_and_named(tokenizer, caplog):
-    texts = {"empty": "", "blank": " \t\n", "hangul": "한국어는 " * 5, "good": TEXT}
+    # SentencePiece leaves control characters out.
+    texts = {"empty": "", "blank": " \t\n", "control": "a \x01\x02\x03" * 5, "good": TEXT}
     items = [squad_features.SquadExample(key, "", text) for key, text in texts.items()]
     report = squad_features.FeatureReport()
     with caplog.at_level("INFO"):
@@ -323,7 +370,7 @@ def test_dropped_questions_are_counted_and_named(tokenizer, caplog):
     assert windows[0].unique_id == 1000000000 and windows[0].example_index == 3
     assert report.dropped == {
         squad_features.NO_TEXT: ["empty", "blank"],
-        squad_features.MISMATCH: ["hangul"],
+        squad_features.MISMATCH: ["control"],
     }
     assert (report.num_questions, report.num_windows) == (4, len(windows))
     assert "3 of 4 questions cannot be used: 2 because the paragraph has no text" in caplog.text
@@ -332,7 +379,7 @@ def test_dropped_questions_are_counted_and_named(tokenizer, caplog):
 
 def test_training_stops_where_many_questions_are_dropped(tokenizer):
     good = [training_example(TEXT, "noon", i) for i in range(95)]
-    bad = [training_example("한국어 " * 20, "", 100 + i) for i in range(6)]
+    bad = [training_example("a \x01\x02\x03" * 20, "", 100 + i) for i in range(6)]
     with pytest.raises(InputError, match=r"6 of 101 questions.*At most 5% may be left out"):
         features_of(tokenizer, good + bad, is_training=True)
     windows = features_of(tokenizer, good + bad[:5], is_training=True)
