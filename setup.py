@@ -57,7 +57,7 @@ setuptools.setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    packages=["albert"],
+    packages=setuptools.find_packages(include=["albert", "albert.*"]),
     python_requires=">=3.10,<3.14",
     install_requires=REQUIREMENTS,
     extras_require=EXTRAS,

@@ -5,7 +5,9 @@ import sys
 
 from absl import flags
 
-from albert import answer_text, command_line, common_flags, file_io, inference_flags
+from albert.cli import app, common_flags, inference_flags
+from albert.io import file_io
+from albert.serving import answer_text
 
 
 def define_flags(flag_values):
@@ -69,16 +71,17 @@ def questions(values):
 
 def load(values):
     """The `inference.FoundModel` to ask."""
-    from albert import squad_task
+    from albert.tasks.squad import task as squad_task
 
     return inference_flags.found_model(values, *squad_task.KINDS)
 
 
 def show_example(values):
     """Prints a question of a SQuAD file with its answers."""
-    from albert import predictors, squad_utils
+    from albert.serving import predictors
+    from albert.tasks.squad import answers as squad_answers
 
-    examples = squad_utils.read_squad_examples(values.data_file, is_training=False)
+    examples = squad_answers.read_squad_examples(values.data_file, is_training=False)
     if not 0 <= values.index < len(examples):
         raise file_io.InputError(
             f"--index={values.index}: {values.data_file} has questions 0 to {len(examples) - 1}"
@@ -101,7 +104,7 @@ def read_context(values):
 
 def answer_file(values, answerer, context):
     """Writes an object for each question of --input_file, in their order."""
-    from albert import tables
+    from albert.io import tables
 
     kept = []  # of the questions that are not answered yet
 
@@ -125,7 +128,7 @@ def main(values):
         show_example(values)
         return
     context = read_context(values)
-    from albert import predictors
+    from albert.serving import predictors
 
     answerer = predictors.Answerer(load(values))
     if values.input_file:
@@ -139,4 +142,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

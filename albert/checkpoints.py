@@ -1,555 +1,63 @@
-"""Checkpoints in the one format: TensorFlow V2 files with plain variable names.
-
-Names are those of TF1 ALBERT checkpoints (no object graph), so released models, runs of older
-toolkits and hub modules are all read the same way. SavedModels of TensorFlow 2, BERT's checkpoints
-and Hugging Face folders are read as if they had these names.
-"""
-
-import contextlib
-import dataclasses
-import os
-import re
-
-import tensorflow as tf
-from absl import logging
-from tensorflow.core.protobuf import trackable_object_graph_pb2
-
-from albert import checkpoint_manifest, file_io, huggingface, optimization, weight_names
-
-BEST = "model.ckpt-best"
-# A whole copy of the checkpoint that is just taking the place of the best.
-NEW_BEST = "new-model.ckpt-best"
-ENCODER_PREFIX = "bert/"
-# Steps have 64 bits; a longer number is the name of something else.
-_NUMBERED = re.compile(r"model\.ckpt-(\d{1,18})$")
-# What TensorFlow's reader raises for damaged files, depending on where the damage is.
-READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
-# The tensor in which SavedModels of TensorFlow 2 describe their objects.
-_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_SAVE_COUNTER = "save_counter"  # which TensorFlow adds to them
-_OPTIONAL_PARTS = (".meta", checkpoint_manifest.ENDING)
-
-
-@dataclasses.dataclass(frozen=True)
-class LoadReport:
-    """What a restore did; every list holds variable names, sorted.
-
-    Attributes:
-      path: the checkpoint's prefix.
-      loaded: variables of the model that got a value.
-      new: variables of the model that the checkpoint does not have (heads, freshly initialized).
-      unused: variables of the checkpoint that the model does not have, without optimizer state.
-    """
-
-    path: str
-    loaded: list
-    new: list
-    unused: list
-
-    def to_dict(self):
-        return dataclasses.asdict(self)
-
-    def __str__(self):
-        text = f"{self.path}: loaded {len(self.loaded)} variables"
-        if self.new:
-            text += f"; new, with random values: {', '.join(self.new)}"
-        if self.unused:
-            text += f"; not used: {', '.join(self.unused)}"
-        return text
-
-
-def variables_by_name(model):
-    """{checkpoint name: variable} of a model."""
-    return {variable.name.split(":")[0]: variable for variable in model.variables}
-
-
-# --- finding ------------------------------------------------------------------------------------
-
-
-def prefix_exists(prefix):
-    """True if a whole checkpoint stands at `prefix` (the index file is always written last)."""
-    return file_io.exists(f"{prefix}.index")
-
-
-def step_of(prefix):
-    """Step in a name like ``model.ckpt-300``; None for other names."""
-    match = _NUMBERED.search(prefix)
-    return int(match.group(1)) if match else None
-
-
-def numbered(folder, ending=".index"):
-    """Prefixes of the numbered checkpoints of a folder that have a file of that ending, by step."""
-    if not file_io.is_dir(folder):
-        return []
-    names = [name[: -len(ending)] for name in file_io.listdir(folder) if name.endswith(ending)]
-    found = [name for name in names if _NUMBERED.search(name)]
-    return [os.path.join(folder, name) for name in sorted(found, key=step_of)]
-
-
-def without_index(folder):
-    """Prefixes of numbered checkpoints of which there is a manifest but no index, by step.
-
-    They were not deleted to the end, or the index was lost.
-    """
-    found = numbered(folder, checkpoint_manifest.ENDING)
-    return [prefix for prefix in found if not prefix_exists(prefix)]
-
-
-def find_best(folder):
-    """Prefix of the best checkpoint of a folder; None without one.
-
-    While the best is replaced, and after a kill in there, it is the copy that takes its place.
-    """
-    candidates = [os.path.join(folder, name) for name in (BEST, NEW_BEST)]
-    return next(filter(prefix_exists, candidates), None)
-
-
-def resolve(path):
-    """Prefix of the checkpoint that a user's path names; for Hugging Face weights their file.
-
-    Args:
-      path: prefix, ``.index`` or ``.data-…`` file, folder (its best checkpoint, else its last),
-        hub module folder, Hugging Face folder or ``.safetensors`` file.
-
-    Raises:
-      file_io.InputError: there is no checkpoint; says what is there instead.
-    """
-    prefix = re.sub(r"\.(index|meta|manifest\.json|data-\d+-of-\d+)$", "", path.rstrip("/"))
-    if prefix_exists(prefix) or (huggingface.is_weights_file(prefix) and file_io.exists(prefix)):
-        return prefix
-    folder, name = os.path.split(prefix)
-    if name == BEST and (best := find_best(folder)):
-        return best
-    if file_io.is_dir(prefix):
-        variables = os.path.join(prefix, "variables", "variables")
-        if best := find_best(prefix):
-            return best
-        candidates = [*reversed(numbered(prefix)), variables]
-        candidates += [
-            os.path.join(prefix, name[: -len(".index")])
-            for name in file_io.listdir(prefix)
-            if name.endswith(".index") and ".tmp-" not in name
-        ]
-        for candidate in candidates:
-            if prefix_exists(candidate):
-                return candidate
-        if weights := huggingface.find_weights(prefix):
-            return weights
-    folder = prefix if file_io.is_dir(prefix) else os.path.dirname(prefix) or "."
-    there = file_io.listdir(folder) if file_io.is_dir(folder) else None
-    listing = f"the folder {folder} does not exist" if there is None else f"{folder} holds {there}"
-    raise file_io.InputError(f"there is no checkpoint {path} ({prefix}.index); {listing}")
-
-
-def _keys_of(checkpoint):
-    """{name of a variable: its key}: keys may be paths of objects, or those of BERT."""
-    if not checkpoint.has_tensor(_OBJECT_GRAPH):
-        names = checkpoint.get_variable_to_shape_map()
-        return {weight_names.from_google(name): name for name in names}
-    graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
-        checkpoint.get_tensor(_OBJECT_GRAPH)
-    )
-    stored = [attribute for node in graph.nodes for attribute in node.attributes]
-    left_out = ("", _SAVE_COUNTER)
-    return {x.full_name: x.checkpoint_key for x in stored if x.full_name not in left_out}
-
-
-def reader(path):
-    """What reads the checkpoint that `path` names, by the names of variables.
-
-    Returns:
-      An object with the methods ``get_variable_to_shape_map``, ``has_tensor`` and ``get_tensor`` of
-      `tf.train.CheckpointReader`.
-
-    Raises:
-      file_io.InputError: no checkpoint there, or it is damaged.
-    """
-    prefix = resolve(path)
-    if huggingface.is_weights_file(prefix):
-        return huggingface.Reader(prefix)
-    check_path(prefix)
-    try:
-        checkpoint = tf.train.load_checkpoint(prefix)
-        return weight_names.RenamingReader(checkpoint, _keys_of(checkpoint))
-    except (*READ_ERRORS, MemoryError) as error:  # A damaged index may ask for all memory.
-        raise _damaged(prefix, error) from error
-
-
-# --- reading ------------------------------------------------------------------------------------
-
-
-def restore(model, path, strict=True, allow_new_heads=True, rename=None):
-    """Loads a model's weights.
-
-    Args:
-      model: module whose variables bear checkpoint names.
-      path: whatever `resolve` takes.
-      strict: raise if any encoder variable is missing (but for one that the model does not use,
-        and for the pooler that some Hugging Face models lack).
-      allow_new_heads: variables outside the encoder may be missing; they keep their values.
-      rename: optional ``name -> name`` giving the checkpoint's name for a model's variable.
-
-    Returns:
-      `LoadReport`.
-
-    Raises:
-      file_io.InputError: nothing matches, shapes differ, an encoder variable is missing or (when
-        strict, without `rename`) left over; names the variables. The model is left as it was.
-    """
-    prefix = resolve(path)
-    _check_manifest(prefix)
-    checkpoint = reader(prefix)
-    shapes = checkpoint.get_variable_to_shape_map()
-    variables = variables_by_name(model)
-    source = {name: rename(name) if rename else name for name in variables}
-    loaded = sorted(name for name in variables if source[name] in shapes)
-    new = sorted(set(variables) - set(loaded))
-    taken = {source[name] for name in loaded}
-    unused = sorted(name for name in set(shapes) - taken if not optimization.is_state(name))
-    found = {name: shapes[source[name]] for name in loaded}
-    _check_shapes(prefix, found, variables, _misfit(shapes, variables))
-    if not loaded:
-        raise file_io.InputError(
-            f"{prefix} has no variable of this model; it holds {sorted(shapes)[:10]}"
-        )
-    _check_surplus(prefix, unused if strict and not rename else [], shapes, variables)
-    used = {v.name for v in getattr(model, "used_variables", model.variables)}
-    optional = getattr(checkpoint, "optional", ())
-    missing = [
-        name
-        for name in new
-        if variables[name].name in used
-        and (
-            not allow_new_heads
-            or (name.startswith(ENCODER_PREFIX) and not name.startswith(optional))
-        )
-    ]
-    if strict and missing:
-        hint = (
-            _misfit(shapes, variables) or "is the configuration file the one of this checkpoint?"
-            if any(name.startswith(ENCODER_PREFIX) for name in missing)
-            else "this checkpoint has no head for the task: fine-tune first (do_train)"
-        )
-        raise file_io.InputError(f"{prefix} lacks {missing}; it has unused {unused}; {hint}")
-    _assign(checkpoint, [(variables[name], source[name]) for name in loaded], prefix)
-    return LoadReport(prefix, loaded, new, unused)
-
-
-def group_zero_name(name):
-    """The variable of group 0 that stands for a variable of any group."""
-    return re.sub(r"/group_\d+/", "/group_0/", name)
-
-
-def _misfit(shapes, variables):
-    """What `weight_names.explain_misfit` says of a checkpoint's shapes and a model's variables."""
-    here = {name: variable.shape.as_list() for name, variable in variables.items()}
-    return weight_names.explain_misfit(shapes, here)
-
-
-def _check_surplus(prefix, unused, shapes, variables):
-    """Refuses a checkpoint with more layers than the model: together they are another network."""
-    surplus = [name for name in unused if name.startswith(f"{ENCODER_PREFIX}encoder/")]
-    if surplus:
-        raise file_io.InputError(
-            f"{prefix} has more in its encoder than the configuration, such as {surplus[0]}; "
-            f"{_misfit(shapes, variables)}"
-        )
-
-
-def _check_shapes(prefix, found, variables, hint=""):
-    wrong = [
-        f"{name} is {list(shape)} in the checkpoint, {variables[name].shape.as_list()} in the model"
-        for name, shape in found.items()
-        if list(shape) != variables[name].shape.as_list()
-    ]
-    if wrong:
-        listing = "; ".join([*sorted(wrong), *filter(None, [hint])])
-        raise file_io.InputError(f"{prefix} does not fit the configuration: {listing}")
-
-
-def check_path(path):
-    """Refuses a path under which TensorFlow writes checkpoints, but does not find them again.
-
-    Raises:
-      file_io.InputError: it has a backslash.
-    """
-    if "\\" in path:
-        raise file_io.InputError(
-            f"TensorFlow cannot read checkpoints whose path has a backslash: {path}; use another "
-            "folder"
-        )
-
-
-def check_readable(prefix):
-    """Tells a checkpoint that the system does not let be read from a damaged one.
-
-    Raises:
-      file_io.UnreadableError: names the file and the reason.
-    """
-    for part in checkpoint_manifest.parts(prefix):
-        try:
-            file_io.sha256(prefix + part)
-        except (OSError, tf.errors.OpError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise file_io.UnreadableError(
-                f"the checkpoint {prefix} cannot be read: {prefix}{part}: {reason}; see to its "
-                "permissions and its disk. Nothing was changed"
-            ) from error
-
-
-def damage_of_values(prefix):
-    """What is wrong with the values of a checkpoint by their checksums; None if nothing is.
-
-    Raises:
-      file_io.UnreadableError: nobody knows, as a file cannot be read.
-    """
-    try:
-        checkpoint = reader(prefix)
-        for name in checkpoint.get_variable_to_shape_map():
-            checkpoint.get_tensor(name)
-    except file_io.UnreadableError:
-        raise
-    except file_io.InputError as error:
-        return str(error)
-    except READ_ERRORS as error:
-        check_readable(prefix)
-        return f"{name}: {error}"
-    return None
-
-
-def _damaged(prefix, error):
-    check_readable(prefix)
-    others = [*filter(prefix_exists, [os.path.join(os.path.dirname(prefix), BEST)])]
-    others += reversed(numbered(os.path.dirname(prefix)))
-    other = next((found for found in others if found != prefix), None)
-    advice = f"use another, such as {other}" if other else "fetch or train it again"
-    return file_io.InputError(f"the checkpoint {prefix} is damaged: {error}; {advice}")
-
-
-def _check_manifest(prefix):
-    problem = checkpoint_manifest.misfit(prefix)
-    if problem and not is_replaced(prefix):
-        raise _damaged(prefix, problem)
-    if problem:
-        renew_manifest(prefix)
-
-
-def is_replaced(prefix):
-    """Whether another program has replaced the files since the manifest, by whole ones."""
-    return checkpoint_manifest.is_outdated(prefix) and damage_of_values(prefix) is None
-
-
-def renew_manifest(prefix):
-    """Writes the manifest of a checkpoint that `is_replaced` again, with a warning."""
-    logging.warning(
-        "%s is older than the files of %s: another program has replaced them. Their checksums are "
-        "right: the manifest is made again",
-        checkpoint_manifest.path_of(prefix),
-        prefix,
-    )
-    try:
-        names = reader(prefix).get_variable_to_shape_map()
-        checkpoint_manifest.write(prefix, read_step(prefix), names)
-    except (OSError, file_io.InputError) as error:  # a folder that is only read
-        logging.warning("%s", error)
-
-
-def _assign(checkpoint, pairs, prefix):
-    """Gives (variable, checkpoint name) pairs their values."""
-    try:
-        # All values are read before the first is assigned: a damaged file changes nothing.
-        values = [checkpoint.get_tensor(name) for _, name in pairs]
-    except READ_ERRORS as error:
-        raise _damaged(prefix, error) from error
-    for (variable, _), value in zip(pairs, values, strict=True):
-        variable.assign(value)
-
-
-def restore_training_state(prefix, model, optimizer):
-    """Loads weights, optimizer slots and step of an interrupted run.
-
-    What scales the loss is loaded if it is there: a run may go on in another precision.
-
-    Raises:
-      file_io.InputError: a variable or slot is missing or has another shape; names it.
-    """
-    checkpoint = reader(prefix)
-    shapes = checkpoint.get_variable_to_shape_map()
-    variables = {
-        name: variable
-        for name, variable in {**variables_by_name(model), **optimizer.variables_by_name()}.items()
-        if name in shapes or not name.startswith(optimization.LossScale.PREFIX)
-    }
-    missing = sorted(set(variables) - set(shapes))
-    if missing:
-        raise file_io.InputError(
-            f"cannot resume from {prefix}: it lacks {missing[:5]} ({len(missing)} in all). To "
-            "start anew from its weights, name it as init_checkpoint and use another output_dir"
-        )
-    _check_shapes(prefix, {name: shapes[name] for name in variables}, variables)
-    _assign(checkpoint, [(variable, name) for name, variable in variables.items()], prefix)
-
-
-def read_tensors(path):
-    """{name: array} of the checkpoint that `path` names, without optimizer state and step.
-
-    Raises:
-      file_io.InputError: no checkpoint there, or it is damaged.
-    """
-    prefix = resolve(path)
-    _check_manifest(prefix)
-    checkpoint = reader(prefix)
-    names = [
-        name for name in checkpoint.get_variable_to_shape_map() if not optimization.is_state(name)
-    ]
-    try:
-        return {name: checkpoint.get_tensor(name) for name in names}
-    except READ_ERRORS as error:
-        raise _damaged(prefix, error) from error
-
-
-def read_step(path):
-    """The step that a checkpoint stores, or that its name gives; None if neither does."""
-    checkpoint = reader(path)
-    if checkpoint.has_tensor(optimization.STEP):
-        return int(checkpoint.get_tensor(optimization.STEP))
-    return step_of(resolve(path))
-
-
-# --- writing ------------------------------------------------------------------------------------
-
-
-def save(prefix, model, optimizer=None):
-    """Writes a checkpoint that appears whole or not at all.
-
-    Args:
-      prefix: path without ending, such as ``folder/model.ckpt-300``.
-      model: module whose variables bear checkpoint names.
-      optimizer: its slots and ``global_step`` are stored too.
-
-    Raises:
-      file_io.InputError: the files cannot be written.
-    """
-    write_tensors(prefix, values_of(model, optimizer), with_meta=True)
-
-
-def values_of(model, optimizer=None):
-    """{name: tensor in main memory} that keeps its value when the variable changes."""
-    variables = variables_by_name(model)
-    if optimizer is not None:
-        variables.update(optimizer.variables_by_name())
-    with tf.device("CPU:0"):
-        # There a variable and what was read from it share memory until the variable is assigned.
-        return {name: tf.identity(variable.read_value()) for name, variable in variables.items()}
-
-
-def write_tensors(prefix, tensors, with_meta=False):
-    """Writes {name: tensor} as a checkpoint and then its manifest; see `save`.
-
-    `with_meta` adds an empty ``.meta`` file: the reference evaluates no checkpoint without one.
-    """
-    check_path(prefix)
-    names = sorted(tensors)
-    values = [tf.convert_to_tensor(tensors[name]) for name in names]
-    try:
-        with file_io.room_for(prefix, sum(x.dtype.size * x.shape.num_elements() for x in values)):
-            _write_files(prefix, names, values, with_meta)
-            step = tensors.get(optimization.STEP)
-            step = step_of(prefix) if step is None else int(step)
-            checkpoint_manifest.write(prefix, step, names)
-    except (tf.errors.OpError, OSError) as error:
-        raise file_io.InputError(f"cannot write the checkpoint {prefix}: {error}") from error
-
-
-def _write_files(prefix, names, values, with_meta):
-    temporary = file_io.temporary_name(prefix)
-    data, index = f"{temporary}.data-00000-of-00001", f"{temporary}.index"
-    try:
-        tf.raw_ops.SaveV2(
-            prefix=temporary,
-            tensor_names=names,
-            shape_and_slices=[""] * len(names),
-            tensors=values,
-        )
-        # Without an index a checkpoint does not exist, so no kill leaves new data under an old one.
-        file_io.remove(f"{prefix}.index")
-        file_io.remove(checkpoint_manifest.path_of(prefix))
-        file_io.rename(data, f"{prefix}.data-00000-of-00001")
-        if with_meta:
-            file_io.write_text(f"{prefix}.meta", "")
-        file_io.rename(index, f"{prefix}.index")
-    finally:
-        for path in (data, index):
-            with contextlib.suppress(OSError):
-                file_io.remove(path)
-
-
-def copy(source, target, copy_file=file_io.copy):
-    """Copies a checkpoint over another, which is whole or missing whenever a kill comes."""
-    delete(target)
-    data = [part for part in checkpoint_manifest.parts(source) if part != ".index"]
-    for part in (".meta", *data, ".index", checkpoint_manifest.ENDING):
-        if part not in _OPTIONAL_PARTS or file_io.exists(source + part):
-            copy_file(source + part, target + part)
-
-
-def replace_best(folder, source):
-    """Makes a checkpoint the best of its folder.
-
-    Whenever a kill comes, either the old or the new best is whole and `find_best` finds it.
-    """
-    new = os.path.join(folder, NEW_BEST)
-    try:
-        copy(source, new)
-    except BaseException:
-        delete(new)  # Its parts would take room for nothing.
-        raise
-    complete_best(folder)
-
-
-def complete_best(folder):
-    """Ends what a killed `replace_best` has begun; no other process may be in it."""
-    best, new = os.path.join(folder, BEST), os.path.join(folder, NEW_BEST)
-    if prefix_exists(new):
-        copy(new, best, file_io.link)  # A second copy of large files would take time and room.
-    delete(new)
-
-
-def delete(prefix):
-    """Deletes a checkpoint; its index goes first, so that no part of it is taken for a whole."""
-    folder, name = os.path.dirname(prefix), os.path.basename(prefix)
-    file_io.remove(f"{prefix}.index")
-    endings = (".data-", ".index", ".meta", checkpoint_manifest.ENDING)
-    for part in file_io.listdir(folder):
-        if part.startswith(tuple(name + ending for ending in endings)):
-            file_io.remove(os.path.join(folder, part))
-
-
-def update_pointer(folder):
-    """Writes the ``checkpoint`` text file, which lists the numbered checkpoints of a folder."""
-    names = [os.path.basename(prefix) for prefix in numbered(folder)]
-    if names:
-        lines = [f'model_checkpoint_path: "{names[-1]}"']
-        lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
-        file_io.write_text(os.path.join(folder, "checkpoint"), "\n".join(lines) + "\n")
-
-
-def prune(folder, keep):
-    """Deletes all but the last `keep` numbered checkpoints (0 keeps all); never the best.
-
-    Before and after, the pointer file names those that are there. What a killed run did not delete
-    to the end is deleted, too.
-    """
-    update_pointer(folder)
-    if keep > 0:
-        for prefix in [*without_index(folder), *numbered(folder)[:-keep]]:
-            delete(prefix)
-    update_pointer(folder)
-
-
-def clean_up(folder):
-    """Deletes what a killed run left half-written in its output folder."""
-    for name in file_io.listdir(folder):
-        if re.search(r"^model\.ckpt-.*\.tmp-\d+", name):
-            logging.info("Deleting %s, left half-written by an earlier run", name)
-            file_io.remove(os.path.join(folder, name))
+"""Checkpoints under the name users import; the work is done in `albert.model.checkpoints`."""
+
+from albert.model.checkpoints import (
+    BEST,
+    ENCODER_PREFIX,
+    NEW_BEST,
+    READ_ERRORS,
+    LoadReport,
+    clean_up,
+    complete_best,
+    copy,
+    delete,
+    find_best,
+    group_zero_name,
+    numbered,
+    prefix_exists,
+    prune,
+    read_step,
+    read_tensors,
+    reader,
+    replace_best,
+    resolve,
+    restore,
+    restore_training_state,
+    save,
+    step_of,
+    update_pointer,
+    values_of,
+    variables_by_name,
+    without_index,
+    write_tensors,
+)
+
+__all__ = [
+    "BEST",
+    "ENCODER_PREFIX",
+    "LoadReport",
+    "NEW_BEST",
+    "READ_ERRORS",
+    "clean_up",
+    "complete_best",
+    "copy",
+    "delete",
+    "find_best",
+    "group_zero_name",
+    "numbered",
+    "prefix_exists",
+    "prune",
+    "read_step",
+    "read_tensors",
+    "reader",
+    "replace_best",
+    "resolve",
+    "restore",
+    "restore_training_state",
+    "save",
+    "step_of",
+    "update_pointer",
+    "values_of",
+    "variables_by_name",
+    "without_index",
+    "write_tensors",
+]

@@ -10,16 +10,9 @@ import time
 
 from absl import flags
 
-from albert import (
-    beam_records,
-    command_line,
-    file_io,
-    pretraining_data_flags,
-    pretraining_files,
-    pretraining_shards,
-    runner_flags,
-    worker_processes,
-)
+from albert.cli import app, pretraining_data_flags, runner_flags
+from albert.data import beam_runner, instance_files, instance_shards
+from albert.io import file_io, processes
 
 
 def define_flags(flag_values=flags.FLAGS):
@@ -31,7 +24,7 @@ def create(values, todo, inputs, num_workers):
     """Makes the files; what was counted, and their names."""
     outputs = [path.strip() for path in values.output_file.split(",") if path.strip()]
     if not values.num_shards:
-        return pretraining_files.create(inputs, outputs, todo, num_workers), outputs
+        return instance_files.create(inputs, outputs, todo, num_workers), outputs
     if len(outputs) != 1:
         raise file_io.InputError(
             f"--output_file={values.output_file}: with --num_shards one name was expected, with "
@@ -40,11 +33,11 @@ def create(values, todo, inputs, num_workers):
     make_shards = None
     if values.runner == "beam":
         make_shards = functools.partial(
-            beam_records.make_shards,
+            beam_runner.make_shards,
             arguments=runner_flags.beam_arguments(values),
             num_workers=num_workers,
         )
-    counts = pretraining_shards.create(
+    counts = instance_shards.create(
         inputs,
         outputs[0],
         values.num_shards,
@@ -53,7 +46,7 @@ def create(values, todo, inputs, num_workers):
         values.overwrite_shards,
         make_shards,
     )
-    return counts, pretraining_shards.shard_paths(outputs[0], values.num_shards)
+    return counts, instance_shards.shard_paths(outputs[0], values.num_shards)
 
 
 def main(values):
@@ -62,7 +55,7 @@ def main(values):
     pretraining_data_flags.warn(values, todo)
     inputs = file_io.expand_globs(values.input_file, "--input_file")
     started = time.monotonic()
-    num_workers = values.num_workers or worker_processes.num_cores()
+    num_workers = values.num_workers or processes.num_cores()
     left = "the output files are as they were"
     if values.num_shards:
         left = "the same command goes on from here"
@@ -73,8 +66,8 @@ def main(values):
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; {left}") from None
     seconds = time.monotonic() - started
-    print(pretraining_files.report(counts, todo, outputs, seconds))
+    print(instance_files.report(counts, todo, outputs, seconds))
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

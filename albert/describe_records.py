@@ -2,7 +2,10 @@
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io, record_description, tfrecord, tokenization
+from albert.cli import app, common_flags
+from albert.data import inspection, tfrecord
+from albert.io import file_io
+from albert.text import tokenization
 
 
 def define_flags(flag_values=flags.FLAGS):
@@ -24,9 +27,9 @@ def main(values):
         tokenizer = tokenization.FullTokenizer(values.vocab_file, True, values.spm_model_file)
         pieces = [tokenizer.inv_vocab[i] for i in range(tokenizer.vocab_size)]
     paths = tfrecord.named_files(values.input_file, "--input_file")
-    description = record_description.describe(paths, values.num_examples)
-    print(record_description.report(description, pieces))
+    description = inspection.describe(paths, values.num_examples)
+    print(inspection.report(description, pieces))
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

@@ -4,7 +4,8 @@ import os
 
 from absl import flags, logging
 
-from albert import command_line, common_flags, file_io, record_flags
+from albert.cli import app, common_flags, record_flags
+from albert.io import file_io
 
 
 def define_flags(flag_values):
@@ -27,7 +28,7 @@ def define_flags(flag_values):
 
 
 def main(values):
-    from albert import checkpoints, pretrained
+    from albert.model import checkpoints, sources
 
     if not values.do_lower_case:
         logging.info("A checkpoint does not say --nodo_lower_case; give it where text is read")
@@ -40,7 +41,7 @@ def main(values):
     folder = os.path.dirname(target) or "."
     file_io.make_dirs(folder)
     checkpoints.write_tensors(target, checkpoints.read_tensors(prefix))
-    for path in pretrained.files_beside(prefix):
+    for path in sources.files_beside(prefix):
         copy = os.path.join(folder, os.path.basename(path))
         if os.path.abspath(copy) != os.path.abspath(path):
             file_io.copy(path, copy)
@@ -50,4 +51,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

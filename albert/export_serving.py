@@ -2,7 +2,7 @@
 
 from absl import flags, logging
 
-from albert import command_line, common_flags
+from albert.cli import app, common_flags
 
 
 def define_flags(flag_values):
@@ -42,9 +42,9 @@ def define_flags(flag_values):
 
 
 def main(values):
-    from albert import serving_exporter
+    from albert.export import serving_export
 
-    folder = serving_exporter.export(
+    folder = serving_export.export(
         model_dir=values.model_dir,
         output_dir=values.output_dir,
         format=values.format,
@@ -58,4 +58,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

@@ -2,7 +2,9 @@
 
 from absl import flags, logging
 
-from albert import command_line, common_flags, file_io, model_card, record_flags
+from albert.cli import app, common_flags, record_flags
+from albert.experiments import model_card
+from albert.io import file_io
 
 
 def define_flags(flag_values):
@@ -53,11 +55,11 @@ def define_flags(flag_values):
 def main(values):
     if not (values.model_dir or values.checkpoint):
         raise file_io.InputError("give --model_dir or --checkpoint")
-    from albert import huggingface_exporter
+    from albert.export import huggingface_export
 
     # Before the folder, which may be the same one, gets other weights.
-    prefix = huggingface_exporter.choose(values.model_dir, values.checkpoint)
-    head = huggingface_exporter.export(
+    prefix = huggingface_export.choose(values.model_dir, values.checkpoint)
+    head = huggingface_export.export(
         model_dir=values.model_dir,
         checkpoint=values.checkpoint,
         output_dir=values.output_dir,
@@ -74,4 +76,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

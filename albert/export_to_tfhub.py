@@ -4,7 +4,9 @@ import os
 
 from absl import flags, logging
 
-from albert import command_line, common_flags, file_io, record_flags
+from albert.cli import app, common_flags, record_flags
+from albert.io import file_io
+from albert.model import pretraining_heads
 
 
 def define_flags(flag_values):
@@ -32,30 +34,21 @@ def define_flags(flag_values):
 
 
 def main(values):
-    from albert import (
-        checkpoints,
-        heads,
-        hub_exporter,
-        model_folder,
-        modeling,
-        pretrained,
-        pretraining_folder,
-    )
+    from albert.export import hub_export
+    from albert.model import checkpoints, encoder, model_folder, sources
 
     common_flags.require_positive(values, "max_seq_length")
 
     if not values.use_einsum:
         logging.info("--nouse_einsum has no effect: both ways give the same numbers")
-    source = pretrained.locate(
+    source = sources.locate(
         checkpoint=os.path.join(values.albert_directory, values.checkpoint_name),
         do_lower_case=values.do_lower_case if values["do_lower_case"].present else None,
     )
-    config = modeling.AlbertConfig.from_json_file(source.config_file)
+    config = encoder.AlbertConfig.from_json_file(source.config_file)
     tokenizer = model_folder.load_tokenizer(source, config)
-    task, *_ = pretraining_folder.sentence_tasks(
-        os.path.dirname(source.checkpoint), source.checkpoint
-    )
-    model = heads.PretrainingModel(config, sentence_task=task)
+    task, *_ = model_folder.sentence_tasks(os.path.dirname(source.checkpoint), source.checkpoint)
+    model = pretraining_heads.PretrainingModel(config, sentence_task=task)
     report = checkpoints.restore(model, source.checkpoint)
     if report.new:
         raise file_io.InputError(
@@ -68,10 +61,10 @@ def main(values):
     if values.preprocessing_path:
         common_flags.check_seq_length(values, config)
         path = values.preprocessing_path
-        hub_exporter.export_preprocessing(tokenizer, values.max_seq_length, path)
-    hub_exporter.export_module(model, source, values.export_path)
+        hub_export.export_preprocessing(tokenizer, values.max_seq_length, path)
+    hub_export.export_module(model, source, values.export_path)
     record_flags.write_card(values, values.export_path, source.checkpoint, record_flags.HUB_MODULE)
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

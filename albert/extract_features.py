@@ -5,7 +5,8 @@ import sys
 
 from absl import flags, logging
 
-from albert import command_line, common_flags, file_io
+from albert.cli import app, common_flags
+from albert.io import file_io
 
 
 def define_flags(flag_values):
@@ -66,9 +67,9 @@ def main(values):
             "no weights: give --init_checkpoint or --albert_hub_module_handle, or --from_scratch "
             "for random ones"
         )
-    from albert import feature_extractor
+    from albert.serving import embeddings
 
-    extractor = feature_extractor.Extractor(source, layers, values.vectors, values.max_seq_length)
+    extractor = embeddings.Extractor(source, layers, values.vectors, values.max_seq_length)
     opened = contextlib.nullcontext(sys.stdin.buffer)
     if values.input_file:
         opened = file_io.open_input(values.input_file, "--input_file", "rb")
@@ -76,9 +77,9 @@ def main(values):
         texts = file_io.text_lines(lines, values.input_file or "standard input")
         rows = extractor.extract((line.rstrip("\r\n") for _, line in texts), values.batch_size)
         is_npz = output and output.endswith(".npz")
-        write = feature_extractor.write_npz if is_npz else feature_extractor.write_jsonl
+        write = embeddings.write_npz if is_npz else embeddings.write_jsonl
         logging.info("Wrote the vectors of %d texts", write(output, rows))
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

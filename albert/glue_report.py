@@ -4,7 +4,9 @@ import os
 
 from absl import flags
 
-from albert import command_line, file_io, glue_table
+from albert.cli import app
+from albert.experiments import glue_table
+from albert.io import file_io
 
 
 def define_flags(flag_values):
@@ -30,4 +32,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

@@ -4,7 +4,9 @@ import os
 
 from absl import flags, logging
 
-from albert import command_line, demo_data, file_io
+from albert.cli import app
+from albert.experiments import demo_data
+from albert.io import file_io
 
 
 def define_flags(flag_values):
@@ -42,4 +44,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

@@ -6,7 +6,8 @@ import sys
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io, inference_flags
+from albert.cli import app, common_flags, inference_flags
+from albert.io import file_io
 
 _TEXT_FLAGS = ("text_column", "text_pair_column", "id_column")
 
@@ -51,7 +52,7 @@ def define_flags(flag_values):
 
 def make_columns(values, trained, input_format):
     """`tables.Columns` of the rows to predict."""
-    from albert import tables
+    from albert.io import tables
 
     if input_format == "txt":
         common_flags.refuse_given(values, "input with columns (csv, tsv, jsonl)", *_TEXT_FLAGS)
@@ -75,7 +76,7 @@ def find_formats(values, inputs, outputs):
       values: flag values.
       inputs, outputs: the forms that there are; the first is that of standard input or output.
     """
-    from albert import tables
+    from albert.io import tables
 
     found = []
     for name, path, given, known in (
@@ -91,7 +92,8 @@ def find_formats(values, inputs, outputs):
 
 
 def _label_texts(values, model, input_format, output_format):
-    from albert import predictors, tables
+    from albert.io import tables
+    from albert.serving import predictors
 
     predictor = predictors.TextPredictor(model)
     columns = make_columns(values, predictor.columns, input_format)
@@ -105,14 +107,14 @@ def _label_texts(values, model, input_format, output_format):
 
 
 def _label_words(values, model, *forms):
-    from albert import token_predictor
+    from albert.serving import token_predictor
 
     predictor = token_predictor.TokenPredictor(model)
     return functools.partial(predictor.answer, forms, values.batch_size)
 
 
 def _choose(values, model, *_):
-    from albert import choice_predictor
+    from albert.serving import choice_predictor
 
     predictor = choice_predictor.ChoicePredictor(model)
     return functools.partial(predictor.answer, values.batch_size)
@@ -147,4 +149,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

@@ -6,14 +6,9 @@ import time
 
 from absl import flags
 
-from albert import (
-    command_line,
-    common_flags,
-    corpus_cleaning,
-    corpus_preparation,
-    file_io,
-    worker_processes,
-)
+from albert.cli import app, common_flags
+from albert.io import file_io, processes
+from albert.text import corpus_cleaning, corpus_preparation
 
 
 def define_flags(flag_values=flags.FLAGS):
@@ -103,7 +98,7 @@ def main(values):
     chosen = preparation(values)
     paths = file_io.expand_globs(values.input_file, "--input_file")
     started = time.monotonic()
-    num_workers = values.num_workers or worker_processes.num_cores()
+    num_workers = values.num_workers or processes.num_cores()
     # As any exception, this lets the temporary files be removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated; nothing was written"))
     try:
@@ -114,4 +109,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

@@ -2,7 +2,9 @@
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io, report_charts, report_data, report_pages
+from albert.cli import app, common_flags
+from albert.experiments import charts, report_data, report_pages
+from albert.io import file_io
 
 
 def define_flags(flag_values):
@@ -39,7 +41,7 @@ def make_page(folders, axes):
 
 
 def main(values):
-    report_charts.check_installed()
+    charts.check_installed()
     folders = report_data.find_folders(values.runs)
     page = make_page(folders, values.heat_map)
     file_io.write_text(values.output, page)
@@ -47,4 +49,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

@@ -8,7 +8,8 @@ import sys
 
 from absl import flags, logging
 
-from albert import command_line, common_flags, file_io, record_flags
+from albert.cli import app, common_flags, record_flags
+from albert.io import file_io
 
 
 def define_flags(flag_values):
@@ -27,7 +28,7 @@ def define_flags(flag_values):
 
 def check_inputs(values, record):
     """Refuses inputs that have changed, unless the flags accept them."""
-    from albert import reproduction
+    from albert.experiments import reproduction
 
     changed = reproduction.changed_inputs(record)
     for text in changed:
@@ -40,7 +41,8 @@ def check_inputs(values, record):
 
 
 def main(values):
-    from albert import reproduction, run_record
+    from albert.experiments import reproduction
+    from albert.training import run_record
 
     record = run_record.read(values.run)
     reproduction.trained(record)
@@ -66,4 +68,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

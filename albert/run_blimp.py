@@ -2,7 +2,9 @@
 
 from absl import flags, logging
 
-from albert import blimp, command_line, common_flags, file_io
+from albert.cli import app, common_flags
+from albert.experiments import blimp
+from albert.io import file_io
 
 
 def define_flags(flag_values):
@@ -30,9 +32,9 @@ def main(values):
             "no weights: give --init_checkpoint or --albert_hub_module_handle, or --from_scratch "
             "for random ones"
         )
-    from albert import pseudo_likelihood
+    from albert.experiments import sentence_scores
 
-    scorer = pseudo_likelihood.load(source, values.batch_size)
+    scorer = sentence_scores.load(source, values.batch_size)
     result = blimp.measure(paradigms, scorer.score)
     print("\n".join(result.table()), flush=True)
     if values.output_dir:
@@ -42,4 +44,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

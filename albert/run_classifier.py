@@ -4,17 +4,17 @@ import os
 
 from absl import flags
 
-from albert import (
-    command_line,
+from albert.cli import (
+    app,
     common_flags,
     distillation_flags,
     dropout_flags,
-    file_io,
     fine_tuning_flags,
     record_flags,
     schedule_flags,
     study_flags,
 )
+from albert.io import file_io
 
 
 def define_flags(flag_values):
@@ -61,8 +61,8 @@ def check_flags(values, row):
 
 
 def make_data(values, row, source, tokenizer, strategy):
-    """`task.Data` of the flags."""
-    from albert import classifier_utils
+    """`contracts.Data` of the flags."""
+    from albert.tasks import glue
 
     cached_dir = values.cached_dir or values.output_dir
     paths = {
@@ -73,12 +73,13 @@ def make_data(values, row, source, tokenizer, strategy):
     about = (row, tokenizer, values.max_seq_length, values.data_dir)
     settings = common_flags.text_settings(values, source)
     shared = ("train", "dev") if values.cached_dir else ()
-    return classifier_utils.make_data(*about, settings, paths, strategy, shared)
+    return glue.make_data(*about, settings, paths, strategy, shared)
 
 
 def make_run(values, row, source, config, lessons, strategy):
     """`stages.Run` of the flags."""
-    from albert import predictors, stages
+    from albert.serving import predictors
+    from albert.training import stages
 
     def complete_folder(write):
         predictors.save_classifier_description(
@@ -108,12 +109,14 @@ def make_run(values, row, source, config, lessons, strategy):
 
 def export_models(values, row, task, tokenizer, config, prefix, specs):
     """Writes the SavedModels that were asked for."""
-    from albert import export
+    from albert.export import saved_model_export
 
-    model = export.model_to_serve(task, config, prefix)
-    export.export_classifier(model, specs, values.export_dir, values.threshold_to_export)
+    model = saved_model_export.model_to_serve(task, config, prefix)
+    saved_model_export.export_classifier(
+        model, specs, values.export_dir, values.threshold_to_export
+    )
     if values.export_text:
-        export.export_text_classifier(
+        saved_model_export.export_text_classifier(
             model, tokenizer, values.max_seq_length, row.labels, row.is_pair, values.export_dir
         )
 
@@ -123,21 +126,24 @@ def main(values):
     check_flags(values, row)
     if schedule_flags.runs_seeds(values, "run_classifier", row.best_metric, {"cached_dir": ""}):
         return
-    from albert import classifier_utils, distribution, graph_tokenizer, model_folder, stages
+    from albert.export import graphs
+    from albert.model import model_folder
+    from albert.tasks import glue
+    from albert.training import distribution, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
     teacher = distillation_flags.classifier_teacher(values, row)
-    source = common_flags.source_of_run(values, classifier_utils.KIND, teacher)
+    source = common_flags.source_of_run(values, glue.KIND, teacher)
     config = dropout_flags.read_config(values, source)
     lessons = distillation_flags.classifier_lessons(values, teacher, source, config)
     common_flags.check_seq_length(values, config)
     common_flags.end_with_estimate(values, config, strategy)
     tokenizer = model_folder.load_tokenizer(source, config)
     if values.export_text:
-        graph_tokenizer.check_text(tokenizer)
+        graphs.check_text(tokenizer)
     data = make_data(values, row, source, tokenizer, strategy)
     run = make_run(values, row, source, config, lessons, strategy)
-    task = classifier_utils.make_task(row, values.classifier_dropout_prob, study_flags.head(values))
+    task = glue.make_task(row, values.classifier_dropout_prob, study_flags.head(values))
     runner = stages.run(*fine_tuning_flags.prepared(values, task, data, run, lessons.task), run)
     if values.export_dir:
         prefix = stages.load(runner, values.checkpoint)
@@ -147,4 +153,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

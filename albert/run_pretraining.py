@@ -2,17 +2,17 @@
 
 from absl import flags
 
-from albert import (
+from albert.cli import (
+    app,
     blimp_flags,
-    command_line,
     common_flags,
     distillation_flags,
     dropout_flags,
-    file_io,
     optimizer_flags,
     pretraining_flags,
     schedule_flags,
 )
+from albert.io import file_io
 
 
 def define_flags(flag_values):
@@ -88,16 +88,17 @@ def check_flags(values):
 
 
 def make_data(values, config, sentence_labels):
-    """`task.Data` of the flags."""
-    from albert import mixtures, pretraining_masks, pretraining_task, tfrecord
+    """`contracts.Data` of the flags."""
+    from albert.data import dynamic_masking, input_pipeline, tfrecord
+    from albert.tasks import pretraining
 
-    sources = mixtures.parse(values.input_file, "--input_file")
+    sources = input_pipeline.parse_mixture(values.input_file, "--input_file")
     paths = [path for source in sources for path in source.paths]
-    files = dict.fromkeys(("train", "dev"), pretraining_masks.look_at(paths))
+    files = dict.fromkeys(("train", "dev"), dynamic_masking.look_at(paths))
     if values.eval_input_file:
         paths = tfrecord.named_files(values.eval_input_file, "--eval_input_file")
-        files["dev"] = pretraining_masks.look_at(paths)
-    return pretraining_task.make_data(
+        files["dev"] = dynamic_masking.look_at(paths)
+    return pretraining.make_data(
         files,
         (values.max_seq_length, values.max_predictions_per_seq),
         values.max_eval_steps * values.eval_batch_size,
@@ -111,7 +112,8 @@ def make_data(values, config, sentence_labels):
 
 def main(values):
     check_flags(values)
-    from albert import pretraining_task, stages
+    from albert.tasks import pretraining
+    from albert.training import stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
     pretraining_flags.set_batch_size(values, strategy)
@@ -125,10 +127,10 @@ def main(values):
     tasks = pretraining_flags.sentence_tasks(values, strategy)
     data = make_data(values, config, sentence_labels=tasks[0] != "none")
     run = pretraining_flags.make_run(values, source, config, lessons, tasks[0], strategy)
-    task = schedule_flags.with_metric(values, pretraining_task.make_task(*tasks))
+    task = schedule_flags.with_metric(values, pretraining.make_task(*tasks))
     task = blimp_flags.measured(values, task, config)
     stages.run(lessons.task(task), data, run)
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

@@ -4,16 +4,16 @@ import os
 
 from absl import flags
 
-from albert import (
-    command_line,
+from albert.cli import (
+    app,
     common_flags,
     dropout_flags,
-    file_io,
     fine_tuning_flags,
     record_flags,
     schedule_flags,
     study_flags,
 )
+from albert.io import file_io
 
 _DATA = {
     "train_file": "race_train.tf_record",
@@ -69,13 +69,13 @@ def check_flags(values):
 
 
 def make_data(values, settings, tokenizer, strategy):
-    """`task.Data` of the flags."""
-    from albert import race_utils
+    """`contracts.Data` of the flags."""
+    from albert.tasks import race
 
     paths = [
         values[flag].value or os.path.join(values.output_dir, name) for flag, name in _DATA.items()
     ]
-    return race_utils.make_data(
+    return race.make_data(
         tokenizer,
         values.max_seq_length,
         values.max_qa_length,
@@ -90,7 +90,8 @@ def make_data(values, settings, tokenizer, strategy):
 
 def make_run(values, settings, head, source, config, strategy):
     """`stages.Run` of the flags."""
-    from albert import race_utils, stages
+    from albert.tasks import race
+    from albert.training import stages
 
     return stages.Run(
         model_config=config,
@@ -105,7 +106,7 @@ def make_run(values, settings, head, source, config, strategy):
         from_scratch=values.from_scratch,
         complete_folder=lambda write: write(
             values.output_dir,
-            race_utils.KIND,
+            race.KIND,
             config,
             source,
             {**settings, "dropout_prob": values.dropout_prob, **head.settings},
@@ -121,22 +122,24 @@ def main(values):
     check_flags(values)
     if schedule_flags.runs_seeds(values, "run_race", "eval_accuracy", _DATA):
         return
-    from albert import model_folder, race_utils, stages
+    from albert.model import model_folder
+    from albert.tasks import race
+    from albert.training import stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
-    source = common_flags.source_of_run(values, race_utils.KIND)
+    source = common_flags.source_of_run(values, race.KIND)
     config = dropout_flags.read_config(values, source)
     common_flags.check_seq_length(values, config)
-    common_flags.end_with_estimate(values, config, strategy, choices=race_utils.NUM_CHOICES)
+    common_flags.end_with_estimate(values, config, strategy, choices=race.NUM_CHOICES)
     tokenizer = model_folder.load_tokenizer(source, config)
     settings = common_flags.text_settings(values, source) | {"max_qa_length": values.max_qa_length}
     data = make_data(values, settings, tokenizer, strategy)
     head = study_flags.head(values)
     run = make_run(values, settings, head, source, config, strategy)
-    task = race_utils.make_task(values.dropout_prob, head)
+    task = race.make_task(values.dropout_prob, head)
     stages.run(*fine_tuning_flags.prepared(values, task, data, run), run)
     stages.complete_folder(run)
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

@@ -2,7 +2,8 @@
 
 from absl import flags, logging
 
-from albert import command_line, squad_flags, squad_records
+from albert.cli import app, squad_flags
+from albert.tasks.squad import records as squad_records
 
 
 def define_flags(flag_values):
@@ -22,4 +23,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

@@ -2,7 +2,9 @@
 
 from absl import flags
 
-from albert import command_line, common_flags, file_io, squad_flags, squad_records
+from albert.cli import app, common_flags, squad_flags
+from albert.io import file_io
+from albert.tasks.squad import records as squad_records
 
 
 def define_flags(flag_values):
@@ -37,4 +39,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

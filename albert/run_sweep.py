@@ -6,16 +6,9 @@ import sys
 
 from absl import flags
 
-from albert import (
-    command_line,
-    common_flags,
-    file_io,
-    script_flags,
-    sweep_journal,
-    sweep_plan,
-    sweep_results,
-    sweep_runner,
-)
+from albert.cli import app, common_flags, script_flags
+from albert.experiments import sweep, sweep_journal, sweep_plan, sweep_results
+from albert.io import file_io
 
 _INTERRUPTED = "interrupted; the same command goes on from the last checkpoints"
 
@@ -92,23 +85,23 @@ def main(values):
     plan = make_plan(values)
     settings = script_flags.check_trials(plan)
     plan = plan.scored_by(settings.get("metric_for_best"))  # what trials pick checkpoints by
-    sweep = sweep_runner.Sweep(plan, settings, values.output_dir, values.python, values.parallel)
+    runner = sweep.Sweep(plan, settings, values.output_dir, values.python, values.parallel)
     try:
-        sweep.run(values.retry_failed)
+        runner.run(values.retry_failed)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_INTERRUPTED) from None
-    summary = sweep.summary()
+    summary = runner.summary()
     print(sweep_results.to_markdown(summary), end="")
     if summary["best"] is None:
         print("No trial wins: of each point, the table says why.")
     print(f"Written to {os.path.join(values.output_dir, sweep_results.NAME)}.md, .csv and .json")
-    failed = [trial.name for trial in sweep.trials if trial.state == sweep_journal.FAILED]
+    failed = [trial.name for trial in runner.trials if trial.state == sweep_journal.FAILED]
     if failed:
         raise file_io.InputError(
-            f"{len(failed)} of {len(sweep.trials)} trials failed: {', '.join(failed)}; their logs "
+            f"{len(failed)} of {len(runner.trials)} trials failed: {', '.join(failed)}; their logs "
             "say why, --retry_failed runs them again"
         )
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

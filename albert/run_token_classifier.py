@@ -4,16 +4,16 @@ import os
 
 from absl import flags
 
-from albert import (
-    command_line,
+from albert.cli import (
+    app,
     common_flags,
     dropout_flags,
-    file_io,
     fine_tuning_flags,
     record_flags,
     schedule_flags,
     study_flags,
 )
+from albert.io import file_io
 
 
 def define_flags(flag_values):
@@ -56,7 +56,7 @@ def check_flags(values):
 
 def find_files(values, source):
     """`token_classification.Files` of the flags."""
-    from albert import token_classification, word_files
+    from albert.tasks import token_classification, word_files
 
     given = {"train": values.train_file, "dev": values.validation_file, "test": values.test_file}
     stages = {"train": values.do_train, "dev": values.do_eval, "test": values.do_predict}
@@ -68,8 +68,8 @@ def find_files(values, source):
 
 
 def make_data(values, files, source, tokenizer, strategy):
-    """`task.Data` of the flags."""
-    from albert import token_classification
+    """`contracts.Data` of the flags."""
+    from albert.tasks import token_classification
 
     names = {"train": "tokens_train", "dev": "tokens_eval", "test": "predict"}
     folder, settings = values.output_dir, common_flags.text_settings(values, source)
@@ -81,7 +81,8 @@ def make_data(values, files, source, tokenizer, strategy):
 
 def make_run(values, files, source, config, strategy):
     """`stages.Run` of the flags."""
-    from albert import stages, token_predictor
+    from albert.serving import token_predictor
+    from albert.training import stages
 
     def complete_folder(write):
         token_predictor.save_description(
@@ -110,12 +111,12 @@ def make_run(values, files, source, config, strategy):
 
 def export_models(values, task, labels, tokenizer, config, prefix):
     """Writes the SavedModels that were asked for."""
-    from albert import export, token_exporter
+    from albert.export import saved_model_export
 
-    model = export.model_to_serve(task, config, prefix)
-    token_exporter.export_ids(model, values.export_dir)
+    model = saved_model_export.model_to_serve(task, config, prefix)
+    saved_model_export.export_ids(model, values.export_dir)
     if values.export_text:
-        token_exporter.export_text(
+        saved_model_export.export_text(
             model, tokenizer, values.max_seq_length, labels, values.export_dir
         )
 
@@ -124,7 +125,10 @@ def main(values):
     check_flags(values)
     if schedule_flags.runs_seeds(values, "run_token_classifier", "f1"):
         return
-    from albert import distribution, graph_tokenizer, model_folder, stages, token_classification
+    from albert.export import graphs
+    from albert.model import model_folder
+    from albert.tasks import token_classification
+    from albert.training import distribution, stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
     source = common_flags.source_of_run(values, token_classification.KIND)
@@ -133,7 +137,7 @@ def main(values):
     common_flags.end_with_estimate(values, config, strategy)
     tokenizer = model_folder.load_tokenizer(source, config)
     if values.export_text:
-        graph_tokenizer.check_text(tokenizer)
+        graphs.check_text(tokenizer)
     files = find_files(values, source)
     data = make_data(values, files, source, tokenizer, strategy)
     run = make_run(values, files, source, config, strategy)
@@ -152,4 +156,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

@@ -5,7 +5,9 @@ import re
 
 from absl import flags, logging
 
-from albert import command_line, common_flags, file_io, serving_requests
+from albert.cli import app, common_flags
+from albert.io import file_io
+from albert.serving import requests
 
 
 def define_flags(flag_values):
@@ -83,12 +85,12 @@ def name_of(values):
 
 def _http_server():
     try:
-        from albert import http_server
+        from albert.serving import server
     except ModuleNotFoundError as error:
         if error.name != "aiohttp":
             raise
         raise file_io.InputError("the server needs aiohttp: pip install aiohttp") from error
-    return http_server
+    return server
 
 
 def main(values):
@@ -114,13 +116,15 @@ def main(values):
         values.batch_deadline_ms / 1000,
         values.max_waiting,
         values.max_request_bytes,
-        serving_requests.Limits(values.max_texts, values.max_text_chars),
+        requests.Limits(values.max_texts, values.max_text_chars),
         values.request_timeout_secs,
         values.read_timeout_secs,
     )
 
     def load(go_on):
-        from albert import served_model  # brings TensorFlow; the port answers before that is there
+        from albert.serving import (
+            served_model,  # brings TensorFlow; the port answers before that is there
+        )
 
         model = served_model.load(values.model_dir, values.runtime, values.threads)
         served_model.warm(model, values.max_batch_size, go_on)
@@ -130,4 +134,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

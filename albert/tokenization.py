@@ -1,349 +1,43 @@
-"""Text to pieces to ids: SentencePiece (English models) and WordPiece (Chinese models).
+"""Tokenizers under the name users import; the work is done in `albert.text.tokenization`."""
 
-No TensorFlow here, so that data workers start quickly. Pieces are `str` everywhere.
-"""
+from albert.text.tokenization import (
+    WORD_START,
+    BasicTokenizer,
+    FullTokenizer,
+    WordpieceTokenizer,
+    character_class,
+    check_vocab_size,
+    convert_by_vocab,
+    convert_ids_to_tokens,
+    convert_to_unicode,
+    convert_tokens_to_ids,
+    encode_ids,
+    encode_pieces,
+    is_digit_comma,
+    load_vocab,
+    preprocess_text,
+    printable_text,
+    resplit,
+    whitespace_tokenize,
+)
 
-import os
-import sys
-import unicodedata
-
-from absl import logging
-
-from albert import file_io, wordpiece
-
-WORD_START = wordpiece.WORD_START
-# Names of the reference's module, which users import from here.
-convert_to_unicode = wordpiece.convert_to_unicode
-printable_text = wordpiece.printable_text
-load_vocab = wordpiece.load_vocab
-whitespace_tokenize = wordpiece.whitespace_tokenize
-BasicTokenizer = wordpiece.BasicTokenizer
-WordpieceTokenizer = wordpiece.WordpieceTokenizer
-# How SentencePiece draws a segmentation: from so many of the best, with this smoothing.
-_SAMPLING = {"enable_sampling": True, "nbest_size": 64, "alpha": 0.1}
-
-
-def character_class(belongs):
-    """Regular expression of one character for which ``belongs(character)`` holds (RE2, Rust)."""
-    ranges = []
-    for code in filter(lambda code: belongs(chr(code)), range(sys.maxunicode + 1)):
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    inside = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in ranges)
-    return f"[{inside}]"
-
-
-def preprocess_text(text, remove_space=True, lower=False):
-    """Brings text into the form that the SentencePiece vocabularies were trained on.
-
-    White space runs become one space and are stripped at the ends, characters are decomposed
-    (NFKD) and lose their combining marks.
-
-    Args:
-      text: str, or UTF-8 bytes.
-      remove_space: whether to touch white space; the alignment of single characters must not.
-      lower: whether to lower-case.
-    """
-    if not isinstance(text, str):
-        text = convert_to_unicode(text)
-    if remove_space:
-        text = " ".join(text.split())
-    # ASCII is its own decomposition; leaving the rest out makes most lines ten times faster.
-    if not text.isascii():
-        text = unicodedata.normalize("NFKD", text)
-        for character in set(text):
-            if unicodedata.combining(character):
-                text = text.replace(character, "")
-            elif "\ud800" <= character <= "\udfff":
-                # Half of a pair, from text that was cut badly; it has no UTF-8 form.
-                text = text.replace(character, "\ufffd")
-    return text.lower() if lower else text
-
-
-# --- SentencePiece ----------------------------------------------------------------------------
-
-
-def is_digit_comma(piece):
-    return piece[-1:] == "," and piece[-2:-1].isdigit()
-
-
-def resplit(sp_model, piece):
-    """Pieces that a piece is split into: itself, unless it ends in a digit and a comma.
-
-    "…9," becomes the number encoded anew, without a "▁" that it did not have, and the comma.
-    """
-    if not is_digit_comma(piece):
-        return [piece]
-    number = sp_model.encode(piece[:-1].replace(WORD_START, ""), out_type=str)
-    if number and not piece.startswith(WORD_START) and number[0].startswith(WORD_START):
-        number[0] = number[0][1:]
-        if not number[0]:
-            del number[0]
-    return [*number, ","]
-
-
-def encode_pieces(sp_model, text, return_unicode=True, sample=False):
-    """Pieces of preprocessed text; a piece that ends in a digit and a comma is split again.
-
-    The split keeps "2000," from being a piece of its own (the rule that the published vocabularies
-    were used with). A leading "▁" that only the second encoding adds is removed.
-
-    Args:
-      sp_model: `sentencepiece.SentencePieceProcessor`.
-      text: output of `preprocess_text`, or its UTF-8 bytes.
-      return_unicode: without effect: pieces are `str` either way, as they are under Python 3.
-      sample: draw a segmentation by chance instead of taking the most probable one.
-    """
-    if not isinstance(text, str):
-        text = convert_to_unicode(text)
-    pieces = []
-    for piece in sp_model.encode(text, out_type=str, **(_SAMPLING if sample else {})):
-        pieces.extend(resplit(sp_model, piece))
-    return pieces
-
-
-def encode_ids(sp_model, text, sample=False):
-    """Ids of `encode_pieces(sp_model, text, sample=sample)`."""
-    return sp_model.piece_to_id(encode_pieces(sp_model, text, sample=sample))
-
-
-def _load_sentencepiece(path):
-    # Imported here: a Chinese model's workers have no use for it.
-    import sentencepiece
-
-    wordpiece.refuse_hub_word("spm_model_file", path)
-    with file_io.open_input(path, "spm_model_file", "rb") as file:
-        content = file.read()
-    sp_model = sentencepiece.SentencePieceProcessor()
-    try:
-        if content:
-            sp_model.LoadFromSerializedProto(content)
-            return sp_model
-        found = "it is empty"
-    except RuntimeError:
-        found = "a text file: give a WordPiece vocabulary as vocab_file"
-        if not wordpiece.is_text(content):
-            found = "expected a file such as 30k-clean.model"
-    raise file_io.InputError(f"spm_model_file: {path} is not a SentencePiece model; {found}")
-
-
-def _sentencepiece_pieces(sp_model, path):
-    try:
-        return sp_model.id_to_piece(list(range(len(sp_model))))
-    except UnicodeDecodeError as error:
-        raise file_io.InputError(
-            f"spm_model_file: {path} is damaged, a piece is not valid UTF-8: {error}"
-        ) from error
-
-
-# --- both -------------------------------------------------------------------------------------
-
-
-def convert_by_vocab(vocab, items):
-    """List of what a dict says of each item: ids of pieces, or pieces of ids.
-
-    Raises:
-      KeyError: an item that is not in the dict.
-    """
-    return [vocab[item] for item in items]
-
-
-def convert_tokens_to_ids(vocab, tokens):
-    """Ids of pieces by a dict piece -> id; see `convert_by_vocab`."""
-    return convert_by_vocab(vocab, tokens)
-
-
-def convert_ids_to_tokens(inv_vocab, ids):
-    """Pieces of ids by a dict id -> piece; see `convert_by_vocab`."""
-    return convert_by_vocab(inv_vocab, ids)
-
-
-class FullTokenizer:
-    """Text -> pieces -> ids, with SentencePiece if a model is given, else with WordPiece.
-
-    Args:
-      vocab_file: WordPiece vocabulary; not read when `spm_model_file` is given.
-      do_lower_case: whether text is lower-cased (and, for WordPiece, loses its accents).
-      spm_model_file: SentencePiece model.
-
-    Attributes:
-      vocab: dict piece -> id.
-      inv_vocab: dict id -> piece.
-      vocab_size: number of pieces, V.
-      cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special pieces.
-      sp_model: `sentencepiece.SentencePieceProcessor`, None for WordPiece.
-      basic_tokenizer, wordpiece_tokenizer: `BasicTokenizer` and `WordpieceTokenizer`; only for
-        WordPiece.
-      do_lower_case, vocab_file, spm_model_file: as given.
-
-    Raises:
-      file_io.InputError: no file given, a missing or unsuitable file, or no special pieces in it.
-    """
-
-    def __init__(self, vocab_file=None, do_lower_case=True, spm_model_file=None):
-        self.do_lower_case = do_lower_case
-        self.vocab_file = vocab_file
-        self.spm_model_file = spm_model_file
-        if spm_model_file:
-            self.sp_model = _load_sentencepiece(spm_model_file)
-            pieces = _sentencepiece_pieces(self.sp_model, spm_model_file)
-            self.vocab = {piece: i for i, piece in enumerate(pieces)}
-        elif vocab_file:
-            self.sp_model = None
-            self.vocab = load_vocab(vocab_file)
-        else:
-            raise file_io.InputError(
-                "a tokenizer needs spm_model_file (SentencePiece) or vocab_file (WordPiece); "
-                "neither was given"
-            )
-        self.inv_vocab = {i: piece for piece, i in self.vocab.items()}
-        self.vocab_size = len(self.vocab)
-        self.cls_id, self.sep_id, self.mask_id, self.pad_id, self.unk_id = self._special_ids()
-        if self.sp_model:
-            self._resplit_ids = self._find_resplit_ids()
-        else:
-            self.basic_tokenizer = BasicTokenizer(do_lower_case)
-            self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab, self.inv_vocab[self.unk_id])
-
-    @classmethod
-    def from_scratch(cls, vocab_file, do_lower_case, spm_model_file):
-        """The tokenizer of a vocabulary given by flags."""
-        return cls(vocab_file, do_lower_case, spm_model_file)
-
-    @classmethod
-    def from_hub_module(cls, hub_module, do_lower_case=True):
-        """The tokenizer in the assets of a hub module.
-
-        Args:
-          hub_module: local folder of the module.
-          do_lower_case: what the module's `tokenization_info` says.
-
-        Raises:
-          file_io.InputError: there is no vocabulary in the module's assets.
-        """
-        assets = os.path.join(hub_module, "assets")
-        names = file_io.listdir(assets) if file_io.is_dir(assets) else []
-        models = [name for name in names if name.endswith(".model")]
-        if models:
-            path = os.path.join(assets, models[0])
-            return cls(do_lower_case=do_lower_case, spm_model_file=path)
-        if "vocab.txt" in names:
-            path = os.path.join(assets, "vocab.txt")
-            return cls(vocab_file=path, do_lower_case=do_lower_case)
-        raise file_io.InputError(
-            f"hub module {hub_module}: expected a *.model file or vocab.txt in {assets}; give "
-            "spm_model_file or vocab_file"
-        )
-
-    def _special_ids(self):
-        # A WordPiece list may also hold "<unk>" as an ordinary entry, and the reverse.
-        order = slice(None) if self.sp_model else slice(None, None, -1)
-        pad, unk = ("<pad>", "[PAD]")[order], ("<unk>", "[UNK]")[order]
-        ids, missing = [], []
-        for names in (("[CLS]",), ("[SEP]",), ("[MASK]",), pad, unk):
-            found = [self.vocab[name] for name in names if name in self.vocab]
-            ids.extend(found[:1])
-            if not found:
-                missing.append(" or ".join(names))
-        if missing:
-            remedy = "is it a WordPiece vocabulary, one piece a line?"
-            if self.sp_model:
-                remedy = "train it with pad_id 0, unk_id 1 and control symbols [CLS], [SEP], [MASK]"
-            raise file_io.InputError(
-                f"{self.spm_model_file or self.vocab_file} lacks special pieces: expected "
-                f"{', '.join(missing)} among its {len(self.vocab)} pieces; {remedy}"
-            )
-        return ids
-
-    def _find_resplit_ids(self):
-        """Ids that may stand for a piece which ends in a digit and a comma."""
-        ids = {i for piece, i in self.vocab.items() if is_digit_comma(piece)}
-        # Neighbouring unknown characters make one piece, so an unknown comma can follow a digit.
-        return frozenset(ids if "," in self.vocab else ids | {self.unk_id})
-
-    def preprocess(self, text):
-        """`preprocess_text` for SentencePiece; WordPiece takes text as it is."""
-        if self.sp_model:
-            return preprocess_text(text, lower=self.do_lower_case)
-        return convert_to_unicode(text)
-
-    def tokenize(self, text):
-        """Pieces of a text (which may, but need not, have gone through `preprocess`)."""
-        if self.sp_model is None:
-            split = self.wordpiece_tokenizer.tokenize_word
-            return [p for word in self.basic_tokenizer.tokenize(text) for p in split(word)]
-        text = self.preprocess(text)
-        ids = self.sp_model.encode(text)
-        if self.unk_id in ids or not self._resplit_ids.isdisjoint(ids):
-            return encode_pieces(self.sp_model, text)
-        # Looking pieces up is cheaper than having SentencePiece make the strings.
-        return [self.inv_vocab[i] for i in ids]
-
-    def encode(self, text):
-        """Ids of a text: those of `tokenize`, but faster.
-
-        Characters that the vocabulary lacks are always `unk_id`, even where they spell "[CLS]".
-        """
-        if self.sp_model is None:
-            return self.convert_tokens_to_ids(self.tokenize(text))
-        # Not a batch of one: SentencePiece starts a thread for each batch.
-        text = self.preprocess(text)
-        ids = self.sp_model.encode(text)
-        return ids if self._resplit_ids.isdisjoint(ids) else encode_ids(self.sp_model, text)
-
-    def encode_batch(self, texts, num_threads=1):
-        """Ids of several texts, a list for each: those of `encode`.
-
-        Args:
-          texts: list of str.
-          num_threads: threads of SentencePiece; more than 1 pays only outside of worker processes.
-        """
-        if self.sp_model is None:
-            return [self.encode(text) for text in texts]
-        texts = [self.preprocess(text) for text in texts]
-        batch = self.sp_model.encode(texts, num_threads=num_threads)
-        resplit = self._resplit_ids
-        return [
-            ids if resplit.isdisjoint(ids) else encode_ids(self.sp_model, text)
-            for text, ids in zip(texts, batch, strict=True)
-        ]
-
-    def convert_tokens_to_ids(self, tokens):
-        """Ids of pieces; `unk_id` for a piece that is not in the vocabulary."""
-        vocab, unk_id = self.vocab, self.unk_id
-        return [vocab.get(token, unk_id) for token in tokens]
-
-    def convert_ids_to_tokens(self, ids):
-        """Pieces of ids (an iterable of integers).
-
-        Raises:
-          ValueError: an id that is not in 0..V-1.
-        """
-        try:
-            return [self.inv_vocab[int(i)] for i in ids]
-        except KeyError as error:
-            raise ValueError(
-                f"id {error} is outside the vocabulary, expected 0..{self.vocab_size - 1}"
-            ) from None
-
-
-def check_vocab_size(tokenizer, config_vocab_size):
-    """Compares a tokenizer with the `vocab_size` of a model's config.
-
-    A model with more entries than the tokenizer has pieces works (some pad the table), so that
-    is only a warning.
-
-    Raises:
-      file_io.InputError: the tokenizer has ids that the model's table lacks.
-    """
-    source = tokenizer.spm_model_file or tokenizer.vocab_file
-    found = f"{source} has {tokenizer.vocab_size} pieces, the config's vocab_size is"
-    if tokenizer.vocab_size > config_vocab_size:
-        raise file_io.InputError(
-            f"{found} only {config_vocab_size}: they belong to different models; give the "
-            "vocabulary that the model was trained with"
-        )
-    if tokenizer.vocab_size < config_vocab_size:
-        logging.warning("%s %d; is this the model's vocabulary?", found, config_vocab_size)
+__all__ = [
+    "BasicTokenizer",
+    "FullTokenizer",
+    "WORD_START",
+    "WordpieceTokenizer",
+    "character_class",
+    "check_vocab_size",
+    "convert_by_vocab",
+    "convert_ids_to_tokens",
+    "convert_to_unicode",
+    "convert_tokens_to_ids",
+    "encode_ids",
+    "encode_pieces",
+    "is_digit_comma",
+    "load_vocab",
+    "preprocess_text",
+    "printable_text",
+    "resplit",
+    "whitespace_tokenize",
+]

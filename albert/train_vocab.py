@@ -7,15 +7,10 @@ import time
 
 from absl import flags, logging
 
-from albert import (
-    beam_lines,
-    command_line,
-    common_flags,
-    corpus,
-    file_io,
-    runner_flags,
-    worker_processes,
-)
+from albert.cli import app, common_flags, runner_flags
+from albert.data import beam_runner
+from albert.io import file_io, processes
+from albert.text import corpus
 
 
 def define_flags(flag_values=flags.FLAGS):
@@ -100,10 +95,10 @@ def _draw(values):
         return corpus.drawn_lines
     folder = f"{file_io.temporary_name(values.output_prefix)}.lines"
     return functools.partial(
-        beam_lines.draw,
+        beam_runner.draw,
         folder=folder,
         arguments=runner_flags.beam_arguments(values),
-        num_workers=values.num_workers or worker_processes.num_cores(),
+        num_workers=values.num_workers or processes.num_cores(),
     )
 
 
@@ -147,4 +142,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

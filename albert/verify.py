@@ -2,7 +2,8 @@
 
 from absl import flags
 
-from albert import command_line, file_io
+from albert.cli import app
+from albert.io import file_io
 
 
 def define_flags(flag_values):
@@ -18,7 +19,7 @@ def define_flags(flag_values):
 
 
 def main(values):
-    from albert import verification
+    from albert.export import verification
 
     damaged = unreadable = count = 0
     for item in verification.check(values.path):
@@ -36,4 +37,4 @@ def main(values):
 
 
 if __name__ == "__main__":
-    command_line.run(main, define_flags)
+    app.run(main, define_flags)

@@ -12,7 +12,8 @@ import time
 
 from absl import app, flags
 
-from albert import checkpoint_writer, heads, modeling, optimization
+from albert.model import encoder, pretraining_heads
+from albert.training import evaluation, optimizers
 
 FLAGS = flags.FLAGS
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -25,12 +26,12 @@ def define_flags():
 
 
 def main(_):
-    config = modeling.AlbertConfig.from_json_file(FLAGS.albert_config_file)
-    model = heads.PretrainingModel(config, seed=1)
-    optimizer = optimization.create_optimizer(1e-3, 1, 0)
+    config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
+    model = pretraining_heads.PretrainingModel(config, seed=1)
+    optimizer = optimizers.create_optimizer(1e-3, 1, 0)
     optimizer.build(model.trained_variables)
     held, written = [], []
-    with tempfile.TemporaryDirectory() as folder, checkpoint_writer.BackgroundWriter() as writer:
+    with tempfile.TemporaryDirectory() as folder, evaluation.BackgroundWriter() as writer:
         prefix = os.path.join(folder, "model.ckpt-1")
         for _ in range(FLAGS.times):
             started = time.perf_counter()

@@ -24,7 +24,7 @@ import time
 
 from absl import app, flags
 
-from albert import file_io
+from albert.io import file_io
 
 FLAGS = flags.FLAGS
 REFERENCE = 430  # instances per second

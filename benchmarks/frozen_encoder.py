@@ -17,24 +17,14 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from albert import (
-    encoder_cache,
-    engine,
-    frozen_encoder,
-    layers,
-    modeling,
-    optimization,
-    record_files,
-    records,
-    squad_features,
-    squad_records,
-    squad_task,
-    squad_utils,
-    stages,
-    task,
-    tokenization,
-    train_step,
-)
+from albert.data import input_pipeline, record_files
+from albert.model import encoder, layers
+from albert.tasks.squad import answers as squad_answers
+from albert.tasks.squad import features as squad_features
+from albert.tasks.squad import records as squad_records
+from albert.tasks.squad import task as squad_task
+from albert.text import tokenization
+from albert.training import contracts, engine, frozen_encoder, optimizers, stages, train_step
 
 FLAGS = flags.FLAGS
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -79,8 +69,8 @@ def write_records(folder, settings):
         record_files.write(path, specs, random_rows(specs), {})
         return path, specs
     tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
-    examples = squad_utils.read_squad_examples(FLAGS.train_file, is_training=True)
-    examples = squad_utils.shuffle_examples(examples)[: FLAGS.questions]
+    examples = squad_answers.read_squad_examples(FLAGS.train_file, is_training=True)
+    examples = squad_answers.shuffle_examples(examples)[: FLAGS.questions]
     made = squad_records.convert_examples_to_records(
         examples, tokenizer, **settings.window, is_training=True, do_lower_case=True
     )
@@ -102,9 +92,9 @@ def make_run(config, folder):
 def stepping(made, config, compute, data):
     """Function that takes the first so many steps; returns seconds a step, with its reading."""
     model = made.build_model(config, compute, 1)
-    optimizer = optimization.create_optimizer(1e-5, 1000, 0)
+    optimizer = optimizers.create_optimizer(1e-5, 1000, 0)
     optimizer.build(model.trained_variables)
-    input_fn = records.train_input_fn(
+    input_fn = input_pipeline.train_input_fn(
         data.records("train"), data.specs("train"), 1, **data.train_input
     )
     dataset = input_fn({"batch_size": FLAGS.batch_size})
@@ -126,7 +116,7 @@ def stepping(made, config, compute, data):
 
 def main(_):
     print(f"TensorFlow {tf.__version__}, {platform.processor() or platform.machine()}")
-    config = modeling.AlbertConfig.from_json_file(FLAGS.albert_config_file)
+    config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
     settings = squad_task.Settings(
         FLAGS.max_seq_length, 128, 64, 20, 30, head_hidden_size=FLAGS.head_hidden_size
     )
@@ -134,9 +124,9 @@ def main(_):
     frozen = frozen_encoder.frozen(whole)
     with tempfile.TemporaryDirectory() as folder:
         path, specs = write_records(folder, settings)
-        data = task.Data(lambda split: specs, lambda split: [path], None, None, None)
+        data = contracts.Data(lambda split: specs, lambda split: [path], None, None, None)
         run = make_run(config, folder)
-        cached = encoder_cache.of_run(data, frozen, run, os.path.join(folder, "cache"))
+        cached = frozen_encoder.of_run(data, frozen, run, os.path.join(folder, "cache"))
         started = time.perf_counter()
         cached.records("train")
         texts = record_files.count_records([path])

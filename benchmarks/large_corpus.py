@@ -24,7 +24,7 @@ import create_pretraining_data as one_run
 import numpy as np
 from absl import app, flags
 
-from albert import compressed_files, file_io
+from albert.io import archives, file_io
 
 FLAGS = flags.FLAGS
 CHANGED = 0.1  # share of the words
@@ -48,7 +48,7 @@ def texts(paths):
     """Yields whole files, over and over."""
     while True:
         for path in paths:
-            with compressed_files.open_input(path, "--input_file") as file:
+            with archives.open_input(path, "--input_file") as file:
                 yield file.read().decode()
 
 

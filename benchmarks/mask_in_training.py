@@ -18,22 +18,19 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from albert import (
-    file_io,
-    layers,
+from albert.data import (
+    dynamic_masking,
+    input_pipeline,
+    instance_files,
+    instances,
     masking,
-    modeling,
-    optimization,
-    pretraining_data,
-    pretraining_files,
-    pretraining_masks,
-    pretraining_task,
     record_files,
-    records,
-    tokenization,
-    train_step,
-    worker_processes,
 )
+from albert.io import file_io, processes
+from albert.model import encoder, layers
+from albert.tasks import pretraining
+from albert.text import tokenization
+from albert.training import optimizers, train_step
 
 FLAGS = flags.FLAGS
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -55,13 +52,13 @@ def define_flags():
 def make(folder, name, mask, passes):
     """Path of the records of the text, of which there are `counts["instances"]`."""
     path = os.path.join(folder, name)
-    job = pretraining_files.Job(
-        pretraining_data.Settings(max_seq_length=FLAGS.max_seq_length, mask=mask),
+    job = instance_files.Job(
+        instances.Settings(max_seq_length=FLAGS.max_seq_length, mask=mask),
         passes,
         spm_model_file=FLAGS.spm_model_file,
     )
     inputs = file_io.expand_globs(FLAGS.input_file, "--input_file")
-    pretraining_files.create(inputs, [path], job, worker_processes.num_cores())
+    instance_files.create(inputs, [path], job, processes.num_cores())
     return path
 
 
@@ -92,9 +89,9 @@ def masking_rate(masker, path):
 def input_of(path, masker):
     """Dataset of training batches."""
     lengths = (FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
-    found = pretraining_masks.look_at([path])
-    data = pretraining_task.make_data({"train": found, "dev": found}, lengths, 1, masker)
-    input_fn = records.train_input_fn([path], data.specs("train"), 1, **data.train_input)
+    found = dynamic_masking.look_at([path])
+    data = pretraining.make_data({"train": found, "dev": found}, lengths, 1, masker)
+    input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, **data.train_input)
     return input_fn({"batch_size": FLAGS.batch_size})
 
 
@@ -110,9 +107,9 @@ def input_rate(dataset):
 
 def waiting(config, dataset):
     """Function that takes some training steps: (seconds, of which spent waiting for batches)."""
-    task = pretraining_task.TASK
+    task = pretraining.TASK
     model = task.build_model(config, layers.Compute(skip_padding=True), 1)
-    optimizer = optimization.create_optimizer(1e-4, 1000, 0)
+    optimizer = optimizers.create_optimizer(1e-4, 1000, 0)
     optimizer.build(model.trained_variables)
     iterator = iter(dataset)
 
@@ -134,10 +131,10 @@ def waiting(config, dataset):
 
 
 def main(_):
-    config = modeling.AlbertConfig.from_json_file(FLAGS.albert_config_file)
+    config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
     tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
     mask = masking.MaskingConfig(FLAGS.max_predictions_per_seq)
-    masker = pretraining_masks.Masker(mask, pretraining_data.Vocabulary.of(tokenizer), 1)
+    masker = dynamic_masking.Masker(mask, instances.Vocabulary.of(tokenizer), 1)
     print(f"machine: {platform.processor() or platform.machine()}, {os.cpu_count()} cores; "
           f"TensorFlow {tf.__version__}")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:

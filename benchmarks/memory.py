@@ -19,7 +19,10 @@ import types
 import numpy as np
 from absl import app, flags
 
-from albert import common_flags, memory, modeling, pretraining_data, record_files
+from albert.cli import common_flags
+from albert.data import instances, record_files
+from albert.model import encoder
+from albert.training import memory
 
 FLAGS = flags.FLAGS
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
@@ -41,7 +44,7 @@ def define_flags():
 def write_records(path, count):
     rng = np.random.default_rng(1)
     length = FLAGS.max_seq_length
-    specs = pretraining_data.feature_specs(length, _PREDICTIONS, with_boundaries=False)
+    specs = instances.feature_specs(length, _PREDICTIONS, with_boundaries=False)
     rows = (
         {
             "input_ids": rng.integers(5, 30000, length),
@@ -82,7 +85,7 @@ def main(_):
     for case in FLAGS.cases:
         size, batch_size, accumulation, *options = case.split(":")
         config_file = os.path.join(_ROOT, "configs", f"albert_{size}_v2.json")
-        config = modeling.AlbertConfig.from_json_file(config_file)
+        config = encoder.AlbertConfig.from_json_file(config_file)
         precision = next((option for option in options if option != "recompute"), "float32")
         compute = common_flags.compute(
             types.SimpleNamespace(

@@ -20,8 +20,9 @@ from absl import app, flags
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from albert import file_io, record_files  # noqa: E402
-from tests import builders  # noqa: E402
+from albert.data import record_files  # noqa: E402
+from albert.io import file_io  # noqa: E402
+from tests.support import builders  # noqa: E402
 
 FLAGS = flags.FLAGS
 

@@ -11,7 +11,7 @@ import numpy as np
 import peer_serving
 import tensorflow as tf
 
-from albert import inference, predictors
+from albert.serving import inference, predictors
 
 
 def main():

@@ -18,18 +18,11 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from albert import (
-    classifier_utils,
-    distribution,
-    engine,
-    layers,
-    modeling,
-    optimization,
-    record_files,
-    records,
-    tokenization,
-    train_step,
-)
+from albert.data import input_pipeline, record_files
+from albert.model import encoder, layers
+from albert.tasks import glue
+from albert.text import tokenization
+from albert.training import distribution, engine, optimizers, train_step
 
 FLAGS = flags.FLAGS
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -59,7 +52,7 @@ def make_engine(task, config, compute, folder):
 
 def evaluation(runner, path, specs, count, trim):
     """Function that predicts `count` examples and returns how many, and their logits."""
-    input_fn = records.eval_input_fn([path], specs, count, trim_batches=trim)
+    input_fn = input_pipeline.eval_input_fn([path], specs, count, trim_batches=trim)
 
     def run():
         logits = runner.predict(input_fn)["logits"]
@@ -71,9 +64,9 @@ def evaluation(runner, path, specs, count, trim):
 def training(task, config, path, specs, compute, batch_size, steps, trim):
     """Function that takes some training steps and returns how many examples that were."""
     model = task.build_model(config, compute, 1)
-    optimizer = optimization.create_optimizer(1e-5, 1000, 0)
+    optimizer = optimizers.create_optimizer(1e-5, 1000, 0)
     optimizer.build(model.trained_variables)
-    dataset = records.train_input_fn([path], specs, 1, trim_batches=trim)
+    dataset = input_pipeline.train_input_fn([path], specs, 1, trim_batches=trim)
     batches = list(dataset({"batch_size": batch_size}).take(steps))
 
     @tf.function(reduce_retracing=True)
@@ -112,20 +105,18 @@ def compare(what, fast, slow):
 
 def measure(name, tokenizer, config, folder):
     length = FLAGS.max_seq_length
-    row = classifier_utils.get_task(name)
+    row = glue.get_task(name)
     task = dataclasses.replace(
-        classifier_utils.make_task(row),
+        glue.make_task(row),
         eval_outputs=lambda outputs, features: {"logits": outputs["logits"]},
     )
-    specs = classifier_utils.feature_specs(length)
+    specs = glue.feature_specs(length)
     paths = {}
     for split in ("train", "dev"):
         paths[split] = os.path.join(folder, f"{split}.tf_record")
         examples = row.examples(FLAGS.data_dir, split)
         order = np.random.default_rng(1).permutation(len(examples))[:2000]
-        rows = (
-            classifier_utils.convert_example(examples[i], row, length, tokenizer) for i in order
-        )
+        rows = (glue.convert_example(examples[i], row, length, tokenizer) for i in order)
         record_files.write(paths[split], specs, rows, {})
     real, padded = layers.Compute(skip_padding=True), layers.Compute()
     shared = (task, config)
@@ -148,7 +139,7 @@ def measure(name, tokenizer, config, folder):
 
 
 def main(_):
-    config = modeling.AlbertConfig.from_json_file(FLAGS.albert_config_file)
+    config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
     tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
     print(f"machine: {platform.processor() or platform.machine()}, {os.cpu_count()} cores; "
           f"TensorFlow {tf.__version__}")  # fmt: skip

@@ -255,7 +255,7 @@ def trial_bert(folder):
     )  # fmt: skip
     print("MRPC:", results(model))
     run("export_to_huggingface", model_dir=model, output_dir=exported, architecture="bert")
-    from albert import predictors
+    from albert.serving import predictors
 
     predictor = predictors.TextPredictor(model)
     firsts = ["The cat sat on the mat.", "Shares fell by 3 percent on Monday.", "He said so."]

@@ -66,9 +66,9 @@ def define_flags():
 
 def sentences(name, split):
     """The texts of a GLUE task; both of a pair as one."""
-    from albert import classifier_utils
+    from albert.tasks import glue
 
-    examples = classifier_utils.get_task(name).examples(FLAGS.data_dir, split)
+    examples = glue.get_task(name).examples(FLAGS.data_dir, split)
     return [" ".join(x for x in (e.text_a, e.text_b) if x) for e in examples]
 
 
@@ -145,19 +145,13 @@ class Side:
 
 def random_model(folder):
     """Writes the folder of a run that has not learned anything: of two labels, for single texts."""
-    from albert import (
-        checkpoints,
-        classifier_utils,
-        heads,
-        model_folder,
-        modeling,
-        predictors,
-        pretrained,
-    )
+    from albert.model import checkpoints, encoder, heads, model_folder, sources
+    from albert.serving import predictors
+    from albert.tasks import glue
 
-    config = modeling.AlbertConfig.from_json_file(FLAGS.albert_config_file)
-    source = pretrained.Source("", None, FLAGS.spm_model_file, None, do_lower_case=True)
-    row = classifier_utils.get_task("SST-2")
+    config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
+    source = sources.Source("", None, FLAGS.spm_model_file, None, do_lower_case=True)
+    row = glue.get_task("SST-2")
     predictors.save_classifier_description(model_folder.write, folder, row, config, source, 512, 0)
     model, rng = heads.ClassifierModel(config, 2, seed=1), np.random.default_rng(2)
     for variable in model.variables:
@@ -263,7 +257,7 @@ def print_agreement(sides):
 
 def main(_):
     os.sched_setaffinity(0, {int(core) for core in FLAGS.cores})  # also of what is started here
-    from albert import inference, predictors
+    from albert.serving import inference, predictors
 
     with tempfile.TemporaryDirectory() as folder:
         model = FLAGS.model_dir

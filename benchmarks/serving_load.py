@@ -24,7 +24,7 @@ import time
 import aiohttp
 from absl import app, flags
 
-from albert import tables
+from albert.io import tables
 
 FLAGS = flags.FLAGS
 _TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -19,7 +19,9 @@ import sentencepiece
 import tensorflow as tf
 from absl import app, flags, logging
 
-from albert import squad_records, squad_utils, tokenization
+from albert.tasks.squad import answers as squad_answers
+from albert.tasks.squad import records as squad_records
+from albert.text import tokenization
 
 FLAGS = flags.FLAGS
 
@@ -50,7 +52,7 @@ def copies_of(examples):
     result = []
     for number in range(FLAGS.copies):
         for example in examples:
-            copy = squad_utils.SquadExample(*(getattr(example, n) for n in example.__slots__))
+            copy = squad_answers.SquadExample(*(getattr(example, n) for n in example.__slots__))
             copy.paragraph_text += " " * number
             result.append(copy)
     return result
@@ -127,17 +129,17 @@ def measure_decoding(examples, tokenizer):
         window.unique_id: {"start_log_prob": start, "end_log_prob": end}
         for window, start, end in zip(windows, starts, ends, strict=True)
     }
-    seconds = best_seconds(lambda: squad_utils.predictions_v1(examples, windows, results, 20, 30))
+    seconds = best_seconds(lambda: squad_answers.predictions_v1(examples, windows, results, 20, 30))
     return len(windows), seconds
 
 
 def main(_):
     logging.set_verbosity(logging.WARNING)
     tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
-    examples = copies_of(squad_utils.read_squad_examples(FLAGS.squad_file, is_training=True))
+    examples = copies_of(squad_answers.read_squad_examples(FLAGS.squad_file, is_training=True))
     for number, example in enumerate(examples):
         example.qas_id = str(number)
-    examples = squad_utils.shuffle_examples(examples)
+    examples = squad_answers.shuffle_examples(examples)
     per_question = 1000 / len(examples)
     print(f"{platform.machine()}, {os.cpu_count()} cores, {len(examples)} questions")
     for num_processes in sorted({1, FLAGS.num_processes}):

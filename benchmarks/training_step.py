@@ -21,7 +21,10 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from albert import classifier_utils, heads, layers, modeling, optimization, tokenization
+from albert.model import encoder, heads, layers
+from albert.tasks import glue
+from albert.text import tokenization
+from albert.training import optimizers
 
 FLAGS = flags.FLAGS
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -57,10 +60,10 @@ def full_batches():
 
 def task_batches():
     tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
-    glue = classifier_utils.get_task(FLAGS.task_name)
-    examples = glue.examples(FLAGS.data_dir, "train")
+    glue_task = glue.get_task(FLAGS.task_name)
+    examples = glue_task.examples(FLAGS.data_dir, "train")
     chosen = np.random.default_rng(1).permutation(len(examples))[: 32 * FLAGS.batches]
-    rows = [classifier_utils.convert_example(examples[i], glue, 512, tokenizer) for i in chosen]
+    rows = [glue.convert_example(examples[i], glue_task, 512, tokenizer) for i in chosen]
     for start in range(0, len(rows), 32):
         batch = {
             name: np.stack([row[name] for row in rows[start : start + 32]]) for name in _FEATURES
@@ -73,10 +76,10 @@ class Ours:
     """Our side; `run` computes all batches once and returns the seconds that took."""
 
     def __init__(self, batches, mode, dtype):
-        config = modeling.AlbertConfig.from_json_file(FLAGS.albert_config_file)
+        config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
         compute = layers.Compute(dtype, skip_padding=True, parts=2)
         model = heads.ClassifierModel(config, 2, compute, seed=1)
-        optimizer = optimization.create_optimizer(1e-5, 1000, 0)
+        optimizer = optimizers.create_optimizer(1e-5, 1000, 0)
         optimizer.build(model.trained_variables)
         signature = [
             {name: tf.TensorSpec([None] * x.ndim, tf.int32) for name, x in batches[0].items()}

@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from albert import command_line, tokenization
-from tests.sources import ROOT
+from albert.cli import app
+from albert.text import tokenization
+from tests.support.sources import ROOT
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Tiny models have no work for several threads, which would only get in the way of the other process
@@ -20,7 +21,7 @@ for _kind in ("INTRAOP", "INTEROP"):
 # starts threads, and a process of tests would grow to gigabytes. Processes started from here obey.
 os.environ.setdefault("MALLOC_ARENA_MAX", "1")
 
-sys.meta_path.insert(0, command_line.FindTensorFlow())
+sys.meta_path.insert(0, app.FindTensorFlow())
 
 # A shell starts background jobs with Ctrl-C ignored, which the programs under test would inherit.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -36,7 +37,7 @@ def pytest_collection_finish():
     fifth of the time of many a test.
     """
     if "tensorflow" in sys.modules:
-        from tests import tracebacks  # imports TensorFlow, which not every test needs
+        from tests.support import tracebacks  # imports TensorFlow, which not every test needs
 
         tracebacks.leave_out()
     gc.collect()
@@ -113,6 +114,6 @@ def english(shared):
 @pytest.fixture(scope="session")
 def run_script():
     """``run_script(module, name=value, …)``: runs a script's main in this process."""
-    from tests import builders  # brings TensorFlow, which not every test needs
+    from tests.support import builders  # brings TensorFlow, which not every test needs
 
     return builders.run

@@ -11,42 +11,19 @@ import tarfile
 import numpy as np
 import tensorflow as tf
 
-from albert import (
-    archives,
-    blimp,
-    checkpoints,
-    choice_predictor,
-    classifier_utils,
-    compact_records,
-    corpus,
-    custom_data,
-    demo_data,
-    export,
-    file_io,
-    huggingface,
-    layers,
-    model_card,
-    model_folder,
-    modeling,
-    predictors,
-    pretrained,
-    pretraining_folder,
-    race_utils,
-    record_files,
-    records,
-    reproduction,
-    results,
-    run_record,
-    squad_threshold,
-    squad_utils,
-    tables,
-    token_classification,
-    tokenization,
-    word_files,
-)
-from tests.builders import SPM, TESTDATA, make_model, tiny_config
+from albert.data import input_pipeline, instances, record_files
+from albert.experiments import blimp, demo_data, model_card, reproduction
+from albert.export import saved_model_export
+from albert.io import archives, file_io, tables
+from albert.model import checkpoints, encoder, huggingface, layers, model_folder, sources
+from albert.serving import choice_predictor, predictors
+from albert.tasks import custom, glue, race, token_classification, word_files
+from albert.tasks.squad import answers as squad_answers
+from albert.text import corpus, tokenization
+from albert.training import results, run_record
 from tests.fuzz import states
 from tests.fuzz.reader import Reader, content_of, folder_of, to_json
+from tests.support.builders import SPM, TESTDATA, make_model, tiny_config
 
 # --- text ---------------------------------------------------------------------------------------
 
@@ -60,8 +37,8 @@ def _read_table(path):
 def _read_labels_of_rows(path):
     folder = folder_of(path)
     columns = tables.Columns()
-    labels = custom_data.find_labels(folder, {"train": path}, columns)
-    task = custom_data.CustomTask({"train": path}, columns, labels)
+    labels = custom.find_labels(folder, {"train": path}, columns)
+    task = custom.CustomTask({"train": path}, columns, labels)
     for example in task.iter_examples(None, "train"):
         example.guid.encode()
 
@@ -89,17 +66,17 @@ def _glue():
     ):  # fmt: skip
 
         def read(path, name=name):
-            task = classifier_utils.get_task(name)
+            task = glue.get_task(name)
             for example in task.iter_examples(os.path.dirname(folder_of(path)), "train"):
                 example.guid.encode()
 
-        yield Reader(f"{classifier_utils.get_task(name).folder}/{file}", [content.encode()], read)
+        yield Reader(f"{glue.get_task(name).folder}/{file}", [content.encode()], read)
 
 
 def _read_squad(path):
     for is_training in (True, False):
         try:
-            examples = squad_utils.read_squad_examples(path, is_training)
+            examples = squad_answers.read_squad_examples(path, is_training)
         except file_io.InputError as error:
             _must_name(error, path)
             continue
@@ -108,7 +85,7 @@ def _read_squad(path):
 
 def _race(path):
     data_dir = path[: path.index(f"{os.sep}RACE{os.sep}")]
-    for example in race_utils.iter_race_examples(data_dir, "train", middle_only=True):
+    for example in race.iter_race_examples(data_dir, "train", middle_only=True):
         example.guid.encode()
 
 
@@ -213,7 +190,7 @@ def _descriptions(work):
     bert = {
         key: config[key] for key in config if key not in ("embedding_size", "num_hidden_groups")
     }
-    read = modeling.AlbertConfig.from_json_file
+    read = encoder.AlbertConfig.from_json_file
     yield Reader("albert_config.json", to_json(config, {**bert, "model_type": "bert"}), read)
     yield Reader("config.json", to_json({**config, "model_type": "albert"}),
                  lambda path: huggingface.read_config(folder_of(path)))  # fmt: skip
@@ -224,15 +201,15 @@ def _descriptions(work):
     rule = "\n" + "=" * 50 + "\n"
     yield Reader("eval_results.txt", [(block + rule + block + rule).encode()],
                  lambda path: results.read_blocks(folder_of(path)))  # fmt: skip
-    threshold = {squad_threshold.THRESHOLD: -1.5, "step": 10, "predict_file": "dev.json"}
+    threshold = {squad_answers.THRESHOLD: -1.5, "step": 10, "predict_file": "dev.json"}
     checkpoint = os.path.join(work, "one")
     checkpoints.save(checkpoint, make_model("pretraining"))
-    yield Reader(squad_threshold.FILE_NAME, to_json(threshold),
-                 lambda path: squad_threshold.read(os.path.join(folder_of(path), "one")),
+    yield Reader(squad_answers.FILE_NAME, to_json(threshold),
+                 lambda path: squad_answers.read(os.path.join(folder_of(path), "one")),
                  _files(checkpoint, "one"))  # fmt: skip
-    pretraining = {"version": pretraining_folder.VERSION, "sentence_task": "sop"}
-    yield Reader(pretrained.PRETRAINING_NAME, to_json(pretraining),
-                 lambda path: pretraining_folder.sentence_tasks(folder_of(path)),
+    pretraining = {"version": model_folder.VERSION, "sentence_task": "sop"}
+    yield Reader(sources.PRETRAINING_NAME, to_json(pretraining),
+                 lambda path: model_folder.sentence_tasks(folder_of(path)),
                  _files(checkpoint, "model.ckpt-best"))  # fmt: skip
 
 
@@ -280,12 +257,12 @@ def _predict(path):
 
 def _model_folder(work):
     folder = os.path.join(work, "folder")
-    row = custom_data.CustomTask({}, tables.Columns(), ("bad", "good"))
-    source = pretrained.Source(None, None, str(SPM), None, True)
+    row = custom.CustomTask({}, tables.Columns(), ("bad", "good"))
+    source = sources.Source(None, None, str(SPM), None, True)
     predictors.save_classifier_description(
         model_folder.write, folder, row, tiny_config(), source, 32, 0.1
     )
-    model = classifier_utils.make_task(row).build_model(tiny_config(), layers.Compute(), 1)
+    model = glue.make_task(row).build_model(tiny_config(), layers.Compute(), 1)
     checkpoints.save(os.path.join(folder, "model.ckpt-best"), model)
     files = {name: content_of(folder, name) for name in file_io.listdir(folder)}
     for name in ("model.json", "labels.json", "albert_config.json"):
@@ -305,15 +282,15 @@ def _must_name(error, path):
 
 
 SPECS = (
-    records.FeatureSpec("input_ids", "int64", (4,), sequence=True),
-    records.FeatureSpec("input_mask", "int64", (4,), sequence=True),
+    input_pipeline.FeatureSpec("input_ids", "int64", (4,), sequence=True),
+    input_pipeline.FeatureSpec("input_mask", "int64", (4,), sequence=True),
 )
 
 
 @functools.cache
 def _examples(path, kind):
     """Batches of a file, which is read anew each time; building the pipeline takes far longer."""
-    return records.eval_input_fn([path], SPECS)({"batch_size": 2})
+    return input_pipeline.eval_input_fn([path], SPECS)({"batch_size": 2})
 
 
 def _read_records(path, specs=SPECS):
@@ -341,7 +318,7 @@ def _records(work):
     manifest = content_of(work, "rows.tf_record.manifest.json")
     yield Reader("rows.tf_record.manifest.json", [manifest], read_manifest,
                  {"rows.tf_record": plain})  # fmt: skip
-    examples = compact_records.serialize(
+    examples = instances.serialize_compact(
         np.array([[2, 5, 6, 3], [2, 7, 3, 0]]), np.array([4, 3]),
         np.array([[False, False, True, True], [False] * 4]), np.array([1, 0]), 7,
     )  # fmt: skip
@@ -350,11 +327,11 @@ def _records(work):
             writer.write(example)
 
     def read_compact(path):
-        specs = compact_records.feature_specs()
+        specs = instances.compact_feature_specs()
         record_files.check_files([path], specs, "the hint")
         with record_files.damage_reported([path]):
             for serialized in record_files.serialized_examples([path]).batch(2):
-                records.parse(specs, serialized)
+                input_pipeline.parse(specs, serialized)
 
     yield Reader("compact.tf_record", [content_of(work, "compact")], read_compact)
 
@@ -412,7 +389,7 @@ def _hub_modules(work):
     info = tf.function(
         lambda: {"do_lower_case": tf.constant(True)}, input_signature=[], autograph=False
     )
-    folder = export.save_model(root, {"tokenization_info": info}, work, "module")
+    folder = saved_model_export.save_model(root, {"tokenization_info": info}, work, "module")
     names = ["saved_model.pb", "variables/variables.index"]
     names.append("variables/variables.data-00000-of-00001")
     files = {f"module/{name}": content_of(folder, name) for name in names}
@@ -421,7 +398,7 @@ def _hub_modules(work):
 
     def locate(path):
         module = path[: path.index("module") + len("module")]
-        source = pretrained.locate(hub_handle=module)
+        source = sources.locate(hub_handle=module)
         checkpoints.restore(root, source.checkpoint, strict=False)
 
     for name in map("module/{}".format, names):

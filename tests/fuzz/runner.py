@@ -37,7 +37,7 @@ def run_case(folder, reader, content):
 
     Right is a result, or an `InputError` that names the file or its folder.
     """
-    from albert import file_io
+    from albert.io import file_io
 
     path = write_case(folder, reader, content)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

@@ -5,31 +5,17 @@ import os
 
 import numpy as np
 
-from albert import (
-    budget,
-    checkpoints,
-    classifier_utils,
-    file_io,
-    heads,
-    masking,
-    model_folder,
-    pretrained,
-    pretraining_data,
-    pretraining_files,
-    pretraining_shards,
-    report_data,
-    restarts,
-    seeds,
-    serving_folder,
-    serving_requests,
-    squad_features,
-    squad_records,
-    stuck,
-    sweep_journal,
-    sweep_plan,
-)
-from tests.builders import SPM, tiny_config
+from albert.data import instance_files, instance_shards, instances, masking
+from albert.experiments import report_data, seeds, sweep_journal, sweep_plan
+from albert.io import file_io
+from albert.model import checkpoints, heads, model_folder, sources
+from albert.serving import requests, serving_folder
+from albert.tasks import glue
+from albert.tasks.squad import features as squad_features
+from albert.tasks.squad import records as squad_records
+from albert.training import budget, stuck_runs
 from tests.fuzz.reader import Reader, content_of, folder_of, to_json
+from tests.support.builders import SPM, tiny_config
 
 
 def _read_spec(path):
@@ -79,7 +65,7 @@ def _sweeps(work):
 
 
 def _read_attempts(path):
-    next(restarts.attempts(folder_of(path), 7, 0, lambda make: make()))
+    next(stuck_runs.attempts(folder_of(path), 7, 0, lambda make: make()))
 
 
 def _read_seeds(path):
@@ -90,9 +76,9 @@ def _read_seeds(path):
 
 def _read_stuck(path):
     folder = folder_of(path)
-    stuck.was_warned(folder)
-    stuck.verdict(folder, 10)
-    watch = stuck.Watch(stuck.Settings(0.2, 0.1, ""), folder, 1000, 32)
+    stuck_runs.was_warned(folder)
+    stuck_runs.verdict(folder, 10)
+    watch = stuck_runs.Watch(stuck_runs.Settings(0.2, 0.1, ""), folder, 1000, 32)
     watch.resume(300)
     watch.save(400)
 
@@ -102,18 +88,18 @@ def _notes():
     yield Reader(budget.BUDGET, to_json(budget_of), lambda path: budget.read(folder_of(path), 10.0))
     attempt = {"seed": 7, "step": 5, "share": 0.25, "message": "stuck", "folder": "attempt_1"}
     attempts = {"given_up": [attempt], "moving": True}
-    yield Reader(restarts.ATTEMPTS, to_json(attempts), _read_attempts)
+    yield Reader(stuck_runs.ATTEMPTS, to_json(attempts), _read_attempts)
     run = {"seed": 7, "folder": "seed_7", "exit_status": 0, "restarts": 0, "step": 10}
     run |= {"judged": True, "evaluated": 5, "baseline": 0.25, "test": 0.5}
     runs = [
         {**run, "status": seeds.FINISHED, "result": 0.5},
-        {**run, "seed": 8, "status": stuck.STUCK, "result": 0.25},
+        {**run, "seed": 8, "status": stuck_runs.STUCK, "result": 0.25},
     ]
     yield Reader(seeds.SEEDS, to_json(seeds.summarize("eval_accuracy", runs)), _read_seeds)
     signs = {"association": [1.0, 2.0, 3.0, 64.0], "labels": [30.0, 34.0], "correct": 32.0}
     judgement = {"step": 200, "share": 0.2, "effect": 0.1, "deviations": 3.0, "is_stuck": False}
     state = {"told": None, "judgements": [judgement], "signs": {"300": [signs, signs]}}
-    yield Reader(stuck.STATE, to_json(state), _read_stuck)
+    yield Reader(stuck_runs.STATE, to_json(state), _read_stuck)
 
 
 # --- what is made of text -----------------------------------------------------------------------
@@ -122,16 +108,16 @@ def _notes():
 def _shards(work):
     text = os.path.join(work, "text.txt")
     file_io.write_text(text, "One line.\nTwo lines.\n\nAnother one.\nIts end.\n")
-    settings = pretraining_data.Settings(max_seq_length=16, mask=masking.MaskingConfig(4))
-    job = pretraining_files.Job(settings, 1, spm_model_file=str(SPM))
+    settings = instances.Settings(max_seq_length=16, mask=masking.MaskingConfig(4))
+    job = instance_files.Job(settings, 1, spm_model_file=str(SPM))
 
     def create(prefix):
-        return pretraining_shards.create([text], prefix, 1, job)
+        return instance_shards.create([text], prefix, 1, job)
 
     create(os.path.join(work, "records"))
-    names = [os.path.basename(path) for path in pretraining_shards.shard_paths("records", 1)]
+    names = [os.path.basename(path) for path in instance_shards.shard_paths("records", 1)]
     files = {name: content_of(work, name) for name in names}
-    name = os.path.basename(pretraining_shards.manifest_path("records"))
+    name = os.path.basename(instance_shards.manifest_path("records"))
     yield Reader(name, [content_of(work, name)],
                  lambda path: create(os.path.join(folder_of(path), "records")), files)  # fmt: skip
 
@@ -157,8 +143,8 @@ def _features(work):
 
 
 _FORMS = (
-    serving_requests.ONE_TEXT, serving_requests.TWO_TEXTS, serving_requests.WORDS,
-    serving_requests.CHOICE, serving_requests.QUESTION,
+    requests.ONE_TEXT, requests.TWO_TEXTS, requests.WORDS,
+    requests.CHOICE, requests.QUESTION,
 )  # fmt: skip
 
 
@@ -166,17 +152,17 @@ def _read_request(path):
     with open(path, "rb") as file:
         body = file.read()
     for form in _FORMS:
-        for read in (serving_requests.read, serving_requests.read_tensorflow):
+        for read in (requests.read, requests.read_tensorflow):
             with contextlib.suppress(file_io.InputError):  # which names the field, not a file
-                read(body, form, serving_requests.Limits())
+                read(body, form, requests.Limits())
 
 
 def _serving(work):
     config = tiny_config(max_position_embeddings=32)
-    source = pretrained.Source("", None, str(SPM), None, do_lower_case=False)
+    source = sources.Source("", None, str(SPM), None, do_lower_case=False)
     settings = {"max_seq_length": 32, "labels": ["good", "bad"]}
     trained, exported = os.path.join(work, "trained"), os.path.join(work, "exported")
-    model_folder.write(trained, classifier_utils.KIND, config, source, settings)
+    model_folder.write(trained, glue.KIND, config, source, settings)
     checkpoints.save(os.path.join(trained, "model.ckpt-3"), heads.ClassifierModel(config, 2))
     with serving_folder.creating(exported, model_folder.read(trained), "onnx", "float32") as folder:
         file_io.write_text(folder.model_file, "model")

@@ -1,0 +1,155 @@
+"""How every script starts and ends: the check of TensorFlow, messages, exit status."""
+
+import contextlib
+import importlib.util
+import os
+import re
+import sys
+
+from absl import app, flags, logging
+
+from albert.io import file_io, signals
+
+# As in setup.py; the oldest that is tested.
+_MIN_TENSORFLOW = [2, 18]
+# Distributions that bring the module `tensorflow`.
+_TENSORFLOWS = """
+    tensorflow tensorflow-cpu tensorflow-gpu tensorflow-intel tensorflow-macos tensorflow-rocm
+    tensorflow-aarch64 tensorflow-cpu-aws intel-tensorflow tf-nightly tf-nightly-cpu tf-nightly-gpu
+""".split()
+_TERMINATED = "ended by SIGTERM; the same command goes on from the last checkpoint"
+_INTERRUPTED = "interrupted; the same command goes on from the last checkpoint"
+
+
+def with_flag_names(message, flag_values):
+    """A message of a library, which speaks of parameters, with the names of the script's flags.
+
+    A word that is the name of a flag gets its dashes where it cannot be an ordinary word: it has an
+    underscore, is followed by "=", or stands in `backquotes`, which the dashes replace.
+    """
+    names = {
+        text
+        for name, flag in ((name, flag_values[name]) for name in flag_values)
+        for text in ((name, f"no{name}") if flag.boolean else (name,))
+    }
+
+    def name(match):
+        word = match["quoted"] or match[0]
+        if match["quoted"]:
+            return f"--{word}" if word in names else match[0]
+        is_flag = word.rstrip("=") in names and ("_" in word or word.endswith("="))
+        return f"--{word}" if is_flag else word
+
+    # Not inside of paths, names in quotes and words that have their dashes.
+    plain = r"(?<![\w/.'\"-])[a-z]\w*(?:=|(?![\w/'\"-]|\.\w))"
+    return re.sub(rf"`(?P<quoted>[a-z]\w*)`|{plain}", name, message)
+
+
+def check_tensorflow():
+    """Refuses a TensorFlow that is too old, without importing it.
+
+    Raises:
+      file_io.InputError: names its version and how to get a newer one.
+    """
+    from importlib import metadata  # takes a while, and only scripts need it
+
+    found = []
+    for name in _TENSORFLOWS:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            version = metadata.version(name)
+            found.append(([int(number) for number in re.findall(r"\d+", version)[:2]], version))
+    # Of several the newest counts: what is left of an older one does no harm.
+    if found and max(found)[0] < _MIN_TENSORFLOW:
+        wanted = ".".join(map(str, _MIN_TENSORFLOW))
+        raise file_io.InputError(
+            f"TensorFlow {max(found)[1]} is installed; this toolkit needs {wanted} or newer: "
+            f"pip install 'tensorflow>={wanted}'"
+        )
+
+
+class FindTensorFlow:
+    """For ``sys.meta_path``: the first import of TensorFlow does not import Keras.
+
+    TensorFlow ends its start with an import of Keras's optimizers: an eighth of that time, and a
+    third where matplotlib and scikit-learn are installed, which Keras imports. No script needs
+    them. TensorFlow goes on where this import fails, and ``tf.keras`` is imported when it is used.
+    """
+
+    _OPTIMIZERS = "keras.src.optimizers"
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "tensorflow":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec and self._OPTIMIZERS not in sys.modules:
+            run_module = spec.loader.exec_module
+
+            def without_keras(module):
+                sys.modules[self._OPTIMIZERS] = None  # Python's way to refuse an import
+                try:
+                    run_module(module)
+                finally:
+                    del sys.modules[self._OPTIMIZERS]
+
+            spec.loader.exec_module = without_keras
+        return spec
+
+
+def _lost_worker(error):
+    from albert.training import distribution
+
+    return distribution.lost_worker(error)
+
+
+def run(main, define_flags):
+    """Runs a script: defines and parses its flags, and turns users' mistakes into plain messages.
+
+    Args:
+      main: function of the flag values.
+      define_flags: function that defines the script's flags on given flag values.
+
+    Exit status: 0, 1 after a user's mistake, 130 after Ctrl-C, `signals.STATUS` after SIGTERM.
+    """
+    signals.install()
+    define_flags(flags.FLAGS)
+    # TensorFlow's notes on its build and on missing GPUs would bury our own lines.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.meta_path.insert(0, FindTensorFlow())
+
+    def guarded(argv):
+        if len(argv) > 1:
+            print(f"error: not a flag: {argv[1:]}; flags look like --name=value", file=sys.stderr)
+            return 1
+        logging.set_verbosity(logging.INFO)
+        try:
+            check_tensorflow()
+            main(flags.FLAGS)
+        except (file_io.InputError, OSError) as error:  # OSError: full disk, lost network folder
+            print(f"error: {with_flag_names(str(error), flags.FLAGS)}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt as interrupt:
+            print(str(interrupt) or _INTERRUPTED, file=sys.stderr)
+            return 130
+        except signals.Terminated:
+            print(_TERMINATED, file=sys.stderr)
+            return signals.STATUS
+        except Exception as error:
+            end = signals.end_behind(error)
+            lost = "tensorflow" in sys.modules and _lost_worker(error)
+            # The other workers end for the same reason.
+            if end is signals.Terminated or (signals.REQUESTS.terminate and lost):
+                print(_TERMINATED, file=sys.stderr)
+                return signals.STATUS
+            if end is KeyboardInterrupt:
+                print(_INTERRUPTED, file=sys.stderr)
+                return 130
+            if not lost:
+                raise
+            print(f"error: {lost}", file=sys.stderr)
+            return 1
+        finally:
+            signals.ignore()
+        return 0
+
+    app.run(guarded)

@@ -1,0 +1,300 @@
+"""Flags of pre-training and of the making of its records, and what is built from them."""
+
+import dataclasses
+import os
+
+from absl import flags, logging
+
+from albert.cli import common_flags, record_flags, schedule_flags
+from albert.data import masking
+from albert.io import file_io
+
+# --- masks ---------------------------------------------------------------------------------------
+
+
+def define_mask_flags(flag_values, note=""):
+    """How many tokens are masked and how they are chosen.
+
+    Args:
+      flag_values: flag values.
+      note: sentence that is added to the help of those that only say how masks are drawn.
+    """
+    _, integer, number, switch = common_flags.definers(flag_values)
+    integer(
+        "max_predictions_per_seq",
+        20,
+        "Most masked tokens in an instance; records that hold masks fit only what they were made "
+        "with.",
+    )
+    number("masked_lm_prob", 0.15, f"Share of the tokens to mask.{note}")
+    integer("ngram", 3, f"Longest run of words masked together.{note}")
+    switch(
+        "favor_shorter_ngram",
+        True,
+        f"Runs of n words have probability ~ 1/n; if false in reverse order.{note}",
+    )
+    switch("do_whole_word_mask", True, f"Mask all pieces of a word or none.{note}")
+    switch(
+        "do_permutation",
+        False,
+        f"Choose as many tokens again beside the masked ones, permute and predict them.{note}",
+    )
+
+
+def given_mask_flags(flag_values):
+    """Names, with dashes, of those flags on the command line that only say how masks are drawn."""
+    names = ("masked_lm_prob", "ngram", "favor_shorter_ngram", "do_whole_word_mask")
+    return [f"--{name}" for name in (*names, "do_permutation") if flag_values[name].present]
+
+
+def mask_config(flag_values):
+    """`masking.MaskingConfig` of the flags.
+
+    Raises:
+      file_io.InputError: a flag is out of range.
+    """
+    common_flags.require_positive(flag_values, "ngram", "max_predictions_per_seq")
+    if not 0 <= flag_values.masked_lm_prob <= 1:
+        raise file_io.InputError(
+            f"--masked_lm_prob={flag_values.masked_lm_prob} must be between 0 and 1"
+        )
+    return masking.MaskingConfig(
+        flag_values.max_predictions_per_seq,
+        flag_values.masked_lm_prob,
+        flag_values.ngram,
+        flag_values.favor_shorter_ngram,
+        flag_values.do_whole_word_mask,
+        flag_values.do_permutation,
+    )
+
+
+def _refuse_without_effect(flag_values, files):
+    """Refuses flags of masks that these records leave without effect.
+
+    Raises:
+      file_io.InputError: names the flags and what to do.
+    """
+    budget, given = flag_values.masked_lm_budget, given_mask_flags(flag_values)
+    train = files["train"]
+    if budget and train.without_masks:
+        raise file_io.InputError(
+            f"--masked_lm_budget={budget} draws new masks for records that have some; those of "
+            f"{train.paths[0]} have none: give --masked_lm_prob={budget} instead"
+        )
+    if budget:
+        given = [name for name in given if name in ("--masked_lm_prob", "--do_permutation")]
+        if given:
+            raise file_io.InputError(
+                f"{', '.join(given)} cannot be combined with --masked_lm_budget={budget}, which "
+                "says how much is masked and fills the places that the records have"
+            )
+    elif given and not any(found.without_masks for found in files.values()):
+        raise file_io.InputError(
+            f"{', '.join(given)}: {train.paths[0]} holds records with masks, which are used as "
+            "they are; make them with --mask_in_training (create_pretraining_data), or give "
+            "--masked_lm_budget"
+        )
+
+
+def masker(flag_values, files, vocab_size):
+    """`dynamic_masking.Masker` of the flags; None if the masks of the records are kept.
+
+    Args:
+      flag_values: flag values.
+      files: see `pretraining.make_data`.
+      vocab_size: V of the model.
+
+    Raises:
+      file_io.InputError: a flag has no effect, or the vocabulary is missing or another one.
+    """
+    from albert.data import dynamic_masking, instances
+    from albert.text import tokenization
+
+    _refuse_without_effect(flag_values, files)
+    lacking = [path for found in files.values() for path in found.fingerprints]
+    if not (flag_values.masked_lm_budget or lacking):
+        return None
+    config = mask_config(flag_values)
+    if flag_values.masked_lm_budget:
+        config = dataclasses.replace(config, masked_lm_prob=flag_values.masked_lm_budget)
+    if warning := masking.share_warning(config, flag_values.max_seq_length):
+        logging.warning("%s", warning)
+    try:
+        source = common_flags.source(flag_values)
+    except file_io.InputError as error:
+        what = "--masked_lm_budget"
+        if lacking:
+            what = f"{lacking[0]} holds records without masks; masking"
+        raise file_io.InputError(f"{what} needs the vocabulary of the records: {error}") from error
+    tokenizer = tokenization.FullTokenizer(source.vocab_file, True, source.spm_model_file)
+    tokenization.check_vocab_size(tokenizer, vocab_size)
+    vocabulary = instances.Vocabulary.of(tokenizer)
+    for found in files.values():
+        found.check_vocabulary(vocabulary.fingerprint, source.spm_model_file or source.vocab_file)
+    return dynamic_masking.Masker(config, vocabulary, flag_values.seed)
+
+
+# --- the sentence task ---------------------------------------------------------------------------
+
+
+def define_sentence_task_flag(flag_values):
+    """What the model learns of two pieces of text."""
+    flags.DEFINE_enum(
+        "sentence_task",
+        "sop",
+        ["sop", "nsp", "none"],
+        "What the model learns of two texts beside masked words: their order, whether one follows "
+        "the other, or nothing. --do_eval alone: by default what it has learnt.",
+        flag_values=flag_values,
+    )
+
+
+def sentence_tasks(values, strategy):
+    """What is learnt or measured of two texts, and what the model was trained for.
+
+    Args:
+      values: flag values.
+      strategy: `tf.distribute.Strategy`; all workers must come here.
+
+    Returns:
+      Two keys of `pretraining_heads.SENTENCE_TASKS`, which differ only in evaluations.
+
+    Raises:
+      file_io.InputError: the output folder holds checkpoints of another task, or the model to
+        evaluate has no head for one.
+    """
+    from albert.model import checkpoints, model_folder
+    from albert.training import distribution
+
+    path, checkpoint = values.output_dir, None
+    if values.checkpoint not in (None, "all", "best", "last"):
+        checkpoint = checkpoints.resolve(values.checkpoint)
+        path = os.path.dirname(checkpoint)
+    possible = distribution.from_chief(
+        strategy, lambda: model_folder.sentence_tasks(path, checkpoint)
+    )
+    wanted = values.sentence_task
+    if not values.do_train and not values["sentence_task"].present:
+        wanted = possible[0]
+    if wanted in possible:
+        return wanted, wanted
+    trained = f"{path} holds a model trained with --sentence_task={' or '.join(possible)}"
+    if values.do_train:
+        raise file_io.InputError(
+            f"{trained}: it cannot go on with --sentence_task={wanted}. To start anew from its "
+            "weights, name it as --init_checkpoint and use another --output_dir"
+        )
+    if possible == ["none"]:
+        raise file_io.InputError(
+            f"{trained}: it has no head whose answers --sentence_task={wanted} could measure"
+        )
+    _log_what_is_measured(trained, wanted, possible[0])
+    return wanted, possible[0]
+
+
+def _log_what_is_measured(trained, wanted, task):
+    from albert.model import pretraining_heads
+
+    head, labels = (pretraining_heads.SENTENCE_TASKS[name] for name in (task, wanted))
+    if labels is None:
+        logging.info("%s: the answers of its %s head are not measured", trained, head)
+        return
+    logging.warning(
+        "%s: %s_head_on_%s_accuracy and …_loss are those of its %s head on %s labels",
+        trained,
+        head,
+        labels,
+        head.replace("_", " "),
+        labels.replace("_", " "),
+    )
+
+
+# --- batches of equally many tokens --------------------------------------------------------------
+
+
+def define_batch_flags(flag_values):
+    """How large a batch is: in examples or in tokens."""
+    _, integer, _, _ = common_flags.definers(flag_values)
+    integer("train_batch_size", 4096, "Examples per step, over all devices.")
+    integer(
+        "train_batch_tokens",
+        0,
+        "Above 0: real tokens per step, in place of --train_batch_size; batches of shorter "
+        "examples hold more of them. For one device.",
+    )
+
+
+def set_batch_size(values, strategy):
+    """Gives --train_batch_size the mean number of examples in --train_batch_tokens, if given.
+
+    Raises:
+      file_io.InputError: the flag cannot be combined with others, or holds less than two of the
+        longest examples.
+    """
+    tokens = values.train_batch_tokens
+    if not tokens:
+        return
+    from albert.data import dynamic_masking, input_pipeline
+    from albert.training import distribution
+
+    flag = f"--train_batch_tokens={tokens}"
+    if values["train_batch_size"].present:
+        raise file_io.InputError(f"{flag} cannot be combined with --train_batch_size: give one")
+    several = values.gradient_accumulation_steps > 1 or strategy.num_replicas_in_sync > 1
+    if several or distribution.needs_fixed_shapes(strategy):
+        raise file_io.InputError(
+            f"{flag} makes batches of different numbers of examples, which cannot be dealt equally "
+            "among devices or --gradient_accumulation_steps, nor run on TPUs: give "
+            "--train_batch_size instead"
+        )
+    if tokens < 2 * values.max_seq_length:
+        raise file_io.InputError(
+            f"{flag} must be at least twice --max_seq_length={values.max_seq_length}"
+        )
+    sources = input_pipeline.parse_mixture(values.input_file, "--input_file")
+    length = sum(
+        count / input_pipeline.BLOCK * dynamic_masking.look_at(source.paths).mean_length()
+        for source, count in zip(sources, input_pipeline.counts_per_block(sources), strict=True)
+    )
+    values.train_batch_size = max(1, round(tokens / length))
+    logging.info(
+        "%s: %d examples on average, of %.1f tokens each", flag, values.train_batch_size, length
+    )
+
+
+# --- the run -------------------------------------------------------------------------------------
+
+
+def make_run(values, source, config, lessons, sentence_task, strategy):
+    """`stages.Run` of the flags.
+
+    Args:
+      values: flag values.
+      source: `sources.Source` of what to start from.
+      config: `encoder.AlbertConfig`.
+      lessons: `distillation_flags.Lessons`.
+      sentence_task: the one that is learnt.
+      strategy: `tf.distribute.Strategy`.
+    """
+    from albert.model import checkpoints, model_folder
+    from albert.training import stages
+
+    return stages.Run(
+        model_config=config,
+        run_config=common_flags.run_config(values, values.num_train_steps, values.eval_batch_size),
+        strategy=strategy,
+        init_checkpoint=lessons.checkpoint or source.checkpoint,
+        from_scratch=True,
+        rename=checkpoints.group_zero_name if values.init_from_group0 else lessons.rename,
+        complete_folder=lambda _: model_folder.write_pretrained(
+            values.output_dir, config, sentence_task
+        ),
+        record=record_flags.recorder(values, "run_pretraining", source),
+        **schedule_flags.of_run(
+            values,
+            values.num_train_steps,
+            values.num_warmup_steps,
+            poly_power=values.poly_power,
+            start_warmup_step=values.start_warmup_step,
+        ),
+    )

@@ -1,0 +1,182 @@
+"""What the record of a run says of its flags and their files; what flags add to a model card."""
+
+import importlib
+import os
+import re
+import sys
+
+from absl import flags, logging
+
+from albert.cli import common_flags
+from albert.experiments import model_card
+from albert.io import file_io
+from albert.training import run_record
+
+DEFAULT, COMMAND_LINE = "default", "command line"
+CALLER = "caller"  # of `main` in a program
+CHECKPOINT = model_card.Form(
+    "tensorflow",
+    "A TensorFlow checkpoint: give this folder as `--init_checkpoint` to a training script of the "
+    "ALBERT toolkit, or its prefix to `tf.train.load_checkpoint`.",
+)
+HUB_MODULE = model_card.Form(
+    "tensorflow",
+    'A SavedModel: `tf.saved_model.load("…")`, `hub.KerasLayer("…")`, or '
+    "`--albert_hub_module_handle` of the ALBERT toolkit.",
+)
+
+
+def recorder(values, script, source):
+    """`run_record.Recorder` of a training script.
+
+    Args:
+      values: its flag values.
+      script: its name.
+      source: `sources.Source` of what it starts from.
+    """
+    return run_record.Recorder(
+        script=script,
+        command=["python", "-m", f"albert.{script}", *_arguments(values)],
+        flags=describe(values, script),
+        inputs=_inputs(values, source),
+    )
+
+
+def describe(values, script):
+    """{name: {"value": …, "source": …}} of a script's own flags."""
+    own = _defined(script)  # packages define flags, too
+    if values is flags.FLAGS:
+        said = sources(values, _arguments(values))
+    else:
+        said = {name: CALLER for name in values if values[name].present}
+    found = {}
+    for name in own:
+        flag = values[name]
+        is_default = flag.using_default_value or flag.value == flag.default
+        source = said.get(name, DEFAULT if is_default else "program")
+        found[name] = {"value": flag.value, "source": source}
+    return found
+
+
+def _defined(script):
+    """The flag values of a script, all at their defaults."""
+    defined = flags.FlagValues()
+    importlib.import_module(f"albert.{script}").define_flags(defined)
+    return defined
+
+
+def _arguments(values):
+    """The words after the name of the script."""
+    if values is flags.FLAGS:
+        return sys.argv[1:]
+    return [values[name].serialize() for name in sorted(values) if values[name].present]
+
+
+def sources(values, arguments):
+    """{name of a flag: "command line" or "flag file …"} of the flags that arguments give.
+
+    Args:
+      values: flag values, which know the names.
+      arguments: words of a command; of several for one flag the last counts, as it does for absl.
+    """
+    found, rest = {}, list(arguments)
+    while rest:
+        word = rest.pop(0)
+        name, is_given, path = word.lstrip("-").partition("=")
+        if word.startswith("-") and name == "flagfile":
+            path = path if is_given else rest.pop(0)
+            lines = values.read_flags_from_files([f"--flagfile={path}"])
+            found |= {_name(values, line): f"flag file {path}" for line in lines}
+        elif word.startswith("-"):
+            found[_name(values, word)] = COMMAND_LINE
+    return found
+
+
+def _name(values, word):
+    """Name of the flag that a word such as "--name=value" or "--noname" sets."""
+    name = word.lstrip("-").partition("=")[0]
+    return name if name in values else name.removeprefix("no")
+
+
+def _inputs(values, source):
+    """Files of the model that a run starts from, and of its teacher; see `run_record.Recorder`."""
+    found = {"configuration": source.config_file, "vocabulary": _vocabulary(source)}
+    found = {role: (path, [path]) for role, path in found.items() if path}
+    if source.checkpoint:
+        found["init_checkpoint"] = (source.checkpoint, _checkpoint_files(source.checkpoint))
+    if "teacher" in values and values.teacher:
+        from albert.model import checkpoints
+
+        prefix = checkpoints.resolve(values.teacher)
+        found["teacher"] = (prefix, _checkpoint_files(prefix))
+    return found
+
+
+def _vocabulary(source):
+    return source.spm_model_file or source.vocab_file
+
+
+def _checkpoint_files(prefix):
+    """The files of a checkpoint of TensorFlow or, where there is one of the name, that file."""
+    if file_io.exists(prefix):
+        return [prefix]
+    folder, name = os.path.split(prefix)
+    names = [
+        other
+        for other in file_io.listdir(folder or ".")
+        if other == f"{name}.index" or other.startswith(f"{name}.data-")
+    ]
+    return [os.path.join(folder, other) for other in names]
+
+
+def changed_defaults(record):
+    """{name: value} of flags that a recorded run left at a default which is another one today.
+
+    Args:
+      record: dict of ``run.json``.
+
+    Raises:
+      file_io.InputError: the script or one of the flags is no longer there.
+    """
+    try:
+        if not re.fullmatch(r"run_[a-z0-9_]+", record["script"]):
+            raise ImportError("expected the name of a training script")
+        today = _defined(record["script"])
+    except (ImportError, AttributeError) as error:
+        raise file_io.InputError(f"there is no script {record['script']}: {error}") from error
+    gone = [name for name in record["flags"] if name not in today]
+    if gone:
+        raise file_io.InputError(f"{record['script']} no longer has the flags {gone}")
+    changed = {}
+    for name, flag in record["flags"].items():
+        if flag["source"] == DEFAULT and flag["value"] != run_record.plain(today[name].value):
+            logging.info("The default of --%s was %s", name, flag["value"])
+            changed[name] = flag["value"]
+    return changed
+
+
+# --- model cards --------------------------------------------------------------------------------
+
+
+def define_card_flags(flag_values):
+    """What only the user knows of a model that is exported."""
+    text, *_ = common_flags.definers(flag_values)
+    text("license", None, "Licence of the model, for its card: a name of the Hub, as apache-2.0.")
+    text("base_model", None, "For the card: name on the Hub of the model that this is made from.")
+    text("language", None, "Code of the model's language, for its card; en with published data.")
+
+
+def write_card(flag_values, folder, prefix, form):
+    """Writes the model card of an export.
+
+    Args:
+      flag_values: flag values.
+      folder: where the model has been written.
+      prefix: the checkpoint that it was made from.
+      form: `model_card.Form`.
+    """
+    from albert.model import checkpoints
+
+    said = model_card.Said(flag_values.license, flag_values.base_model, flag_values.language)
+    run_folder, step = os.path.dirname(prefix), checkpoints.read_step(prefix)
+    model_card.write(folder, run_folder, form, step, said)

@@ -1,0 +1,275 @@
+"""Masks drawn while training and evaluating: for records without masks, and anew for the others.
+
+The draw is a function of the seed and of the number of the batch, so a resumed run sees the masks
+that an uninterrupted one would have seen. An evaluation draws by the place of the record in its
+files: always the same masks, on any number of devices.
+
+Shapes: B batch, S positions, P predictions.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from albert.data import input_pipeline, instances, masking, record_files
+from albert.io import file_io
+
+_HINT = "Make the records again with this version of create_pretraining_data"
+_TRAINING, _EVALUATION = 0, 1  # streams of chance
+_SCANNED_AT_ONCE = 1024  # records
+_SAMPLED_FILES = 16
+TOO_LONG = "a record is longer than the sequence"
+
+
+# --- which records have masks ------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFiles:
+    """Files of one split.
+
+    Attributes:
+      paths: list of record files.
+      without_masks: they were made to be masked while training, see `instances`.
+      fingerprints: {path: fingerprint of its vocabulary}; empty for records with masks.
+    """
+
+    paths: list
+    without_masks: bool
+    fingerprints: dict
+
+    def lengths(self, serialized):
+        """Tokens of records: [B] strings -> int32 [B]."""
+        if self.without_masks:
+            return _token_counts(serialized)
+        mask = tf.io.RaggedFeature(tf.int64)
+        parsed = tf.io.parse_example(serialized, {"input_mask": mask})
+        return tf.cast(tf.reduce_sum(parsed["input_mask"], axis=1), tf.int32)
+
+    def mean_length(self):
+        """Mean number of tokens of the first records of up to 16 files, spread over all.
+
+        Raises:
+          file_io.InputError: there are no records, or a file is damaged.
+        """
+        chosen = self.paths[:: -(-len(self.paths) // _SAMPLED_FILES)]
+        with record_files.damage_reported(chosen):
+            found = [
+                self.lengths(serialized).numpy()
+                for path in chosen
+                for serialized in (
+                    record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE).take(1)
+                )
+            ]
+        if not found:
+            raise file_io.InputError(f"no records in {', '.join(chosen)}")
+        return float(np.mean(np.concatenate(found)))
+
+    def check_vocabulary(self, fingerprint, name):
+        """Compares the vocabulary that is to be used with that of the records.
+
+        Args:
+          fingerprint: `instances.Vocabulary.fingerprint`.
+          name: path of the vocabulary, for messages.
+
+        Raises:
+          file_io.InputError: names the first file that was made with another one.
+        """
+        for path, found in self.fingerprints.items():
+            if found != fingerprint:
+                raise file_io.InputError(
+                    f"{path} was made with another vocabulary than {name}: give, as spm_model_file "
+                    "or vocab_file, the one that the records were made with"
+                )
+
+
+def look_at(paths):
+    """`RecordFiles` of files, by the first record of each.
+
+    Raises:
+      file_io.InputError: some have masks and others not, or a file is damaged.
+    """
+    examples = {path: record_files.first_example(path) for path in paths}
+    examples = {path: example for path, example in examples.items() if example is not None}
+    name = instances.FINGERPRINT
+    compact = [path for path, example in examples.items() if name in example.features.feature]
+    masked = [path for path in examples if path not in compact]
+    if compact and masked:
+        raise file_io.InputError(
+            f"{compact[0]} holds records without masks, {masked[0]} records with masks: give files "
+            "of one kind"
+        )
+    for path in compact:
+        record_files.check_example(examples[path], path, instances.compact_feature_specs(), _HINT)
+    return RecordFiles(
+        list(paths),
+        bool(compact),
+        {path: examples[path].features.feature[name].int64_list.value[0] for path in compact},
+    )
+
+
+def _token_counts(serialized):
+    """Tokens of records without masks: [B] strings -> int32 [B]."""
+    specs = instances.compact_feature_specs(with_fingerprint=False)[:1]
+    real = input_pipeline.parse(specs, serialized)["input_ids"] >= 0
+    return tf.reduce_sum(tf.cast(real, tf.int32), axis=1)
+
+
+def first_too_long(paths, seq_length):
+    """What to tell the user of the first record without masks that `Masker` cannot read."""
+    for path in paths:
+        dataset = record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
+        for batch, serialized in enumerate(dataset):
+            lengths = _token_counts(serialized).numpy()
+            if lengths.max() > seq_length:
+                row = int((lengths > seq_length).argmax())
+                return (
+                    f"{path}, record {batch * _SCANNED_AT_ONCE + row + 1} has {lengths[row]} "
+                    f"tokens, more than max_seq_length={seq_length}: give the max_seq_length that "
+                    "the records were made with"
+                )
+    return f"{TOO_LONG}, in {', '.join(paths)}"
+
+
+# --- masks -------------------------------------------------------------------------------------
+
+
+def unmask(input_ids, positions, labels, weights):
+    """[B, S] ids with the original tokens put back at the predicted positions.
+
+    Args:
+      input_ids: [B, S] masked ids.
+      positions, labels, weights: [B, P]; entries of weight 0 are padding.
+    """
+    original = input_ids.copy()
+    rows, slots = np.nonzero(weights)
+    original[rows, positions[rows, slots]] = labels[rows, slots]
+    return original
+
+
+@dataclasses.dataclass(frozen=True)
+class Masker:
+    """Draws masks for batches of pre-training records.
+
+    Attributes:
+      config: `masking.MaskingConfig`.
+      vocabulary: `instances.Vocabulary` of the records.
+      seed: integer, the one source of chance.
+    """
+
+    config: masking.MaskingConfig
+    vocabulary: instances.Vocabulary
+    seed: int
+
+    def _draw(self, stream, input_ids, input_mask, word_starts):
+        """`masking.MaskedBatch` of [B, S] arrays; everything but [CLS] and [SEP] may be masked."""
+        vocabulary = self.vocabulary
+        special = (input_ids == vocabulary.cls_id) | (input_ids == vocabulary.sep_id)
+        return masking.mask_batch(
+            input_ids,
+            input_mask.sum(axis=1),
+            word_starts,
+            (input_mask > 0) & ~special,
+            self.config,
+            len(vocabulary.word_starts),
+            vocabulary.mask_id,
+            np.random.default_rng([self.seed, *map(int, stream)]),
+        )
+
+    def read(self, serialized, seq_length):
+        """Features of a batch of records without masks.
+
+        Args:
+          serialized: [B] strings.
+          seq_length: S.
+
+        Returns:
+          input_ids, input_mask and segment_ids [B, S] and next_sentence_labels [B, 1], all int32.
+
+        Raises:
+          tf.errors.InvalidArgumentError: a record is longer than S; `first_too_long` finds it.
+        """
+        parsed = input_pipeline.parse(
+            instances.compact_feature_specs(with_fingerprint=False), serialized
+        )
+        ids = parsed["input_ids"]
+        missing = seq_length - tf.shape(ids)[1]
+        with tf.control_dependencies([tf.debugging.Assert(missing >= 0, [TOO_LONG])]):
+            ids = tf.pad(ids, [[0, 0], [0, tf.maximum(missing, 0)]], constant_values=-1)
+        ids = tf.ensure_shape(ids, [None, seq_length])
+        real = ids >= 0
+        in_b = real & (tf.range(seq_length) >= parsed["segment_b_start"])
+        return {
+            "input_ids": tf.where(real, ids, self.vocabulary.pad_id),
+            "input_mask": tf.cast(real, tf.int32),
+            "segment_ids": tf.cast(in_b, tf.int32),
+            "next_sentence_labels": parsed["next_sentence_labels"],
+        }
+
+    def transform(self, number, features):
+        """Masks a training batch; see `input_pipeline.train_input_fn`.
+
+        Args:
+          number: integer tensor that no other batch has.
+          features: what `read` returns; or those of records with masks and ``token_boundary``,
+            whose masks are put aside.
+
+        Returns:
+          The features with input_ids [B, S] masked and with masked_lm_positions, masked_lm_ids and
+          masked_lm_weights [B, P]; without ``token_boundary``.
+        """
+
+        def on_arrays(number, input_ids, input_mask, *of_records):
+            if of_records:
+                word_starts = of_records[0] > 0
+                input_ids = unmask(input_ids, *of_records[1:])
+            else:
+                word_starts = self.vocabulary.word_starts[input_ids]
+            masked = self._draw((_TRAINING, number), input_ids, input_mask, word_starts)
+            filled = np.arange(self.config.num_slots) < masked.num_predictions[:, np.newaxis]
+            arrays = (masked.input_ids, masked.positions, masked.labels, filled)
+            return tuple(np.int32(array) for array in arrays)
+
+        names = ("token_boundary", "masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+        inputs = [number, features["input_ids"], features["input_mask"]]
+        inputs += [features[name] for name in names if name in features]
+        ids, *predicted = tf.numpy_function(on_arrays, inputs, [tf.int32] * 4)
+        shape = features["input_ids"].shape
+        predicted = [tf.ensure_shape(x, [shape[0], self.config.num_slots]) for x in predicted]
+        return {
+            **{name: value for name, value in features.items() if name != "token_boundary"},
+            "input_ids": tf.ensure_shape(ids, shape),
+            "masked_lm_positions": predicted[0],
+            "masked_lm_ids": predicted[1],
+            "masked_lm_weights": tf.cast(predicted[2], tf.float32),
+        }
+
+    def rewrite(self, number, serialized, seq_length):
+        """Records with masks from records without; see `input_pipeline.eval_input_fn`.
+
+        Args:
+          number: integer tensor, the block's place in the files.
+          serialized: [B] strings of a block of records without masks.
+          seq_length: S.
+
+        Returns:
+          [B] strings, of what `instances.feature_specs` says.
+
+        Raises:
+          tf.errors.InvalidArgumentError: see `read`.
+        """
+
+        def on_arrays(number, input_ids, input_mask, segment_ids, labels):
+            word_starts = self.vocabulary.word_starts[input_ids]
+            masked = self._draw((_EVALUATION, number), input_ids, input_mask, word_starts)
+            lengths = input_mask.sum(axis=1)
+            rows = instances.serialize(masked, lengths, segment_ids, word_starts, labels)
+            # As objects: a fixed width would take zeros from the ends.
+            return np.array(rows, dtype=object)
+
+        features = self.read(serialized, seq_length)
+        names = ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")
+        inputs = [number, *(features[name] for name in names[:3])]
+        inputs.append(features[names[3]][:, 0])
+        return tf.ensure_shape(tf.numpy_function(on_arrays, inputs, tf.string), [None])

@@ -1,0 +1,212 @@
+"""What is in files of training records: counts, lengths, shares, a few instances in words."""
+
+import collections
+import dataclasses
+import itertools
+
+import numpy as np
+
+from albert.data import tfrecord
+from albert.io import file_io
+
+# Features of one value whose shares are reported.
+LABELS = ("next_sentence_labels", "label_ids", "label_id", "labels")
+_MOST_LABELS = 20  # different values whose shares are reported
+_KINDS = {"i": "int64", "f": "float32", "O": "bytes"}
+
+
+@dataclasses.dataclass
+class Description:
+    """Sums over records.
+
+    Attributes:
+      files: {path: number of records}.
+      num_bytes: of all records.
+      features: {name: Counter of (type, number of values)}.
+      lengths: Counter of numbers of tokens, where records say it.
+      positions: sum of the lengths with padding.
+      second: tokens of second texts.
+      masked: Counter of numbers of masked tokens, where records have masks.
+      masked_of: tokens of the records that have masks.
+      labels: {name: Counter of values}.
+      examples: first records, {name: values} each.
+    """
+
+    files: dict = dataclasses.field(default_factory=dict)
+    num_bytes: int = 0
+    features: dict = dataclasses.field(
+        default_factory=lambda: collections.defaultdict(collections.Counter)
+    )
+    lengths: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    positions: int = 0
+    second: int = 0
+    masked: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    masked_of: int = 0
+    labels: dict = dataclasses.field(
+        default_factory=lambda: collections.defaultdict(collections.Counter)
+    )
+    examples: list = dataclasses.field(default_factory=list)
+
+    def add(self, example):
+        """Takes in one record, a dict {name: values}."""
+        for name, values in example.items():
+            self.features[name][_KINDS[values.dtype.kind], len(values)] += 1
+        length = num_tokens(example)
+        if length is not None:
+            self.lengths[length] += 1
+            self.positions += len(example["input_ids"])
+            self.second += _second_tokens(example, length)
+        if "masked_lm_weights" in example:
+            self.masked[int(np.count_nonzero(example["masked_lm_weights"]))] += 1
+            self.masked_of += length or 0
+        for name in LABELS:
+            if name in example and len(example[name]) == 1:
+                self.labels[name][example[name][0].item()] += 1
+
+
+def num_tokens(example):
+    """Tokens of a record that are no padding; None if it does not say."""
+    if "input_ids" not in example:
+        return None
+    if "input_mask" in example:
+        return int(np.count_nonzero(example["input_mask"]))
+    return len(example["input_ids"]) if "segment_b_start" in example else None
+
+
+def _second_tokens(example, length):
+    if "segment_b_start" in example and len(example["segment_b_start"]) == 1:
+        return length - int(example["segment_b_start"][0])
+    return int(np.count_nonzero(example.get("segment_ids", ())))
+
+
+def describe(paths, num_examples=0):
+    """`Description` of TFRecord files, each record of which is checked.
+
+    Args:
+      paths: files, gzip or not.
+      num_examples: records from the front that are kept as they are.
+
+    Raises:
+      file_io.InputError: names the first record that is damaged, or that there is none.
+    """
+    result = Description()
+    for path in paths:
+        count = 0
+        for serialized in itertools.chain.from_iterable(tfrecord.read_records(path)):
+            try:
+                example = tfrecord.parse_example(serialized)
+            except ValueError as error:
+                raise file_io.InputError(f"{path}: record {count} is bad: {error}") from error
+            result.add(example)
+            if len(result.examples) < num_examples:
+                result.examples.append(example)
+            result.num_bytes += len(serialized)
+            count += 1
+        result.files[path] = count
+    if not sum(result.files.values()):
+        raise file_io.InputError(f"no records in {', '.join(paths)}")
+    return result
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _share(part, whole):
+    return f"{part} ({part / max(1, whole):.1%})"
+
+
+def _spread(lengths):
+    """Mean, least, median and most of a Counter {value: how often}."""
+    total = lengths.total()
+    ordered = sorted(lengths.items())
+    middle = np.searchsorted(np.cumsum([count for _, count in ordered]), total / 2)
+    mean = sum(value * count for value, count in ordered) / total
+    return f"mean {mean:.1f}, least {ordered[0][0]}, median {ordered[middle][0]}, most " + str(
+        ordered[-1][0]
+    )
+
+
+def _feature_line(name, found, num_records):
+    kinds = sorted({kind for kind, _ in found})
+    sizes = sorted({size for _, size in found})
+    size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    text = f"    {name}: {' or '.join(kinds)}, {size} value(s)"
+    missing = num_records - found.total()
+    return text + (f"; not in {missing} records" if missing else "")
+
+
+def _label_lines(labels):
+    for name, found in labels.items():
+        total = found.total()
+        if len(found) > _MOST_LABELS:
+            yield f"  {name}: {len(found)} different values, {_spread(found)}"
+        else:
+            shares = ", ".join(f"{v}: {_share(n, total)}" for v, n in sorted(found.items()))
+            yield f"  {name}: {shares}"
+
+
+def report(description, pieces=None):
+    """Text of a `Description`.
+
+    Args:
+      description: `Description`.
+      pieces: list of V pieces of the vocabulary, by id, in which to show the examples; without,
+        they are shown as ids.
+    """
+    num_records = sum(description.files.values())
+    lines = [
+        f"{num_records} records in {len(description.files)} file(s), {description.num_bytes} "
+        "bytes; all checksums are right",
+        *(f"    {path}: {count} records" for path, count in description.files.items()),
+        "  features:",
+        *(
+            _feature_line(name, found, num_records)
+            for name, found in sorted(description.features.items())
+        ),
+    ]
+    if description.lengths:
+        tokens = sum(length * count for length, count in description.lengths.items())
+        lines += [
+            f"  tokens: {_share(tokens, description.positions)} of the positions; in a record: "
+            f"{_spread(description.lengths)}",
+            f"  in the second text: {_share(description.second, tokens)} of the tokens",
+        ]
+    if description.masked:
+        masked = sum(number * count for number, count in description.masked.items())
+        lines.append(
+            f"  masked: {_share(masked, description.masked_of)} of the tokens; in a record: "
+            f"{_spread(description.masked)}"
+        )
+    lines += _label_lines(description.labels)
+    for number, example in enumerate(description.examples):
+        lines.append(f"  record {number}: {in_words(example, pieces)}")
+    return "\n".join(lines)
+
+
+def in_words(example, pieces=None):
+    """One record as text: its tokens, with what was masked as [piece there=piece before].
+
+    Args:
+      example: {name: values}.
+      pieces: see `report`.
+    """
+    length = num_tokens(example)
+    if length is None:
+        return ", ".join(f"{name}={values[:8].tolist()}" for name, values in example.items())
+
+    def shown(token):
+        token = int(token)
+        if pieces is None:
+            return str(token)
+        return pieces[token] if 0 <= token < len(pieces) else f"<{token}: not in the vocabulary>"
+
+    tokens = [shown(token) for token in example["input_ids"][:length]]
+    if "masked_lm_weights" in example:
+        for place, label, weight in zip(
+            *(example[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")),
+            strict=False,
+        ):
+            if weight and place < length:
+                tokens[place] = f"[{tokens[place]}={shown(label)}]"
+    labels = "".join(f" {name}={example[name].tolist()}" for name in LABELS if name in example)
+    return " ".join(tokens) + labels

@@ -1,0 +1,428 @@
+"""Makes pre-training record files from text files of any size: processes, shuffle, report.
+
+The corpus is divided into blocks; (block, pass) is made with a random stream of its own, so the
+files do not depend on the number of processes. Records wait in random buckets beside the output
+until all are made, and are then shuffled and dealt round-robin to the output files.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+
+import numpy as np
+from absl import logging
+
+from albert.data import instances, sequence_formats, shuffling, tfrecord
+from albert.io import file_io, processes, progress
+from albert.text import corpus, tokenization
+
+_INSTANCE_STREAM, _BUCKET_STREAM, SHUFFLE_STREAM = 0, 1, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Everything that the records depend on, beside the text.
+
+    Attributes:
+      settings: `instances.Settings`.
+      dupe_factor: passes over the text, each with new pairs and new masks.
+      vocab_file, do_lower_case, spm_model_file: see `tokenization.FullTokenizer`.
+      compress: write gzip files.
+    """
+
+    settings: instances.Settings
+    dupe_factor: int
+    vocab_file: str | None = None
+    do_lower_case: bool = True
+    spm_model_file: str | None = None
+    compress: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """What a process does in one go: some passes over a block.
+
+    Attributes:
+      block: number of the block.
+      segments: its `corpus.Segment`s.
+      passes: numbers of the passes.
+    """
+
+    block: int
+    segments: tuple
+    passes: range | tuple
+
+    @property
+    def num_bytes(self):
+        """Bytes of text in the block."""
+        return sum(segment.end - segment.start for segment in self.segments)
+
+
+def create(input_paths, output_paths, job, num_workers=1):
+    """Writes TFRecord files of pre-training instances.
+
+    Args:
+      input_paths: text files, one sentence a line and a blank line between documents.
+      output_paths: files to write; replaced only when all of them are complete.
+      job: `Job`.
+      num_workers: processes that make instances; 1 works in this process.
+
+    Returns:
+      Counter of everything read, made and left out.
+
+    Raises:
+      file_io.InputError: unreadable text, no sentence in it, no room, no right to write.
+    """
+    check_outputs(input_paths, output_paths)
+    # Loaded first: a wrong vocabulary must not be found out by every worker.
+    tokenization.FullTokenizer(job.vocab_file, job.do_lower_case, job.spm_model_file)
+    plan = corpus.plan_blocks(input_paths)
+    num_bytes = expected_bytes(plan, job)
+    counts = text_counts(input_paths, plan)
+    with _working_folder(output_paths[0]) as folder:
+        warn_if_disk_is_small(folder, num_bytes)
+        maker = MakerArguments(job, folder, shuffling.num_buckets(num_bytes))
+        units = divide(plan.blocks, job.dupe_factor, num_workers)
+        for unit_counts in make_instances(maker, units, num_workers):
+            counts.update(unit_counts)
+        check_instances(counts, input_paths, job.settings)
+        seed = [job.settings.random_seed, SHUFFLE_STREAM]
+        records = shuffling.shuffled_records(folder, seed)
+        with progress.Progress("writing", counts["instances"], "instances") as shown:
+            _write_outputs(records, output_paths, job.compress, shown)
+    return counts
+
+
+# --- checks -----------------------------------------------------------------------------------
+
+
+def check_outputs(input_paths, output_paths):
+    """Refuses outputs that cannot be written; makes their folders.
+
+    Raises:
+      file_io.InputError: names the path and what is wrong with it.
+    """
+    if not output_paths:
+        raise file_io.InputError("output_file names no file")
+    inputs = set(map(_absolute, input_paths))
+    for path, count in collections.Counter(map(_absolute, output_paths)).items():
+        if count > 1:
+            raise file_io.InputError(f"output_file names {path} more than once")
+        if path in inputs:
+            raise file_io.InputError(f"output_file names {path}, which is an input file")
+    for path in output_paths:
+        if file_io.is_dir(path):
+            raise file_io.InputError(f"output_file: {path} is a folder, a file was expected")
+        file_io.make_dirs(os.path.dirname(path) or ".")
+
+
+def _absolute(path):
+    return path if file_io.is_remote(path) else os.path.abspath(path)
+
+
+def expected_bytes(plan, job):
+    """Rough size of all records, for an English vocabulary."""
+    return plan.num_bytes * job.dupe_factor * _bytes_per_text_byte(job.settings)
+
+
+def _bytes_per_text_byte(settings):
+    """Rough size of the records of one pass relative to the text, for an English vocabulary."""
+    if settings.mask is None:
+        record = 2 * settings.max_seq_length + 150
+    else:
+        record = 5 * settings.max_seq_length + 7 * settings.mask.num_slots + 200
+    text = 4 * 0.9 * sequence_formats.typical_tokens(settings)
+    return record / text
+
+
+def warn_if_disk_is_small(folder, num_bytes):
+    """Warns where a folder seems to have no room for so many bytes."""
+    if not hasattr(os, "statvfs"):  # not on Windows
+        return
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    if num_bytes > free:
+        logging.warning(
+            "About %.1f GB will be written, but %s has only %.1f GB left",
+            num_bytes / 1e9,
+            folder,
+            free / 1e9,
+        )
+
+
+def check_instances(counts, input_paths, settings):
+    """Refuses text that gives no instance.
+
+    Raises:
+      file_io.InputError: says how much was read.
+    """
+    found = f"{len(input_paths)} input file(s) with {counts['bytes']} bytes"
+    if not counts["sentences"]:
+        raise file_io.InputError(f"no sentence found in {found}; expected one sentence a line")
+    if not counts["instances"]:
+        raise file_io.InputError(
+            f"no instance could be made from {counts['sentences']} sentence(s) in "
+            f"{counts['documents']} document(s): sentence task {settings.sentence_task!r} needs "
+            "documents of two or more sentences"
+        )
+
+
+# --- making instances -------------------------------------------------------------------------
+
+
+def text_counts(input_paths, plan):
+    """Counter of what `corpus.plan_blocks` says of the text."""
+    return collections.Counter(
+        files=len(input_paths), bytes=plan.num_bytes, cut_documents=plan.cut_documents
+    )
+
+
+def divide(blocks, dupe_factor, num_workers):
+    """Units in the order of blocks; few blocks are divided by passes, to employ all workers."""
+    groups = min(dupe_factor, -(-num_workers // max(1, len(blocks))))
+    passes = np.array_split(np.arange(dupe_factor), groups)
+    return [
+        Unit(block, segments, range(int(group[0]), int(group[-1]) + 1))
+        for block, segments in enumerate(blocks)
+        for group in passes
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class MakerArguments:
+    """What the processes that make instances are given.
+
+    Attributes:
+      job: `Job`.
+      folder: existing local folder of the buckets.
+      buckets: number of buckets.
+      run: tells the files of this run from those of earlier ones in the folder; given, each
+        process also keeps a journal there, see `journal_path`.
+    """
+
+    job: Job
+    folder: str
+    buckets: int
+    run: int | None = None
+
+
+def journal_path(folder, writer):
+    """File in which the writer of bucket files notes each pass over a block that it has finished.
+
+    A line is JSON: [block, pass, counts].
+    """
+    return os.path.join(folder, f"done.{writer}")
+
+
+def make_instances(arguments, units, num_workers):
+    """Writes the records of all units to buckets.
+
+    Args:
+      arguments: `MakerArguments`.
+      units: list of `Unit`s.
+      num_workers: processes; 1 works in this process.
+
+    Yields:
+      Counter of what a unit holds, for each, in the order in which they end.
+    """
+    num_workers = max(1, min(num_workers, len(units)))
+    num_bytes = sum(unit.num_bytes * len(unit.passes) for unit in units)
+    logging.info(
+        "%d unit(s) of work, %.1f MB of text in all passes, %d worker(s)",
+        len(units),
+        num_bytes / 1e6,
+        num_workers,
+    )
+    with progress.Progress("making instances", num_bytes, "B") as shown:
+        yield from processes.run(Maker, arguments, units, num_workers, shown)
+
+
+class InstanceMaker:
+    """Makes the records of units; the same for the same unit, wherever it does.
+
+    Args:
+      job: `Job`.
+    """
+
+    def __init__(self, job):
+        self._settings = job.settings
+        self._tokenizer = tokenization.FullTokenizer(
+            job.vocab_file, job.do_lower_case, job.spm_model_file
+        )
+        self._vocabulary = instances.Vocabulary.of(self._tokenizer)
+
+    def passes(self, unit):
+        """Yields (number of a pass, its batches, generator for its buckets).
+
+        A batch is (framed records, Counter of what is in them); texts are counted with the first
+        batch of the first pass.
+        """
+        documents, counts = instances.read_documents(unit.segments, self._tokenizer.encode_batch)
+        seed = self._settings.random_seed
+        for pass_number in unit.passes:
+            stream = (unit.block, pass_number)
+            batches = instances.make_records(
+                documents, self._settings, self._vocabulary, (_INSTANCE_STREAM, *stream)
+            )
+            framed = ((tfrecord.frame(records), found) for records, found in batches)
+            if pass_number == 0:
+                framed = itertools.chain([([], counts)], framed)
+            yield pass_number, framed, np.random.default_rng([seed, _BUCKET_STREAM, *stream])
+
+
+class Maker:
+    """Writes the records of units to buckets, in one process.
+
+    Args:
+      arguments: `MakerArguments`.
+      advance: function that takes the number of bytes of text processed.
+    """
+
+    def __init__(self, arguments, advance):
+        writer = os.getpid()
+        self._journal = None
+        if arguments.run is not None:
+            writer = f"{arguments.run}.{writer}"
+            self._journal = journal_path(arguments.folder, writer)
+        self._folder = arguments.folder
+        self._maker = InstanceMaker(arguments.job)
+        self._writer = shuffling.BucketWriter(arguments.folder, arguments.buckets, writer)
+        self._advance = advance
+
+    def run(self, unit):
+        """Counter of what the unit holds; texts are counted with the first pass only."""
+        counts = collections.Counter()
+        for pass_number, batches, rng in self._maker.passes(unit):
+            pass_counts = collections.Counter()
+            with self._writer.keyed(unit.block, pass_number):
+                for records, batch_counts in batches:
+                    self._writer.add(records, rng)
+                    pass_counts.update(batch_counts)
+            if self._journal:
+                line = json.dumps([unit.block, pass_number, pass_counts]) + "\n"
+                with file_io.writing(self._folder), file_io.open_file(self._journal, "a") as file:
+                    file.write(line)
+            counts.update(pass_counts)
+            self._advance(unit.num_bytes)
+        return counts
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _working_folder(output_path):
+    """A new folder beside the output (or among the system's temporary files if that is remote)."""
+    folder, name = os.path.split(output_path)
+    if file_io.is_remote(output_path):
+        folder = os.environ.get("TMPDIR", "/tmp")
+    path = os.path.join(folder, name)
+    leftovers = [
+        other for other in file_io.listdir(folder or ".") if other.startswith(f"{name}.tmp-")
+    ]
+    if leftovers:
+        logging.warning(
+            "In %s there are unused files of a run that was killed or still goes on: %s",
+            folder or ".",
+            ", ".join(leftovers),
+        )
+    path = f"{file_io.temporary_name(path)}.buckets"
+    file_io.remove(path)
+    file_io.make_dirs(path)
+    try:
+        yield path
+    finally:
+        file_io.remove(path)
+
+
+def _write_outputs(records, output_paths, compress, shown):
+    """Deals framed records round-robin to files that take their names when all are complete."""
+    temporaries = [file_io.temporary_name(path) for path in output_paths]
+    try:
+        with file_io.writing(os.path.dirname(output_paths[0]) or "."):
+            with contextlib.ExitStack() as stack:
+                files = [stack.enter_context(file_io.open_file(path, "wb")) for path in temporaries]
+                if compress:
+                    files = [stack.enter_context(tfrecord.compressing(file)) for file in files]
+                for index, record in enumerate(records):
+                    files[index % len(files)].write(record)
+                    if index % 1024 == 0:
+                        shown.show(index)
+            for temporary, path in zip(temporaries, output_paths, strict=True):
+                file_io.rename(temporary, path)
+    finally:
+        for temporary in temporaries:
+            file_io.remove(temporary)
+
+
+# --- report -----------------------------------------------------------------------------------
+
+
+def _share(part, whole):
+    return f"{part} ({part / max(1, whole):.1%})"
+
+
+def _masked_lines(counts, mask):
+    if mask is None:
+        text = "nothing; training draws the masks, so one pass is made, whatever dupe_factor"
+        return [f"  masked: {text}"]
+    lines = [
+        f"  masked: {_share(counts['masked'], counts['instance_tokens'])} of the instances' "
+        f"tokens; asked for {mask.masked_lm_prob:.1%}, at most {mask.max_predictions_per_seq} each"
+    ]
+    if mask.do_permutation:
+        lines.append(f"  permuted: {_share(counts['permuted'], counts['instance_tokens'])}")
+    return lines
+
+
+def report(counts, job, output_paths, seconds):
+    """Text that tells what `create` read, made and left out.
+
+    Args:
+      counts: what `create` returned.
+      job: its `Job`.
+      output_paths: its files.
+      seconds: how long it took.
+    """
+    instances = counts["instances"]
+    settings = job.settings
+    lines = [
+        f"{instances} instances in {len(output_paths)} file(s), {seconds:.1f} s, "
+        f"{instances / seconds:.0f} instances/s",
+        f"  read: {counts['files']} file(s), {counts['bytes']} bytes, {counts['documents']} "
+        f"documents, {counts['sentences']} sentences, {counts['tokens']} tokens",
+        f"  skipped: {counts['empty_lines']} empty lines, {counts['sentences_without_tokens']} "
+        f"sentences and {counts['documents_without_tokens']} documents without tokens, "
+        f"{counts['single_sentences_skipped']} sentences left alone (in {job.dupe_factor} passes)",
+        f"  tokens: {_share(counts['instance_tokens'], instances * settings.max_seq_length)} of "
+        "the instances' positions; the others are padding",
+        *_masked_lines(counts, settings.mask),
+    ]
+    if sequence_formats.has_sentence_task(settings.sequence_format):
+        lines.append(
+            f"  label 1: {_share(counts['labels_1'], instances)}; with a random next text: "
+            f"{_share(counts['random_next'], instances)}, of these "
+            f"{counts['random_next_single_sentence']} because a sentence was left alone"
+        )
+    if counts["random_next_same_document"]:
+        lines.append(
+            f"  note: {counts['random_next_same_document']} random next texts come from the "
+            "document itself, as there was no other near it"
+        )
+    if counts["single_sentences_without_b"]:
+        lines.append(f"  without B: {counts['single_sentences_without_b']} (a sentence left alone)")
+    if counts["long_sentences"]:
+        lines.append(
+            f"  pieces: {counts['long_sentences']} sentences of more than "
+            f"{sequence_formats.longest_sentence(settings)} tokens were cut into "
+            f"{counts['pieces']} (in {job.dupe_factor} passes)"
+        )
+    if counts["cut_documents"]:
+        lines.append(
+            f"  cut: {counts['cut_documents']} times inside a document of more than "
+            f"{corpus.MAX_DOCUMENT_BYTES >> 20} MB; are blank lines between documents missing?"
+        )
+    return "\n".join(lines)

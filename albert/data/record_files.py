@@ -1,0 +1,342 @@
+"""TFRecord files: written whole with a manifest, made once for the same settings, and checked."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from google.protobuf import message
+
+from albert.data import tfrecord
+from albert.io import file_io, locks
+
+MANIFEST_VERSION = 1
+_NO_EXAMPLE = "Name: <unknown>"  # in TensorFlow's message on a record that does not parse
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def encode(specs, features):
+    """Serialized `tf.train.Example` of one feature dict.
+
+    Raises:
+      ValueError: a feature is missing, undeclared, or has another number of values than declared.
+    """
+    tfrecord.check_names(specs, features)
+    entries = []
+    for spec in specs:
+        values = np.asarray(features[spec.name], dtype=spec.dtype)
+        if spec.size is not None and values.size != spec.size:
+            raise ValueError(f"feature {spec.name} has {values.size} values, expected {spec.size}")
+        entries.append(tfrecord.feature_entry(spec.name, values))
+    return tfrecord.example(entries)
+
+
+def manifest_path(path):
+    return path + tfrecord.MANIFEST
+
+
+def write(path, specs, rows, settings, ids=None):
+    """Writes feature dicts to a TFRecord file and then, last, its manifest.
+
+    Args:
+      path: file to write; an existing one is replaced only when all rows have been written.
+      specs: feature specifications.
+      rows: iterable of feature dicts.
+      settings: JSON-ready dict of everything that the content depends on.
+      ids: list that holds the examples' ids once all rows are taken; kept in the manifest.
+
+    Returns:
+      Number of examples written.
+
+    Raises:
+      file_io.InputError: the file cannot be written.
+    """
+    return write_serialized(path, specs, (encode(specs, row) for row in rows), settings, ids)
+
+
+def write_serialized(path, specs, serialized, settings, ids=None):
+    """As `write`, from an iterable of serialized `tf.train.Example` that fit the specifications."""
+    temporary = file_io.temporary_name(path)
+    count = 0
+    try:
+        with file_io.room_for(path), _removed_on_failure(temporary):
+            with tf.io.TFRecordWriter(temporary) as writer:
+                for example in serialized:
+                    writer.write(example)
+                    count += 1
+            num_bytes = file_io.size(temporary)
+            # Without its manifest a record file is not trusted, so this order survives a kill.
+            file_io.remove(manifest_path(path))
+            file_io.rename(temporary, path)
+    except tf.errors.OpError as error:
+        raise file_io.InputError(f"cannot write {path}: {error.message}") from error
+    manifest = {
+        "version": MANIFEST_VERSION,
+        "num_examples": count,
+        "num_bytes": num_bytes,
+        "specs": [dataclasses.asdict(spec) for spec in specs],
+        "settings": settings,
+    }
+    if ids is not None:
+        manifest["ids"] = ids
+    file_io.write_json(manifest_path(path), manifest)
+    return count
+
+
+@contextlib.contextmanager
+def _removed_on_failure(path):
+    try:
+        yield
+    except BaseException:
+        file_io.remove(path)
+        raise
+
+
+def _stale_reason(path, specs, settings):
+    """Why the records at `path` cannot be used with these settings; None if they can."""
+    if not file_io.exists(path):
+        return "does not exist"
+    if not file_io.exists(manifest_path(path)):
+        return "has no manifest (it is not finished, or from another program)"
+    try:
+        manifest = file_io.read_json(manifest_path(path), "manifest", dict)
+    except file_io.InputError as error:
+        return f"cannot be used: {error}"
+    if manifest.get("version") != MANIFEST_VERSION:
+        return f"has manifest version {manifest.get('version')}, expected {MANIFEST_VERSION}"
+    wanted = {"num_examples": int, "num_bytes": int, "specs": list, "settings": dict}
+    if not all(isinstance(manifest.get(key), kind) for key, kind in wanted.items()):
+        return "has a manifest of another form"
+    if manifest["num_bytes"] != file_io.size(path):
+        return f"has {file_io.size(path)} bytes, its manifest says {manifest['num_bytes']}"
+    wanted = [{**dataclasses.asdict(spec), "shape": list(spec.shape)} for spec in specs]
+    if manifest["specs"] != wanted:
+        return "holds other features or lengths"
+    for key in sorted(set(settings) | set(manifest["settings"])):
+        found = manifest["settings"].get(key)
+        if found != settings.get(key):
+            return f"was made with {key} = {found!r}, now it is {settings.get(key)!r}"
+    return None
+
+
+def shared_name(path, specs, settings):
+    """Where records of these settings are in a folder in which runs of others keep theirs, too.
+
+    That is `path` itself where it was made with the same settings, else a name with their hash.
+    """
+    if _stale_reason(path, specs, settings) is None:
+        return path
+    what = json.dumps([[dataclasses.asdict(spec) for spec in specs], settings], sort_keys=True)
+    stem, ending = os.path.splitext(path)
+    return f"{stem}-{hashlib.sha256(what.encode()).hexdigest()[:8]}{ending}"
+
+
+def cached(path, specs, settings, make_rows, writer=write):
+    """Makes a record file unless one made with the same settings is there already.
+
+    Args:
+      path: record file.
+      specs: feature specifications.
+      settings: JSON-ready dict of everything that the content depends on.
+      make_rows: function without arguments that yields what `writer` takes.
+      writer: `write` for feature dicts, `write_serialized` for records.
+
+    Returns:
+      Number of examples in the file.
+    """
+    return _make_once(
+        path,
+        lambda: _stale_reason(path, specs, settings),
+        lambda: writer(path, specs, make_rows(), settings),
+    )
+
+
+def cached_with_ids(path, specs, settings, make_rows):
+    """As `cached`, of ``(id, feature dict)`` pairs; `read_ids` gives the ids."""
+    ids = []
+
+    def find_reason():
+        reason = _stale_reason(path, specs, settings)
+        no_ids = reason is None and read_ids(path) is None
+        return "has no ids of its examples" if no_ids else reason
+
+    def rows():
+        for guid, features in make_rows():
+            ids.append(guid)
+            yield features
+
+    return _make_once(path, find_reason, lambda: write(path, specs, rows(), settings, ids))
+
+
+def _make_once(path, find_reason, make):
+    """Number of examples in a file that is made if there is a reason to, by one process alone."""
+    if find_reason() is None:
+        return _use(path)
+    file_io.make_dirs(os.path.dirname(path) or ".")
+    with locks.made_by_one(path):
+        reason = find_reason()  # Another process may have made it meanwhile.
+        if reason is None:
+            return _use(path)
+        if file_io.exists(path):
+            logging.warning("Making %s again: it %s", path, reason)
+        count = make()
+    logging.info("Wrote %d examples to %s", count, path)
+    return count
+
+
+def read_ids(path):
+    """Ids of the examples of a record file, in order; None if its manifest has none."""
+    return file_io.read_json(manifest_path(path), "manifest", dict).get("ids")
+
+
+def _use(path):
+    count = file_io.read_json(manifest_path(path), "manifest")["num_examples"]
+    logging.info("Using %s: %d examples made earlier", path, count)
+    return count
+
+
+# --- reading and checking -------------------------------------------------------------------------
+
+
+def with_compression(paths):
+    """(Paths, the `compression_type` of each for `tf.data.TFRecordDataset`)."""
+    kinds = []
+    for path in paths:
+        with file_io.open_file(path, "rb") as file:
+            kinds.append("GZIP" if tfrecord.is_compressed(file) else "")
+    return list(paths), kinds
+
+
+def serialized_examples(paths):
+    """Dataset of the records of files, one file after the other; any may be compressed."""
+    paths, kinds = with_compression(paths)
+    if len(set(kinds)) == 1:
+        return tf.data.TFRecordDataset(paths, kinds[0])
+    files = tf.data.Dataset.from_tensor_slices((paths, kinds))
+    return files.flat_map(tf.data.TFRecordDataset)
+
+
+def count_records(paths):
+    """Number of records in TFRecord files, from their framing alone.
+
+    Raises:
+      file_io.InputError: a file is cut off, or is compressed and damaged; names file and place.
+    """
+    total = 0
+    for path in paths:
+        try:
+            with file_io.open_file(path, "rb") as file:
+                total += sum(1 for _ in tfrecord.read_record_lengths(file))
+        except ValueError as error:
+            raise file_io.InputError(f"{path} is damaged: {error}; make it again") from error
+    return total
+
+
+def check_files(paths, specs, hint):
+    """Checks that no file is cut off, and that the first record fits the specifications.
+
+    TensorFlow takes a file that ends within a record's header for a whole one.
+
+    Raises:
+      file_io.InputError: no records, a file that is cut off, or a feature is missing or has another
+        type or length.
+    """
+    count_records(paths)
+    for path in paths:
+        if (example := first_example(path)) is not None:
+            check_example(example, path, specs, hint)
+            return
+    raise file_io.InputError(f"no records in {', '.join(paths)}")
+
+
+def first_example(path):
+    """`tf.train.Example` of the first record of a file; None if it has none.
+
+    Raises:
+      file_io.InputError: the file is cut off, or damaged.
+    """
+    with damage_reported([path]):
+        for serialized in serialized_examples([path]).take(1):
+            try:
+                return tf.train.Example.FromString(serialized.numpy())
+            except message.DecodeError as error:
+                raise file_io.InputError(
+                    f"{path}: the first record is not a tf.train.Example: {error}"
+                ) from error
+    return None
+
+
+def check_example(example, path, specs, hint):
+    """Checks that a record has the features of the specifications; others do not matter.
+
+    Raises:
+      file_io.InputError: names file and feature; the hint says what to do.
+    """
+    for spec in specs:
+        if spec.name not in example.features.feature:
+            raise file_io.InputError(
+                f"{path} has no feature {spec.name!r}; it has "
+                f"{sorted(example.features.feature)}. {hint}"
+            )
+        feature = example.features.feature[spec.name]
+        kind = feature.WhichOneof("kind")
+        wanted = {"int64": "int64_list", "float32": "float_list"}[spec.dtype]
+        if kind != wanted:
+            raise file_io.InputError(
+                f"{path}: {spec.name} is a {kind}, expected a {wanted}. {hint}"
+            )
+        found = len(getattr(feature, kind).value)
+        if spec.size is not None and found != spec.size:
+            raise file_io.InputError(
+                f"{path}: {spec.name} has {found} values, expected {spec.size}. {hint}"
+            )
+
+
+def _first_misfit(paths):
+    """Which record is no `tf.train.Example`, or has other features than the first."""
+    first = None
+    for path in paths:
+        for number, serialized in enumerate(serialized_examples([path]), 1):
+            try:
+                features = tf.train.Example.FromString(serialized.numpy()).features.feature
+            except message.DecodeError:
+                return f"{path}, record {number} is not a tf.train.Example"
+            kinds = {name: feature.WhichOneof("kind") for name, feature in features.items()}
+            first = first or kinds
+            if kinds != first:
+                return f"{path}, record {number} has other features than the first: {kinds}"
+    return f"a record in {', '.join(paths)} has other lengths than the first"
+
+
+@contextlib.contextmanager
+def damage_reported(paths):
+    """Turns a failed read inside the block into an error that names the file and the place.
+
+    A damaged cache loses its manifest, so that it is made anew.
+
+    Raises:
+      file_io.InputError: a record of one of `paths` is cut off, damaged or no `tf.train.Example`.
+    """
+    try:
+        yield
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+        # TensorFlow's message on bytes that it cannot parse holds these, and may be no text.
+        if not isinstance(error, UnicodeDecodeError) and _NO_EXAMPLE not in error.message:
+            raise
+        raise file_io.InputError(f"{_first_misfit(paths)}; make the file again") from error
+    except tf.errors.DataLossError as error:
+        count_records(paths)  # names the file if it is cut off
+        again = "make the file again"
+        if cached := [path for path in paths if file_io.exists(manifest_path(path))]:
+            for path in cached:
+                file_io.remove(manifest_path(path))
+            again = "the same command makes the file again"
+        raise file_io.InputError(
+            f"a record in {', '.join(paths)} is damaged; {again} ({error.message})"
+        ) from error

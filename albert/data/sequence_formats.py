@@ -1,0 +1,304 @@
+"""How tokenized documents become the inputs of pre-training, a table of ways by name.
+
+Sources: ALBERT (Lan et al., 2020), sections 3.1 (sentence order) and 4.1 (lengths); RoBERTa (Liu
+et al., 2019), section 4.2 (the formats).
+Shapes: B inputs, N spans of all inputs, S positions, D documents, K sentences or pieces of them.
+"""
+
+import bisect
+import collections
+import dataclasses
+import itertools
+import random
+
+import numpy as np
+
+from albert.io import file_io
+from albert.text import packing
+
+SENTENCE_TASKS = ("reference", "sop", "nsp", "none")
+_ONE_TEXT = ("full_sentences", "doc_sentences")  # formats without a second text
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Inputs as spans of the text, each [CLS] span [SEP] span [SEP] …; no span is empty.
+
+    Attributes:
+      spans: [N, 2] begin and end of each span as places in `instances.Documents.tokens`.
+      segment_ids: [N] segment of each span and of the [SEP] after it; of [CLS] too if the first.
+      offsets: [B + 1] which span each input begins with; and the end of the last.
+      labels: [B] labels of the sentence task.
+    """
+
+    spans: np.ndarray
+    segment_ids: np.ndarray
+    offsets: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self):
+        return len(self.labels)
+
+    def part(self, start, stop):
+        """`Inputs` number `start` to `stop`."""
+        offsets = self.offsets[start : stop + 1]
+        first, last = offsets[0], offsets[-1]
+        return Inputs(
+            self.spans[first:last],
+            self.segment_ids[first:last],
+            offsets - first,
+            self.labels[start:stop],
+        )
+
+
+def has_sentence_task(sequence_format):
+    """Whether inputs of the format have a second text that a sentence task can be about."""
+    return sequence_format not in _ONE_TEXT
+
+
+def check(settings):
+    """Refuses a length without room, an unknown format, a sentence task without a second text.
+
+    Args:
+      settings: `instances.Settings`.
+
+    Raises:
+      file_io.InputError: names the parameters and what to do.
+    """
+    name, task = settings.sequence_format, settings.sentence_task
+    if settings.max_seq_length < 5:
+        raise file_io.InputError(
+            f"max_seq_length={settings.max_seq_length} must be at least 5: [CLS] A [SEP] B [SEP]"
+        )
+    if name not in FORMATS:
+        raise file_io.InputError(f"sequence_format={name} must be one of {', '.join(FORMATS)}")
+    if task != "none" and not has_sentence_task(name):
+        raise file_io.InputError(
+            f"sentence_task={task} (or random_next_sentence) contradicts sequence_format={name}, "
+            "whose inputs have no second text; leave it out or choose "
+            f"{' or '.join(filter(has_sentence_task, FORMATS))}"
+        )
+
+
+def longest_sentence(settings):
+    """Most tokens of a sentence that is not cut into pieces; None if none is cut in that way."""
+    if settings.sequence_format == "segment_pair":
+        return None
+    if settings.sequence_format == "sentence_pair":
+        return settings.max_tokens // 2  # so that any two fit
+    return settings.max_seq_length - 2
+
+
+def typical_tokens(settings):
+    """Rough number of tokens of text in an input."""
+    # Two sentences of English prose have about 50.
+    usual = 50 if settings.sequence_format == "sentence_pair" else settings.max_tokens
+    return min(usual, settings.max_tokens)
+
+
+def draw_inputs(documents, settings, rng):
+    """Divides documents into inputs, by the settings' format.
+
+    * "segment_pair": A and B of one or more sentences each, see `draw_pairs`; what does not fit is
+      cut off.
+    * "sentence_pair": A and B of one sentence each, see `draw_pairs`.
+    * "full_sentences": sentences one after another until the next does not fit; a [SEP] more where
+      a document follows another one. No sentence task.
+    * "doc_sentences": the same, but an input ends with its document.
+
+    In the last two, documents are in random order and every token is in exactly one input. In all
+    but the first a sentence of more than `longest_sentence` tokens is cut into pieces of that
+    length, which are sentences from then on.
+
+    Args:
+      documents: `instances.Documents`.
+      settings: `instances.Settings`.
+      rng: numpy Generator.
+
+    Returns:
+      (`Inputs`, Counter of special cases).
+    """
+    return FORMATS[settings.sequence_format](documents, settings, rng)
+
+
+# --- two texts --------------------------------------------------------------------------------
+
+
+def draw_pairs(documents, settings, rng):
+    """Divides documents into pairs A and B.
+
+    Segments: sentences are collected until the target length is reached or the document ends; a
+    random split of them gives A and B. Sentences: A and B are one each. What follows depends on the
+    sentence task:
+
+    * "reference": A and B are swapped (label 1) or not (label 0). One sentence alone is followed
+      by random text of another document, label 1.
+    * "nsp": B is random text of another document (label 1; then the sentences after A are used
+      again) or not (label 0). One sentence alone is always followed by random text.
+    * "sop": swapped or not, and nothing else: at least two sentences are collected, and one that
+      is left alone at the end of its document is passed over.
+    * "none": never swapped, label 0. One sentence alone is A without B.
+
+    Args:
+      documents: `instances.Documents`.
+      settings: `instances.Settings`.
+      rng: `random.Random`.
+
+    Returns:
+      ([B, 5] integers: begin and end of A, begin and end of B as places in `documents.tokens`, and
+      the label; Counter of special cases).
+    """
+    counts = collections.Counter()
+    rows = []
+    offsets, bounds = documents.sentence_offsets, documents.document_offsets
+    task, segments = settings.sentence_task, settings.sequence_format == "segment_pair"
+    at_least = 1 if segments and task != "sop" else 2
+    for index, (start, last) in enumerate(itertools.pairwise(bounds)):
+        # One token is reached by any one sentence.
+        target = _target_length(settings, rng) if segments else 1
+        while start < last:
+            end = bisect.bisect_left(offsets, offsets[start] + target, start + 1, last)
+            end = min(max(end, start + at_least), last)
+            alone = end - start == 1
+            split = start + 1 if alone else rng.randint(start + 1, end - 1)
+            first = offsets[start], offsets[split]
+            second, label, start = (offsets[split], offsets[end]), 0, end
+            if alone and task in ("sop", "none"):
+                counts[f"single_sentences_{'skipped' if task == 'sop' else 'without_b'}"] += 1
+                if task == "sop":
+                    continue
+            elif alone or (task == "nsp" and rng.random() < 0.5):
+                wanted = target - (first[1] - first[0])
+                second, same = _random_text(documents, index, wanted, rng)
+                counts["random_next"] += 1
+                counts["random_next_single_sentence"] += alone
+                counts["random_next_same_document"] += same
+                label, start = 1, split
+            elif task in ("reference", "sop") and rng.random() < 0.5:
+                first, second, label = second, first, 1
+            rows.append((*first, *second, label))
+    return np.array(rows, np.int64).reshape(-1, 5), counts
+
+
+def _target_length(settings, rng):
+    """Tokens that the pairs of a document aim at."""
+    if rng.random() < settings.short_seq_prob:
+        return rng.randint(2, settings.max_tokens)
+    return settings.max_tokens
+
+
+def _random_text(documents, index, wanted, rng):
+    """Sentences of another document than number `index`, from a random one to `wanted` tokens.
+
+    At least one sentence. Returns:
+      ((begin, end) in `documents.tokens`, whether there was no other document to take).
+    """
+    offsets, bounds = documents.sentence_offsets, documents.document_offsets
+    others = len(bounds) - 2
+    other = index
+    if others:
+        other = rng.randrange(others)
+        other += other >= index
+    begin = rng.randrange(bounds[other], bounds[other + 1])
+    end = bisect.bisect_left(offsets, offsets[begin] + wanted, begin + 1, bounds[other + 1])
+    return (offsets[begin], offsets[end]), others == 0
+
+
+def pairs_as_inputs(pairs):
+    """`Inputs` of pairs as `draw_pairs` makes them; an empty B is no span."""
+    spans = pairs[:, :4].reshape(-1, 2)
+    filled = spans[:, 0] < spans[:, 1]
+    offsets = np.concatenate([[0], np.cumsum(filled.reshape(-1, 2).sum(axis=1))])
+    return Inputs(spans[filled], np.tile([0, 1], len(pairs))[filled], offsets, pairs[:, 4])
+
+
+def _segment_pairs(documents, settings, rng):
+    pairs, counts = draw_pairs(documents, settings, random.Random(int(rng.integers(1 << 62))))
+    packing.truncate_spans_at_both_ends(pairs, settings.max_tokens, rng)
+    return pairs_as_inputs(pairs), counts
+
+
+def _sentence_pairs(documents, settings, rng):
+    offsets, bounds, counts = _cut_sentences(documents, longest_sentence(settings))
+    pieces = dataclasses.replace(
+        documents, sentence_offsets=offsets.tolist(), document_offsets=bounds.tolist()
+    )
+    pairs, special = draw_pairs(pieces, settings, random.Random(int(rng.integers(1 << 62))))
+    return pairs_as_inputs(pairs), counts + special
+
+
+# --- one text ---------------------------------------------------------------------------------
+
+
+def _cut_sentences(documents, longest):
+    """Cuts long sentences into pieces of `longest` tokens, of which the last may be shorter.
+
+    Returns:
+      (sentence offsets [K + 1] and document offsets [D + 1] as those of `Documents`, Counter).
+    """
+    begins = np.array(documents.sentence_offsets)
+    num_pieces = -(-np.diff(begins) // longest)
+    first_piece = np.concatenate([[0], np.cumsum(num_pieces)])
+    earlier = np.arange(first_piece[-1]) - np.repeat(first_piece[:-1], num_pieces)
+    offsets = np.append(np.repeat(begins[:-1], num_pieces) + longest * earlier, begins[-1])
+    cut = num_pieces[num_pieces > 1]
+    counts = collections.Counter(long_sentences=len(cut), pieces=int(cut.sum()))
+    return offsets, first_piece[documents.document_offsets], counts
+
+
+def _in_order(offsets, bounds, order):
+    """Sentences of documents in another order.
+
+    Args:
+      offsets: [K + 1] where each sentence begins; and the end of the last.
+      bounds: [D + 1] which sentence each document begins with; and the end of the last.
+      order: [D] numbers of documents.
+
+    Returns:
+      (begins [K], sizes [K] in tokens, bounds [D + 1]) of the sentences in that order.
+    """
+    num_sentences = np.diff(bounds)[order]
+    new_bounds = np.concatenate([[0], np.cumsum(num_sentences)])
+    sentences = np.arange(len(offsets) - 1)
+    sentences += np.repeat(bounds[:-1][order] - new_bounds[:-1], num_sentences)
+    return offsets[sentences], np.diff(offsets)[sentences], new_bounds
+
+
+def _full_sentences(documents, settings, rng, across_documents=True):
+    room = longest_sentence(settings)
+    offsets, bounds, counts = _cut_sentences(documents, room)
+    order = rng.permutation(len(bounds) - 1)
+    begins, sizes, bounds = _in_order(offsets, bounds, order)
+
+    # Positions used before each sentence, with a [SEP] before every document. An input that begins
+    # with a document has no need of that one.
+    separators = np.zeros(len(sizes), np.int64)
+    separators[bounds[:-1]] = 1
+    used = np.concatenate([[0], np.cumsum(sizes + separators)])
+    ends = np.searchsorted(used, used[:-1] + separators + room, side="right") - 1
+    if not across_documents:
+        ends = np.minimum(ends, np.repeat(bounds[1:], np.diff(bounds)))
+    firsts, place, next_first = [], 0, ends.tolist()
+    while place < len(sizes):
+        firsts.append(place)
+        place = next_first[place]
+
+    starts = np.union1d(np.array(firsts, np.int64), bounds[:-1])  # of spans
+    tokens_before = np.concatenate([[0], np.cumsum(sizes)])
+    lengths = np.diff(tokens_before[np.append(starts, len(sizes))])
+    spans = np.stack([begins[starts], begins[starts] + lengths], axis=1)
+    input_offsets = np.append(np.searchsorted(starts, firsts), len(starts))
+    zeros = np.zeros(len(starts), np.int64)
+    return Inputs(spans, zeros, input_offsets, zeros[: len(firsts)]), counts
+
+
+def _doc_sentences(documents, settings, rng):
+    return _full_sentences(documents, settings, rng, across_documents=False)
+
+
+FORMATS = {
+    "segment_pair": _segment_pairs,
+    "sentence_pair": _sentence_pairs,
+    "full_sentences": _full_sentences,
+    "doc_sentences": _doc_sentences,
+}

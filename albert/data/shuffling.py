@@ -1,0 +1,234 @@
+"""More records than fit in memory, shuffled through files.
+
+Each record goes to a bucket drawn at random; later each bucket is shuffled in memory and the
+buckets follow each other. That is a uniform shuffle of the whole. Several processes may write at
+once: every one appends to files of its own, in segments with a key, and a bucket is read in the
+order of the keys. So the result does not depend on timing.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import itertools
+import os
+import struct
+
+import numpy as np
+
+from albert.io import file_io
+
+BUCKET_BYTES = 64 << 20  # what a bucket should hold
+MAX_BUCKETS = 4096
+FLUSH_BYTES = 16 << 20  # of records that wait in memory for being written together
+# A bucket longer than this is shuffled in parts, each a random choice of its records.
+MEMORY_BYTES = 4 * BUCKET_BYTES
+_SEGMENT_HEADER = struct.Struct("<QQQQ")  # block, pass, number of the segment, records
+
+
+def num_buckets(expected_bytes):
+    """Buckets for about so many bytes of records."""
+    return min(MAX_BUCKETS, 1 + int(expected_bytes // BUCKET_BYTES))
+
+
+def _bucket_path(folder, bucket, writer):
+    return os.path.join(folder, f"bucket-{bucket:05d}.{writer}")
+
+
+def bucket_files(folder):
+    """{number of a bucket: {name of a writer: path}} of a folder's bucket files."""
+    found = collections.defaultdict(dict)
+    for name in file_io.listdir(folder):
+        bucket, _, writer = name.partition(".")
+        if bucket.startswith("bucket-"):
+            found[int(bucket.removeprefix("bucket-"))][writer] = os.path.join(folder, name)
+    return found
+
+
+class Buckets:
+    """Records that wait in memory, each in a bucket drawn at random.
+
+    Args:
+      number: of buckets.
+    """
+
+    def __init__(self, number):
+        self._records = [[] for _ in range(number)]
+        self._num_bytes = 0
+
+    def add(self, records, rng):
+        """Deals out a list of byte strings; whether it is time to take them."""
+        drawn = rng.integers(len(self._records), size=len(records)).tolist()
+        for record, bucket in zip(records, drawn, strict=True):
+            self._records[bucket].append(record)
+        self._num_bytes += sum(map(len, records))
+        return self._num_bytes >= FLUSH_BYTES
+
+    def take(self):
+        """Yields (bucket, its records) of what has been added; it is forgotten."""
+        for bucket, records in enumerate(self._records):
+            if records:
+                self._records[bucket] = []
+                yield bucket, records
+        self._num_bytes = 0
+
+
+class BucketWriter:
+    """Appends records to the bucket files of one process.
+
+    Args:
+      folder: existing local folder.
+      buckets: number of buckets.
+      name: what tells this process's files from those of others.
+    """
+
+    def __init__(self, folder, buckets, name):
+        self._folder = folder
+        self._name = name
+        self._buckets = Buckets(buckets)
+        self._key = None
+
+    @contextlib.contextmanager
+    def keyed(self, block, pass_number):
+        """Records added inside belong together; nobody else writes under this key."""
+        self._key = [block, pass_number, 0]
+        yield
+        self._flush()
+
+    def add(self, records, rng):
+        """Deals a list of byte strings out to random buckets."""
+        if self._buckets.add(records, rng):
+            self._flush()
+
+    def _flush(self):
+        for bucket, records in self._buckets.take():
+            path = _bucket_path(self._folder, bucket, self._name)
+            with file_io.writing(self._folder), file_io.open_file(path, "ab") as file:
+                write_segment(file, path, self._key, records)
+        self._key[2] += 1
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Segment:
+    """Records that stand together in a file.
+
+    Attributes:
+      key: (block, pass, number of the segment); decides on the order within a bucket.
+      path: of the file.
+      offset: where the records' lengths begin, which are before them.
+      count: number of records.
+      num_bytes: length, the header before `offset` counted.
+    """
+
+    key: tuple
+    path: str
+    offset: int
+    count: int
+    num_bytes: int
+
+
+def write_segment(file, path, key, records):
+    """Writes a list of byte strings at the end of an open file.
+
+    Args:
+      file: binary file.
+      path: its name.
+      key: see `Segment`.
+      records: the byte strings.
+
+    Returns:
+      `Segment`.
+    """
+    start = file.tell()
+    header = _SEGMENT_HEADER.pack(*key, len(records))
+    lengths = np.fromiter(map(len, records), "<u4", len(records)).tobytes()
+    file.writelines([header, lengths, *records])
+    num_bytes = len(header) + len(lengths) + sum(map(len, records))
+    return Segment(tuple(key), path, start + len(header), len(records), num_bytes)
+
+
+def _segments(paths, wanted):
+    """The segments of bucket files that are wanted, in the order of their keys."""
+    segments = []
+    for path in paths:
+        size = file_io.size(path)
+        with file_io.open_file(path, "rb") as file:
+            while len(header := file.read(_SEGMENT_HEADER.size)) == _SEGMENT_HEADER.size:
+                *key, count = _SEGMENT_HEADER.unpack(header)
+                offset = file.tell()
+                lengths = _read_segment_lengths(file, min(count, (size - offset) // 4))
+                end = file.tell() + int(lengths.sum())
+                if len(lengths) < count or end > size:
+                    break  # Its writer was killed; nothing of it is wanted.
+                if wanted is None or wanted(path, *key[:2]):
+                    num_bytes = _SEGMENT_HEADER.size + end - offset
+                    segments.append(Segment(tuple(key), path, offset, count, num_bytes))
+                file.seek(end)
+    return sorted(segments)
+
+
+def _read_segment_lengths(file, count):
+    return np.frombuffer(file.read(4 * count), "<u4").astype(np.int64)
+
+
+def _read_segment(segment):
+    with file_io.open_file(segment.path, "rb") as file:
+        file.seek(segment.offset)
+        lengths = _read_segment_lengths(file, segment.count).tolist()
+        return [file.read(length) for length in lengths]
+
+
+def shuffled_bucket(paths, rng, wanted=None):
+    """Yields the records of a bucket in random order.
+
+    Args:
+      paths: its files.
+      rng: `np.random.Generator`.
+      wanted: ``(path, block, pass) -> bool``, which of the keys in which of the files count; by
+        default all.
+    """
+    yield from shuffled_segments(_segments(paths, wanted), rng)
+
+
+def shuffled_segments(segments, rng):
+    """As `shuffled_bucket`, of `Segment`s in the order of their keys."""
+    yield from _shuffled(
+        [segment.count for segment in segments],
+        sum(segment.num_bytes for segment in segments),
+        lambda place: _read_segment(segments[place]),
+        rng,
+    )
+
+
+def shuffled(segments, rng):
+    """As `shuffled_bucket`, of lists of records in memory, in the order of their keys."""
+    lengths = [list(map(len, records)) for records in segments]
+    num_bytes = sum(_SEGMENT_HEADER.size + 4 * len(found) + sum(found) for found in lengths)
+    yield from _shuffled(list(map(len, segments)), num_bytes, segments.__getitem__, rng)
+
+
+def _shuffled(counts, num_bytes, read, rng):
+    """Yields the records of segments; `read(place)` gives those of one."""
+    parts = 1 + num_bytes // MEMORY_BYTES
+    part_of = rng.integers(parts, size=sum(counts))
+    for part in range(parts):
+        records, seen = [], 0
+        for place, count in enumerate(counts):
+            chosen = part_of[seen : seen + count] == part
+            seen += count
+            records.extend(itertools.compress(read(place), chosen.tolist()))
+        for index in rng.permutation(len(records)).tolist():
+            yield records[index]
+
+
+def shuffled_records(folder, seed):
+    """Yields all records of a folder's buckets in random order, and deletes the buckets.
+
+    Args:
+      folder: what the `BucketWriter`s were given; they have ended.
+      seed: list of integers; the same records and seed give the same order.
+    """
+    for number, (_, files) in enumerate(sorted(bucket_files(folder).items())):
+        paths = list(files.values())
+        yield from shuffled_bucket(paths, np.random.default_rng([*seed, number]))
+        for path in paths:
+            file_io.remove(path)

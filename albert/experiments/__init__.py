@@ -1,0 +1,19 @@
+"""Works with many runs: sweeps, seeds, BLiMP, reports, model cards and reproduction."""
+
+# Modules that other rooms and commands may import.
+__all__ = (
+    "blimp",
+    "charts",
+    "demo_data",
+    "glue_table",
+    "model_card",
+    "report_data",
+    "report_pages",
+    "reproduction",
+    "seeds",
+    "sentence_scores",
+    "sweep",
+    "sweep_journal",
+    "sweep_plan",
+    "sweep_results",
+)

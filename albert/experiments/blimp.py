@@ -1,0 +1,241 @@
+"""BLiMP: pairs of an acceptable and an unacceptable sentence (Warstadt et al., TACL 8, 2020).
+
+A model that scores sentences gets a pair right if it gives the acceptable one the higher score.
+Chance is a half.
+"""
+
+import dataclasses
+import math
+import os
+
+import numpy as np
+
+from albert.io import archives, file_io, tables
+
+TEXT_NAME, JSON_NAME, PAIRS_NAME = "blimp.txt", "blimp.json", "blimp_pairs.jsonl"
+_ENDING = ".jsonl"
+_ENDINGS = (_ENDING, *(_ENDING + packed for packed in archives.ENDINGS))
+_FLAG = "BLiMP"
+
+
+@dataclasses.dataclass(frozen=True)
+class Paradigm:
+    """Pairs that differ in the same way.
+
+    Attributes:
+      name: of the paradigm and of its file.
+      field: "morphology", "semantics", "syntax" or "syntax_semantics".
+      phenomenon: what the data call `linguistics_term`.
+      pairs: list of (acceptable sentence, unacceptable sentence).
+    """
+
+    name: str
+    field: str
+    phenomenon: str
+    pairs: list
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def read(data_dir, limit=None):
+    """Reads the files ``<paradigm>.jsonl`` of a folder, as they are or compressed (``.jsonl.gz``).
+
+    Args:
+      data_dir: the folder.
+      limit: most pairs of a paradigm, from the front; None: all.
+
+    Returns:
+      List of `Paradigm`, by name.
+
+    Raises:
+      file_io.InputError: no such folder or file, two files of a paradigm, or a row without one of
+        the keys sentence_good, sentence_bad, field and linguistics_term; names file and line.
+    """
+    if not file_io.is_dir(data_dir):
+        raise file_io.InputError(f"BLiMP: there is no folder {data_dir}")
+    paths = {}
+    for name in sorted(file_io.listdir(data_dir)):
+        if name.endswith(_ENDINGS):
+            paradigm = name[: name.rindex(_ENDING)]
+            if paradigm in paths:
+                raise file_io.InputError(
+                    f"BLiMP: {paths[paradigm]} and {os.path.join(data_dir, name)} are of one "
+                    "paradigm; expected one file of each"
+                )
+            paths[paradigm] = os.path.join(data_dir, name)
+    if not paths:
+        raise file_io.InputError(
+            f"BLiMP: {data_dir} holds no {_ENDING} file; expected one for each paradigm, such as "
+            f"adjunct_island{_ENDING} or adjunct_island{_ENDING}.gz"
+        )
+    return [_read_paradigm(name, paths[name], limit) for name in sorted(paths)]
+
+
+def _rows(path, limit):
+    """Rows of a file, see `tables.read_rows`, at most so many from the front."""
+    with archives.open_input(path, _FLAG) as file:
+        for count, row in enumerate(tables.read_rows(file, path, "jsonl")):
+            if count == limit:
+                return
+            yield row
+
+
+def _read_paradigm(name, path, limit):
+    pairs, kinds = [], {}
+    for place, row in _rows(path, limit):
+        good, bad = (
+            tables.text_of(row, f"sentence_{kind}", _FLAG, place) for kind in ("good", "bad")
+        )
+        field, term = (
+            tables.name_of(row, key, _FLAG, place) for key in ("field", "linguistics_term")
+        )
+        pairs.append((good, bad))
+        # One file of the published data spells it with a stroke, the others do not.
+        kinds.setdefault((field.replace("/", "_"), term), place)
+    if not pairs:
+        raise file_io.InputError(f"{path}: there is no pair of sentences")
+    if len(kinds) > 1:
+        raise file_io.InputError(
+            f"{path}: expected one field and linguistics_term in the whole file; found "
+            + ", ".join(f"{' and '.join(kind)} ({place})" for kind, place in kinds.items())
+        )
+    ((field, term),) = kinds
+    return Paradigm(name, field, term, pairs)
+
+
+# --- scores -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """Pairs of a group and those that a model gets right."""
+
+    pairs: int
+    right: int
+
+    @property
+    def accuracy(self):
+        """Share of the pairs that are right."""
+        return self.right / self.pairs
+
+    def __add__(self, other):
+        return Share(self.pairs + other.pairs, self.right + other.right)
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a model reaches.
+
+    Attributes:
+      paradigms: list of (`Paradigm`, `Share`).
+      scores: for each paradigm an array [N, 2] of the scores of its pairs, the acceptable sentence
+        first.
+    """
+
+    paradigms: list
+    scores: list
+
+    @property
+    def overall(self):
+        """`Share` of all pairs."""
+        return sum((share for _, share in self.paradigms), Share(0, 0))
+
+    def by(self, attribute):
+        """{value: `Share`} of the paradigms' "field" or "phenomenon", sorted."""
+        found = {}
+        for paradigm, share in self.paradigms:
+            key = getattr(paradigm, attribute)
+            found[key] = found.get(key, Share(0, 0)) + share
+        return dict(sorted(found.items()))
+
+    def metrics(self):
+        """``blimp_accuracy`` and ``blimp_<field>_accuracy``, for the results of an evaluation."""
+        fields = {f"blimp_{name}_accuracy": s.accuracy for name, s in self.by("field").items()}
+        return {"blimp_accuracy": self.overall.accuracy, **fields}
+
+    def to_dict(self):
+        """JSON-ready dict of all shares: overall, by field, by phenomenon and by paradigm."""
+
+        def entry(share):
+            return {"accuracy": share.accuracy, "pairs": share.pairs}
+
+        groups = {
+            title: {name: entry(share) for name, share in self.by(attribute).items()}
+            for title, attribute in (("fields", "field"), ("phenomena", "phenomenon"))
+        }
+        paradigms = {
+            paradigm.name: {
+                **entry(share), "field": paradigm.field, "phenomenon": paradigm.phenomenon
+            }
+            for paradigm, share in self.paradigms
+        }  # fmt: skip
+        return {"overall": entry(self.overall), **groups, "paradigms": paradigms}
+
+    def pairs(self):
+        """Yields a JSON-ready dict of each pair: its sentences, both scores, is it right?
+
+        "pair" counts the pairs of a paradigm from 0; a score that is not finite is None.
+        """
+        for (paradigm, _), scores in zip(self.paradigms, self.scores, strict=True):
+            rows = zip(paradigm.pairs, scores.tolist(), strict=True)
+            for number, ((good, bad), (good_score, bad_score)) in enumerate(rows):
+                yield {
+                    "paradigm": paradigm.name,
+                    "pair": number,
+                    "sentence_good": good,
+                    "sentence_bad": bad,
+                    "score_good": good_score if math.isfinite(good_score) else None,
+                    "score_bad": bad_score if math.isfinite(bad_score) else None,
+                    "right": good_score > bad_score,
+                }
+
+    def table(self):
+        """The same as lines of text."""
+        groups = {
+            "paradigm": {paradigm.name: share for paradigm, share in self.paradigms},
+            "phenomenon": self.by("phenomenon"),
+            "field": self.by("field"),
+            "": {"overall": self.overall},
+        }
+        width = max(len(name) for shares in groups.values() for name in shares)
+        lines = []
+        for title, shares in groups.items():
+            head = f"{title:{width}}  {'pairs':>6}  {'accuracy':>8}" if title else ""
+            lines += [head, *(f"{name:{width}}  {_cells(share)}" for name, share in shares.items())]
+        return lines
+
+
+def _cells(share):
+    return f"{share.pairs:6}  {share.accuracy:8.3f}"
+
+
+def measure(paradigms, score):
+    """Which pairs a model gets right; a tie is wrong.
+
+    Args:
+      paradigms: list of `Paradigm`.
+      score: ``(sentences) -> [N]`` numbers, higher for more acceptable sentences; it is called
+        once, with those of all paradigms.
+
+    Returns:
+      `Result`.
+    """
+    sentences = [sentence for p in paradigms for pair in p.pairs for sentence in pair]
+    ends = np.cumsum([len(p.pairs) for p in paradigms])
+    scores = np.split(np.reshape(score(sentences), [-1, 2]), ends[:-1])
+    shares = [Share(len(part), int((part[:, 0] > part[:, 1]).sum())) for part in scores]
+    return Result(list(zip(paradigms, shares, strict=True)), scores)
+
+
+def write(output_dir, result):
+    """Writes ``blimp.txt``, the table, ``blimp.json``, see `Result.to_dict`, and the pairs.
+
+    ``blimp_pairs.jsonl`` has a line for each, see `Result.pairs`.
+    """
+    file_io.make_dirs(output_dir)
+    text = "".join(f"{line}\n" for line in result.table())
+    file_io.write_text(os.path.join(output_dir, TEXT_NAME), text)
+    file_io.write_json(os.path.join(output_dir, JSON_NAME), result.to_dict())
+    with file_io.atomic_writer(os.path.join(output_dir, PAIRS_NAME)) as file:
+        file.writelines(map(tables.json_line, result.pairs()))

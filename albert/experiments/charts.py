@@ -1,0 +1,393 @@
+"""Figures of a report as inline SVG, drawn by matplotlib, which is imported only here.
+
+Text stays text, so that it can be read out and found, and colours differ for the colour-blind, too
+(the palette of Okabe and Ito, 2008; cividis for numbers).
+"""
+
+import contextlib
+import hashlib
+import html
+import io
+import math
+import re
+
+import numpy as np
+
+from albert.io import file_io
+
+_COLOURS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9 #000000 #999999".split()
+_STYLES = ("-", "--", ":", "-.")
+_SIZE = (4.7, 3.1)  # inches; at 400 pixels its text is about 10 pixels high
+MOST_NAMED = len(_COLOURS)  # lines of a figure: the others have no colour of their own
+_MOST_POINTS = 300  # of a line: more than there are pixels for
+_LARGEST = float(np.finfo(np.float32).max)  # that is drawn
+_SETTINGS = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "report",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "lines.linewidth": 1.5,
+    "text.parse_math": False,
+}
+
+
+def check_installed():
+    """Refuses to go on without matplotlib.
+
+    Raises:
+      file_io.InputError: says how to get it.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise file_io.InputError("reports need matplotlib: pip install matplotlib") from error
+
+
+class _Drawing:
+    """What a figure becomes: its SVG, once it is drawn."""
+
+    svg = ""
+
+
+@contextlib.contextmanager
+def _figure(alt, size=_SIZE):
+    """Axes to draw on; at the end the drawing has its SVG."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    drawing = _Drawing()
+    with matplotlib.rc_context(_SETTINGS):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasSVG(figure)
+        yield figure.add_subplot(), drawing
+        file = io.StringIO()
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    drawing.svg = _inline(file.getvalue(), alt, size[0])
+
+
+def _inline(svg, alt, inches):
+    """The SVG of a file as part of a page: no addresses, names of its own, an alternative text.
+
+    One that is wider than others keeps its size where there is no room, so that it can be read.
+    """
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
+    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
+    # Names must differ in all of the page; the text of the figure gives one that stays the same.
+    own = "f" + hashlib.sha256((alt + svg).encode()).hexdigest()[:8]
+    svg = re.sub(r'\bid="([^"]*)"', rf'id="{own}-\1"', svg)
+    svg = re.sub(r'(url\(|href=")#', rf"\1#{own}-", svg)
+    said = html.escape(alt, quote=True)
+    least = f'style="min-width: {80 * inches:.0f}px" ' if inches > _SIZE[0] else ""
+    head = f'<svg role="img" {least}aria-label="{said}" '
+    return re.sub(r"<svg ", lambda _: head, svg, count=1).replace(
+        ">", f"><title>{html.escape(alt)}</title>", 1
+    )
+
+
+def _drawable(values):
+    """Numbers that axes can be made for; near the end of float64 their lengths overflow."""
+    return np.clip(np.array(values, float), -_LARGEST, _LARGEST).tolist()
+
+
+def thin(xs, ys):
+    """At most `_MOST_POINTS` points of a line, the first and last among them; all drawable."""
+    xs, ys = _drawable(xs), _drawable(ys)
+    if len(xs) <= _MOST_POINTS:
+        return xs, ys
+    places = np.linspace(0, len(xs) - 1, _MOST_POINTS).round().astype(int)
+    return [xs[i] for i in places], [ys[i] for i in places]
+
+
+def _spread(values):
+    """Whether positive numbers need a logarithmic axis."""
+    values = [value for value in values if value is not None]
+    if any(isinstance(value, (str, bool)) for value in values):
+        return False
+    return bool(values) and min(values) > 0 and max(values) / min(values) >= 30
+
+
+def _log_scale(set_scale, axis):
+    """Makes an axis logarithmic, with its numbers written out."""
+    set_scale("log")
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(lambda value, _: "")
+
+
+def lines(title, series, ylabel, marks=(), log=False):
+    """Lines over steps.
+
+    Args:
+      title: what is shown; with the ends of the lines it is the alternative text.
+      series: (label, xs, ys) each; at most `MOST_NAMED` are named, the others are thin.
+      ylabel: name of the values.
+      marks: (x, y, label) of points to point out.
+      log: values that spread widely get a logarithmic axis.
+    """
+    ends = [f"{label} from {ys[0]:.4g} to {ys[-1]:.4g}" for label, _, ys in series[:MOST_NAMED]]
+    more = f", and {len(series) - MOST_NAMED} more" if len(series) > MOST_NAMED else ""
+    alt = f"{title}: {'; '.join(ends)}{more}, over the steps."
+    # A long legend must not take the room of the lines.
+    height = _SIZE[1] + 0.2 * max(0, min(len(series), MOST_NAMED) - 4)
+    with _figure(alt, (_SIZE[0], height)) as (axes, drawing):
+        for place, (label, xs, ys) in enumerate(series):
+            xs, ys = thin(xs, ys)
+            if place >= MOST_NAMED:
+                axes.plot(xs, ys, color="#999999", linewidth=0.6, alpha=0.6, zorder=1)
+                continue
+            style = _STYLES[place % len(_STYLES)] if len(series) > 1 else "-"
+            few = len(xs) <= 25
+            colour = _COLOURS[place % len(_COLOURS)]
+            axes.plot(xs, ys, style, color=colour, label=label, marker="o" if few else None, ms=3)
+        for x, y, label in marks:
+            axes.plot(*thin([x], [y]), "*", color="#000000", ms=10, label=label, zorder=5)
+        if log and _spread([y for _, _, ys in series for y in ys]):
+            _log_scale(axes.set_yscale, axes.yaxis)
+        axes.set(title=title, xlabel="step", ylabel=ylabel)
+        if len(series) > 1 or marks:
+            _legend(axes)
+    return drawing.svg
+
+
+def _legend(axes):
+    handles, labels = axes.get_legend_handles_labels()
+    short = [label if len(label) <= 44 else f"{label[:20]}…{label[-22:]}" for label in labels]
+    columns = 1 if max(map(len, short)) > 22 else 2
+    axes.figure.legend(handles, short, loc="outside lower center", ncols=columns)
+
+
+def confusion(labels, counts):
+    """Table of labels against predictions.
+
+    Args:
+      labels: K names.
+      counts: [K, K]; rows are the right labels.
+    """
+    counts = np.asarray(counts)
+    right = np.trace(counts)
+    alt = f"Confusion matrix of {counts.sum()} examples, of which {right} are right: " + "; ".join(
+        f"{label} was taken for "
+        + ", ".join(f"{other} {n}" for other, n in zip(labels, row, strict=True) if n)
+        for label, row in zip(labels, counts, strict=True)
+        if row.sum() and len(labels) <= 6
+    )
+    side = max(3.1, 0.42 * len(labels) + 1.6)
+    with _figure(alt, (max(_SIZE[0], side * 1.2), side)) as (axes, drawing):
+        shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+        _cells(axes, shares, 0, 1)
+        if len(labels) <= 20:
+            for (row, column), count in np.ndenumerate(counts):
+                colour = "black" if shares[row, column] > 0.5 else "white"
+                axes.text(column, row, str(count), ha="center", va="center", color=colour)
+        names = [_short(label, 18) for label in labels]
+        turn = 0 if max(map(len, names)) * len(names) <= 32 else 60
+        axes.set_xticks(range(len(labels)), names, rotation=turn, ha="right" if turn else "center")
+        axes.set_yticks(range(len(labels)), names)
+        axes.grid(False)
+        axes.set(title="Confusion matrix", xlabel="predicted", ylabel="label")
+    return drawing.svg
+
+
+def _cells(axes, values, low, high):
+    """Coloured cells, drawn as shapes: an image would be the only one that does not scale."""
+    edges = [np.arange(size + 1) - 0.5 for size in values.shape[::-1]]
+    found = axes.pcolormesh(
+        *edges, np.ma.masked_invalid(values), cmap=_colours(), vmin=low, vmax=high
+    )
+    axes.invert_yaxis()
+    return found
+
+
+def _colours():
+    import matplotlib
+
+    return matplotlib.colormaps["cividis"].resampled(32)
+
+
+def scatter(title, xs, ys, xlabel, ylabel):
+    """Points with the line on which both are the same."""
+    alt = f"{title}: {len(xs)} examples, {xlabel} against {ylabel}."
+    xs, ys = _drawable(xs), _drawable(ys)
+    keep = np.linspace(0, len(xs) - 1, min(len(xs), 2000)).round().astype(int)
+    with _figure(alt) as (axes, drawing):
+        axes.plot([xs[i] for i in keep], [ys[i] for i in keep], ".", color=_COLOURS[0], ms=3)
+        ends = [min(*xs, *ys), max(*xs, *ys)]
+        axes.plot(ends, ends, color="#999999", linewidth=1)
+        axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    return drawing.svg
+
+
+def threshold_curve(places, exact, f1, chosen):
+    """Scores in percent where questions with lower null odds than a threshold are answered.
+
+    Args:
+      places: null odds where the scores change, rising.
+      exact, f1: a score up to and with each place, and one after the last.
+      chosen: the threshold that was used, or None.
+    """
+    best = max(range(len(f1)), key=f1.__getitem__)
+    alt = (
+        f"Exact match and F1 by threshold of the null odds. F1 is {f1[0]:.2f} with nothing "
+        f"answered and {f1[-1]:.2f} with everything; it is best, {f1[best]:.2f}, "
+        + (f"just above {places[best - 1]:.3f}." if best else "with nothing answered.")
+        + ("" if chosen is None else f" Used: {chosen:.3f}.")
+    )
+    places = _drawable(places)
+    ends = places if chosen is None else [*places, *_drawable([chosen])]
+    margin = 0.05 * (max(ends) - min(ends)) or 1.0
+    edges = [min(ends) - margin, *places, max(ends) + margin]
+    with _figure(alt) as (axes, drawing):
+        for label, ys, style in (("F1", f1, "-"), ("exact match", exact, "--")):
+            # A score holds on the left of its place, and at it.
+            xs, ys = thin(edges, [ys[0], *ys])
+            colour = _COLOURS[style == "--"]
+            axes.plot(xs, ys, style, drawstyle="steps-pre", label=label, color=colour)
+        if chosen is not None:
+            axes.axvline(ends[-1], color="#000000", linewidth=1, label=f"used: {chosen:.3f}")
+        axes.set(title="Threshold of no answer", xlabel="threshold", ylabel="percent")
+        _legend(axes)
+    return drawing.svg
+
+
+def heat_map(names, values, scores, metric):
+    """Scores over two parameters.
+
+    Args:
+      names: the two parameters: columns, rows.
+      values: their values, texts, for columns and rows.
+      scores: [rows, columns], None where there is none.
+      metric: name of the scores.
+    """
+    cells = [
+        f"{values[0][c]}, {values[1][r]}: {score:.4g}"
+        for r, row in enumerate(scores)
+        for c, score in enumerate(row)
+        if score is not None
+    ]
+    said = "; ".join(cells[:40]) + (f"; and {len(cells) - 40} more" if len(cells) > 40 else "")
+    alt = f"Heat map of {metric} by {names[0]} and {names[1]}. {said}."
+    grid = np.array(_drawable(scores))  # None becomes NaN
+    low, high = np.nanmin(grid), np.nanmax(grid)
+    size = (max(_SIZE[0], 0.62 * len(values[0]) + 1.7), max(2.2, 0.36 * len(values[1]) + 1.4))
+    with _figure(alt, size) as (axes, drawing):
+        image = _cells(axes, grid, low, high)
+        for (row, column), score in np.ndenumerate(grid):
+            if not math.isnan(score):
+                light = high > low and (score - low) / (high - low) > 0.5
+                colour = "black" if light else "white"
+                axes.text(
+                    column, row, f"{score:.4g}", ha="center", va="center", color=colour, fontsize=9
+                )
+        turn = 0 if sum(map(len, values[0])) <= 7 * size[0] else 40
+        at = {"rotation": turn, "ha": "right" if turn else "center"}
+        axes.set_xticks(range(len(values[0])), [_short(v, 18) for v in values[0]], **at)
+        axes.set_yticks(range(len(values[1])), [_short(v, 18) for v in values[1]])
+        axes.grid(False)
+        axes.set(title=metric, xlabel=names[0], ylabel=names[1])
+        axes.figure.colorbar(image, ax=axes, fraction=0.05)
+    return drawing.svg
+
+
+def points(names, xs, ys, scores, metric):
+    """Scores at points of two parameters that were drawn, as coloured dots.
+
+    Args:
+      names: the two parameters.
+      xs, ys: their values: numbers, or texts and truth values that each have a place.
+      scores: of the points.
+      metric: name of the scores.
+    """
+    alt = f"{metric} by {names[0]} and {names[1]} of {len(scores)} points."
+    scores = _drawable(scores)
+    with _figure(alt) as (axes, drawing):
+        sides = ((xs, axes.set_xscale, axes.xaxis), (ys, axes.set_yscale, axes.yaxis))
+        places = []
+        for values, scale, axis in sides:
+            if any(isinstance(value, (str, bool)) for value in values):
+                values, ticks = _axis(values)
+                axis.set_ticks(*zip(*ticks, strict=True))
+            elif _spread(values):
+                _log_scale(scale, axis)
+            places.append(values)
+        dots = axes.scatter(*places, c=scores, cmap=_colours(), s=36, edgecolors="#00000066")
+        axes.set(title=metric, xlabel=names[0], ylabel=names[1])
+        axes.figure.colorbar(dots, ax=axes, fraction=0.05)
+    return drawing.svg
+
+
+def parallel_coordinates(names, rows, scores, metric):
+    """A line for each point through the axes of its parameters to its score.
+
+    Args:
+      names: parameters.
+      rows: values of each point in that order: numbers, or texts that each have a place.
+      scores: of the points.
+      metric: name of the scores.
+    """
+    best = max(range(len(scores)), key=scores.__getitem__)
+    shown = ", ".join(f"{n} {v}" for n, v in zip(names, rows[best], strict=True))
+    alt = (
+        f"Parallel coordinates of {len(rows)} points through {', '.join(names)} to {metric}; the "
+        f"highest, {scores[best]:.4g}, is at {shown}."
+    )
+    scores = _drawable(scores)
+    axes_of = [_axis([row[i] for row in rows]) for i in range(len(names))] + [_axis(scores)]
+    size = (max(_SIZE[0], len(axes_of) + 0.7), 3.3)
+    with _figure(alt, size) as (axes, drawing):
+        low, high = min(scores), max(scores)
+        colours = _colours()
+        for place in np.argsort(scores, kind="stable"):
+            share = (scores[place] - low) / (high - low) if high > low else 1.0
+            heights = [heights[place] for heights, _ in axes_of]
+            axes.plot(range(len(heights)), heights, color=colours(share), linewidth=1 + share)
+        for x, (_, ticks) in enumerate(axes_of):
+            axes.axvline(x, color="#57606a", linewidth=0.8)
+            for height, label in ticks:
+                box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1}
+                at = {"va": "center", "fontsize": 9, "bbox": box}
+                axes.text(x + 0.03, height, _short(label, 12), **at)
+        axes.set_xticks(range(len(axes_of)), [_wrapped(name) for name in (*names, metric)])
+        axes.set(yticks=[], ylim=(-0.06, 1.06), xlim=(-0.15, len(axes_of) - 0.55))
+        axes.grid(False)
+        axes.spines[:].set_visible(False)
+    return drawing.svg
+
+
+def _axis(values):
+    """Heights from 0 to 1 of values, and the ticks (height, label) of their axis."""
+    different = sorted(set(values), key=lambda v: (isinstance(v, str), v))
+    if any(isinstance(value, (str, bool)) for value in values) or len(different) <= 6:
+        places = {value: i / max(1, len(different) - 1) for i, value in enumerate(different)}
+        return [places[value] for value in values], [(places[v], _tick(v)) for v in different]
+    scale = math.log if _spread(values) else float
+    low, high = scale(different[0]), scale(different[-1])
+    heights = [(scale(value) - low) / (high - low) for value in values]
+    return heights, [(0.0, _tick(different[0])), (1.0, _tick(different[-1]))]
+
+
+def _tick(value):
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _short(label, length):
+    return label if len(label) <= length else f"{label[: length - 1]}…"
+
+
+def _wrapped(name):
+    """A name on lines that fit below an axis."""
+    found = [""]
+    for word in re.findall(r"[^_ ]+_?| ", name):
+        if found[-1] and len(found[-1]) + len(word) > 11:
+            found.append("")
+        found[-1] += word
+    return "\n".join(line.strip() for line in found)

@@ -1,0 +1,138 @@
+"""The table of a sweep over GLUE tasks: scores of each, over seeds where there are several."""
+
+import os
+import statistics
+
+from albert.experiments import sweep, sweep_journal, sweep_results
+from albert.io import file_io
+from albert.tasks import glue
+from albert.training import results
+
+DONE, NOT_RUN = "done", "not run"
+NAME = "results.json"
+_COLUMNS = ("task", "metric", "best step", "score", "state")
+
+
+def read_metrics(folder, step):
+    """All metrics that ``eval_results.txt`` of a folder holds for a step; {} if it has none.
+
+    Raises:
+      file_io.InputError: a value in it is not a number.
+    """
+    for block in results.read_blocks(folder):
+        if block.step == step:
+            return block.metrics
+    return {}
+
+
+def read_task(sweep_dir, name, trials):
+    """The row of one task.
+
+    Args:
+      sweep_dir: folder of the sweep.
+      name: task as it was given to the sweep; also the name of its folder.
+      trials: all `sweep_journal.Trial`s; those of this task are named like it, or ``name/seed_…``.
+
+    Returns:
+      dict: task, metric, state; best_step and score (None without an evaluation); metrics; remarks
+      on the score. Over several seeds score and metrics are means, of the runs that have learnt if
+      there are any, and there are deviation (None for one score), scores by seed and num_seeds.
+
+    Raises:
+      file_io.InputError: ``best_trial.txt`` is not what `run_classifier` writes.
+    """
+    row = {"task": name, "best_step": None, "score": None, "metrics": {}}
+    try:
+        row["metric"] = glue.get_task(name).best_metric
+    except file_io.InputError:
+        row["metric"] = None  # its own run has failed and says why
+    own = [trial for trial in trials if name in (trial.name, os.path.dirname(trial.name))]
+    row["state"] = _state(sweep_dir, own)
+    row["remarks"] = sweep_results.remarks(own, results.is_loss(row["metric"] or ""))
+    if own and own[0].seed is not None:
+        row.update(_over_seeds(sweep_dir, own))
+    elif row["state"] != NOT_RUN:
+        row["best_step"], row["score"], row["metrics"] = _scores(sweep_dir, own[0])
+    return row
+
+
+def _scores(sweep_dir, trial):
+    """Best step, score and metrics of one run."""
+    folder = os.path.join(sweep_dir, trial.name)
+    best = results.read_trial(folder)
+    if best is None:
+        return None, None, {}
+    return best.best_step, best.best_value, read_metrics(folder, best.best_step)
+
+
+def _over_seeds(sweep_dir, trials):
+    counted = sweep_results.counted(trials)
+    found = {trial.seed: _scores(sweep_dir, trial) for trial in counted}
+    found = {seed: row for seed, row in found.items() if row[1] is not None}
+    scores = {str(seed): score for seed, (_, score, _) in found.items()}
+    metrics = [row[2] for row in found.values()]
+    shared = set.intersection(*map(set, metrics)) if metrics else ()
+    return {
+        "score": statistics.fmean(scores.values()) if scores else None,
+        "deviation": statistics.stdev(scores.values()) if len(scores) > 1 else None,
+        "scores": scores,
+        "num_seeds": len(trials),
+        "metrics": {key: statistics.fmean(row[key] for row in metrics) for key in sorted(shared)},
+    }
+
+
+def _state(sweep_dir, trials):
+    """The first state of its trials that is not `DONE`, and where the log is."""
+    for trial in trials:
+        if trial.state == sweep_journal.WAITING:
+            return NOT_RUN
+        if trial.state != sweep_journal.DONE:
+            is_failed = trial.state == sweep_journal.FAILED
+            state = trial.state if is_failed else sweep_journal.INTERRUPTED
+            return f"{state}; log: {sweep.log_of(sweep_dir, trial.name)}"
+    return DONE if trials else NOT_RUN
+
+
+def summarize(sweep_dir, names):
+    """Rows of the tasks and the mean score of those that are done.
+
+    Returns:
+      dict: tasks (list of `read_task`), average (None if no task is done), num_averaged.
+    """
+    trials = sweep_journal.read(sweep_dir)[1] if sweep_journal.is_sweep(sweep_dir) else []
+    rows = [read_task(sweep_dir, name, trials) for name in names]
+    scores = [row["score"] for row in rows if row["state"] == DONE and row["score"] is not None]
+    average = sum(scores) / len(scores) if scores else None
+    return {"tasks": rows, "average": average, "num_averaged": len(scores)}
+
+
+def said_state(row):
+    """The state of a task and the remarks on its score."""
+    return "; ".join([row["state"], *row.get("remarks", ())])
+
+
+def to_markdown(summary):
+    """The summary as a table; aligned, so that it can be read as it is."""
+
+    def number(value):
+        return "-" if value is None else f"{value:.4f}"
+
+    seeds = any("num_seeds" in row for row in summary["tasks"])
+    columns = [*_COLUMNS[:-1], *(["deviation", "seeds"] if seeds else []), _COLUMNS[-1]]
+    cells = []
+    for row in summary["tasks"]:
+        best = "-" if row["best_step"] is None else str(row["best_step"])
+        line = [row["task"], row["metric"] or "-", best, number(row["score"])]
+        if seeds:
+            line.append(number(row.get("deviation")))
+            line.append(f"{len(row.get('scores', ()))} of {row.get('num_seeds', 0)}")
+        cells.append([*line, said_state(row)])
+    done = f"{summary['num_averaged']} of {len(cells)} tasks"
+    gap = ["", ""] if seeds else []
+    cells.append(["average", "", "", number(summary["average"]), *gap, done])
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    lines = [columns, ["-" * width for width in widths], *cells]
+    return "".join(
+        "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |\n"
+        for line in lines
+    )

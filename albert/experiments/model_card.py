@@ -1,0 +1,390 @@
+"""Model cards: a README.md beside exported weights, with the front matter of the Hugging Face Hub.
+
+Front matter: https://huggingface.co/docs/hub/model-cards. It says only what is known: from the
+``run.json`` of the model's folder and from the user. Text is quoted as in JSON, which YAML reads.
+"""
+
+import dataclasses
+import hashlib
+import html
+import json
+import os
+import re
+
+from absl import logging
+
+from albert.io import file_io
+from albert.training import run_record
+
+NAME = "README.md"
+
+
+@dataclasses.dataclass(frozen=True)
+class Said:
+    """What only the user knows; None where nothing was said.
+
+    Attributes:
+      license: name of a licence, as the Hub has them.
+      base_model: name on the Hub of the model that this one was made from.
+      language: code of the language, such as "en".
+    """
+
+    license: str | None = None
+    base_model: str | None = None
+    language: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """What a model is written as.
+
+    Attributes:
+      program: name of the program that loads it.
+      use: how, in Markdown.
+      kind: what it does, a `pipeline_tag` of the Hub; None: what the run's script says.
+    """
+
+    program: str
+    use: str
+    kind: str | None = None
+
+
+# Head of `huggingface` -> kind on the Hub, class of transformers.
+_HEADS = {
+    "encoder": ("feature-extraction", "AutoModel"),
+    "pretraining": ("fill-mask", "AutoModelForPreTraining"),
+    "masked_lm": ("fill-mask", "AutoModelForMaskedLM"),
+    "classification": ("text-classification", "AutoModelForSequenceClassification"),
+    "regression": ("text-classification", "AutoModelForSequenceClassification"),
+    "multiple_choice": ("multiple-choice", "AutoModelForMultipleChoice"),
+    "token_classification": ("token-classification", "AutoModelForTokenClassification"),
+    "squad_v1": ("question-answering", "AutoModelForQuestionAnswering"),
+}
+_KINDS = {
+    "run_classifier": "text-classification",
+    "run_race": "multiple-choice",
+    "run_token_classifier": "token-classification",
+    "run_squad_v1": "question-answering",
+    "run_squad_v2": "question-answering",
+    "run_pretraining": "fill-mask",
+}
+# Published data: the set's id on the Hub, configuration, title, and SHA-256 of files by split. Of
+# the other files of GLUE and of RACE none is known: they count as the user's own.
+_OWN = "own"
+_GLUE = "nyu-mll/glue"
+_PUBLISHED_FILES = {
+    (_GLUE, "cola", "GLUE CoLA"): {
+        "train": "cb368ebeb9f27d7ad03720d27ddc95687a311bdb100781a2fe59a5f5b1bc0624",
+        "validation": "fc08f7ca16084543d9222d75eee13f094d738c3a20d874384417f1766197b716",
+    },
+    (_GLUE, "qnli", "GLUE QNLI"): {
+        "validation": "ac19409dcb04631eaaa094bdebdcf621086bc352503dfb6a1a648b614986f4fd",
+    },
+    (_GLUE, "rte", "GLUE RTE"): {
+        "train": "41e3a9b063433392343fad9e962cf2f58b681c78d8f71592f4186f0837246c5c",
+        "validation": "80230dfa1347282e7b532b06a1004a76a710087541189bf874223ddf0e3819fb",
+    },
+    (_GLUE, "sst2", "GLUE SST-2"): {
+        "validation": "54a9c12c77e402fc14d6a66a506f24d999f596b0176eb777c972cccc2f9cc4b0",
+    },
+    (_GLUE, "stsb", "GLUE STS-B"): {
+        "train": "41c4d978b6162abdcada7e49a982211954cca5459c228db478af333124b257a2",
+        "validation": "fe7dc0632a5033562f3cadff991f6e8d9b9b6311861660e78c3c82eb7db67f59",
+    },
+    (_GLUE, "wnli", "GLUE WNLI"): {
+        "train": "9a88e9d54b6861cc796a088e9acf4f5f65064a9ef65ae6fa7a688b28391e5c9a",
+        "validation": "cba00490596dd14be8cf53b4f53bb744abe3a7b89f81ab210528d80225338ed5",
+    },
+    ("rajpurkar/squad", "plain_text", "SQuAD 1.1"): {
+        "train": "3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955",
+        "validation": "95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
+    },
+    ("rajpurkar/squad_v2", "squad_v2", "SQuAD 2.0"): {
+        "train": "68dcfbb971bd3e96d5b46c7177b16c1a4e7d4bdef19fb204502738552dede002",
+        "validation": "80a5225e94905956a6446d296ca1093975c4d3b3260f1d6c8f68bc2ab77182d8",
+    },
+}
+_DATASETS = {  # what the Hub reads, by SHA-256
+    digest: {"name": title, "type": hub_id, "config": config, "split": split}
+    for (hub_id, config, title), digests in _PUBLISHED_FILES.items()
+    for split, digest in digests.items()
+}
+# Scores that the Hub has names for.
+_METRICS = {
+    "eval_accuracy": "accuracy",
+    "masked_lm_accuracy": "accuracy",
+    "sentence_order_accuracy": "accuracy",
+    "next_sentence_accuracy": "accuracy",
+    "f1": "f1",
+    "exact": "exact_match",
+    "exact_match": "exact_match",
+    "matthew_corr": "matthews_correlation",
+    "pearson": "pearson",
+    "spearman": "spearmanr",
+}
+_RELEASED = re.compile(r"albert[_-](base|large|xlarge|xxlarge)[_-]v([12])", re.I)
+
+
+def transformers_form(head):
+    """`Form` of a Hugging Face folder, by the head that it was written with."""
+    kind, name = _HEADS[head]
+    use = (
+        f"```python\nfrom transformers import AutoTokenizer, {name}\n\n"
+        f'folder = "…"\ntokenizer = AutoTokenizer.from_pretrained(folder)\n'
+        f"model = {name}.from_pretrained(folder)\n```"
+    )
+    return Form("transformers", use, kind)
+
+
+def write(folder, run_folder, form, step, said):
+    """Writes the card of a model, unless the folder has a README.md of somebody else.
+
+    A card that was changed since it was written counts as somebody's own.
+
+    Args:
+      folder: where the model has been written.
+      run_folder: where its checkpoint lies.
+      form: `Form`.
+      step: the checkpoint's step, or None.
+      said: `Said`.
+
+    Returns:
+      Whether it was written.
+
+    Raises:
+      file_io.InputError: it cannot be written.
+    """
+    path = os.path.join(folder, NAME)
+    if file_io.exists(path) and not _is_ours(file_io.read_text(path, "model card")):
+        logging.warning("%s is kept: it was not written here, or was changed since", path)
+        return False
+    record, scores, chosen = _read_run(run_folder, step)
+    name = os.path.basename(os.path.abspath(folder))
+    front = front_matter(name, form, record, scores, said, chosen)
+    body = _body(name, form, record, scores, step, said, chosen)
+    text = f"---\n{to_yaml(front)}---\n\n{body}"
+    file_io.write_text(path, f"{text}\n{_mark(text)}\n")
+    logging.info("Wrote %s", path)
+    return True
+
+
+def _mark(text):
+    digest = hashlib.sha256(text.strip().encode()).hexdigest()[:16]
+    return f"<!-- written by albert, {digest} -->"
+
+
+def _is_ours(text):
+    text, _, mark = text.rstrip().rpartition("\n")
+    return mark == _mark(text)
+
+
+def _read_run(folder, step):
+    """The record of a folder, {} without a usable one, and the scores of a step's checkpoint.
+
+    Last comes how this checkpoint was chosen: "best of 5 checkpoints" or "one of" these; "" if no
+    other was evaluated.
+    """
+    if not file_io.exists(os.path.join(folder, run_record.RUN)):
+        return {}, {}, ""
+    try:
+        record = run_record.read(folder)
+        rows = run_record.read_metrics(folder)
+    except file_io.InputError as error:
+        logging.warning("The model card does not tell of the training: %s", error)
+        return {}, {}, ""
+    evaluated = [row for row in rows if row["kind"] == run_record.EVAL]
+    result, count = record["result"] or {}, len({row["step"] for row in evaluated})
+    is_best = step in (result.get("step"), None)
+    chosen = f"{'best' if is_best else 'one'} of {count} checkpoints" if count > 1 else ""
+    found = [row for row in evaluated if row["step"] == step]
+    if found:
+        scores = {k: v for k, v in found[-1].items() if k not in ("kind", "checkpoint")}
+        return record, scores, chosen
+    return record, result if is_best else {}, chosen
+
+
+# --- front matter -------------------------------------------------------------------------------
+
+
+def front_matter(name, form, record, scores, said, chosen=""):
+    """Dict of what the Hub reads.
+
+    Args:
+      name: name of the model.
+      form, said: as of `write`.
+      record: dict of ``run.json``, or {}.
+      scores: {name: number}, with "step", or {}.
+      chosen: how this checkpoint was chosen, such as "best of 5 checkpoints".
+    """
+    kind = form.kind or _KINDS.get(record.get("script"))
+    trained, evaluated = (_dataset(record, split) for split in ("train_data", "eval_data"))
+    ids = [trained["type"]] if trained and trained["type"] != _OWN else []
+    results = [
+        {"type": _METRICS[key], "value": value, "name": f"{key}, {chosen}" if chosen else key}
+        for key, value in sorted(scores.items())
+        if key in _METRICS and value is not None
+    ]
+    front = {
+        "license": said.license,
+        "language": said.language or ("en" if ids else None),
+        "library_name": form.program,
+        "pipeline_tag": kind if form.program == "transformers" else None,
+        "tags": ["albert", *([kind] if kind and form.program != "transformers" else [])],
+        "datasets": ids,
+        "metrics": sorted({entry["type"] for entry in results}),
+        "base_model": said.base_model or _released(record),
+    }
+    if results and kind and evaluated:
+        result = {"task": {"type": kind}, "dataset": evaluated, "metrics": results}
+        front["model-index"] = [{"name": name, "results": [result]}]
+    return {key: value for key, value in front.items() if value}
+
+
+def _dataset(record, role):
+    """{"name", "type", …} of an input of a run; None where it is not known."""
+    entry = record.get("inputs", {}).get(role)
+    if entry is None:
+        return None
+    # Names of files and tasks say nothing: own data come in the same forms.
+    own = {"name": os.path.basename(entry["path"].rstrip("/")), "type": _OWN}
+    return _DATASETS.get(entry["sha256"], own)
+
+
+def _released(record):
+    """Name on the Hub of the released model that a run has started from, by its folder's name."""
+    path = record.get("inputs", {}).get("init_checkpoint", {}).get("path", "")
+    for part in reversed(path.split("/")):
+        if found := _RELEASED.fullmatch(part):
+            return f"albert/albert-{found.group(1).lower()}-v{found.group(2)}"
+    return None
+
+
+def to_yaml(value, indent=0):
+    """A dict of texts, numbers, lists and dicts as YAML; scalars are written as in JSON."""
+    lines = []
+    for key, part in value.items():
+        lines += _lines_of_yaml(f"{key}:", part, indent)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _lines_of_yaml(head, value, indent):
+    start = " " * indent + head
+    if isinstance(value, dict):
+        inner = [_lines_of_yaml(f"{key}:", part, indent + 2) for key, part in value.items()]
+        return [start, *(line for lines in inner for line in lines)]
+    if isinstance(value, list):
+        lines = [start]
+        for item in value:
+            if isinstance(item, dict):
+                inner = to_yaml(item, indent + 2).splitlines()
+                lines += [" " * indent + "- " + inner[0].lstrip(), *inner[1:]]
+            else:
+                lines.append(" " * indent + "- " + _scalar(item))
+        return lines
+    return [f"{start} {_scalar(value)}"]
+
+
+def _scalar(value):
+    """A text or a number as in JSON; signs of HTML as their codes, for who shows it as Markdown."""
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub("[<>&]", lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def _escaped(value):
+    """Text from elsewhere as it is, on one line: no part of it is HTML or Markdown.
+
+    Underscores stay: inside of words they mean nothing.
+    """
+    text = html.escape(" ".join(str(value).splitlines()), quote=False)
+    return re.sub(r"([\\`*\[\]~])", r"\\\1", text)
+
+
+def _code(value):
+    """The same in the type of programs."""
+    text = str(value)
+    if re.search(r"[<>&`\\]", text) or not text.strip():
+        return f"<code>{_escaped(text)}</code>"
+    return f"`{' '.join(text.splitlines())}`"
+
+
+def _body(name, form, record, scores, step, said, chosen):
+    parts = [f"# {_escaped(name)}", _introduction(record, said), "## Use", form.use]
+    if scores:
+        rows = [(_escaped(k), value) for k, value in sorted(scores.items()) if k != "step"]
+        which = f"At step {scores['step']}"
+        if chosen and "best_metric" in record:
+            which += f", {chosen} by {_escaped(record['best_metric'])}"
+        parts += ["## Results", f"{which}:", _table(("score", "value"), rows)]
+    elif record:
+        which = "" if step is None else f" of step {step}"
+        parts += ["## Results", f"This checkpoint{which} was not evaluated."]
+    if record:
+        parts += _training(record)
+    return "\n\n".join(parts) + "\n"
+
+
+def _introduction(record, said):
+    if not record:
+        return (
+            f"An ALBERT model. How it was trained is not known: there was no `{run_record.RUN}` "
+            "beside its checkpoint."
+        )
+    task = f" for the task {_escaped(record['task'])}" if "task" in record else ""
+    text = f"An ALBERT model, trained by {_code('albert.' + record['script'])}{task}."
+    weights = record["inputs"].get("init_checkpoint")
+    base = said.base_model or _released(record)
+    if weights:
+        names = _escaped(base) if base else _code(_short(weights["path"]))
+        text += f" It started from {names} (SHA-256 of the weights {_code(weights['sha256'])})."
+    elif any(run_record.TRAIN in session["stages"] for session in record["sessions"]):
+        text += " It started from random weights."
+    return text
+
+
+def _training(record):
+    """Sections on settings, data and circumstances."""
+    flags = [
+        (_code(name), _code(_short(flag["value"])))
+        for name, flag in sorted(record["flags"].items())
+        if flag["source"] != "default"
+    ]
+    inputs = [
+        (_escaped(role), _code(_short(entry["path"])), entry["bytes"], _code(entry["sha256"]))
+        for role, entry in sorted(record["inputs"].items())
+    ]
+    machine, parameters = record["host"], record["parameters"] or {}
+    facts = [
+        ("status", record["status"]),
+        ("started", record["started"]),
+        ("ended", record["ended"]),
+        ("steps", max((s["last_step"] or 0 for s in record["sessions"]), default=0)),
+        *((f"parameters, {name}", number) for name, number in sorted(parameters.items())),
+        *record["versions"].items(),
+        ("commit", record["git_commit"]),
+        ("processor", machine.get("processor")),
+        ("cores", machine.get("cores")),
+    ]
+    return [
+        "## Training",
+        _table(("", ""), [tuple(map(_escaped, row)) for row in facts if row[1] is not None]),
+        "Settings that are not defaults:",
+        _table(("flag", "value"), flags),
+        "Files:",
+        _table(("input", "name", "bytes", "SHA-256"), inputs),
+    ]
+
+
+def _short(value):
+    """A value without the folders of a path, which say nothing elsewhere."""
+    if isinstance(value, str) and "/" in value and "://" not in value:
+        return os.path.basename(value.rstrip("/"))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _table(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    cells = ([str(cell).replace("|", "\\|") for cell in row] for row in lines)
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)

@@ -1,0 +1,409 @@
+"""What a report is about: runs, sweeps and GLUE tables, read from their folders and compared."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+
+from albert.experiments import glue_table, sweep_journal, sweep_results
+from albert.io import file_io
+from albert.tasks import word_files
+from albert.training import results, run_record, stuck_runs
+
+RUN, SWEEP, GLUE, SEEDS = "run", "sweep", "GLUE sweep", "runs over seeds"
+# Where a run looks for what it needs, and how it prints: no setting of what is learnt.
+_PLACES = {"output_dir", "cached_dir", "export_dir", "log_every_steps"}
+_NOT_SCORES = {"kind", "step", "seconds", "checkpoint", "time", "global_step", "best"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One run.
+
+    Attributes:
+      name: what the report calls it.
+      folder: its output folder.
+      record: its ``run.json``.
+      rows: lines of its ``metrics.jsonl``.
+    """
+
+    name: str
+    folder: str
+    record: dict
+    rows: list
+
+    @property
+    def task(self):
+        """(script, task): what two runs must share to be compared."""
+        return self.record["script"], self.record.get("task") or self.flag("task_name")
+
+    @property
+    def best_metric(self):
+        """The score that picks its best checkpoint; None if the run ended before that was known."""
+        return self.record.get("best_metric")
+
+    @property
+    def result(self):
+        """Step and scores of its best checkpoint; {} without one.
+
+        Where all attempts were given up, the last result is of one of them.
+        """
+        if self.given_up and not self.rows:
+            return {}
+        return self.record["result"] or {}
+
+    @property
+    def score(self):
+        """The score of its best checkpoint; None without an evaluation."""
+        return self.result.get(self.best_metric)
+
+    @functools.cached_property
+    def given_up(self):
+        """The attempts that were given up, as they did not learn; see `stuck_runs.read`."""
+        return stuck_runs.read(self.folder)
+
+    def attempts(self):
+        """The same as `Run`s, with their own lines."""
+        found = []
+        for attempt in self.given_up:
+            folder = os.path.join(self.folder, attempt["folder"])
+            name = f"{attempt['folder']}, seed {attempt['seed']}"
+            found.append(Run(name, folder, self.record, run_record.read_metrics(folder)))
+        return found
+
+    @property
+    def score_name(self):
+        """What the score is called: that of the best of so many checkpoints."""
+        return results.best_of(self.best_metric or "score", [self.record.get("evaluated")])
+
+    @property
+    def test_score(self):
+        """The same score on labelled test data; None without such."""
+        return (self.record.get("test") or {}).get(self.best_metric)
+
+    @property
+    def remarks(self):
+        """What keeps the score from being taken for more than it is."""
+        step = self.result.get("step")
+        if not any(run_record.TRAIN in session["stages"] for session in self.record["sessions"]):
+            step = None  # It was given what it evaluates.
+        baseline = (self.record.get("baseline") or {}).get(self.best_metric)
+        minimize = results.is_loss(self.best_metric or "")
+        remark = results.remark_on_baseline(self.score, baseline, minimize)
+        return [text for text in (stuck_runs.verdict(self.folder, step), remark) if text]
+
+    def flag(self, name):
+        """The value of a flag; None if the script has none of this name."""
+        return self.record["flags"].get(name, {}).get("value")
+
+    def names(self, kind):
+        """Names of the numbers of its lines of a kind ("train" or "eval"), in their order."""
+        found = {}
+        for row in self.rows:
+            if row.get("kind") == kind:
+                found.update({name: None for name, value in row.items() if _is_number(value)})
+        return [name for name in found if name not in _NOT_SCORES]
+
+    def curve(self, kind, name):
+        """(steps, values) of a number; two empty lists without it."""
+        pairs = {
+            row["step"]: row[name]
+            for row in self.rows
+            if row.get("kind") == kind and _is_number(row.get(name))
+        }
+        return sorted(pairs), [pairs[step] for step in sorted(pairs)]
+
+    @property
+    def predicted(self):
+        """What the record says of the data that its prediction files are of; None if nothing.
+
+        A later session that only predicts has inputs of its own.
+        """
+        for session in reversed(self.record["sessions"]):
+            if run_record.PREDICT in session["stages"]:
+                return session.get("inputs", self.record["inputs"]).get("predict_data")
+        return None
+
+    def find(self, path):
+        """A path that the run was given, wherever the report is made; None if it is gone."""
+        for found in (path, os.path.join(self.record["directory"], path)):
+            if file_io.exists(found):
+                return found
+        return None
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+@contextlib.contextmanager
+def damage_named(path):
+    """Turns what a file of another content leads to into a message with its name.
+
+    Raises:
+      file_io.InputError: in place of the error.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        if isinstance(error, file_io.InputError):
+            raise
+        raise file_io.InputError(f"{path} does not hold what was expected: {error!r}") from error
+
+
+def find_folders(patterns):
+    """Folders that a list of paths and globs names, in order, without repetition.
+
+    Raises:
+      file_io.InputError: a name matches no folder, or there is none.
+    """
+    found = []
+    for pattern in filter(None, (pattern.strip() for pattern in patterns)):
+        matches = [pattern] if file_io.exists(pattern) else file_io.glob(pattern)
+        folders = [path.rstrip("/") for path in matches if file_io.is_dir(path)]
+        if not folders:
+            raise file_io.InputError(f"runs: no folder matches {pattern!r}")
+        found += folders
+    if not found:
+        raise file_io.InputError("runs: name at least one folder")
+    return list(dict.fromkeys(found))
+
+
+def kind_of(folder):
+    """What a folder holds: one of the kinds above.
+
+    Raises:
+      file_io.InputError: the output of no run.
+    """
+
+    def has(name):
+        return file_io.exists(os.path.join(folder, name))
+
+    if sweep_journal.is_sweep(folder):
+        return GLUE if has(glue_table.NAME) else SWEEP
+    if has(sweep_results.SEEDS):
+        return SEEDS
+    if has(run_record.RUN):
+        return RUN
+    raise file_io.InputError(
+        f"runs: {folder} is not the output folder of a run or a sweep: it has no {run_record.RUN} "
+        f"and no {sweep_journal.NAME}"
+    )
+
+
+def read_run(folder, name):
+    """The `Run` of a folder."""
+    return Run(name, folder, run_record.read(folder), run_record.read_metrics(folder))
+
+
+def read_runs(folders):
+    """The `Run`s of folders; where one holds runs over seeds, those.
+
+    Raises:
+      file_io.InputError: a folder is no run, or they are of different tasks.
+    """
+    found = []
+    for folder in folders:
+        kind = kind_of(folder)
+        if kind in (SWEEP, GLUE):
+            raise file_io.InputError(
+                f"runs: {folder} is a whole {kind}: report it by itself, or name its trials"
+            )
+        found += _seed_folders(folder) if kind == SEEDS else [folder]
+    runs = [read_run(folder, name) for folder, name in zip(found, short_names(found), strict=True)]
+    check_same_task(runs)
+    return runs
+
+
+def seeds_said(folder):
+    """A sentence on runs over seeds: mean, deviation, best, failures."""
+    path = os.path.join(folder, sweep_results.SEEDS)
+    content = file_io.read_json(path, "runs over seeds")
+    with damage_named(path):
+        shown = {
+            name: sweep_results.number(content[name]) for name in ("mean", "deviation", "best")
+        }
+        runs = content["runs"]
+        metric = results.best_of(content["metric"], [run.get("evaluated") for run in runs])
+        said = (
+            f"{metric}: mean {shown['mean']}, deviation {shown['deviation']}, best "
+            f"{shown['best']}; {content['failures']} of {len(runs)} runs failed or did not learn"
+        )
+        if content.get("test_mean") is None:
+            return said
+        mean, deviation = (
+            sweep_results.number(content[f"test_{name}"]) for name in ("mean", "deviation")
+        )
+        return f"{said}; {content['metric']} (test): mean {mean}, deviation {deviation}"
+
+
+def _seed_folders(folder):
+    path = os.path.join(folder, sweep_results.SEEDS)
+    content = file_io.read_json(path, "runs over seeds")
+    with damage_named(path):
+        found = [os.path.join(folder, run["folder"]) for run in content["runs"]]
+    found = [path for path in found if file_io.exists(os.path.join(path, run_record.RUN))]
+    if not found:
+        raise file_io.InputError(f"runs: none of the runs in {folder} has a {run_record.RUN}")
+    return found
+
+
+def check_same_task(runs):
+    """Refuses runs that have no score in common.
+
+    Raises:
+      file_io.InputError: names two runs and what each is.
+    """
+    first = runs[0]
+    for other in runs[1:]:
+        if other.task != first.task:
+            raise file_io.InputError(
+                f"runs: {first.folder} is {_said(first)}, but {other.folder} is {_said(other)}; a "
+                "report compares runs of one task"
+            )
+
+
+def _said(run):
+    script, task = run.task
+    return f"{script} of the task {task}" if task else script
+
+
+def short_names(folders):
+    """What tells folders apart: their paths without what they begin with in common."""
+    parts = [os.path.normpath(folder).split(os.sep) for folder in folders]
+    if len(parts) == 1:
+        return [parts[0][-1]]
+    shared = 0
+    while all(len(p) > shared + 1 and p[shared] == parts[0][shared] for p in parts):
+        shared += 1
+    return ["/".join(part[shared:]) for part in parts]
+
+
+def differing_flags(runs):
+    """Names of the settings in which runs differ, those that only say where files go left out."""
+    names = dict.fromkeys(name for run in runs for name in run.record["flags"])
+    return [
+        name
+        for name in names
+        if name not in _PLACES and len({repr(run.flag(name)) for run in runs}) > 1
+    ]
+
+
+def score_families(run):
+    """What can be drawn of a run: [(family, {kind: name})], losses first, then the best metric.
+
+    A family is one quantity in training and evaluation, such as ``loss`` and ``eval_loss``.
+    """
+    left_out = {"learning_rate", "gradient_norm", "examples_per_second", "input_share"}
+    left_out |= {"loss_scale", "threshold", "null_score_diff_threshold"}
+    found = {}
+    for kind in ("train", "eval"):
+        for name in run.names(kind):
+            if kind == "eval" and name.startswith("train_"):
+                continue  # what the lines of training say
+            if name not in left_out and not name.endswith(("total", "_thresh")):
+                family = name.removeprefix("eval_").removeprefix("train_")
+                found.setdefault(family, {}).setdefault(kind, name)
+    loss = run.curve("train", "loss")
+    for family, kinds in list(found.items()):
+        if family != "loss" and "loss" in found and run.curve("train", kinds.get("train")) == loss:
+            del found[family]  # the only term of the loss
+    best = (run.best_metric or "").removeprefix("eval_")
+
+    def place(family):
+        kinds = found[family]
+        return (family != "loss", "loss" not in family, family != best, len(kinds) < 2)
+
+    return [(family, found[family]) for family in sorted(found, key=place)]
+
+
+def entity_scores(run):
+    """Names of the scores of types of entities: {"f1": {type: name}, …}; {} of other runs."""
+    found = {}
+    if run.record["script"] != "run_token_classifier":
+        return found
+    for name in run.names(run_record.EVAL):
+        score, _, kind = name.partition("_")
+        if score in word_files.SCORES and kind:
+            found.setdefault(score, {})[kind] = name
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """A sweep.
+
+    Attributes:
+      folder: of it.
+      plan: its description, see `sweep_plan.Plan.describe`.
+      summary: see `sweep_results.summarize`.
+      runs: {number of a trial: `Run`} of those that have a record.
+    """
+
+    folder: str
+    plan: dict
+    summary: dict
+    runs: dict
+
+
+def read_sweep(folder):
+    """The `Sweep` of a folder."""
+    plan, trials = sweep_journal.read(folder)
+    with damage_named(os.path.join(folder, sweep_journal.NAME)):
+        summary = sweep_results.summarize(plan, trials)
+        settings = dict(plan["settings"])
+    runs = {}
+    for trial in trials:
+        path = os.path.join(folder, trial.name)
+        if file_io.exists(os.path.join(path, run_record.RUN)):
+            runs[trial.number] = read_run(path, trial.name)
+    return Sweep(folder, {**plan, "settings": settings}, summary, runs)
+
+
+def axes_of(sweep):
+    """Names of the parameters that have more than one value in a sweep, most values first."""
+    points = sweep.summary["points"]
+    counts = {
+        name: len({repr(point["parameters"].get(name)) for point in points})
+        for name in sweep.summary["parameters"]
+    }
+    return [name for name in sorted(counts, key=lambda n: -counts[n]) if counts[name] > 1]
+
+
+def scored_points(sweep):
+    """The points of a sweep that have a mean score."""
+    return [point for point in sweep.summary["points"] if point["mean"] is not None]
+
+
+def grid_of(sweep, names):
+    """Mean scores over two parameters, as a heat map takes them.
+
+    Args:
+      sweep: `Sweep`.
+      names: the two parameters: columns, rows.
+
+    Returns:
+      ((values of the columns, values of the rows), [rows, columns] of means over all other
+      parameters, None where there is none), or None if there are too many values for a grid, as of
+      parameters that were drawn.
+    """
+    if any(isinstance(sweep.plan["parameters"].get(name), dict) for name in names):
+        return None  # drawn from a range
+    points = scored_points(sweep)
+    values = [_sorted({point["parameters"][name] for point in points}) for name in names]
+    if len(values[0]) > 16 or len(values[1]) > 16 or _is_sparse(points, values):
+        return None
+    cells = {}
+    for point in points:
+        key = tuple(point["parameters"][name] for name in names)
+        cells.setdefault(key, []).append(point["mean"])
+    means = {key: sum(scores) / len(scores) for key, scores in cells.items()}
+    return values, [[means.get((c, r)) for c in values[0]] for r in values[1]]
+
+
+def _is_sparse(points, values):
+    return len(points) < 0.5 * len(values[0]) * len(values[1])
+
+
+def _sorted(values):
+    return sorted(values, key=lambda value: (isinstance(value, str), value))

@@ -1,0 +1,221 @@
+"""Running again what a ``run.json`` describes, and comparing what came of it."""
+
+import os
+import subprocess
+import sys
+
+import albert
+from albert.io import file_io
+from albert.training import run_record
+
+# What a line of metrics says of time, and where its checkpoint is, may differ.
+_OF_THE_MOMENT = ("seconds", "examples_per_second", "input_share", "checkpoint")
+_ENVIRONMENT = ("versions", "host", "git_commit")
+
+
+class NothingToRepeat(file_io.InputError):
+    """The run has done nothing that can be done again."""
+
+
+def trained(record):
+    """The sessions of a record that trained.
+
+    Raises:
+      NothingToRepeat: there are none.
+    """
+    found = [s for s in record["sessions"] if run_record.TRAIN in s["stages"]]
+    if not found:
+        done = sorted({stage for session in record["sessions"] for stage in session["stages"]})
+        raise NothingToRepeat(f"the run has only done {done}; only training is run again")
+    return found
+
+
+def changed_inputs(record):
+    """What is no longer as the run has found it, in words; [] if nothing.
+
+    Inputs of very many files are not looked at here: their names are not in the record.
+    """
+    changed = []
+    for role, entry in sorted(record["inputs"].items()):
+        if "count" in entry and "files" not in entry:
+            continue
+        files = [
+            os.path.join(record["directory"], file) for file in entry.get("files", [entry["path"]])
+        ]
+        missing = [file for file in files if not file_io.exists(file)]
+        if missing:
+            changed.append(f"{role}: there is no file {missing[0]}")
+        elif entry["sha256"] is None:
+            changed.append(f"{role}: the run ended before {entry['path']} was hashed")
+        else:
+            found = run_record.describe_input(entry["path"], files)
+            if found["sha256"] != entry["sha256"]:
+                changed.append(
+                    f"{role}: {entry['path']} is another file than before ({found['bytes']} bytes, "
+                    f"SHA-256 {found['sha256']}; then {entry['bytes']}, {entry['sha256']})"
+                )
+    return changed
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def command(record, output_dir, more=None):
+    """The words of the command that runs it again.
+
+    Args:
+      record: dict of ``run.json``.
+      output_dir: the new folder. What the run wrote inside of its own goes inside of this one, and
+        so does an exported model.
+      more: {name: value} of flags to give although they had their default.
+    """
+    flags = record["flags"]
+    given = {name: f["value"] for name, f in flags.items() if f["source"] != "default"}
+    # What the run itself has decided is given; the flag by which it did is not, to decide anew.
+    for source in {flag["source"] for flag in flags.values()} & set(given):
+        del given[source]
+    given |= more or {}
+    own = os.path.join(record["directory"], str(flags.get("output_dir", {}).get("value")))
+    words = []
+    for name, value in sorted(given.items()):
+        if isinstance(value, str):
+            path = os.path.join(record["directory"], value)
+            if path == own or path.startswith(own.rstrip("/") + "/"):
+                value = os.path.join(output_dir, os.path.relpath(path, own))
+            elif name == "export_dir":
+                value = os.path.join(output_dir, "export")
+        if name == "output_dir":
+            value = output_dir
+        words += _words(name, value)
+    return [sys.executable, "-m", f"albert.{record['script']}", *words]
+
+
+def _words(name, value):
+    if value is None:
+        return []
+    if isinstance(value, bool):
+        return ["--" + ("" if value else "no") + name]
+    if isinstance(value, list):
+        value = ",".join(map(str, value))
+    return [f"--{name}={value}"]
+
+
+def run(words, directory):
+    """Runs a command to its end.
+
+    Args:
+      words: the command.
+      directory: where relative paths start; if it is gone, here.
+
+    Raises:
+      file_io.InputError: it failed.
+    """
+    root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    status = subprocess.run(
+        words,
+        cwd=directory if file_io.is_dir(directory) else None,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stdin=subprocess.DEVNULL,
+    ).returncode
+    if status < 0:
+        raise file_io.InputError(f"the run was ended by signal {-status}")
+    if status:
+        raise file_io.InputError(f"the run failed with status {status}")
+
+
+# --- the comparison -----------------------------------------------------------------------------
+
+
+def compare(folder, other):
+    """Compares a run with its repetition.
+
+    Args:
+      folder, other: their output folders.
+
+    Returns:
+      Three lists of lines: what was found equal, what differs of the results, and what differs
+      between the circumstances (versions, machine, inputs, settings).
+
+    Raises:
+      file_io.InputError: a record or its metrics are damaged.
+    """
+    records = [run_record.read(path) for path in (folder, other)]
+    sessions = [trained(record) for record in records]
+    equal, different = [], []
+    is_whole = records[0]["status"] == run_record.DONE
+    if is_whole:
+        _compare_results(sessions, equal, different)
+    rows = [
+        _rows(run_record.read_metrics(path), found)
+        for path, found in zip((folder, other), sessions, strict=True)
+    ]
+    _compare_rows(rows, is_whole, equal, different)
+    return equal, different, _circumstances(records, sessions[0])
+
+
+def _compare_results(sessions, equal, different):
+    found = [[s["result"] for s in part if s["result"]][-1:] for part in sessions]
+    if not any(found):
+        return
+    before, after = (part[0] if part else {} for part in found)
+    names = sorted(before.keys() | after.keys())
+    differing = [
+        f"{n} {before.get(n)}, now {after.get(n)}" for n in names if before.get(n) != after.get(n)
+    ]
+    different += [f"result: {text}" for text in differing]
+    if not differing:
+        equal.append("result: " + ", ".join(f"{name} {before[name]}" for name in names))
+
+
+def _rows(rows, sessions):
+    """{(kind, first step, last step): values}; a line of training is a mean over these steps."""
+    found, last = {}, 0
+    starts = [session["first_step"] for session in sessions if session["first_step"] is not None]
+    for row in sorted(rows, key=lambda row: row["step"]):
+        step, first = row["step"], row["step"]
+        if row["kind"] == run_record.TRAIN:
+            first = max([last, *(start for start in starts if start < step)])
+            last = step
+        values = {name: v for name, v in row.items() if name not in _OF_THE_MOMENT}
+        found[row["kind"], first, step] = values
+    return found
+
+
+def _compare_rows(rows, is_whole, equal, different):
+    before, after = rows
+    both = before.keys() & after.keys()
+    for kind, what in ((run_record.TRAIN, "training"), (run_record.EVAL, "evaluation")):
+        keys = sorted(key for key in both if key[0] == kind)
+        unequal = [key for key in keys if before[key] != after[key]]
+        if unequal:
+            first = unequal[0]
+            one, other = before[first], after[first]
+            names = sorted(n for n in one.keys() | other.keys() if one.get(n) != other.get(n))
+            changes = ", ".join(f"{name} {one.get(name)}, now {other.get(name)}" for name in names)
+            different.append(
+                f"{what}: {len(unequal)} of {len(keys)} lines, first at step {first[2]}: {changes}"
+            )
+        elif keys:
+            equal.append(f"{what}: {len(keys)} lines")
+        # A run that was resumed may have reported other steps together.
+        steps = [{key[2] for key in part if key[0] == kind} for part in rows]
+        missing = sorted(steps[0] - steps[1] if not is_whole else steps[0] ^ steps[1])
+        if missing and kind == run_record.EVAL:
+            different.append(f"{what}: only one of both has step {missing[0]}")
+
+
+def _circumstances(records, sessions):
+    """What differs around two runs, in words."""
+    parts = (*_ENVIRONMENT, "inputs")
+    found = run_record.differences(*records, parts)
+    differing = [f"{name}: {both['before']}, now {both['after']}" for name, both in found.items()]
+    if records[0]["status"] != run_record.DONE:
+        differing.append(f"status: the run was {records[0]['status']}, not done")
+    for session in sessions:
+        changed = session.get("changed", {})
+        differing += [
+            f"{name}: {both['before']}, from step {session['first_step']} on {both['after']}"
+            for name, both in changed.items()
+        ]
+    return differing

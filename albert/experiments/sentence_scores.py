@@ -1,0 +1,160 @@
+"""Pseudo-log-likelihood: what a masked language model thinks of whole sentences.
+
+Salazar et al., Masked Language Model Scoring, ACL 2020, section 2: the sum, over the tokens of a
+sentence, of the log-probability of the token given the sentence with that token masked. [CLS],
+[SEP] and padding are no tokens of it.
+
+Letters in shapes: N sentences, C masked copies (one for each token of a sentence), S sequence.
+"""
+
+import os
+
+import numpy as np
+
+from albert.io import archives, file_io, progress
+from albert.model import (
+    checkpoints,
+    encoder,
+    kernels,
+    layers,
+    model_folder,
+    pretraining_heads,
+    saved_model_files,
+    sources,
+)
+
+_HEAD = "cls/predictions/"  # the variables of the head for masked words
+_INPUTS = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids")
+
+
+class Scorer:
+    """A masked language model that scores sentences.
+
+    Args:
+      model: `pretraining_heads.PretrainingModel`.
+      tokenizer: `tokenization.FullTokenizer`.
+      batch_size: most masked copies that are computed together. All copies of a sentence are in one
+        batch, however many they are.
+    """
+
+    def __init__(self, model, tokenizer, batch_size=256):
+        self._model = model
+        self._tokenizer = tokenizer
+        self._batch_size = batch_size
+        self._infer = encoder.ReadyModel(model, self._log_probs, _INPUTS)
+
+    def _log_probs(self, features):
+        """[C] log-probabilities of the tokens under the masks."""
+        ids = features["masked_lm_ids"]
+        inputs = {name: x for name, x in features.items() if name != "masked_lm_ids"}
+        logits = self._model(inputs, training=False)["masked_lm_logits"]  # [C, V]
+        return -kernels.cross_entropy(ids, logits)
+
+    def score(self, sentences):
+        """Pseudo-log-likelihoods, float64 [N], in natural logarithms.
+
+        Args:
+          sentences: list of str.
+
+        Raises:
+          file_io.InputError: a sentence has no token, or more than the model reads.
+        """
+        encoded = [self._encode(sentence) for sentence in sentences]
+        scores = np.zeros(len(encoded))
+        self._infer.refresh()  # the model may have been trained since
+        lengths = [len(ids) for ids in encoded]
+        total = sum(length * length for length in lengths)  # what the work grows with
+        with progress.Progress("Scoring", total, "") as shown:
+            for chosen in _batches(lengths, self._batch_size):
+                counts = [len(encoded[place]) for place in chosen]
+                log_probs = self._infer(self._copies([encoded[place] for place in chosen]))
+                sums = np.split(log_probs.astype(np.float64), np.cumsum(counts)[:-1])
+                scores[chosen] = [part.sum() for part in sums]
+                shown.advance(sum(count * count for count in counts))
+        return scores
+
+    def _encode(self, sentence):
+        ids = self._tokenizer.encode(sentence)
+        most = self._model.config.max_position_embeddings - 2
+        if not 0 < len(ids) <= most:
+            raise file_io.InputError(
+                f"expected a sentence of 1 to {most} tokens, which is what the model reads beside "
+                f"[CLS] and [SEP]; found {len(ids)} in {sentence!r}"
+            )
+        return np.int32(ids)
+
+    def _copies(self, encoded):
+        """int32 features [C, S] of sentences: in each copy another token is masked."""
+        tokenizer, counts = self._tokenizer, [len(ids) for ids in encoded]
+        width = max(counts) + 2
+        rows = np.full([len(encoded), width], tokenizer.pad_id, np.int32)
+        for row, ids in zip(rows, encoded, strict=True):
+            row[: len(ids) + 2] = [tokenizer.cls_id, *ids, tokenizer.sep_id]
+        copies = np.repeat(rows, counts, axis=0)
+        positions = 1 + np.concatenate([np.arange(n, dtype=np.int32) for n in counts])
+        each = np.arange(len(copies))
+        labels = copies[each, positions]
+        copies[each, positions] = tokenizer.mask_id
+        mask = np.arange(width) < np.repeat(counts, counts)[:, np.newaxis] + 2
+        return {
+            "input_ids": copies,
+            "input_mask": mask.astype(np.int32),
+            "segment_ids": np.zeros_like(copies),
+            "masked_lm_positions": positions[:, np.newaxis],
+            "masked_lm_ids": labels[:, np.newaxis],
+        }
+
+
+def _batches(lengths, batch_size):
+    """Lists of places of sentences, longest first, whose lengths add up to `batch_size` at most.
+
+    A longer sentence is a batch by itself.
+    """
+    batch, total = [], 0
+    for place in np.argsort(-np.asarray(lengths), kind="stable"):
+        if batch and total + lengths[place] > batch_size:
+            yield batch
+            batch, total = [], 0
+        batch.append(place)
+        total += lengths[place]
+    if batch:
+        yield batch
+
+
+def _locate(path):
+    is_module = archives.is_archive(path) or file_io.exists(
+        os.path.join(path, saved_model_files.NAME)
+    )
+    return sources.locate(**{"hub_handle" if is_module else "checkpoint": path})
+
+
+def load(source, batch_size=256, seed=0):
+    """The `Scorer` of a pre-trained model of any form.
+
+    Args:
+      source: path of the model: a folder with all that it needs, such as that of a pre-training
+        run, a checkpoint in such a folder, a hub module or a Hugging Face folder. Or the
+        `sources.Source` of files elsewhere; without a checkpoint the weights are random.
+      batch_size: see `Scorer`.
+      seed: source of random weights.
+
+    Raises:
+      file_io.InputError: a file is missing or does not fit, or the model has no head for masked
+        words.
+    """
+    if not isinstance(source, sources.Source):
+        source = _locate(os.fspath(source))
+    config = encoder.AlbertConfig.from_json_file(source.config_file)
+    tokenizer = model_folder.load_tokenizer(source, config)
+    compute = layers.Compute(skip_padding=True)
+    model = pretraining_heads.PretrainingModel(config, compute, seed, sentence_task="none")
+    if source.checkpoint:
+        report = checkpoints.restore(model, source.checkpoint)
+        lacking = [name for name in report.new if name.startswith(_HEAD)]
+        if lacking:
+            raise file_io.InputError(
+                f"{report.path} has no head for masked words, by which sentences are scored: it "
+                f"lacks {', '.join(lacking)}. Expected a pre-trained model, such as the folder of "
+                "a pre-training run, or a Hugging Face folder of a model for masked words"
+            )
+    return Scorer(model, tokenizer, batch_size)

@@ -1,0 +1,229 @@
+"""The journal of a sweep, ``sweep.json``: its plan and what became of each trial.
+
+It is replaced as a whole at each change, so a sweep that is killed goes on from what it holds. It
+holds no times: the journal of a broken sweep ends like that of an unbroken one.
+"""
+
+import dataclasses
+import json
+import os
+import re
+
+from albert.io import file_io, json_shapes
+
+NAME = "sweep.json"
+WAITING, RUNNING, INTERRUPTED = "waiting", "running", "interrupted"
+DONE, FAILED, PRUNED = "done", "failed", "pruned"
+_STATES = (WAITING, RUNNING, INTERRUPTED, DONE, FAILED, PRUNED)
+_FORMAT = 1
+_KINDS = {
+    "name": str, "arguments": list, "parameters": dict, "seed": (int, type(None)), "known": int,
+    "state": str, "step": (int, type(None)), "value": (int, float, type(None)), "metrics": dict,
+    "error": list, "verdict": str, "baseline": (int, float, type(None)),
+    "evaluated": (int, type(None)), "test": dict,
+}  # fmt: skip
+# A folder of the sweep's, as `sweep_plan` takes it; all seeds of a trial by name are in one.
+_NAME = re.compile(r"\w[\w.-]*(/seed_-?\d+)?")
+
+
+@dataclasses.dataclass
+class Trial:
+    """One run of the script.
+
+    Attributes:
+      number: from 0.
+      name: its folder, below that of the sweep.
+      arguments: what it gets beside the arguments of all trials.
+      parameters: {name: value}; empty where trials are given one by one.
+      seed: value of its flag ``seed``; None without `sweep_plan.Plan.seeds`.
+      known: so many trials had ended for sure when it was planned; what depends on results depends
+        on those alone.
+      state: one of the words above.
+      step: of the evaluation that `value` is from.
+      value: its score; None if there is none or it is no finite number.
+      metrics: {name: number} of the same evaluation.
+      error: last lines of what failed.
+      verdict: whether it has learnt, see `stuck_runs.verdict`.
+      evaluated, baseline, test: see `run_record.Context`.
+    """
+
+    number: int
+    name: str
+    arguments: list
+    parameters: dict = dataclasses.field(default_factory=dict)
+    seed: int | None = None
+    known: int = 0
+    state: str = WAITING
+    step: int | None = None
+    value: float | None = None
+    metrics: dict = dataclasses.field(default_factory=dict)
+    error: list = dataclasses.field(default_factory=list)
+    verdict: str = ""
+    evaluated: int | None = None
+    baseline: float | None = None
+    test: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def has_ended(self):
+        """Whether it needs no process any more."""
+        return self.state in (DONE, FAILED, PRUNED)
+
+    def reset(self):
+        """Makes it one that is to be run."""
+        self.state, self.step, self.value, self.metrics, self.error = WAITING, None, None, {}, []
+        self.verdict, self.evaluated, self.baseline, self.test = "", None, None, {}
+
+
+def by_point(trials):
+    """Groups trials: all seeds of a point together, points in the order of their first trials.
+
+    A point that a search has come to twice is two.
+    """
+    groups, alike = [], {}
+    for trial in trials:
+        # All seeds of a trial by name are in one folder.
+        same = alike.setdefault(key_of(trial.parameters or os.path.dirname(trial.name)), [])
+        if not trial.parameters and trial.seed is None:
+            same = []  # Trials by name without seeds are points by themselves.
+        group = next((g for g in same if trial.seed not in [other.seed for other in g]), None)
+        if group is None:
+            group = []
+            groups.append(group)
+            same.append(group)
+        group.append(trial)
+    return groups
+
+
+def key_of(point):
+    """A text that equal points have in common."""
+    return json.dumps(point, sort_keys=True)
+
+
+class Journal:
+    """The journal of a folder, read where there is one.
+
+    Args:
+      folder: of the sweep.
+      description: the plan as JSON holds it, `sweep_plan.Plan.describe`.
+      changeable: keys of it that may differ from those of an earlier start.
+
+    Attributes:
+      folder, trials: the folder, and the trials by number.
+
+    Raises:
+      file_io.InputError: the journal is of another plan, or damaged.
+    """
+
+    def __init__(self, folder, description, changeable=()):
+        self.folder, self.trials = folder, []
+        self._description = description
+        path = os.path.join(folder, NAME)
+        if file_io.exists(path):
+            found, self.trials = read(folder)
+            _check_same(path, found, description, changeable)
+
+    def write(self):
+        """Replaces the file."""
+        content = {
+            "format": _FORMAT,
+            "plan": self._description,
+            "trials": [dataclasses.asdict(trial) for trial in self.trials],
+        }
+        file_io.write_json(os.path.join(self.folder, NAME), content)
+
+
+def is_sweep(folder):
+    """Whether a folder has a journal."""
+    return file_io.exists(os.path.join(folder, NAME))
+
+
+def read(folder):
+    """The plan's description and the trials of a folder.
+
+    Raises:
+      file_io.InputError: there is none, or it is damaged.
+    """
+    path = os.path.join(folder, NAME)
+    content = file_io.read_json(path, "journal of the sweep")
+    json_shapes.check_text(content, path)
+    try:
+        if content["format"] != _FORMAT:
+            raise file_io.InputError(
+                f"{path}: format {content['format']}, expected {_FORMAT}; another version of this "
+                "toolkit wrote it: use another output_dir"
+            )
+        trials = [_checked(Trial(**fields), i) for i, fields in enumerate(content["trials"])]
+        return {**content["plan"]}, trials
+    except (KeyError, TypeError) as error:
+        raise file_io.InputError(
+            f"{path}: not the journal of a sweep ({error}); use another output_dir"
+        ) from error
+
+
+def _checked(trial, number):
+    """A trial whose values have their types, and whose name leads nowhere else."""
+    scalars = (bool, int, float, str, type(None))
+    is_right = (
+        all(isinstance(getattr(trial, name), kind) for name, kind in _KINDS.items())
+        and _NAME.fullmatch(trial.name)
+        and trial.number == number
+        and trial.state in _STATES
+        and all(
+            isinstance(v, (int, float, type(None)))
+            for v in (*trial.metrics.values(), *trial.test.values())
+        )
+        and all(isinstance(v, scalars) for v in trial.parameters.values())
+        and all(isinstance(v, str) for v in (*trial.arguments, *trial.error))
+    )
+    if not is_right:
+        raise TypeError(f"trial {number} is damaged")
+    return trial
+
+
+def _check_same(path, found, wanted, changeable):
+    for key in sorted({*found, *wanted} - set(changeable)):
+        was, now = found.get(key), wanted.get(key)
+        if was != now and not (key in _GROWING and _GROWING[key](was, now)):
+            raise file_io.InputError(
+                f"{path}: this sweep was started with {_difference(key, found, wanted)}; give the "
+                f"same{' or more' if key in _GROWING else ''}, or use another output_dir"
+            )
+
+
+def _all_in(was, now):
+    """Whether a list has all values of an earlier one, of which it may have had none."""
+    return isinstance(was, list) and bool(was) and {*map(key_of, was)} <= {*map(key_of, now)}
+
+
+def _parameters_in(was, now):
+    """Whether the parameters are the same ones, with all of their earlier values."""
+    if not isinstance(was, dict) or was.keys() != now.keys():
+        return False
+    return all(_values_in(was[name], now[name]) for name in now)
+
+
+def _values_in(was, now):
+    if isinstance(now, list):
+        return _all_in(was, now)
+    if not isinstance(was, dict) or was.keys() != now.keys():
+        return False
+    is_same_kind = all(type(was[key]) is type(now[key]) for key in now)
+    return (
+        is_same_kind
+        and (was["log"] == now["log"])
+        and now["low"] <= was["low"]
+        and was["high"] <= now["high"]
+    )
+
+
+# What may have more in it than at an earlier start.
+_GROWING = {"seeds": _all_in, "parameters": _parameters_in}
+
+
+def _difference(key, found, wanted):
+    """What a key was and is; of an object only what differs."""
+    was, now = found.get(key), wanted.get(key)
+    if isinstance(was, dict) and isinstance(now, dict):
+        names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+        was, now = ({name: side.get(name) for name in names} for side in (was, now))
+    return f"{key} {was!r}, now {now!r}"

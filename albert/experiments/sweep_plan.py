@@ -1,0 +1,393 @@
+"""What a sweep is to try: its specification, read and checked, and the points of its parameters.
+
+A point is a value for each parameter. A trial is one run of a script: a point, with one of the
+seeds where points are repeated over seeds. Trials are numbered from 0, all seeds of a point before
+the next point.
+"""
+
+import dataclasses
+import itertools
+import json
+import math
+import random
+import re
+import sys
+
+from albert.io import file_io, json_shapes
+from albert.training import results
+
+METHODS = ("grid", "random", "tpe")
+SCALARS = (bool, int, float, str)
+_KINDS = {
+    "script": str,
+    "flags": dict,
+    "parameters": dict,
+    "trials": dict,
+    "seeds": list,
+    "metric": str,
+    "minimize": bool,
+    "method": str,
+    "num_trials": int,
+    "prune": bool,
+    "prune_after": int,
+    "seed": int,
+}
+_DIGITS = 4  # of a drawn number: more than anyone tells apart, and short to read and to repeat
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The numbers from `low` to `high`, both included; whole ones if both are whole.
+
+    Attributes:
+      low, high: the ends.
+      log: numbers are drawn evenly on a logarithmic scale.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    @property
+    def is_whole(self):
+        """Whether only whole numbers are drawn."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def at(self, share):
+        """The number at a share (0 to 1) of the way from `low` to `high`."""
+        if self.log:
+            low, high = math.log(self.low), math.log(self.high)
+            return self.near(math.exp(low + share * (high - low)))
+        return self.near(self.low + share * (self.high - self.low))
+
+    def near(self, value):
+        """A number of the range: `value` in few digits."""
+        if self.is_whole:
+            value = round(value)
+        elif value:
+            value = round(value, _DIGITS - 1 - math.floor(math.log10(abs(value))))
+        return min(max(value, self.low), self.high)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A sweep.
+
+    Attributes:
+      script: module of the trials: the name of a script of this package, or dotted.
+      arguments: arguments that all trials get.
+      parameters: {flag: tuple of values or `Range`}; empty with `trials`.
+      trials: {name: arguments} where the trials are given one by one.
+      seeds: values of the flag ``seed``, one trial each; empty: one trial a point.
+      metric: score of a trial; None: the one that its best checkpoint is picked by.
+      minimize: whether a low score is good; None: it is if the metric is a loss.
+      method: one of `METHODS`.
+      num_trials: how many in all; None: all of the grid.
+      prune: end trials that are behind the median of the earlier ones.
+      prune_after: step before which none is ended.
+      seed: of what random and tpe draw.
+    """
+
+    script: str
+    arguments: tuple = ()
+    parameters: dict = dataclasses.field(default_factory=dict)
+    trials: dict = dataclasses.field(default_factory=dict)
+    seeds: tuple = ()
+    metric: str | None = None
+    minimize: bool | None = None
+    method: str = "grid"
+    num_trials: int | None = None
+    prune: bool = False
+    prune_after: int = 0
+    seed: int = 12345
+
+    def __post_init__(self):
+        if self.minimize is None:
+            is_loss = results.is_loss(self.metric or "") or (self.metric or "").endswith("loss")
+            object.__setattr__(self, "minimize", is_loss)
+        if bool(self.parameters) == bool(self.trials):
+            raise file_io.InputError(
+                "a sweep needs parameters (a grid or a specification) or trials, not both"
+            )
+        _check_search(self)
+        _check_repeats(self)
+
+    def scored_by(self, metric):
+        """The same sweep with a metric, if it has none."""
+        if self.metric or not metric:
+            return self
+        return dataclasses.replace(self, metric=metric, minimize=self.minimize or None)
+
+    @property
+    def repeats(self):
+        """Trials of one point."""
+        return max(1, len(self.seeds))
+
+    @property
+    def needs_history(self):
+        """Whether a trial depends on the results of earlier ones."""
+        return self.method == "tpe" or self.prune
+
+    def describe(self):
+        """What makes this sweep another than that one, as JSON holds it."""
+        fields = dataclasses.asdict(self)
+        for name in ("arguments", "num_trials", "trials"):
+            del fields[name]  # More trials are the same sweep.
+        fields["order"] = list(self.parameters)
+        return json.loads(json.dumps(fields))
+
+
+def _check_search(plan):
+    if plan.method not in METHODS:
+        raise file_io.InputError(f"method={plan.method!r}; expected one of {', '.join(METHODS)}")
+    if plan.trials and (plan.method != "grid" or plan.prune or plan.num_trials is not None):
+        raise file_io.InputError(
+            "method, num_trials and prune are for parameters; trials that are given are all run"
+        )
+    for name, values in plan.parameters.items():
+        if isinstance(values, Range) and plan.method == "grid":
+            raise file_io.InputError(
+                f"parameter {name!r} is a range, of which a grid would have no end: list its "
+                "values, or use method=random or method=tpe"
+            )
+    if plan.num_trials is None:
+        if plan.method != "grid":
+            raise file_io.InputError(f"method={plan.method} needs num_trials")
+    elif plan.num_trials < 1 or plan.num_trials % plan.repeats:
+        raise file_io.InputError(
+            f"num_trials={plan.num_trials} must be above 0 and a multiple of the number of seeds "
+            f"({plan.repeats}), as each point is tried with each"
+        )
+
+
+def _check_repeats(plan):
+    if plan.prune_after < 0:
+        raise file_io.InputError(f"prune_after={plan.prune_after} must be a step, from 0 on")
+    if len(set(plan.seeds)) < len(plan.seeds):
+        raise file_io.InputError(f"seeds={list(plan.seeds)}: a seed appears twice")
+    for seed in plan.seeds:
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise file_io.InputError(f"seeds: expected whole numbers, found {seed!r}")
+    if plan.seeds and "seed" in plan.parameters:
+        raise file_io.InputError("seed is a parameter and seeds are given; drop one of the two")
+    if plan.prune and len(plan.seeds) > 1:
+        raise file_io.InputError(
+            "prune with several seeds would leave the bad ones out of the mean; drop one of the two"
+        )
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def read_spec(path):
+    """The JSON object of a specification file, with keys and types checked.
+
+    Raises:
+      file_io.InputError: it is no JSON (names line and column), or has an unknown key or a value of
+        another type.
+    """
+    spec = file_io.read_json(path, "spec")
+    json_shapes.check_text(spec, f"spec: {path}")
+    if not isinstance(spec, dict):
+        raise file_io.InputError(f"spec: {path} must hold a JSON object, found {_kind(spec)}")
+    for key, value in spec.items():
+        if key not in _KINDS:
+            raise file_io.InputError(
+                f"spec: {path} has the unknown key {key!r}; known are {', '.join(_KINDS)}"
+            )
+        is_right = isinstance(value, _KINDS[key]) and (
+            _KINDS[key] is bool or not isinstance(value, bool)
+        )
+        if not is_right:
+            expected = {"dict": "object", "str": "text"}.get(_KINDS[key].__name__)
+            raise file_io.InputError(
+                f"spec: {path}: {key} must be of type {expected or _KINDS[key].__name__}, found "
+                f"{value!r}"
+            )
+    return spec
+
+
+def _kind(value):
+    return f"a {type(value).__name__}"
+
+
+def make_plan(spec, arguments=(), trials=None, path=None):
+    """The `Plan` of a specification.
+
+    Args:
+      spec: dict with the keys of the file.
+      arguments: further ones that all trials get.
+      trials: {name: arguments} in place of those of the specification.
+      path: file that the specification was read from, for messages.
+
+    Raises:
+      file_io.InputError: something is missing, contradictory or of a wrong form.
+    """
+    try:
+        return _make_plan(spec, arguments, trials)
+    except file_io.InputError as error:
+        if path is None:
+            raise
+        raise file_io.InputError(f"{path}: {error}") from error
+
+
+def _make_plan(spec, arguments, trials):
+    fields = dict(spec)
+    if not fields.get("script"):
+        raise file_io.InputError("script must name what each trial runs, such as run_classifier")
+    common = arguments_of("flags", fields.pop("flags", {}))
+    found = {name: _values(name, value) for name, value in fields.pop("parameters", {}).items()}
+    own = {name: arguments_of(name, value) for name, value in fields.pop("trials", {}).items()}
+    own = trials or own
+    for name in own:
+        if not re.fullmatch(r"\w[\w.-]*", name) or name == "logs":
+            raise file_io.InputError(f"trials: {name!r} cannot be the name of a folder of results")
+    return Plan(
+        arguments=(*common, *arguments),
+        parameters=found,
+        trials={name: tuple(value) for name, value in own.items()},
+        seeds=tuple(fields.pop("seeds", ())),
+        **fields,
+    )
+
+
+def arguments_of(what, flags):
+    """The arguments of {flag: value}; `what` has them, for messages.
+
+    Raises:
+      file_io.InputError: it is no dict, or a value is neither text, number nor truth value.
+    """
+    if not isinstance(flags, dict):
+        raise file_io.InputError(f"{what}: expected an object of flags, found {flags!r}")
+    for name, value in flags.items():
+        if not isinstance(value, SCALARS):
+            raise file_io.InputError(
+                f"{what}: {name} must be a text, a number or true or false, found {value!r}"
+            )
+    return [argument(name, value) for name, value in flags.items()]
+
+
+def argument(name, value):
+    """How a script is given a value."""
+    return f"--{name}={text_of(value)}"
+
+
+def text_of(value):
+    """A value as scripts take it and tables show it."""
+    return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def _values(name, given):
+    """The values of a parameter: a tuple or a `Range`."""
+    if isinstance(given, dict):
+        return _range(name, given)
+    if not isinstance(given, list) or not given:
+        raise file_io.InputError(
+            f"parameter {name!r}: expected a list of values or a range "
+            f'{{"low": …, "high": …, "log": true}}, found {given!r}'
+        )
+    for value in given:
+        if not isinstance(value, SCALARS):
+            raise file_io.InputError(f"parameter {name!r}: {value!r} is no text, number or switch")
+    if len({text_of(value) for value in given}) < len(given):
+        raise file_io.InputError(f"parameter {name!r}: a value appears twice in {given}")
+    return tuple(given)
+
+
+def _range(name, given):
+    unknown = set(given) - {"low", "high", "log"}
+    ends = [given.get(key) for key in ("low", "high")]
+    for end in ends:
+        is_number = isinstance(end, (int, float)) and not isinstance(end, bool)
+        if unknown or not is_number or not abs(end) <= sys.float_info.max:
+            raise file_io.InputError(
+                f'parameter {name!r}: a range is {{"low": number, "high": number}}, for a '
+                f'logarithmic scale with "log": true; found {given!r}'
+            )
+    log = given.get("log", False)
+    if not isinstance(log, bool) or not ends[0] < ends[1] or (log and ends[0] <= 0):
+        raise file_io.InputError(
+            f"parameter {name!r}: low must be below high, and above 0 on a logarithmic scale; "
+            f"found {given!r}"
+        )
+    return Range(*ends, log)
+
+
+def parse_grid(text):
+    """The parameters of a text such as ``learning_rate=1e-3,3e-3;train_batch_size=16,32``.
+
+    Returns:
+      {name: list of values}, as a specification has them.
+
+    Raises:
+      file_io.InputError: a part is not of that form, or a name appears twice.
+    """
+    found = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, equals, values = part.partition("=")
+        name, values = name.strip(), [value.strip() for value in values.split(",")]
+        if not equals or not name or not all(values):
+            raise file_io.InputError(
+                f"grid: expected name=value,value;name=value, found {part!r} in {text!r}"
+            )
+        if name in found:
+            raise file_io.InputError(f"grid: {name} appears twice in {text!r}")
+        found[name] = [_parse(value) for value in values]
+    if not found:
+        raise file_io.InputError(f"grid: there is no parameter in {text!r}")
+    return found
+
+
+def _parse(text):
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        return value if math.isfinite(value) else text
+    return text
+
+
+# --- points -------------------------------------------------------------------------------------
+
+
+def grid_size(parameters):
+    """Number of points of a grid; None with a range in it."""
+    if any(isinstance(values, Range) for values in parameters.values()):
+        return None
+    return math.prod(len(values) for values in parameters.values())
+
+
+def points(plan):
+    """Yields the points of grid and random search, {name: value}, each different from the others.
+
+    The last parameter of a grid changes fastest. The points of a random search depend on the seed
+    alone; there are no more of them than the parameters have.
+    """
+    if plan.method == "grid":
+        for values in itertools.product(*plan.parameters.values()):
+            yield dict(zip(plan.parameters, values, strict=True))
+        return
+    source = random.Random(plan.seed)
+    size, seen = grid_size(plan.parameters), set()
+    while size is None or len(seen) < size:
+        point = {
+            name: values.at(source.random()) if isinstance(values, Range) else source.choice(values)
+            for name, values in plan.parameters.items()
+        }
+        key = json.dumps(point)
+        if key not in seen:
+            seen.add(key)
+            yield point
+
+
+def count(plan):
+    """Number of trials in the whole sweep."""
+    if plan.trials:
+        return len(plan.trials) * plan.repeats
+    size = grid_size(plan.parameters)
+    if plan.method == "tpe" or size is None:
+        return plan.num_trials
+    return min(plan.num_trials or math.inf, size * plan.repeats)

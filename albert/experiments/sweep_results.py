@@ -1,0 +1,346 @@
+"""Scores of a sweep's trials, and its table as Markdown, CSV and JSON.
+
+Nothing in here depends on the time, so a sweep that was killed and went on ends with the same
+files as one that was not.
+"""
+
+import csv
+import dataclasses
+import io
+import math
+import os
+import statistics
+
+import numpy as np
+
+from albert.experiments import seeds, sweep_journal, sweep_plan
+from albert.io import file_io
+from albert.training import results, run_record, stuck_runs
+
+NAME = "sweep_results"
+SEEDS = seeds.SEEDS  # of a run that repeats itself over seeds
+SCORE = "score"  # what it is called without `sweep_plan.Plan.metric`
+
+
+def _finite(value):
+    return value if value is not None and math.isfinite(value) else None
+
+
+def read_score(folder, metric):
+    """The score of a run from the files of its folder: that of its best checkpoint.
+
+    A run over several seeds has the mean over them.
+
+    Args:
+      folder: output folder of the run.
+      metric: key of its results; None: the one that its best checkpoint is picked by.
+
+    Returns:
+      (step, score, all results of that step); (None, None, {}) if it has not been evaluated.
+
+    Raises:
+      file_io.InputError: the results do not hold the metric, or are damaged.
+    """
+    several = os.path.join(folder, SEEDS)
+    if file_io.exists(several):
+        return _score_of_seeds(several, metric)
+    trial, blocks = results.read_trial(folder), results.read_blocks(folder)
+    wanted = trial.best_step if trial else (blocks[-1].step if blocks else None)
+    found = next((block.metrics for block in blocks if block.step == wanted), {})
+    found = {key: _finite(value) for key, value in found.items()}
+    if metric is None:
+        return wanted, _best_value(trial, found), found
+    if blocks and metric not in found:
+        raise file_io.InputError(
+            f"there is no {metric} among the results of {folder}: {', '.join(sorted(found))}"
+        )
+    return wanted, found.get(metric), found
+
+
+def _best_value(trial, found):
+    """The value of a `results.Trial`, if it is finite, with the digits that the results have."""
+    value = _finite(trial.best_value) if trial else None
+    same = [v for v in found.values() if None not in (v, value) and np.float32(v) == value]
+    return same[0] if same else value
+
+
+def _score_of_seeds(path, metric):
+    content = file_io.read_json(path, "results over seeds")
+    try:
+        name, mean, deviation = (content[key] for key in ("metric", "mean", "deviation"))
+    except (KeyError, TypeError) as error:
+        raise file_io.InputError(f"{path}: expected an object with metric and mean") from error
+    if metric not in (None, name):
+        raise file_io.InputError(
+            f"{path} has the mean of {name}, not of {metric}: leave the metric out"
+        )
+    found = {name: _finite(mean), "deviation": deviation}
+    if content.get("failures"):
+        found["failures"] = content["failures"]  # which are left out of the mean
+    return None, _finite(mean), found
+
+
+def read_learning(folder, metric, step):
+    """What becomes of the score of a run: its verdict, and what is known beside it.
+
+    Args:
+      folder, metric: see `read_score`.
+      step: of its best checkpoint.
+
+    Returns:
+      Dict of these attributes of a `sweep_journal.Trial`.
+
+    Raises:
+      file_io.InputError: a file is damaged.
+    """
+    path = os.path.join(folder, SEEDS)
+    if file_io.exists(path):
+        return _learning_of_seeds(path)
+    context = run_record.read_context(folder, metric)
+    return {"verdict": stuck_runs.verdict(folder, step), **context._asdict()}
+
+
+def _learning_of_seeds(path):
+    """The verdict that says most of several runs; their number of checkpoints if it is one."""
+    content = seeds.read(path)
+    runs = content["runs"]
+    states = {run["status"] for run in runs}
+    states |= {stuck_runs.NOT_JUDGED for run in runs if not run.get("judged", True)}
+    verdicts = [v for v in (*stuck_runs.LEARNT_NOTHING, stuck_runs.NOT_JUDGED) if v in states]
+    counts = {run.get("evaluated") for run in runs}
+    test = content.get("test_mean")
+    return {
+        "verdict": verdicts[0] if verdicts else "",
+        "evaluated": counts.pop() if len(counts) == 1 else None,
+        "baseline": next((b for run in runs if (b := run.get("baseline")) is not None), None),
+        "test": {} if test is None else {content["metric"]: test},
+    }
+
+
+def read_curve(folder, metric):
+    """{step: finite value} of the evaluations of a run so far, by rising steps.
+
+    Args:
+      folder, metric: see `read_score`.
+    """
+    metric = metric or _best_metric(folder)
+    found = {block.step: _finite(block.values.get(metric)) for block in results.read_blocks(folder)}
+    return {step: value for step, value in found.items() if step and value is not None}
+
+
+def _best_metric(folder):
+    """The score that the best checkpoint of a run is picked by; None before that is known."""
+    if file_io.exists(os.path.join(folder, run_record.RUN)):
+        return run_record.read(folder).get("best_metric")
+    trial = results.read_trial(folder)
+    if trial is None:
+        return None
+    values = next((b.values for b in results.read_blocks(folder) if b.step == trial.best_step), {})
+    names = [k for k, v in values.items() if k != "best" and np.float32(v) == trial.best_value]
+    return min(names, default=None)
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def summarize(plan, trials):
+    """The table of a sweep.
+
+    Args:
+      plan: `sweep_plan.Plan.describe`.
+      trials: its `sweep_journal.Trial`s.
+
+    Returns:
+      dict: metric, minimize, parameters (names), points and trials in the order of their numbers,
+      and the place of the best point. A point has the values of its parameters, the numbers of its
+      trials and how many of them are done, mean and deviation of the scores of those that have
+      learnt (of a sample, so None for one), the mean on test data, the state of the first that is
+      not done, remarks, and whether it can be the best.
+    """
+    repeats = max(1, len(plan["seeds"]))
+    minimize = plan["minimize"]
+    points = [_point(group, repeats, minimize) for group in sweep_journal.by_point(trials)]
+    ranked = [place for place in order(points, minimize) if points[place]["can_win"]]
+    return {
+        "metric": plan["metric"] or _name_of_score(trials),
+        "minimize": minimize,
+        "parameters": plan["order"],
+        "points": points,
+        "best": ranked[0] if ranked else None,
+        "trials": [_trial(trial) for trial in trials],
+    }
+
+
+def _name_of_score(trials):
+    """The result that is the score of every trial; they do not say by what they pick the best."""
+    names = None
+    for trial in trials:
+        if trial.metrics and trial.value is not None:
+            same = {k for k, v in trial.metrics.items() if v == trial.value}
+            names = same if names is None else names & same
+    return min(names) if names else SCORE
+
+
+def _trial(trial):
+    left_out = ("arguments", "known")
+    return {k: v for k, v in dataclasses.asdict(trial).items() if k not in left_out}
+
+
+def counted(trials):
+    """The trials whose scores make a mean: those that have learnt; all that are done, if none."""
+    done = [trial for trial in trials if trial.state == sweep_journal.DONE]
+    return [trial for trial in done if trial.verdict not in stuck_runs.LEARNT_NOTHING] or done
+
+
+def remarks(trials, minimize):
+    """What keeps the scores of the trials of a point from being taken for more than they are."""
+    verdicts = [trial.verdict for trial in trials if trial.state == sweep_journal.DONE]
+    found = [
+        verdict if len(trials) == 1 else f"{verdicts.count(verdict)} of {len(trials)} {verdict}"
+        for verdict in (*stuck_runs.LEARNT_NOTHING, stuck_runs.NOT_JUDGED)
+        if verdict in verdicts
+    ]
+    return [*found, *filter(None, [_on_baseline(trials, minimize)])]
+
+
+def _on_baseline(trials, minimize):
+    """Words on a mean score that a constant answer gets, too."""
+    means = [_mean(_known(counted(trials), name)) for name in ("value", "baseline")]
+    return results.remark_on_baseline(*means, minimize)
+
+
+def _mean(values):
+    return statistics.fmean(values) if values else None
+
+
+def _known(trials, name):
+    return [value for trial in trials if (value := getattr(trial, name)) is not None]
+
+
+def _point(trials, repeats, minimize):
+    done = [trial for trial in trials if trial.state == sweep_journal.DONE]
+    scores = _known(counted(trials), "value")
+    states = [trial.state for trial in trials if trial.state != sweep_journal.DONE]
+    states += [sweep_journal.WAITING] * (len(trials) < repeats)
+    is_whole = bool(scores) and not states
+    all_learnt = all(trial.verdict not in stuck_runs.LEARNT_NOTHING for trial in done)
+    return {
+        "name": _name(trials),
+        "parameters": trials[0].parameters,
+        "trials": [trial.number for trial in trials],
+        "num_done": len(done),
+        "num_runs": max(repeats, len(trials)),
+        "mean": _mean(scores),
+        "deviation": statistics.stdev(scores) if len(scores) > 1 else None,
+        "test": _means([trial.test for trial in counted(trials) if trial.test]),
+        "evaluated": _known(trials, "evaluated"),
+        "state": states[0] if states else sweep_journal.DONE,
+        "remarks": remarks(trials, minimize),
+        "can_win": is_whole and all_learnt and not _on_baseline(trials, minimize),
+        "error": next((trial.error for trial in trials if trial.error), []),
+    }
+
+
+def _means(rows):
+    """Means of the numbers that all rows have."""
+    names = set.intersection(*map(set, rows)) if rows else ()
+    values = {name: [row[name] for row in rows] for name in sorted(names)}
+    return {name: _mean(found) for name, found in values.items() if None not in found}
+
+
+def _name(trials):
+    """Folder of the trials; numbers of several that have a folder each."""
+    first, *rest = trials
+    if first.seed is not None and not first.parameters:
+        return os.path.dirname(first.name)
+    numbers = [trial.number for trial in trials]
+    if not rest:
+        return first.name
+    if numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{first.name} to {numbers[-1]}"
+    return ", ".join([first.name, *map(str, numbers[1:])])  # more seeds, later
+
+
+def order(points, minimize):
+    """Places of the points, best first; those that cannot be the best at the end."""
+    sign = 1 if minimize else -1
+    return sorted(
+        range(len(points)),
+        key=lambda i: (not points[i]["can_win"], _sign(points[i], sign), i),
+    )
+
+
+def _sign(point, sign):
+    return sign * point["mean"] if point["mean"] is not None else math.inf
+
+
+def number(value):
+    """A score as tables show it."""
+    return "-" if value is None else f"{value:.4f}"
+
+
+def rows(summary):
+    """Header and rows of the table of points, best first, as texts."""
+    names, metric, points = summary["parameters"], summary["metric"], summary["points"]
+    repeated = any(len(point["trials"]) > 1 for point in points)
+    tested = any(metric in point["test"] for point in points)
+    header = ["trial", *names]
+    header.append(results.best_of(metric, [n for point in points for n in point["evaluated"]]))
+    header += ["deviation", "done"] if repeated else []
+    header += [f"{metric} (test)"] if tested else []
+    lines = []
+    for place in order(points, summary["minimize"]):
+        point = points[place]
+        line = [point["name"]]
+        line += [sweep_plan.text_of(point["parameters"][name]) for name in names]
+        line.append(number(point["mean"]))
+        if repeated:
+            line += [number(point["deviation"]), f"{point['num_done']} of {point['num_runs']}"]
+        line += [number(point["test"].get(metric))] if tested else []
+        said = [point["state"], *(text.removeprefix("error: ") for text in point["error"][:1])]
+        lines.append([*line, "; ".join([": ".join(said), *point["remarks"]])])
+    return [*header, "state"], lines
+
+
+def to_markdown(summary):
+    """The table of points; aligned, so that it can be read as it is."""
+    header, lines = rows(summary)
+    cells = [[_cell(text) for text in line] for line in (header, *lines)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    cells.insert(1, ["-" * width for width in widths])
+    return "".join(
+        "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |\n"
+        for line in cells
+    )
+
+
+def _cell(text):
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def to_csv(summary):
+    """A row for each trial: its parameters, state and score, and all results of that step."""
+    of = {
+        key: sorted({name for trial in summary["trials"] for name in trial[key]})
+        for key in ("metrics", "test")
+    }
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    names = summary["parameters"]
+    fixed = ["number", "name", "seed", "state", "step", "value", "verdict", "baseline", "evaluated"]
+    if "seed" in names:
+        fixed.remove("seed")
+    header = [*fixed, *names, *(f"result_{name}" for name in of["metrics"])]
+    writer.writerow([*header, *(f"test_{name}" for name in of["test"]), "error"])
+    for trial in summary["trials"]:
+        values = [trial[name] for name in fixed] + [trial["parameters"][name] for name in names]
+        values += [trial[key].get(name) for key, names_of in of.items() for name in names_of]
+        writer.writerow(["" if v is None else v for v in (*values, " / ".join(trial["error"]))])
+    return file.getvalue()
+
+
+def write(folder, summary):
+    """Writes ``sweep_results.md``, ``.csv`` and ``.json``."""
+    file_io.write_text(os.path.join(folder, f"{NAME}.md"), to_markdown(summary))
+    file_io.write_text(os.path.join(folder, f"{NAME}.csv"), to_csv(summary))
+    file_io.write_json(os.path.join(folder, f"{NAME}.json"), summary)

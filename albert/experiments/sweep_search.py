@@ -1,0 +1,113 @@
+"""Points that follow from earlier results, and trials that are not worth ending: Optuna's part.
+
+The tree-structured Parzen estimator (Bergstra et al. 2011) and the median rule. Both see only the
+trials they are given and draw from the number of the trial, so the same history gives the same
+answer, in whatever process.
+"""
+
+import statistics
+
+from albert.experiments import sweep_journal, sweep_plan
+from albert.io import file_io
+
+
+def check_installed():
+    """Refuses to go on without Optuna.
+
+    Raises:
+      file_io.InputError: says how to get it.
+    """
+    _optuna()
+
+
+def _optuna():
+    try:
+        import optuna
+    except ImportError as error:
+        raise file_io.InputError("method=tpe and prune need Optuna: pip install optuna") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _direction(plan):
+    return "minimize" if plan.minimize else "maximize"
+
+
+def suggest(plan, number, trials):
+    """The next point of `sweep_plan.Plan.parameters`, {name: value}.
+
+    Args:
+      plan: `sweep_plan.Plan`.
+      number: that of the trial that is to have it.
+      trials: the `sweep_journal.Trial`s before it. Of those that have not ended only the point
+        counts, so that it is not tried again beside them.
+    """
+    optuna = _optuna()
+    choices = {name: _distribution(optuna, v) for name, v in plan.parameters.items()}
+    sampler = optuna.samplers.TPESampler(seed=plan.seed + number, constant_liar=True)
+    study = optuna.create_study(direction=_direction(plan), sampler=sampler)
+    for point in sweep_journal.by_point(trials):
+        study.add_trial(_as_trial(optuna, plan, choices, point))
+    drawn = study.ask(choices).params
+    return {
+        name: values.near(drawn[name]) if isinstance(values, sweep_plan.Range) else drawn[name]
+        for name, values in plan.parameters.items()
+    }
+
+
+def _distribution(optuna, values):
+    if not isinstance(values, sweep_plan.Range):
+        return optuna.distributions.CategoricalDistribution(values)
+    kinds = optuna.distributions
+    kind = kinds.IntDistribution if values.is_whole else kinds.FloatDistribution
+    return kind(values.low, values.high, log=values.log)
+
+
+def _as_trial(optuna, plan, choices, trials):
+    """A point with its seeds, as one trial of Optuna's."""
+    states = optuna.trial.TrialState
+    scores = [trial.value for trial in trials if trial.value is not None]
+    if not all(trial.has_ended for trial in trials):
+        state, value = states.RUNNING, None
+    elif any(trial.state == sweep_journal.PRUNED for trial in trials):
+        state, value = states.PRUNED, None
+    elif scores:
+        state, value = states.COMPLETE, statistics.fmean(scores)
+    else:
+        state, value = states.FAIL, None
+    at_steps = {}
+    if state == states.PRUNED and scores:
+        at_steps = {trials[0].step: scores[0]}
+    return optuna.trial.create_trial(
+        state=state,
+        value=value,
+        params={name: trials[0].parameters[name] for name in plan.parameters},
+        distributions=choices,
+        intermediate_values=at_steps,
+    )
+
+
+def step_to_end_at(plan, curve, earlier):
+    """The first step at which a trial is behind the median of the earlier ones; None if it is not.
+
+    Its best score so far is compared with what the others had at the same step. The first five
+    trials are never ended, nor is one before `sweep_plan.Plan.prune_after`.
+
+    Args:
+      plan: `sweep_plan.Plan`.
+      curve: {step: score} of the trial.
+      earlier: such curves of the earlier trials that were done.
+    """
+    optuna = _optuna()
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=plan.prune_after)
+    study = optuna.create_study(direction=_direction(plan), pruner=pruner)
+    for other in earlier:
+        if other:
+            value = (min if plan.minimize else max)(other.values())
+            study.add_trial(optuna.trial.create_trial(value=value, intermediate_values=other))
+    trial = study.ask()
+    for step, score in sorted(curve.items()):
+        trial.report(score, step)
+        if trial.should_prune():
+            return step
+    return None

@@ -1,0 +1,224 @@
+"""Fine-tuned models as the functions that serving folders hold in graphs of TensorFlow.
+
+Letters in shapes: B batch, S sequence.
+"""
+
+import sys
+import unicodedata
+
+import tensorflow as tf
+
+from albert.io import file_io
+from albert.model import layers
+from albert.serving import inference, serving_folder
+from albert.tasks import custom, glue, token_classification
+from albert.tasks.squad import answers as squad_answers
+from albert.tasks.squad import task as squad_task
+from albert.text import tokenization, wordpiece
+
+
+class ExportedModel(tf.Module):
+    """A function of the inputs of a serving folder, with the weights of a training's folder.
+
+    Args:
+      trained: `model_folder.ModelFolder` with a checkpoint.
+      compute: `layers.Compute`.
+
+    Attributes:
+      kind: what the model does.
+      model: model of `heads`.
+      inputs, outputs: their names.
+      labels: label names by id; empty for models that give none.
+      max_seq_length: S of the training.
+
+    Raises:
+      file_io.InputError: the checkpoint is not that of such a model.
+    """
+
+    def __init__(self, trained, compute=layers.Compute()):
+        super().__init__()
+        self.kind = trained.kind
+        self.inputs = serving_folder.INPUTS[self.kind]
+        self.outputs = serving_folder.OUTPUTS[self.kind]
+        has_labels = self.kind in (glue.KIND, token_classification.KIND)
+        self.labels = custom.labels_of(trained) if has_labels else ()
+        self.max_seq_length = trained.length()
+        self.model = inference.restored_model(trained, compute)
+
+    def __call__(self, *inputs):
+        """int32 tensors [B, S] in the order of `inputs` -> {name: tensor} of `outputs`."""
+        features = dict(zip(self.inputs, inputs, strict=True))
+        found = self.model(features, training=False)
+        if self.kind == squad_task.V1:
+            is_real = features["input_mask"] > 0
+            impossible = squad_answers.NO_LOGIT
+            found = {name: tf.where(is_real, found[name], impossible) for name in self.outputs}
+        return {name: found[name] for name in self.outputs}
+
+    def function(self, batch_size=None, seq_length=None):
+        """`tf.function` of it with named inputs; None takes any size."""
+        shape = [batch_size, seq_length]
+        specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in self.inputs]
+        return tf.function(self.__call__, input_signature=specs, autograph=False)
+
+
+# --- The tokenizers as TensorFlow operations, for exported models that take strings --------------
+
+
+_EVERY_CHARACTER = range(1, sys.maxunicode + 1)
+_NO_TEXT = ("Cs", "Cn", "Co")  # Unicode categories: surrogates, unassigned, private
+_BYTES_OF_CHARACTER = 4  # at most, in UTF-8
+
+
+def check_text(tokenizer, flag="export_text"):
+    """Refuses what `make` cannot do; `flag` is what the user asked for it with.
+
+    Raises:
+      file_io.InputError: tensorflow-text is missing, or a SentencePiece vocabulary has no comma, so
+        that the comma rule would depend on more than the piece.
+    """
+    if tokenizer.sp_model is not None and "," not in tokenizer.vocab:
+        raise file_io.InputError(
+            f"{flag} needs a SentencePiece vocabulary that holds the comma; this model has "
+            f"{tokenizer.spm_model_file}"
+        )
+    try:
+        import tensorflow_text  # noqa: F401
+    except (ImportError, tf.errors.NotFoundError) as error:
+        version = ".".join(tf.__version__.split(".")[:2])
+        raise file_io.InputError(
+            f"{flag} needs tensorflow-text, of the version of TensorFlow: pip install "
+            f"'tensorflow-text=={version}.*' ({error})"
+        ) from error
+
+
+def make(tokenizer):
+    """The `SentencePiece` or `WordPiece` of a tokenizer.
+
+    Args:
+      tokenizer: `tokenization.FullTokenizer`.
+
+    Raises:
+      file_io.InputError: see `check_text`; or TensorFlow cleans up a character of the vocabulary in
+        another way than Python, being of another Unicode version.
+    """
+    check_text(tokenizer)
+    made = WordPiece(tokenizer) if tokenizer.sp_model is None else SentencePiece(tokenizer)
+    made.check_characters(tokenizer)
+    return made
+
+
+class _GraphTokenizer(tf.Module):
+    """`tokenization.FullTokenizer.encode` as TensorFlow operations; see `make`."""
+
+    def check_characters(self, tokenizer):
+        """TensorFlow and Python may know different versions of Unicode: does it matter here?
+
+        Raises:
+          file_io.InputError: a character of the vocabulary is treated in another way.
+        """
+        known = [chr(c) for c in _EVERY_CHARACTER if unicodedata.category(chr(c)) not in _NO_TEXT]
+        texts = [f"a{character}b" for character in known]
+        here = [self.cleaned(tokenizer, text) for text in texts]
+        there = self.preprocess(tf.constant(texts)).numpy()
+        different = {
+            character
+            for one, other in zip(here, there, strict=True)
+            if one.encode() != other
+            for character in {*one, *other.decode()}
+        }
+        spelled = {character for piece in tokenizer.vocab for character in piece}
+        shared = sorted((different & spelled) - set("ab"))
+        if shared:
+            raise file_io.InputError(
+                f"export_text: the vocabulary has characters {' '.join(shared)} that TensorFlow "
+                f"{tf.__version__} does not treat as Python does"
+            )
+
+
+class SentencePiece(_GraphTokenizer):
+    """For vocabularies of SentencePiece."""
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        import tensorflow_text
+
+        self._text = tensorflow_text
+        self._lower = tokenizer.do_lower_case
+        # Of segmentations with equal scores ("w ww", "ww w") this class takes the one that
+        # SentencePiece itself takes; tensorflow-text's SentencepieceTokenizer does not always.
+        self._encoder = self._text.FastSentencepieceTokenizer(
+            model=tokenizer.sp_model.serialized_model_proto()
+        )
+        self._space = tokenization.character_class(str.isspace) + "+"
+        self._combining = tokenization.character_class(unicodedata.combining) + "+"
+        replacements = [[i] for i in range(tokenizer.vocab_size)]
+        for piece, i in tokenizer.vocab.items():
+            pieces = tokenization.resplit(tokenizer.sp_model, piece)
+            replacements[i] = tokenizer.sp_model.piece_to_id(pieces)
+        self._replacements = tf.ragged.constant(replacements, dtype=tf.int32)
+
+    def cleaned(self, tokenizer, text):
+        """What `preprocess` shall give for a text."""
+        return tokenizer.preprocess(text)
+
+    def preprocess(self, texts):
+        """`tokenization.preprocess_text` of strings [B]."""
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
+        texts = tf.strings.strip(tf.strings.regex_replace(texts, self._space, " "))
+        texts = self._text.normalize_utf8(texts, "NFKD")
+        texts = tf.strings.regex_replace(texts, self._combining, "")
+        return tf.strings.lower(texts, encoding="utf-8") if self._lower else texts
+
+    def encode(self, texts):
+        """Ids of strings [B]: a ragged tensor [B, (tokens)]."""
+        ids = self._encoder.tokenize(self.preprocess(texts)).with_row_splits_dtype(tf.int64)
+        return tf.gather(self._replacements, ids).merge_dims(1, 2)
+
+
+class WordPiece(_GraphTokenizer):
+    """For vocabularies of WordPiece."""
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        import tensorflow_text
+
+        self._text = tensorflow_text
+        self._lower = tokenizer.do_lower_case
+        self._dropped = tokenization.character_class(wordpiece.is_dropped) + "+"
+        self._ideograph = f"({tokenization.character_class(wordpiece.is_ideograph)})"
+        self._accent = tokenization.character_class(wordpiece.is_accent) + "+"
+        self._punctuation = f"({tokenization.character_class(wordpiece.is_punctuation)})"
+        self._space = tokenization.character_class(str.isspace) + "+"
+        self._unknown = tokenizer.inv_vocab[tokenizer.unk_id]
+        self._encoder = self._text.FastWordpieceTokenizer(
+            vocab=list(tokenizer.vocab),  # in the order of their ids
+            unknown_token=self._unknown,
+            max_bytes_per_word=_BYTES_OF_CHARACTER * wordpiece.MAX_WORD_CHARACTERS,
+            token_out_type=tf.int32,
+            no_pretokenization=True,
+        )
+
+    def cleaned(self, tokenizer, text):
+        """What `preprocess` shall give for a text."""
+        return " ".join(tokenizer.basic_tokenizer.tokenize(text))
+
+    def preprocess(self, texts):
+        """The words of `wordpiece.BasicTokenizer` of strings [B], with one space between them."""
+        replace = tf.strings.regex_replace
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
+        texts = replace(texts, self._dropped, "")
+        texts = replace(texts, self._ideograph, r" \1 ")
+        if self._lower:
+            texts = tf.strings.lower(texts, encoding="utf-8")
+            texts = replace(self._text.normalize_utf8(texts, "NFD"), self._accent, "")
+        texts = replace(texts, self._punctuation, r" \1 ")
+        return tf.strings.strip(replace(texts, self._space, " "))
+
+    def encode(self, texts):
+        """Ids of strings [B]: a ragged tensor [B, (tokens)]."""
+        words = tf.strings.split(self.preprocess(texts))  # [B, (words)]
+        lengths = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
+        too_long = lengths > wordpiece.MAX_WORD_CHARACTERS
+        words = words.with_flat_values(tf.where(too_long, self._unknown, words.flat_values))
+        return self._encoder.tokenize(words).merge_dims(1, 2)

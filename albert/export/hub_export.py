@@ -1,0 +1,259 @@
+"""Writes pre-trained models as reusable SavedModels of TensorFlow 2 ("hub modules").
+
+The object is called with a dict of int32 [B, S] tensors under either of two sets of names,
+``input_ids, input_mask, segment_ids`` (the released ALBERT modules) or ``input_word_ids,
+input_mask, input_type_ids`` (TensorFlow's text encoders, Lambert among them), and ``training``. It
+offers what https://www.tensorflow.org/hub/reusable_saved_models asks for. Signatures and assets
+are those of the released modules.
+
+Letters in shapes: B batch, S sequence, V vocabulary, H hidden, P masked positions.
+"""
+
+import os
+
+import tensorflow as tf
+
+from albert.export import graphs, saved_model_export
+from albert.io import file_io
+from albert.model import sources
+
+_INTERFACES = (
+    ("input_ids", "input_mask", "segment_ids"),
+    ("input_word_ids", "input_mask", "input_type_ids"),
+)
+# Masked positions under the names of either interface.
+_POSITIONS = ("mlm_positions", "masked_lm_positions")
+
+
+def _ids(name):
+    return tf.TensorSpec([None, None], tf.int32, name=name)
+
+
+def _shared_encoder(model):
+    """The encoder of inputs under the names of either interface, one graph for all its callers.
+
+    Every object and signature of a module calls it: its graph is built, written and read once for
+    each value of ``training``, not fourteen times.
+    """
+
+    @tf.function(input_signature=[_ids(None)] * 3, autograph=False)
+    def evaluated(*columns):
+        return model.albert(*columns, training=False)
+
+    @tf.function(input_signature=[_ids(None)] * 3, autograph=False)
+    def trained(*columns):
+        return model.albert(*columns, training=True)
+
+    def encode(inputs, training):
+        (names,) = [names for names in _INTERFACES if set(names) <= set(inputs)]
+        return (trained if training else evaluated)(*(inputs[name] for name in names))
+
+    return encode
+
+
+def _mlm_logits(model, sequence_output, positions):
+    """[B, S, H], [B, P] -> [B * P, V]."""
+    return model.masked_lm(tf.gather(sequence_output, positions, batch_dims=1))
+
+
+def _encoder_call(encode):
+    def call(inputs, training=False):
+        encoded = encode(inputs, training)
+        return {
+            "pooled_output": encoded.pooled_output,
+            "sequence_output": encoded.sequence_output,
+            "encoder_outputs": list(encoded.all_encoder_layers),
+        }
+
+    return call
+
+
+def _mlm_call(encode, model):
+    def call(inputs, training=False):
+        encoded = encode(inputs, training)
+        (positions,) = [inputs[name] for name in _POSITIONS if name in inputs]
+        return {
+            "mlm_logits": _mlm_logits(model, encoded.sequence_output, positions),
+            "pooled_output": encoded.pooled_output,
+            "sequence_output": encoded.sequence_output,
+        }
+
+    return call
+
+
+def _sop_call(encode, model):
+    def call(inputs, training=False):
+        encoded = encode(inputs, training)
+        return {
+            "sop_log_probs": tf.nn.log_softmax(model.sentence_head(encoded.pooled_output)),
+            "pooled_output": encoded.pooled_output,
+            "sequence_output": encoded.sequence_output,
+        }
+
+    return call
+
+
+def _variables(*modules):
+    """The variables of modules, each once: a head may use one of the encoder's."""
+    found = [variable for module in modules for variable in module.variables]
+    return list({variable.ref(): variable for variable in found}.values())
+
+
+def _callable(call, variables, extra=((), ())):
+    """An object that is called as `call`, for both interfaces and values of ``training``.
+
+    Args:
+      call: ``(inputs, training) -> dict``.
+      variables: what fine-tuning through this object may change.
+      extra: per interface, the names of further inputs.
+    """
+    function = tf.function(call, autograph=False)
+    for names, more in zip(_INTERFACES, extra, strict=True):
+        for training in (False, True):
+            function.get_concrete_function(
+                {name: _ids(name) for name in (*names, *more)}, training=training
+            )
+    # Not a tf.Module: its lists of variables are properties, which are not saved.
+    thing = tf.train.Checkpoint()
+    thing.__call__ = function
+    thing.variables = list(variables)
+    thing.trainable_variables = list(variables)
+    thing.regularization_losses = []
+    return thing
+
+
+def _signature(call, names):
+    """A signature with one int32 [B, S] input (or [B, P]) per name."""
+
+    def serve(*tensors):
+        outputs = call(dict(zip(names, tensors, strict=True)))
+        return {name: value for name, value in outputs.items() if name != "encoder_outputs"}
+
+    return tf.function(serve, input_signature=[_ids(name) for name in names], autograph=False)
+
+
+def _gather_assets(folder, config, source):
+    """Copies what belongs to a model into a new folder, under the names of released modules.
+
+    Returns:
+      Paths of the configuration, of the vocabulary, and of the list of pieces where there is one.
+    """
+    file_io.make_dirs(folder)
+    paths = [os.path.join(folder, sources.CONFIG_NAME)]
+    file_io.write_text(paths[0], config.to_json_string())
+    vocabulary = source.spm_model_file or source.vocab_file
+    name = os.path.basename(vocabulary) if source.spm_model_file else sources.VOCAB_NAME
+    files = {name: vocabulary}
+    pieces = os.path.splitext(vocabulary)[0] + ".vocab"
+    if source.spm_model_file and file_io.exists(pieces):
+        files[os.path.basename(pieces)] = pieces
+    for name, original in files.items():
+        paths.append(os.path.join(folder, name))
+        file_io.copy(original, paths[-1])
+    return paths
+
+
+def export_module(model, source, path):
+    """Writes a hub module.
+
+    Args:
+      model: `pretraining_heads.PretrainingModel`; without a sentence task the module has no `sop`.
+      source: `sources.Source` of its vocabulary.
+      path: folder to make.
+
+    Returns:
+      The folder.
+
+    Raises:
+      file_io.InputError: the folder exists already or cannot be written.
+    """
+    target = path.rstrip("/")
+    if file_io.exists(target):
+        raise file_io.InputError(f"{target} exists already; delete it or name another folder")
+    encode = _shared_encoder(model)
+    encoder, words = _encoder_call(encode), _mlm_call(encode, model)
+    root = _callable(encoder, _variables(model.albert))
+    root.mlm = _callable(
+        words, _variables(model.albert, model.masked_lm), [(name,) for name in _POSITIONS]
+    )
+    tokens = _signature(encoder, _INTERFACES[0])
+    signatures = {
+        "tokens": tokens,
+        "mlm": _signature(words, (*_INTERFACES[0], _POSITIONS[0])),
+        "serving_default": tokens,
+    }
+    if model.sentence_head:
+        order = _sop_call(encode, model)
+        root.sop = _callable(order, _variables(model.albert, model.sentence_head))
+        signatures["sop"] = _signature(order, _INTERFACES[0])
+    # Hidden, as in `saved_model_export.save_model`.
+    assets = file_io.temporary_name(os.path.join(os.path.dirname(target), ".assets"))
+    try:
+        files = _gather_assets(assets, model.config, source)
+        root.assets = [tf.saved_model.Asset(file) for file in files]
+        signatures["tokenization_info"] = _tokenization_info(root.assets[1], source.do_lower_case)
+        return saved_model_export.save_model(
+            root, signatures, os.path.dirname(target) or ".", os.path.basename(target)
+        )
+    finally:
+        file_io.remove(assets)
+
+
+def _tokenization_info(vocabulary, do_lower_case):
+    def serve():
+        return {
+            "vocab_file": tf.identity(vocabulary.asset_path),
+            "do_lower_case": tf.constant(do_lower_case),
+        }
+
+    return tf.function(serve, input_signature=[], autograph=False)
+
+
+def export_preprocessing(tokenizer, max_seq_length, path):
+    """Writes a SavedModel that makes the inputs of an exported encoder of strings.
+
+    It is called with strings [B], or with a list of two such tensors for pairs, and returns
+    ``input_word_ids, input_mask, input_type_ids`` int32 [B, S]. Its ``tokenize`` gives the ids of
+    strings [B] as a ragged tensor. Programs that load it must import ``tensorflow_text`` first.
+
+    Args:
+      tokenizer: `tokenization.FullTokenizer` with a SentencePiece model.
+      max_seq_length: S.
+      path: folder to make.
+
+    Returns:
+      The folder.
+
+    Raises:
+      file_io.InputError: the folder exists already or cannot be written, tensorflow-text is
+        missing, or the vocabulary is not one that it can use.
+    """
+    target = path.rstrip("/")
+    if file_io.exists(target):
+        raise file_io.InputError(f"{target} exists already; delete it or name another folder")
+    graphs.check_text(tokenizer, "preprocessing_path")
+    packer = saved_model_export.TextPacker(tokenizer, max_seq_length)
+
+    def pack(*texts):
+        features = packer.features(*texts)
+        missing = max_seq_length - tf.shape(features["input_ids"])[1]
+        fill = {"input_ids": tokenizer.pad_id}
+        padded = {
+            name: tf.pad(x, [[0, 0], [0, missing]], constant_values=fill.get(name, 0))
+            for name, x in features.items()
+        }
+        renamed = zip(*_INTERFACES, strict=True)
+        return {new: tf.ensure_shape(padded[old], [None, max_seq_length]) for old, new in renamed}
+
+    strings = tf.TensorSpec([None], tf.string, name="text")
+    root = tf.train.Checkpoint(packer=packer)
+    root.__call__ = tf.function(
+        lambda texts: pack(*(texts if isinstance(texts, list) else [texts])), autograph=False
+    )
+    root.__call__.get_concrete_function(strings)
+    root.__call__.get_concrete_function([strings, tf.TensorSpec([None], tf.string, name="pair")])
+    root.tokenize = tf.function(packer.tokenizer.encode, input_signature=[strings], autograph=False)
+    serve = tf.function(pack, input_signature=[strings], autograph=False)
+    return saved_model_export.save_model(
+        root, {"serving_default": serve}, os.path.dirname(target) or ".", os.path.basename(target)
+    )

@@ -1,0 +1,363 @@
+"""Writes fine-tuned models as ONNX files, from their variables alone.
+
+Parameters that layers share are in the file once. Queries have their scale in the weights, and the
+last layer of a model that reads the first position is computed there alone, as `encoder` does.
+
+Letters in shapes: B batch, S sequence, R positions of a block's output (S, or 1), E embedding,
+H hidden, I intermediate, N heads, D head size, K labels or starts kept, M ends kept for each start.
+"""
+
+import json
+
+import numpy as np
+
+from albert.export import onnx_graph
+from albert.io import file_io
+from albert.model import checkpoints, head_config, kernels
+from albert.serving import inference, serving_folder
+from albert.tasks import custom, glue, race, token_classification
+from albert.tasks.squad import task as squad_task
+
+_NO_ANSWER = 1e30  # subtracted where an answer cannot be
+_MASKED = -10000.0  # added to the scores of padding
+# The products of a block that a runtime may compute in low precision.
+PARTS = ("query_key_value", "attention_output", "intermediate", "output")
+
+
+def product(graph, x, weight, depth, part):
+    """A product of a block as it is; see `Model`."""
+    return graph.node("MatMul", x, graph.constant(*weight))
+
+
+class Model:
+    """A fine-tuned model that is to be written.
+
+    Args:
+      folder: `model_folder.ModelFolder` with a checkpoint.
+
+    Attributes:
+      folder: the same.
+      weights: {name: array} of its variables.
+
+    Raises:
+      file_io.InputError: see `inference.restored_model`.
+    """
+
+    def __init__(self, folder):
+        self.folder = folder
+        variables = checkpoints.variables_by_name(inference.restored_model(folder))
+        self.weights = {name: variable.numpy() for name, variable in variables.items()}
+
+    def graph(self, product=product):
+        """The `onnx_graph.Graph` of the model.
+
+        Args:
+          product: ``(graph, x, weight, depth, part) -> tensor``: adds the product of x [B, R, in]
+            and a weight, (name, array [in, out]), at a depth (blocks from 0) of the encoder, one of
+            `PARTS`.
+        """
+        kind = self.folder.kind
+        graph = onnx_graph.Graph(serving_folder.INPUTS[kind])
+        encoder = _Encoder(graph, self.folder.config, self.weights, product)
+        _HEADS[kind](self, graph, encoder)
+        return graph
+
+    def block_weights(self):
+        """{(depth, part): (name, array [in, out])} of the products of all blocks."""
+        found = {}
+
+        def note(graph, x, weight, depth, part):
+            found[depth, part] = weight
+            return product(graph, x, weight, depth, part)
+
+        self.graph(note)
+        return found
+
+    @property
+    def head(self):
+        return self.folder.settings_as(head_config.Head)
+
+    @property
+    def labels(self):
+        return custom.labels_of(self.folder)
+
+    @property
+    def metadata(self):
+        """What the file tells about itself: {key: text}."""
+        values = {"kind": self.folder.kind, **self.folder.settings}
+        return {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
+
+
+def write(folder, model, product=product):
+    """Writes the file of a serving folder.
+
+    Args:
+      folder: `serving_folder.ServingFolder`.
+      model: `Model`.
+      product: see `Model.graph`.
+    """
+    content = model.graph(product).to_bytes(model.metadata)
+    file_io.write_bytes(folder.model_file, content)
+
+
+# --- the encoder ----------------------------------------------------------------------------------
+
+
+class _Encoder:
+    """Adds the encoder to a graph.
+
+    Args:
+      graph: `onnx_graph.Graph` with the inputs of texts.
+      config: `encoder.AlbertConfig`.
+      weights: {name: array}.
+      product: see `Model.graph`.
+    """
+
+    def __init__(self, graph, config, weights, product):
+        self._graph = graph
+        self._config = config
+        self._weights = weights
+        self._product = product
+        self.mask = graph.cast("input_mask", np.float32)  # [B, S]
+
+    def __call__(self, first_only):
+        """The output of the last block: [B, S, H], or of the first position alone [B, 1, H]."""
+        config, inner = self._config, self._config.inner_group_num
+        padding = self._graph.node("Sub", self._graph.number(1.0), self.mask)
+        bias = self._graph.node("Mul", padding, self._graph.number(_MASKED))
+        bias = self._graph.node("Unsqueeze", bias, self._graph.integers(1, 2))  # [B, 1, 1, S]
+        hidden, blocks = self._embed(), config.num_hidden_layers * inner
+        for depth in range(blocks):
+            groups = config.groups_of(depth // inner)
+            names = [
+                f"bert/encoder/transformer/group_{group}/inner_group_{depth % inner}"
+                for group in groups
+            ]
+            last = first_only and depth == blocks - 1
+            hidden = self._attend(hidden, bias, names[0], depth, last)
+            hidden = self._feed_forward(hidden, names[1], depth)
+        return hidden
+
+    def _layer_norm(self, x, name):
+        gamma, beta = (self._weights[f"{name}/{part}"] for part in ("gamma", "beta"))
+        return self._graph.layer_norm(x, name, gamma, beta, kernels.LAYER_NORM_EPSILON)
+
+    def _embed(self):
+        """[B, S] ids -> [B, S, H]."""
+        graph, name = self._graph, "bert/embeddings"
+
+        def table(key):
+            return graph.constant(f"{name}/{key}", self._weights[f"{name}/{key}"])
+
+        length = graph.node("Shape", "input_ids", start=1, end=2)
+        positions = graph.node(
+            "Slice", table("position_embeddings"), graph.integers(0), length, graph.integers(0)
+        )
+        words = graph.node("Gather", table("word_embeddings"), "input_ids")
+        types = graph.node("Gather", table("token_type_embeddings"), "segment_ids")
+        total = graph.node("Add", graph.node("Add", words, types), positions)
+        hidden = self._layer_norm(total, f"{name}/LayerNorm")
+        name = "bert/encoder/embedding_hidden_mapping_in"
+        if f"{name}/kernel" not in self._weights:
+            return hidden
+        parts = (self._weights[f"{name}/{part}"] for part in ("kernel", "bias"))
+        return graph.dense(hidden, name, *parts)
+
+    def _dense(self, x, name, depth, part):
+        """A product of a block: [B, R, in] -> [B, R, out], without its bias."""
+        return self._product(self._graph, x, (name, self._weights[name]), depth, part)
+
+    def _joined(self, name):
+        """Kernel [H, 3H] and bias [3H] of queries, which are scaled, keys and values."""
+        scale = np.float32((self._config.hidden_size // self._config.num_attention_heads) ** -0.5)
+        found = []
+        for variable in ("kernel", "bias"):
+            query, key, value = (
+                self._weights[f"{name}/attention_1/self/{part}/{variable}"]
+                for part in ("query", "key", "value")
+            )
+            found.append(np.concatenate([query * scale, key, value], axis=-1))
+        return found
+
+    def _attend(self, hidden, bias, name, depth, last):
+        """[B, S, H] -> [B, R, H]: self attention, residual and LayerNorm."""
+        graph, heads = self._graph, self._config.num_attention_heads
+        size = self._config.hidden_size
+        joined = f"{name}/attention_1/self/query_key_value"
+        kernel, joined_bias = self._joined(name)
+        x = self._product(graph, hidden, (f"{joined}/kernel", kernel), depth, "query_key_value")
+        x = graph.node("Add", x, graph.constant(f"{joined}/bias", joined_bias))
+        query, key, value = graph.node("Split", x, outputs=3, axis=2, num_outputs=3)
+        if last:
+            query, hidden = graph.first(query, axis=1), graph.first(hidden, axis=1)
+
+        def by_head(x, order):
+            return graph.node("Transpose", graph.reshape(x, 0, 0, heads, size // heads), perm=order)
+
+        query, value = by_head(query, [0, 2, 1, 3]), by_head(value, [0, 2, 1, 3])
+        scores = graph.node("MatMul", query, by_head(key, [0, 2, 3, 1]))  # [B, N, R, S]
+        probabilities = graph.node("Softmax", graph.node("Add", scores, bias), axis=-1)
+        context = graph.node("MatMul", probabilities, value)  # [B, N, R, D]
+        context = graph.reshape(graph.node("Transpose", context, perm=[0, 2, 1, 3]), 0, 0, size)
+        output = f"{name}/attention_1/output/dense"
+        attended = self._dense(context, f"{output}/kernel", depth, "attention_output")
+        return self._add(attended, f"{output}/bias", hidden, f"{name}/LayerNorm")
+
+    def _feed_forward(self, hidden, name, depth):
+        """[B, R, H] -> [B, R, H]: both dense layers, residual and LayerNorm."""
+        graph, layers = self._graph, f"{name}/ffn_1/intermediate"
+        bias = f"{layers}/dense/bias"
+        x = self._dense(hidden, f"{layers}/dense/kernel", depth, "intermediate")
+        x = graph.node("Add", x, graph.constant(bias, self._weights[bias]))
+        x = graph.activation(x, self._config.hidden_act)
+        x = self._dense(x, f"{layers}/output/dense/kernel", depth, "output")
+        return self._add(x, f"{layers}/output/dense/bias", hidden, f"{name}/LayerNorm_1")
+
+    def _add(self, x, bias, residual, norm):
+        x = self._graph.node("Add", x, self._graph.constant(bias, self._weights[bias]))
+        return self._layer_norm(self._graph.node("Add", x, residual), norm)
+
+
+# --- heads ----------------------------------------------------------------------------------------
+
+
+def _hidden_layer(model, graph, x):
+    """[..., H] -> [..., size]: `heads.HiddenLayer`."""
+    head = model.head
+    if not head.head_hidden_size:
+        return x
+    kernel, bias = (model.weights[f"head_hidden/{part}"] for part in ("kernel", "bias"))
+    x = graph.activation(x, head.head_input_activation)
+    return graph.activation(graph.dense(x, "head_hidden", kernel, bias), head.head_activation)
+
+
+def _label_scores(model, graph, x, name):
+    """[..., size] -> [..., K]: `heads.LabelWeights`."""
+    kernel = model.weights[f"{name}output_weights"].T
+    return graph.dense(x, f"{name}output", kernel, model.weights[f"{name}output_bias"])
+
+
+def _text_scores(model, graph, encoder):
+    """[B, K] of whole texts."""
+    first = graph.at(encoder(first_only=True), axis=1, index=0)  # [B, H]
+    name = "bert/pooler/dense"
+    kernel, bias = (model.weights[f"{name}/{part}"] for part in ("kernel", "bias"))
+    pooled = graph.node("Tanh", graph.dense(first, name, kernel, bias))
+    return _label_scores(model, graph, _hidden_layer(model, graph, pooled), "")
+
+
+def _choose(graph, logits, shape):
+    """Adds the outputs of a choice between labels with logits [*shape]."""
+    best = graph.cast(graph.node("ArgMax", logits, axis=-1, keepdims=0), np.int32)
+    graph.output("predictions", best, np.int32, shape[:-1])
+    graph.output("probabilities", graph.node("Softmax", logits, axis=-1), np.float32, shape)
+
+
+def _classifier(model, graph, encoder):
+    scores, labels = _text_scores(model, graph, encoder), model.labels
+    if labels:
+        _choose(graph, scores, ("batch", len(labels)))
+        return
+    graph.output("predictions", graph.at(scores, 1, 0), np.float32, ("batch",))
+    graph.output("probabilities", scores, np.float32, ("batch", 1))
+
+
+def _scorer_of_choices(model, graph, encoder):
+    scores = graph.at(_text_scores(model, graph, encoder), axis=1, index=0)
+    graph.output("logits", scores, np.float32, ("batch",))
+
+
+def _token_classifier(model, graph, encoder):
+    sequence = _hidden_layer(model, graph, encoder(first_only=False))
+    logits = _label_scores(model, graph, sequence, "cls/token/")  # [B, S, K]
+    _choose(graph, logits, ("batch", "sequence", len(model.labels)))
+
+
+def _squad_v1(model, graph, encoder):
+    sequence = _hidden_layer(model, graph, encoder(first_only=False))
+    logits = _label_scores(model, graph, sequence, "cls/squad/")  # [B, S, 2]
+    for place, name in enumerate(serving_folder.OUTPUTS[squad_task.V1]):
+        score = graph.node(
+            "Where", graph.cast("input_mask", bool), graph.at(logits, 2, place),
+            graph.number(-_NO_ANSWER),
+        )  # fmt: skip
+        graph.output(name, score, np.float32, ("batch", "sequence"))
+
+
+def _masked_log_softmax(graph, logits, possible):
+    """Over the last axis; `possible` is 1 where an answer may be and else 0."""
+    impossible = graph.node("Sub", graph.number(1.0), possible)
+    penalty = graph.node("Mul", impossible, graph.number(_NO_ANSWER))
+    masked = graph.node("Sub", graph.node("Mul", logits, possible), penalty)
+    return graph.node("LogSoftmax", masked, axis=-1)
+
+
+def _squad_v2(model, graph, encoder):
+    """See `heads.SquadV2Model`."""
+    settings = model.folder.settings_as(squad_task.Settings)
+    starts, ends = settings.start_n_top, settings.end_n_top
+    sequence = _hidden_layer(model, graph, encoder(first_only=False))  # [B, S, H]
+    p_mask = graph.cast("p_mask", np.float32)
+    possible = graph.node("Sub", graph.number(1.0), p_mask)  # [B, S]
+    score = _dense_of(model, graph, sequence, "start_logits/dense")  # [B, S, 1]
+    start_scores = _masked_log_softmax(graph, graph.at(score, 2, 0), possible)  # [B, S]
+    top = graph.node("TopK", start_scores, graph.integers(starts), outputs=2, axis=-1)
+    graph.output("start_top_log_probs", top[0], np.float32, ("batch", starts))
+    graph.output("start_top_index", graph.cast(top[1], np.int32), np.int32, ("batch", starts))
+    scores = _end_scores(model, graph, sequence, top[1], possible)  # [B, K, S]
+    top = graph.node("TopK", scores, graph.integers(ends), outputs=2, axis=-1)
+    scores, index = (graph.reshape(x, 0, starts * ends) for x in top)
+    shape = ("batch", starts * ends)
+    graph.output("end_top_log_probs", scores, np.float32, shape)
+    graph.output("end_top_index", graph.cast(index, np.int32), np.int32, shape)
+    answerability = _answerability(model, graph, sequence, start_scores)
+    graph.output("cls_logits", answerability, np.float32, ("batch",))
+
+
+def _dense_of(model, graph, x, name):
+    kernel, bias = (model.weights[f"{name}/{part}"] for part in ("kernel", "bias"))
+    return graph.dense(x, name, kernel, bias)
+
+
+def _end_scores(model, graph, sequence, index, possible):
+    """[B, S, H], starts [B, K], [B, S] -> log-probabilities of ends [B, K, S]."""
+    name = "end_logits/dense_0"
+    kernel, bias = (model.weights[f"{name}/{part}"] for part in ("kernel", "bias"))
+    size = kernel.shape[1]
+    tokens = graph.node("MatMul", sequence, graph.constant(f"{name}/of_tokens", kernel[:size]))
+    # Rows of the starts' products, not products of their rows: K of them are gathered as one pair.
+    offsets = graph.dense(sequence, f"{name}/of_starts", kernel[size:], bias)  # [B, S, H]
+    index = graph.node("Unsqueeze", index, graph.integers(2))  # [B, K, 1]
+    offsets = graph.node("GatherND", offsets, index, batch_dims=1)  # [B, K, H]
+    total = graph.node(
+        "Add", graph.node("Unsqueeze", tokens, graph.integers(1)),
+        graph.node("Unsqueeze", offsets, graph.integers(2)),
+    )  # [B, K, S, H]  # fmt: skip
+    name = "end_logits/LayerNorm"
+    gamma, beta = (model.weights[f"{name}/{part}"] for part in ("gamma", "beta"))
+    hidden = graph.layer_norm(
+        graph.node("Tanh", total), name, gamma, beta, kernels.LAYER_NORM_EPSILON
+    )
+    logits = graph.at(_dense_of(model, graph, hidden, "end_logits/dense_1"), 3, 0)
+    return _masked_log_softmax(graph, logits, graph.node("Unsqueeze", possible, graph.integers(1)))
+
+
+def _answerability(model, graph, sequence, start_scores):
+    """[B]: the logit of "no answer", from the expected start and the first token."""
+    weights = graph.node("Exp", start_scores)  # [B, S]
+    weights = graph.node("Unsqueeze", weights, graph.integers(1))
+    expected = graph.at(graph.node("MatMul", weights, sequence), 1, 0)  # [B, H]
+    both = graph.node("Concat", expected, graph.at(sequence, 1, 0), axis=-1)
+    hidden = graph.node("Tanh", _dense_of(model, graph, both, "answer_class/dense_0"))
+    name = "answer_class/dense_1/kernel"
+    kernel = graph.constant(name, model.weights[name])
+    return graph.at(graph.node("MatMul", hidden, kernel), 1, 0)
+
+
+_HEADS = {
+    glue.KIND: _classifier,
+    race.KIND: _scorer_of_choices,
+    token_classification.KIND: _token_classifier,
+    squad_task.V1: _squad_v1,
+    squad_task.V2: _squad_v2,
+}

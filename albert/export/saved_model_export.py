@@ -1,0 +1,610 @@
+"""Writes fine-tuned models in forms that other programs load.
+
+Classifiers for serialized tf.Examples and for strings, SQuAD models for ids, as SavedModels; SQuAD
+1.1 also for TensorFlow Lite. In a model that takes strings the tokenizer is part of the graph, see
+`graphs`; programs that load it must import ``tensorflow_text`` first.
+
+Letters in shapes: B batch, K labels, S sequence.
+"""
+
+import math
+import os
+import time
+
+import tensorflow as tf
+from absl import logging
+
+from albert.data import input_pipeline
+from albert.export import graphs, litert_export
+from albert.io import file_io, manifests, tables
+from albert.model import batching, checkpoints, layers, model_folder
+from albert.tasks import race, token_classification
+from albert.tasks.squad import task as squad_task
+from albert.text import tokenization
+
+MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids")
+SAVED_MODEL = "saved_model"
+TFLITE_NAME = "albert_model.tflite"
+# What the original calls the logits of SQuAD 1.1 in its SavedModel.
+_OTHER_NAMES = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
+# In the order of the original's TensorFlow Lite model, whose converter sorts the names.
+_LITE_OUTPUTS = ("end_logits", "start_logits")
+
+
+def model_to_serve(task, config, prefix, skip_padding=True):
+    """The model of a task with the weights of a checkpoint, to be loaded anywhere.
+
+    It computes in float32, as how low precision is computed depends on the machine.
+
+    Args:
+      task: `contracts.Task`.
+      config: `encoder.AlbertConfig`.
+      prefix: the checkpoint.
+      skip_padding: see `layers.Compute`.
+    """
+    compute = layers.Compute(skip_padding=skip_padding)
+    model = task.build_model(config, compute, 0)
+    checkpoints.restore(model, prefix, allow_new_heads=False)
+    return model
+
+
+# --- classifiers ----------------------------------------------------------------------------------
+
+
+class _ExampleServer(tf.Module):
+    """Answers serialized tf.Examples with a classifier's probabilities and predictions."""
+
+    def __init__(self, model, specs, threshold):
+        super().__init__()
+        self._model = model
+        self._specs = tuple(spec for spec in specs if spec.name in MODEL_INPUTS)
+        self._threshold = threshold
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="input")], autograph=False)
+    def serve(self, examples):
+        features = batching.trim(input_pipeline.parse(self._specs, examples), MODEL_INPUTS)
+        outputs = self._model(features, training=False)
+        answer = {name: outputs[name] for name in ("probabilities", "predictions")}
+        if self._threshold is not None:
+            answer["threshold"] = tf.constant(self._threshold, tf.float32)
+        return answer
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False
+    )
+    def serve_examples(self, examples):
+        return self.serve(examples)
+
+
+def export_classifier(model, specs, export_dir, threshold=None):
+    """Writes a SavedModel whose signatures take serialized tf.Examples.
+
+    The signature ``serving_default`` calls them ``input``, as the original does, the signature
+    ``examples`` calls them ``examples``.
+
+    Args:
+      model: classifier or regression model of `heads`.
+      specs: feature specifications of its task.
+      export_dir: the model goes to a new folder here, see `save_version`.
+      threshold: constant output ``threshold``; None or NaN leaves it out.
+
+    Returns:
+      The new folder.
+
+    Raises:
+      file_io.InputError: the folder cannot be written.
+    """
+    if threshold is not None and math.isnan(threshold):
+        threshold = None
+    server = _ExampleServer(model, specs, threshold)
+    signatures = {"serving_default": server.serve, "examples": server.serve_examples}
+    return save_version(server, signatures, export_dir)
+
+
+def save_version(module, signatures, parent):
+    """Writes a SavedModel to a new folder of `parent`; returns that folder.
+
+    Its name is the time in seconds, so that model servers take the newest.
+    """
+    version = int(time.time())
+    while file_io.exists(os.path.join(parent, str(version))):
+        version += 1
+    return save_model(module, signatures, parent, str(version))
+
+
+def save_model(module, signatures, parent, name):
+    """Writes a SavedModel under `parent` that appears whole or not at all; returns its folder.
+
+    An older one of that name is replaced.
+    """
+    file_io.make_dirs(parent)
+    target = os.path.join(parent, name)
+    # Hidden, so that no server takes it for a model, whenever the process ends.
+    temporary = file_io.temporary_name(os.path.join(parent, ".model"))
+    try:
+        with file_io.room_for(target, _size_of(module)):
+            try:
+                tf.saved_model.save(module, temporary, signatures=signatures)
+                manifests.write(temporary)
+                file_io.remove(target)
+                file_io.rename(temporary, target)
+            finally:
+                file_io.remove(temporary)
+    except (tf.errors.OpError, OSError) as error:
+        raise file_io.InputError(f"cannot write the model to {target}: {error}") from error
+    logging.info("Exported to %s", target)
+    return target
+
+
+def _size_of(module):
+    """Bytes of its variables, nearly all of a model's; None of an object that does not list any."""
+    if not isinstance(module, tf.Module):
+        return None
+    shapes = [(variable.dtype.size, variable.shape.num_elements()) for variable in module.variables]
+    return sum(size * count for size, count in shapes)
+
+
+# --- SQuAD --------------------------------------------------------------------------------------
+
+
+def answer_mask(input_mask, segment_ids):
+    """The feature ``p_mask`` of inputs that come without it.
+
+    Args:
+      input_mask: [B, S] integers, 1 for the places before the padding.
+      segment_ids: [B, S] integers, 1 for the text and the [SEP] behind it.
+
+    Returns:
+      [B, S] int32: 0 at [CLS] and the text, where an answer may be, else 1.
+    """
+    text = segment_ids * input_mask
+    # The last place of the text's segment is its [SEP].
+    before_end = tf.cumsum(text, axis=-1, reverse=True) > 1
+    first = tf.range(tf.shape(text)[-1]) == 0
+    return tf.cast(~(((text > 0) & before_end) | first), tf.int32)
+
+
+class _SquadServer(tf.Module):
+    """A model behind the three inputs that all programs have."""
+
+    def __init__(self, model):
+        super().__init__()
+        self._model = model
+
+    def __call__(self, input_ids, input_mask, segment_ids):
+        """What the model returns."""
+        features = {
+            "input_ids": input_ids,
+            "input_mask": input_mask,
+            "segment_ids": segment_ids,
+            "p_mask": answer_mask(input_mask, segment_ids),
+        }
+        return self._model(features, training=False)
+
+    def under_all_names(self, input_ids, input_mask, segment_ids):
+        """The same, logits of SQuAD 1.1 under both of their names."""
+        outputs = self(input_ids, input_mask, segment_ids)
+        others = {name: ours for name, ours in _OTHER_NAMES.items() if ours in outputs}
+        return outputs | {name: tf.identity(outputs[ours]) for name, ours in others.items()}
+
+
+def _function(method, batch_size, seq_length):
+    """`tf.function` of a server's method with named int32 inputs [batch_size, seq_length]."""
+    shape = [batch_size, seq_length]
+    specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in MODEL_INPUTS]
+    return tf.function(method, input_signature=specs, autograph=False)
+
+
+def _lite_model(server, max_seq_length, path):
+    """Bytes of the TensorFlow Lite model that is to go to a path."""
+    function = _function(server.__call__, 1, max_seq_length)
+    about = {"inputs": MODEL_INPUTS, "outputs": _LITE_OUTPUTS}
+    return litert_export.convert(server, {"serving_default": function}, about, path)
+
+
+def export_squad(runner, checkpoint, max_seq_length, export_dir):
+    """Writes a new folder of ``saved_model/`` and, for SQuAD 1.1, ``albert_model.tflite``.
+
+    The SavedModel takes int32 ``input_ids``, ``input_mask`` and ``segment_ids`` [B, S] of any sizes
+    and returns what the model returns: ``start_logits`` and ``end_logits`` [B, S], also under the
+    names ``start_log_prob`` and ``end_log_prob``; under SQuAD 2.0 the beams and ``cls_logits``. The
+    TensorFlow Lite model takes [1, `max_seq_length`], has its inputs in that order and as outputs
+    ``end_logits`` and ``start_logits``, and replaces an older one.
+
+    Args:
+      runner: `engine.Engine` of a SQuAD task.
+      checkpoint: which one, see `checkpoints.choose`.
+      max_seq_length: S of the TensorFlow Lite model.
+      export_dir: folder, made if it is not there.
+
+    Raises:
+      file_io.InputError: no checkpoint, or the files cannot be written.
+    """
+    prefix = checkpoints.choose(runner.run_config.output_dir, checkpoint)
+    logging.info("Exporting %s", prefix)
+    # TensorFlow Lite has no operations for leaving padding out.
+    model = model_to_serve(runner.task, runner.model.config, prefix, skip_padding=False)
+    server = _SquadServer(model)
+    server.serve = _function(server.under_all_names, None, None)
+    signatures = {"serving_default": server.serve}
+    save_version(server, signatures, os.path.join(export_dir, SAVED_MODEL))
+    if runner.task.name == squad_task.V1:
+        path = os.path.join(export_dir, TFLITE_NAME)
+        file_io.write_bytes(path, _lite_model(server, max_seq_length, path))
+        logging.info("Exported to %s", path)
+
+
+# --- strings ------------------------------------------------------------------------------------
+
+
+def kept_lengths(lengths_a, lengths_b, max_length):
+    """Lengths [B] of two texts after `packing.truncate_pair`, whose rule this is in a graph."""
+    excess = tf.maximum(lengths_a + lengths_b - max_length, 0)
+    until_equal = tf.minimum(excess, tf.abs(lengths_a - lengths_b))
+    in_turns = excess - until_equal
+    drop_a = in_turns // 2 + tf.where(lengths_a > lengths_b, until_equal, 0)
+    return lengths_a - drop_a, lengths_b - (excess - drop_a)
+
+
+def _cut(ids, lengths):
+    """The first `lengths` [B] ids of each row of a ragged tensor."""
+    return tf.RaggedTensor.from_tensor(ids.to_tensor(), lengths=lengths)
+
+
+class TextPacker(tf.Module):
+    """Makes a model's inputs of strings.
+
+    Args:
+      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length: S; longer texts are cut as `glue.convert_example` does.
+
+    Attributes:
+      tokenizer: what `graphs.make` makes.
+    """
+
+    def __init__(self, tokenizer, max_seq_length):
+        super().__init__()
+        self.tokenizer = graphs.make(tokenizer)
+        self._max_seq_length = max_seq_length
+        self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
+        self._pad_id = tokenizer.pad_id
+
+    def features(self, text, text_pair=None):
+        """`packing.pack` of strings [B]: dict of int32 tensors [B, S'], S' the longest of them."""
+        first = self.tokenizer.encode(text)
+        if text_pair is None:
+            return self.pack(first[:, : self._max_seq_length - 2])
+        second = self.tokenizer.encode(text_pair)
+        lengths = kept_lengths(
+            *(tf.cast(ids.row_lengths(), tf.int32) for ids in (first, second)),
+            self._max_seq_length - 3,
+        )
+        return self.pack(*(_cut(*pair) for pair in zip((first, second), lengths, strict=True)))
+
+    def pack(self, first, second=None):
+        """`packing.pack` of ragged ids [B, (tokens)] that fit: as `features`."""
+        rows = first.nrows(tf.int32)
+
+        def mark(piece):
+            return tf.fill([rows, 1], piece)
+
+        second = [] if second is None else [second, mark(self._sep_id)]
+        whole = tf.concat([mark(self._cls_id), first, mark(self._sep_id), *second], axis=1)
+        boundary = tf.cast(first.row_lengths(), tf.int32)[:, tf.newaxis] + 2
+        input_ids = whole.to_tensor(self._pad_id)
+        input_mask = tf.sequence_mask(whole.row_lengths(), dtype=tf.int32)
+        place = tf.range(tf.shape(input_ids)[1])[tf.newaxis, :]
+        segment_ids = input_mask * tf.cast(place >= boundary, tf.int32)
+        return {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
+
+
+class TextServer(TextPacker):
+    """Answers strings with a classifier or regression model.
+
+    Args:
+      model: model of `heads`.
+      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length: S; longer texts are cut as `glue.convert_example` does.
+      labels: K label names by id; empty for regression.
+      is_pair: the model takes two texts.
+
+    Attributes:
+      serve: the function of its signature: text [B], and text_pair [B] if `is_pair`, to prediction
+        [B] (label names; for regression numbers) and, for labels, probabilities and labels [B, K].
+    """
+
+    def __init__(self, model, tokenizer, max_seq_length, labels, is_pair):
+        super().__init__(tokenizer, max_seq_length)
+        self._model = model
+        self._labels = tuple(labels)
+        names = ("text", "text_pair") if is_pair else ("text",)
+        signature = [tf.TensorSpec([None], tf.string, name=name) for name in names]
+        self.serve = tf.function(self._answer, input_signature=signature, autograph=False)
+
+    def _answer(self, text, text_pair=None):
+        outputs = self._model(self.features(text, text_pair), training=False)
+        if not self._labels:
+            return {"prediction": outputs["predictions"]}
+        labels = tf.constant(self._labels)
+        return {
+            "prediction": tf.gather(labels, outputs["predictions"]),
+            "probabilities": outputs["probabilities"],
+            "labels": tf.tile(labels[tf.newaxis], [tf.shape(text)[0], 1]),
+        }
+
+
+def export_text_classifier(model, tokenizer, max_seq_length, labels, is_pair, export_dir):
+    """Writes a SavedModel with the signature of `TextServer.serve`.
+
+    Args: as `TextServer`; the model goes to a new folder of ``<export_dir>/text``, see
+      `save_version`.
+
+    Returns:
+      The new folder.
+
+    Raises:
+      file_io.InputError: see `graphs.make`, or the folder cannot be written.
+    """
+    server = TextServer(model, tokenizer, max_seq_length, labels, is_pair)
+    parent = os.path.join(export_dir, "text")
+    return save_version(server, {"serving_default": server.serve}, parent)
+
+
+# --- Models that choose answers to questions about texts, as functions of strings in a graph -----
+
+
+_BLANK = "_"  # in questions, see `race.ending`
+
+
+class ChoiceServer(TextPacker):
+    """Answers questions with a model that was fine-tuned on RACE.
+
+    Args:
+      model: `heads.RegressionModel`, which scores a text with a question and an option.
+      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length: S; longer texts are cut as `race.convert_example` does.
+      max_qa_length: most tokens of question and option.
+
+    Attributes:
+      serve: the function of its signature: strings ``article`` [B], ``question`` [B] and
+        ``options`` [B, C] to ``prediction`` int32 [B], the number of the option from 0, and
+        ``probabilities`` [B, C].
+    """
+
+    def __init__(self, model, tokenizer, max_seq_length, max_qa_length):
+        super().__init__(tokenizer, max_seq_length)
+        self._model = model
+        self._room, self._max_qa_length = max_seq_length - 3, max_qa_length
+        shapes = {"article": [None], "question": [None], "options": [None, None]}
+        signature = [tf.TensorSpec(shape, tf.string, name) for name, shape in shapes.items()]
+        self.serve = tf.function(self._answer, input_signature=signature, autograph=False)
+
+    def _answer(self, article, question, options):
+        shape = tf.shape(options)
+        endings = endings_of(tf.repeat(question, shape[1]), tf.reshape(options, [-1]))
+        first = self.tokenizer.encode(tf.repeat(article, shape[1]))
+        second = self.tokenizer.encode(endings)[:, -self._max_qa_length :]
+        room = self._room - tf.cast(second.row_lengths(), tf.int32)
+        kept = tf.minimum(tf.cast(first.row_lengths(), tf.int32), room)
+        first = tf.RaggedTensor.from_tensor(first.to_tensor(), lengths=kept)
+        scores = self._model(self.pack(first, second), training=False)["logits"]
+        scores = tf.reshape(scores, shape)
+        return {
+            "prediction": tf.argmax(scores, -1, tf.int32),
+            "probabilities": tf.nn.softmax(scores),
+        }
+
+
+def endings_of(questions, options):
+    """`race.ending` of strings [B] and [B]."""
+    parts = tf.strings.split(questions, _BLANK)  # [B, (parts)]
+    ends = tf.repeat(parts.row_splits[1:], parts.row_lengths())
+    is_last = tf.range(tf.size(parts.flat_values, ends.dtype)) == ends - 1
+    filled = parts.flat_values + tf.repeat(options, parts.row_lengths())
+    filled = parts.with_flat_values(tf.where(is_last, parts.flat_values, filled))
+    return tf.where(
+        parts.row_lengths() > 1,
+        tf.strings.reduce_join(filled, axis=-1),
+        tf.strings.join([questions, options], " "),
+    )
+
+
+# --- Writes fine-tuned token classifiers as SavedModels: for ids, and for texts or words ---------
+
+
+def export_ids(model, export_dir):
+    """Writes a SavedModel of int32 ``input_ids``, ``input_mask`` and ``segment_ids`` [B, S].
+
+    It returns ``predictions`` [B, S] and ``probabilities`` [B, S, K]; a word has those of its first
+    piece.
+
+    Args:
+      model: `heads.TokenClassifierModel`.
+      export_dir: the model goes to a new folder here, see `save_version`.
+
+    Returns:
+      The new folder.
+    """
+    module = tf.Module()
+    module.model = model
+    specs = [tf.TensorSpec([None, None], tf.int32, name=name) for name in MODEL_INPUTS]
+
+    def serve(*inputs):
+        features = dict(zip(MODEL_INPUTS, inputs, strict=True))
+        outputs = model(features, training=False)
+        return {name: outputs[name] for name in ("predictions", "probabilities")}
+
+    module.serve = tf.function(serve, input_signature=specs, autograph=False)
+    return save_version(module, {"serving_default": module.serve}, export_dir)
+
+
+class WordServer(tf.Module):
+    """Answers texts and words with a token classifier.
+
+    Args:
+      model: `heads.TokenClassifierModel`.
+      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length: S; words that are not among so many pieces, with [CLS] and [SEP], get the
+        label "" and the probability 0.
+      labels: K label names by id.
+
+    Attributes:
+      serve: the function of strings ``text`` [B], which are split at white space, to ``words``,
+        ``labels`` and ``probabilities`` [B, W], with "" and 0 behind the last word.
+      serve_words: the same of strings ``words`` [B, W], with "" behind the last word.
+    """
+
+    def __init__(self, model, tokenizer, max_seq_length, labels):
+        super().__init__()
+        self._model = model
+        self._tokenizer = graphs.make(tokenizer)
+        self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
+        self._pad_id, self._unk_id = tokenizer.pad_id, tokenizer.unk_id
+        self._room = max_seq_length - 2
+        self._labels = tuple(labels)
+        self._space = tokenization.character_class(str.isspace) + "+"
+        text = tf.TensorSpec([None], tf.string, name="text")
+        words = tf.TensorSpec([None, None], tf.string, name="words")
+        self.serve = tf.function(self._of_text, input_signature=[text], autograph=False)
+        self.serve_words = tf.function(self._of_words, input_signature=[words], autograph=False)
+
+    def _of_text(self, text):
+        return self._answer(tf.strings.split(tf.strings.regex_replace(text, self._space, " ")))
+
+    def _of_words(self, words):
+        return self._answer(tf.RaggedTensor.from_tensor(words, padding=""))
+
+    def _answer(self, words):
+        """Outputs for a ragged tensor of words [B, (W)]."""
+        pieces = self._pieces(words.flat_values)
+        ids = words.with_values(pieces).merge_dims(1, 2)  # [B, (pieces)]
+        row = words.value_rowids()
+        place = pieces.row_starts() - tf.gather(ids.row_starts(), row)  # of the first piece
+        outputs = self._model(self._features(ids), training=False)
+        fits = place < self._room
+        index = tf.stack([row, tf.where(fits, place + 1, 0)], axis=1)
+        found = {name: tf.gather_nd(outputs[name], index) for name in outputs}
+        labels = tf.gather(tf.constant(self._labels), found["predictions"])
+        best = tf.reduce_max(found["probabilities"], axis=-1)
+        return {
+            "words": words.to_tensor(""),
+            "labels": words.with_values(tf.where(fits, labels, "")).to_tensor(""),
+            "probabilities": words.with_values(tf.where(fits, best, 0.0)).to_tensor(0.0),
+        }
+
+    def _pieces(self, words):
+        """Ids of strings [N]: ragged [N, (pieces)], one at least and as many as there is room."""
+        pieces = self._tokenizer.encode(words).with_row_splits_dtype(tf.int64)
+        empty = tf.cast(pieces.row_lengths() == 0, tf.int64)
+        unknown = tf.fill([tf.reduce_sum(empty)], self._unk_id)
+        unknown = tf.RaggedTensor.from_row_lengths(unknown, empty)
+        return tf.concat([pieces, unknown], axis=1)[:, : self._room]
+
+    def _features(self, ids):
+        def mark(piece):
+            return tf.fill([ids.nrows(tf.int32), 1], piece)
+
+        whole = tf.concat([mark(self._cls_id), ids[:, : self._room], mark(self._sep_id)], axis=1)
+        input_ids = whole.to_tensor(self._pad_id)
+        return {
+            "input_ids": input_ids,
+            "input_mask": tf.sequence_mask(whole.row_lengths(), dtype=tf.int32),
+            "segment_ids": tf.zeros_like(input_ids),
+        }
+
+
+def export_text(model, tokenizer, max_seq_length, labels, export_dir):
+    """Writes a SavedModel with the signatures of `WordServer`: serving_default and words.
+
+    Args: as of `WordServer`; the model goes to a new folder of ``<export_dir>/text``.
+
+    Returns:
+      The new folder.
+
+    Raises:
+      file_io.InputError: see `graphs.make`, or the folder cannot be written.
+    """
+    server = WordServer(model, tokenizer, max_seq_length, labels)
+    signatures = {"serving_default": server.serve, "words": server.serve_words}
+    return save_version(server, signatures, os.path.join(export_dir, "text"))
+
+
+# --- Writes the SavedModels of serving folders: for ids, and for texts ---------------------------
+
+
+TEXT_MODEL = "saved_model_text"  # beside the model of ids
+DESCRIPTION = "description"  # name of the signature that says what the model is
+
+
+def write(folder, trained, with_texts=True):
+    """Writes the models of a serving folder.
+
+    The model of ids has the signature ``serving_default``, int32 [B, S] of any sizes, with the
+    inputs and outputs that `serving_folder` names, and the signature `DESCRIPTION` without inputs:
+    ``kind`` string, ``labels`` strings [K], ``max_seq_length`` int32. Where tensorflow-text is
+    installed, and for all but SQuAD, `TEXT_MODEL` has the signatures of `TextServer`,
+    `WordServer` or `ChoiceServer`, and `DESCRIPTION`.
+
+    Args:
+      folder: `serving_folder.ServingFolder` to write to, in float32 or bfloat16.
+      trained: `model_folder.ModelFolder` of the model, with its checkpoint.
+      with_texts: whether `TEXT_MODEL` is written.
+
+    Raises:
+      file_io.InputError: the folder cannot be written.
+    """
+    # Each number of rows of tokens may be compiled for, and there are fewer of those than sizes.
+    compute = layers.Compute(dtype=folder.precision, skip_padding=True)
+    exported = graphs.ExportedModel(trained, compute)
+    exported.serve, exported.describe = exported.function(), _description(exported)
+    about = {DESCRIPTION: exported.describe}
+    _save(exported, {"serving_default": exported.serve, **about}, folder.model_file)
+    if not with_texts:
+        return
+    try:
+        server, signatures = _text_server(exported, trained)
+    except file_io.InputError as error:
+        logging.warning("There is no model of texts in the folder: %s", error)
+        return
+    if server:
+        server.describe = exported.describe
+        _save(server, signatures | about, os.path.join(folder.path, TEXT_MODEL))
+
+
+def _description(exported):
+    def describe():
+        return {
+            "kind": tf.constant(exported.kind),
+            "labels": tf.constant(exported.labels, tf.string, [len(exported.labels)]),
+            "max_seq_length": tf.constant(exported.max_seq_length, tf.int32),
+        }
+
+    return tf.function(describe, input_signature=[], autograph=False)
+
+
+def _text_server(exported, trained):
+    """The module that takes texts and its signatures; None for models without one."""
+    if exported.kind in squad_task.KINDS:
+        return None, {}
+    tokenizer = model_folder.load_tokenizer(trained.source, trained.config)
+    graphs.check_text(tokenizer, "a model of texts")
+    values = exported.model, tokenizer, exported.max_seq_length
+    if exported.kind == race.KIND:
+        length = trained.length("max_qa_length", 1)
+        server = ChoiceServer(*values, length)
+        return server, {"serving_default": server.serve}
+    values = *values, exported.labels
+    if exported.kind == token_classification.KIND:
+        server = WordServer(*values)
+        return server, {"serving_default": server.serve, "words": server.serve_words}
+    is_pair = trained.setting("columns", tables.are_columns)["text_pair"] is not None
+    server = TextServer(*values, is_pair)
+    return server, {"serving_default": server.serve}
+
+
+def _save(module, signatures, path):
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    try:
+        tf.saved_model.save(module, path, signatures=signatures, options=options)
+    except tf.errors.OpError as error:
+        raise file_io.InputError(f"cannot write {path}: {error}") from error

@@ -1,0 +1,206 @@
+"""Checks of everything that a folder holds: checkpoints, records, weights, exported models.
+
+Nothing that is read is run: the graph of a SavedModel is only parsed.
+"""
+
+import dataclasses
+import os
+import re
+import warnings
+
+import tensorflow as tf
+
+from albert.data import record_files
+from albert.io import file_io, manifests
+from albert.model import checkpoints, huggingface, saved_model_files
+
+_RECORDS = re.compile(r"\.(tf_?records?)(-\d+-of-\d+)?(\.gz)?$")
+_TEMPORARY = re.compile(r"\.tmp-\d+")  # of a process that is at work, or was killed
+_MANIFEST = checkpoints.ENDING
+_VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """Something that was checked.
+
+    Attributes:
+      path: its file, folder or prefix.
+      what: what it is, with what is known of it.
+      damage: what is wrong; None if it is whole.
+      is_unreadable: the system does not let it be read, so that it may be whole.
+    """
+
+    path: str
+    what: str
+    damage: str | None
+    is_unreadable: bool = False
+
+
+def check(path):
+    """Checks what a path names; a folder with all folders below it.
+
+    Args:
+      path: folder, prefix of a checkpoint, one of its files, or another file of a kind that is
+        known: records, safetensors, TensorFlow Lite.
+
+    Yields:
+      `Item`, in the order of their names.
+
+    Raises:
+      file_io.InputError: there is nothing there that can be checked.
+    """
+    if file_io.is_dir(path):
+        items = _check_folder(path)
+    elif checker := _checker_of(path):
+        items = [checker(path)]
+    else:
+        prefix = re.sub(rf"({re.escape(_MANIFEST)}|\.(index|meta|data-\d+-of-\d+))$", "", path)
+        there = file_io.exists(prefix + _MANIFEST)
+        items = [_check_checkpoint(prefix if there else checkpoints.resolve(path))]
+    count = 0
+    for item in items:
+        count += 1
+        yield item
+    if not count:
+        raise file_io.InputError(
+            f"{path} holds nothing that can be checked: no checkpoint, records or exported model"
+        )
+
+
+def _checker_of(path):
+    """The function that checks a file; None where its name tells nothing, or it is not there."""
+    if not file_io.exists(path):
+        return None
+    if huggingface.is_weights_file(path):
+        return _check_weights
+    if path.endswith(".tflite"):
+        return _check_lite
+    if _RECORDS.search(path) or file_io.exists(record_files.manifest_path(path)):
+        return _check_records
+    return None
+
+
+def _check_folder(folder):
+    names = [name for name in file_io.listdir(folder) if not _TEMPORARY.search(name)]
+    if saved_model_files.NAME in names:
+        yield _check_saved_model(folder)
+        return
+    if manifests.NAME in names:
+        damage = manifests.export_mismatch(folder)
+        yield Item(folder, "files of an exported model", damage)
+    bases = {name[: -len(_MANIFEST)] for name in names if name.endswith(_MANIFEST)}
+    bases -= {manifests.NAME[: -len(_MANIFEST)]}
+    indices = {name[: -len(".index")] for name in names if name.endswith(".index")}
+    for name in sorted({*names, *bases, *indices}):
+        path = os.path.join(folder, name)
+        if name in indices:
+            yield _check_checkpoint(path)
+        elif name in bases and name not in names:
+            yield from _check_without_file(path)
+        elif file_io.is_dir(path):
+            yield from _check_folder(path)
+        elif checker := _checker_of(path):
+            yield checker(path)
+
+
+def _check_without_file(path):
+    """What has a manifest, but not the file that it is named after.
+
+    Another program that deletes or renames a checkpoint leaves its manifest.
+    """
+    if checkpoints.parts(path):
+        yield _check_checkpoint(path)
+    elif not path.rpartition("/")[2].startswith("model.ckpt-"):
+        manifest = record_files.manifest_path(path)
+        yield Item(path, "records", f"there is {manifest}, but no {path}")
+
+
+def _check_checkpoint(prefix):
+    has_manifest = file_io.exists(prefix + _MANIFEST)
+    what = "checkpoint"
+    try:
+        damage = checkpoints.damage_of(prefix)
+    except file_io.UnreadableError as error:
+        return Item(prefix, what, str(error), is_unreadable=True)
+    if not damage:
+        step = checkpoints.read_step(prefix)
+        count = len(checkpoints.reader(prefix).get_variable_to_shape_map())
+        what += f"{'' if step is None else f' of step {step}'}, {count} variables"
+        what += "" if has_manifest else ", without a manifest"
+        if checkpoints.manifest_mismatch(prefix):
+            what += ", replaced by another program since its manifest"
+    return Item(prefix, what, damage)
+
+
+def _check_records(path):
+    """Reads every record, whose checksums TensorFlow compares, and compares their number."""
+    has_manifest = file_io.exists(record_files.manifest_path(path))
+    try:
+        with record_files.damage_reported([path]):
+            count = 0
+            for batch in record_files.serialized_examples([path]).batch(1024):
+                count += len(batch)
+        damage = _misfit_of_records(path, count) if has_manifest else None
+    except (file_io.InputError, tf.errors.OpError) as error:
+        return Item(path, "records", str(error))
+    what = f"{count} records{'' if has_manifest else ', without a manifest'}"
+    return Item(path, "records" if damage else what, damage)
+
+
+def _misfit_of_records(path, count):
+    manifest = file_io.read_json(record_files.manifest_path(path), "manifest", dict)
+    found = {"num_bytes": file_io.size(path), "num_examples": count}
+    wrong = [
+        f"{name} is {value}, by its manifest {manifest.get(name)}"
+        for name, value in found.items()
+        if manifest.get(name) != value
+    ]
+    return "; ".join(wrong) or None
+
+
+def _check_weights(path):
+    try:
+        count = len(huggingface.Reader(path).get_variable_to_shape_map())
+    except file_io.InputError as error:
+        return Item(path, "weights", str(error))
+    return Item(path, f"weights, {count} variables", None)
+
+
+def _check_lite(path):
+    try:
+        with file_io.open_file(path, "rb") as file, warnings.catch_warnings(action="ignore"):
+            tf.lite.Interpreter(model_content=file.read())
+    except (ValueError, RuntimeError) as error:
+        return Item(path, "TensorFlow Lite model", str(error))
+    return Item(path, "TensorFlow Lite model", None)
+
+
+def _check_saved_model(folder):
+    has_manifest = file_io.exists(os.path.join(folder, manifests.NAME))
+    what = f"SavedModel{'' if has_manifest else ', without a manifest'}"
+    damage = manifests.export_mismatch(folder) or _damage_of_saved_model(folder)
+    return Item(folder, what, damage)
+
+
+def _damage_of_saved_model(folder):
+    """What is wrong with graph, variables or assets of a SavedModel; None for nothing."""
+    try:
+        graphs = saved_model_files.read_graphs(folder)
+    except file_io.InputError as error:
+        return str(error)
+    if not graphs:
+        return f"{saved_model_files.path_of(folder)} holds no graph"
+    nodes = saved_model_files.all_nodes
+    variables = os.path.join(folder, "variables", "variables")
+    if checkpoints.prefix_exists(variables):
+        if damage := checkpoints.damage_of(variables):
+            return damage
+    elif any(node.op in _VARIABLE_OPS for graph in graphs for node in nodes(graph.graph_def)):
+        return f"{variables}.index is missing"
+    for graph in graphs:
+        for asset in graph.asset_file_def:
+            name = os.path.join(folder, "assets", asset.filename)
+            if not file_io.exists(name):
+                return f"{name} is missing"
+    return None

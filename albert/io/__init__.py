@@ -1,0 +1,14 @@
+"""Handles files, folders, locks, processes and signals safely. No TensorFlow."""
+
+# Modules that other rooms and commands may import.
+__all__ = (
+    "archives",
+    "file_io",
+    "json_shapes",
+    "locks",
+    "manifests",
+    "processes",
+    "progress",
+    "signals",
+    "tables",
+)

@@ -1,0 +1,584 @@
+"""The only place that opens, lists, renames, deletes or unpacks files.
+
+Local paths use Python's own file functions. A path with a scheme (``gs://…``) goes through
+`tf.io.gfile`, which is imported only then, so that data workers on local files never pay for
+TensorFlow's start-up.
+"""
+
+import codecs
+import contextlib
+import errno
+import functools
+import glob as _glob
+import hashlib
+import importlib
+import json
+import mmap
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import time
+
+# No room, a quota, or a limit of the size of files.
+_CODES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def disk_full_reason(error):
+    """What the system says of an error that comes of too little room; None for other errors.
+
+    Args:
+      error: exception of Python, or of a library, such as TensorFlow, whose messages hold what the
+        system says.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno) if error.errno in _CODES else None
+    text = str(error)
+    return next((os.strerror(code) for code in _CODES if os.strerror(code) in text), None)
+
+
+def refusal(error):
+    """What the system says, and what to do, where nothing may be written; None for other errors."""
+    if isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return f"{error.strerror}; name a folder that can be written to"
+    return None
+
+
+def describe(count):
+    """A number of bytes as people say it."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / 1024:.1f} KiB" if count >= 1024 else f"{count} bytes"
+
+
+def message(path, reason, needed, free):
+    """The message to the user.
+
+    Args:
+      path: file or folder that could not be written.
+      reason: of `reason`.
+      needed: its bytes; None if they are not known.
+      free: bytes that are free on its disk without what has been written of it; None if they are
+        not known.
+    """
+    text = f"cannot write {path}: {reason}"
+    is_full = reason == os.strerror(errno.ENOSPC)
+    if needed is not None:
+        text += f"; it needs {describe(needed)}"
+        is_full = is_full and (free is None or needed > free)
+    if free is not None and needed is None and is_full:
+        text += f"; it needs more than the {describe(free)} that are free there"
+    elif free is not None:
+        text += f"; {describe(free)} are free there"
+        if not is_full:
+            text += " by now, so a limit (such as a quota) or another program is in the way"
+    return f"{text}. Make room there, or name a folder on another disk"
+
+
+# --- The only place that opens, lists, renames, deletes or unpacks files -------------------------
+
+
+_CHUNK = 1 << 20  # bytes read at a time
+_LOST_SECONDS = 24 * 3600.0  # without a change: some files are written to with long pauses
+
+
+class InputError(ValueError):
+    """A mistake in what the user gave: says what was expected, what was found and what to do.
+
+    Scripts print its message without a stack trace.
+    """
+
+
+class UnreadableError(InputError):
+    """A file is there, but the system does not let it be read: says why."""
+
+
+class NoRoomError(InputError):
+    """A disk is full: says for what, how much that needs and how much is free."""
+
+
+def is_remote(path):
+    """True for paths with a scheme, such as ``gs://bucket/file``."""
+    return "://" in str(path)
+
+
+def _gfile():
+    import tensorflow as tf
+
+    return tf.io.gfile
+
+
+def open_file(path, mode="r"):
+    """Opens `path`; text is UTF-8, line ends are kept as they are."""
+    if is_remote(path):
+        return _gfile().GFile(path, mode)
+    if "b" in mode:
+        return open(path, mode)
+    return open(path, mode, encoding="utf-8", newline="")
+
+
+def open_input(path, what, mode="r"):
+    """Opens a file that the user named; `what` says what it is for the error message.
+
+    Raises:
+      InputError: the file does not exist, is a folder or cannot be read.
+    """
+    if not exists(path):
+        raise InputError(f"{what}: there is no file {path}")
+    if is_dir(path):
+        raise InputError(f"{what}: {path} is a folder, a file was expected")
+    try:
+        return open_file(path, mode)
+    except OSError as error:
+        raise UnreadableError(f"{what}: cannot read {path}: {error.strerror}") from error
+
+
+def exists(path):
+    return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
+
+
+def is_dir(path):
+    return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
+
+
+def size(path):
+    """Length of the file in bytes."""
+    return _gfile().stat(path).length if is_remote(path) else os.path.getsize(path)
+
+
+def listdir(path):
+    """Sorted names of the entries of a folder."""
+    if is_remote(path):
+        return sorted(name.rstrip("/") for name in _gfile().listdir(path))
+    return sorted(os.listdir(path))
+
+
+def glob(pattern):
+    """Sorted paths that match a shell pattern."""
+    return sorted(_gfile().glob(pattern) if is_remote(pattern) else _glob.glob(pattern))
+
+
+def check_scheme(path, what):
+    """Refuses a remote path that neither TensorFlow nor tensorflow-io can read.
+
+    Raises:
+      InputError: names the scheme and what to do.
+    """
+    if not is_remote(path):
+        return
+    scheme = path.split("://")[0]
+    if scheme not in _gfile().get_registered_schemes():
+        with contextlib.suppress(ImportError):
+            importlib.import_module("tensorflow_io")  # It registers s3, hdfs and others.
+    if scheme not in _gfile().get_registered_schemes():
+        raise InputError(
+            f"{what}: {path}: this TensorFlow cannot read {scheme}://; install tensorflow-io, or "
+            "mount the files or copy them here"
+        )
+
+
+def expand_globs(patterns, what):
+    """Files named by comma-separated globs, in order and without repetition.
+
+    The name of an existing file counts as such, whatever signs are in it.
+
+    Raises:
+      InputError: a pattern matches nothing.
+    """
+    paths = []
+    for pattern in patterns.split(","):
+        pattern = pattern.strip()
+        if not pattern:
+            continue
+        check_scheme(pattern, what)
+        found = [pattern] if exists(pattern) else glob(pattern)
+        matches = [path for path in found if not is_dir(path)]
+        if not matches:
+            raise InputError(f"{what}: no file matches {pattern!r}")
+        paths.extend(matches)
+    if not paths:
+        raise InputError(f"{what}: no file is named in {patterns!r}")
+    return list(dict.fromkeys(paths))
+
+
+def make_dirs(path):
+    """Makes a folder and its parents.
+
+    Raises:
+      InputError: the folder cannot be made or written to.
+    """
+    if is_remote(path):
+        _gfile().makedirs(path)
+        return
+    try:
+        os.makedirs(path, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", error)
+        raise InputError(f"cannot make the folder {path}: {reason}") from error
+    try:
+        # A real file is the only sure test: access() says yes to root on read-only mounts.
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise InputError(f"cannot write to the folder {path}: {error.strerror}") from error
+
+
+def rename(source, target):
+    """Moves a file over `target`; on local disks the change is atomic."""
+    if is_remote(target):
+        _gfile().rename(source, target, overwrite=True)
+    else:
+        os.replace(source, target)
+
+
+def remove(path):
+    """Deletes a file or a folder with all its contents; a missing one is no error."""
+    if is_remote(path):
+        if exists(path):
+            (_gfile().rmtree if is_dir(path) else _gfile().remove)(path)
+    elif os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):  # Else a read-only disk would refuse.
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+
+def copy(source, target):
+    """Copies a file through a temporary name, so `target` is never half-written."""
+    with _renamed_at_the_end(target, size(source)) as temporary:
+        if is_remote(source) or is_remote(target):
+            _gfile().copy(source, temporary, overwrite=True)
+        else:
+            shutil.copyfile(source, temporary)
+
+
+def link(source, target):
+    """Gives a file a second name, which takes the place of `target`; copies it where none can be.
+
+    Neither name may be written to afterwards, but both may be replaced or removed.
+    """
+    try:
+        if is_remote(source) or is_remote(target):
+            raise OSError("links are for local files")
+        with _renamed_at_the_end(target, None) as temporary:
+            remove(temporary)
+            os.link(source, temporary)
+    except (OSError, InputError):
+        copy(source, target)
+
+
+@functools.cache
+def machine():
+    """What only processes that see each other share, of a start of the system and a container."""
+    name = socket.gethostname()
+    with contextlib.suppress(OSError), open_file("/proc/sys/kernel/random/boot_id") as file:
+        name = f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def temporary_name(path):
+    """A name beside `path` that only this process uses.
+
+    What killed processes have left for `path` is deleted: those of this machine at once, others
+    when nothing has changed in it for a day.
+    """
+    if not is_remote(path):
+        for left in _glob.glob(f"{_glob.escape(str(path))}.tmp-*"):
+            if _is_left_over(left):
+                with contextlib.suppress(OSError):  # a read-only folder; gone by now
+                    remove(left)
+    return f"{path}.tmp-{os.getpid()}-{machine()}"
+
+
+def _is_left_over(temporary):
+    """Whether the process that a temporary name bears is no more."""
+    # A thread, and what belongs to which part, may stand behind.
+    number, mark, *_ = [*temporary.rpartition(".tmp-")[2].partition(".")[0].split("-"), ""]
+    if mark != machine():
+        return number.isdecimal() and _is_old(temporary)
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, OverflowError, PermissionError):  # not our name; somebody else's process
+        return False
+    return False
+
+
+def _is_old(path):
+    """Whether nothing in a file or folder has changed for long."""
+    try:
+        inside = _glob.iglob(f"{_glob.escape(path)}/**", recursive=True)
+        changed = max(os.lstat(name).st_mtime for name in (path, *inside))
+    except OSError:  # It is gone, or at work.
+        return False
+    return time.time() - changed > _LOST_SECONDS
+
+
+@contextlib.contextmanager
+def room_for(path, count=None):
+    """Names what cannot be written, and the room that is missing if it is that.
+
+    Args:
+      path: file or folder that the block writes, and removes where that fails.
+      count: bytes that it needs; None: nobody knows before.
+
+    Raises:
+      InputError: it may not be written; `NoRoomError`: there is no room.
+    """
+    try:
+        yield
+    except Exception as error:
+        if text := refusal(error):
+            raise InputError(f"cannot write {path}: {text}") from error
+        if isinstance(error, InputError) or not (reason := disk_full_reason(error)):
+            raise
+        free = None if is_remote(path) else free_bytes(path)
+        raise NoRoomError(message(path, reason, count, free)) from error
+
+
+@contextlib.contextmanager
+def _renamed_at_the_end(path, count):
+    """Yields a temporary name, which becomes `path` only if the block ends well."""
+    temporary = temporary_name(path)
+    with room_for(path, count):
+        try:
+            yield temporary
+            rename(temporary, path)
+        finally:
+            with contextlib.suppress(OSError):
+                remove(temporary)  # A rename leaves it, too, if both are one file already.
+
+
+@contextlib.contextmanager
+def atomic_writer(path, mode="w", count=None):
+    """Opens a temporary file that takes the place of `path` only if the block ends well.
+
+    Raises:
+      NoRoomError: there is no room for it, or for its `count` of bytes where that is known.
+    """
+    with _renamed_at_the_end(path, count) as temporary, open_file(temporary, mode) as file:
+        yield file
+        if not is_remote(path):
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def atomic_folder(path, last):
+    """Makes a temporary folder, whose files get to the folder `path` only if the block ends well.
+
+    Other files there stay.
+
+    Args:
+      path: folder, made where it does not exist.
+      last: name of the file without which the others count for nothing: while older files are
+        replaced, there is none.
+
+    Raises:
+      InputError: the folder cannot be made or written to, or there is no room.
+    """
+    path = str(path).rstrip("/")
+    new = not exists(path)
+    make_dirs((os.path.dirname(path) or ".") if new else path)  # can it be written to?
+    # Inside a folder that exists: that may be a file system of its own.
+    # Hidden, so that nothing takes it for the folder that it is to be, however the process ends.
+    beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}")
+    temporary = temporary_name(beside if new else os.path.join(path, ".new"))
+    make_dirs(temporary)
+    try:
+        yield temporary
+        if new and not is_remote(path):
+            rename(temporary, path)
+            return
+        make_dirs(path)
+        remove(os.path.join(path, last))
+        for name in sorted(listdir(temporary), key=lambda name: name == last):
+            rename(os.path.join(temporary, name), os.path.join(path, name))
+    finally:
+        with contextlib.suppress(OSError):
+            remove(temporary)
+
+
+def create(path, text):
+    """Writes a small file unless one of that name is there; whether it was written.
+
+    On local disks only one of several processes succeeds, and nobody sees half of the file.
+    """
+    if is_remote(path):
+        if exists(path):
+            return False
+        write_text(path, text)
+        return True
+    temporary = f"{temporary_name(path)}-{threading.get_ident()}"
+    with room_for(path, len(text)):
+        try:
+            with open_file(temporary, "w") as file:
+                file.write(text)
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if disk_full_reason(error):
+                raise
+            return _create_in_place(path, text)  # a file system without links
+        finally:
+            remove(temporary)
+    return True
+
+
+def _create_in_place(path, text):
+    with contextlib.suppress(FileExistsError), open_file(path, "x") as file:
+        file.write(text)
+        return True
+    return False
+
+
+def modified(path):
+    """When a file was written last, in seconds by the clock of the file system."""
+    return _gfile().stat(path).mtime_nsec / 1e9 if is_remote(path) else os.stat(path).st_mtime
+
+
+def changed(path):
+    """When a file was written, renamed or linked last, by the clock of the file system."""
+    return modified(path) if is_remote(path) else max(modified(path), os.stat(path).st_ctime)
+
+
+def touch(path, text):
+    """Makes `modified` of a file now; `text` is what it holds."""
+    if is_remote(path):
+        write_text(path, text)
+    else:
+        os.utime(path)
+
+
+def write_text(path, text):
+    """Writes a whole text file atomically."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path, content):
+    """Writes a whole file atomically."""
+    with atomic_writer(path, "wb", len(content)) as file:
+        file.write(content)
+
+
+def write_json(path, value):
+    """Writes `value` as indented JSON, atomically."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def read_text(path, what):
+    """The whole text of a file that the user named; see `open_input`."""
+    with open_input(path, what) as file:
+        try:
+            return file.read()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{what}: {path} is not UTF-8 text: {error}") from error
+        except OSError as error:
+            raise UnreadableError(f"{what}: cannot read {path}: {error.strerror}") from error
+
+
+def text_lines(lines, name):
+    """Decodes the lines of a text; a byte order mark at its start is dropped.
+
+    Args:
+      lines: iterable of bytes, such as a file opened for reading bytes.
+      name: what messages call it.
+
+    Yields:
+      (number from 1, line with its line end).
+
+    Raises:
+      InputError: a line is not UTF-8, or all lines end in a carriage return; names it.
+    """
+    number = 0
+    for number, content in enumerate(lines, 1):
+        if number == 1:
+            content = first = content.removeprefix(codecs.BOM_UTF8)
+        try:
+            line = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name} line {number}: not UTF-8 text ({error})") from error
+        yield number, line
+    if number == 1 and b"\r" in first.rstrip(b"\r\n"):
+        raise InputError(
+            f"{name}: its lines end in carriage returns alone, so it is one line; write it with "
+            "line feeds (tr '\\r' '\\n')"
+        )
+
+
+def parse_json(text):
+    """Parsed JSON of a text.
+
+    Raises:
+      InputError: malformed, or nested or numbers longer than Python takes; names no file.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{error.msg} at line {error.lineno} column {error.colno}") from error
+    except (RecursionError, ValueError) as error:  # ValueError: thousands of digits
+        raise InputError(str(error)) from error
+
+
+def read_json(path, what, kind=None):
+    """Parsed JSON of a file that the user named.
+
+    Args:
+      path: the file.
+      what: what it is for, for messages.
+      kind: `dict` or `list`, where only an object or a list will do.
+
+    Raises:
+      InputError: missing file, see `parse_json`, or a value of another kind; names the file.
+    """
+    text = read_text(path, what).removeprefix("\ufeff")
+    try:
+        value = parse_json(text)
+    except InputError as error:
+        raise InputError(f"{what}: {path} is not valid JSON: {error}") from error
+    if kind is not None and not isinstance(value, kind):
+        wanted = {dict: "an object", list: "a list"}[kind]
+        raise InputError(f"{what}: {path} must hold {wanted}, found a {type(value).__name__}")
+    return value
+
+
+def sha256(path):
+    """Hexadecimal SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with open_file(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def free_bytes(path):
+    """Room that is left on the disk of a local path, which need not be there yet."""
+    path = os.path.abspath(path)
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return shutil.disk_usage(path).free
+
+
+def map_bytes(path):
+    """The bytes of a local file, read when they are looked at; empty ones cannot be mapped."""
+    with open_file(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+@contextlib.contextmanager
+def writing(folder):
+    """Turns failures to write into `InputError`s that name the folder."""
+    try:
+        with room_for(folder):
+            yield
+    except NoRoomError as error:
+        raise InputError(f"{error}, then start again (no output file was changed)") from error
+    except OSError as error:
+        raise InputError(
+            f"cannot write in {folder}: {error.strerror}; choose another folder for the output, "
+            "then start again (no output file was changed)"
+        ) from error

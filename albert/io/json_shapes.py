@@ -1,0 +1,69 @@
+"""Checks that a value of JSON has the shape that a program relies on, and names what has not.
+
+A shape is a type or a tuple of types (`NUMBER`, `NoneType`), ``[shape]`` for lists, or a dict of
+shapes by key: a key that ends in "?" may be missing, "*" stands for all keys that are not named.
+"""
+
+import json
+import sys
+from types import NoneType
+
+from albert.io import file_io
+
+NUMBER = (int, float)
+ANY = object
+_NAMES = {
+    str: "text", int: "whole number", float: "number", bool: "true or false", list: "list",
+    dict: "object", NoneType: "null",
+}  # fmt: skip
+
+
+def check(value, shape, place):
+    """Refuses a value of another shape.
+
+    Args:
+      value: parsed JSON.
+      shape: see the module.
+      place: what messages call the value.
+
+    Raises:
+      file_io.InputError: names the place inside of the value, what was expected and what was found.
+    """
+    if isinstance(shape, list):
+        _check_type(value, (list,), place)
+        for number, part in enumerate(value):
+            check(part, shape[0], f"{place}[{number}]")
+    elif isinstance(shape, dict):
+        _check_type(value, (dict,), place)
+        named = {key.rstrip("?"): part for key, part in shape.items() if key != "*"}
+        missing = [key for key in shape if key not in value and key[-1] not in "?*"]
+        if missing:
+            raise file_io.InputError(f"{place}: there is no {missing[0]!r}")
+        for key, part in value.items():
+            if wanted := named.get(key, shape.get("*", ANY)):
+                check(part, wanted, f"{place}.{key}")
+    else:
+        _check_type(value, shape if isinstance(shape, tuple) else (shape,), place)
+
+
+def _check_type(value, types, place):
+    is_right = isinstance(value, types)
+    if isinstance(value, bool):  # which Python counts among the whole numbers
+        is_right = bool in types or ANY in types
+    if not is_right:
+        wanted = " or ".join(_NAMES[kind] for kind in types)
+        raise file_io.InputError(f"{place}: expected {wanted}, found {_NAMES[type(value)]}")
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise file_io.InputError(f"{place}: the number has {len(str(value))} digits: too large")
+
+
+def check_text(value, place):
+    """Refuses a value with text, however deep, that cannot be written to a file.
+
+    Raises:
+      file_io.InputError: names the place.
+    """
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise file_io.InputError(f"{place} holds no valid text: {error}") from error

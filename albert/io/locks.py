@@ -1,0 +1,300 @@
+"""One writer at a time: a lock file that says which process writes, and that it is alive.
+
+Locks of the operating system end with a process, but not all network file systems have them. This
+one is a file that only one process can create. A process of the same machine that has ended is
+known at once. One of another machine is taken for lost when its heartbeat, the time at which the
+file was touched last, is too old by the clock of the file system.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+import time
+
+from absl import logging
+
+from albert.io import file_io
+
+NAME = ".lock"
+HEARTBEAT_SECONDS = 15.0
+# Heartbeats that a process may miss, as on a machine that is overloaded.
+MISSED = 8
+_PATIENCE = 60.0  # seconds between lines of a process that waits
+
+
+class Lock:
+    """A lock file that this process may hold.
+
+    Args:
+      path: the file.
+    """
+
+    def __init__(self, path):
+        self.path = path
+        self._text = ""
+        self._ended = threading.Event()
+        self._thread = None
+        self._successor = None
+
+    def acquire(self):
+        """Creates the file, in the place of one whose process is gone.
+
+        Returns:
+          None; or the dict of the process that holds it, and this one does not.
+        """
+        self._text = json.dumps(_this_process())
+        while not file_io.create(self.path, self._text):
+            text = _read(self.path)
+            if text is None:
+                continue  # It has just been released.
+            holder = _parse(text)
+            reason = self._why_gone(holder)
+            if reason is None:
+                return holder
+            if self._remove(text):
+                logging.warning(
+                    "%s is from %s, which %s: taking over", self.path, _name(holder), reason
+                )
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._thread.start()
+        return None
+
+    def acquire_from_silent(self, holder):
+        """As `acquire`, when `holder` was found: waits for its next heartbeat, or for its loss."""
+        if holder.get("machine") == file_io.machine():
+            return holder
+        logging.info("Waiting for a sign of life of %s, which has %s", _name(holder), self.path)
+        first = self._last_beat()
+        while holder is not None and self._last_beat() in (first, None):
+            time.sleep(HEARTBEAT_SECONDS / 15)
+            holder = self.acquire()
+        return holder
+
+    def check(self):
+        """Ends a process that has lost its lock, such as one that was suspended for long.
+
+        Raises:
+          file_io.InputError: another process has taken over; names that.
+        """
+        if self._successor:
+            raise file_io.InputError(
+                f"{_name(self._successor)} has taken over {self.path}, as this process gave no "
+                "sign of life: it ends, so that only one writes"
+            )
+
+    def release(self):
+        """Deletes the file if it is still this process's."""
+        self._ended.set()
+        self._thread.join()
+        if _read(self.path) == self._text:
+            file_io.remove(self.path)
+
+    def _why_gone(self, holder):
+        """What shows that a holder writes no more; None if nothing does."""
+        if holder.get("machine") == file_io.machine():
+            started = _start_of(holder.get("pid"))
+            return None if started and started == holder.get("process_start") else "has ended"
+        silent = self._silence()
+        if silent > HEARTBEAT_SECONDS * MISSED:
+            return f"has given no sign of life for {silent:.0f} seconds"
+        return None
+
+    def _last_beat(self):
+        try:
+            return file_io.modified(self.path)
+        except FileNotFoundError:
+            return None
+
+    def _silence(self):
+        """Seconds since the last heartbeat, by the clock of the file system."""
+        probe = f"{file_io.temporary_name(self.path)}.now"
+        try:
+            file_io.write_text(probe, "")
+            return file_io.modified(probe) - file_io.modified(self.path)
+        except FileNotFoundError:  # released
+            return 0.0
+        finally:
+            file_io.remove(probe)
+
+    def _remove(self, text):
+        """Takes a file of that text away; False if another process was faster."""
+        moved = f"{file_io.temporary_name(self.path)}.old"
+        try:
+            file_io.rename(self.path, moved)
+        except FileNotFoundError:
+            return False
+        try:
+            found = _read(moved)
+            if found not in (text, None):  # by now that of a process which has taken over
+                file_io.create(self.path, found)
+            return found == text
+        finally:
+            file_io.remove(moved)
+
+    def _beat(self):
+        while not self._ended.wait(HEARTBEAT_SECONDS):
+            try:
+                text = _read(self.path)
+                if text == self._text:
+                    file_io.touch(self.path, text)
+                elif text is None:
+                    file_io.create(self.path, self._text)
+                else:
+                    self._successor = _parse(text)
+            except Exception as error:  # A network folder may come back.
+                logging.warning("The heartbeat %s cannot be written: %s", self.path, error)
+
+
+@contextlib.contextmanager
+def written_by_one(folder):
+    """Keeps other processes from writing to a folder until the block ends.
+
+    Yields:
+      The `Lock`, whose `check` says whether it still holds.
+
+    Raises:
+      file_io.InputError: another process writes to it; names that.
+    """
+    lock = Lock(os.path.join(folder, NAME))
+    holder = lock.acquire()
+    if holder and lock.acquire_from_silent(holder):
+        raise file_io.InputError(
+            f"{_name(holder)} writes to {folder}. Wait for its end, stop it or use another "
+            f"output_dir; if it no longer runs, delete {lock.path}"
+        )
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def made_by_one(path):
+    """Lets one process after another into the block, which makes a file unless it is there by then.
+
+    Args:
+      path: the file; the lock is beside it.
+    """
+    lock, asked = Lock(f"{path}.lock"), None
+    try:
+        while holder := lock.acquire():
+            if asked is None or time.monotonic() > asked + _PATIENCE:
+                asked = time.monotonic()
+                logging.info("Waiting for %s, which makes %s", _name(holder), path)
+            time.sleep(0.2)
+    except (OSError, file_io.InputError):
+        lock = None  # Where it cannot be written, as on a read-only mount, nothing else can.
+    try:
+        yield
+    finally:
+        if lock:
+            lock.release()
+
+
+@contextlib.contextmanager
+def locked(path, refusal=None):
+    """Holds a lock that ends with this process, however that ends.
+
+    Args:
+      path: local file, made where it does not exist; it stays.
+      refusal: what is wrong if another process holds it; None waits for that.
+
+    Yields:
+      Whether it had to wait.
+
+    Raises:
+      file_io.InputError: another process holds it, and it was not to be waited for.
+    """
+    import fcntl  # which Windows lacks
+
+    with file_io.open_file(path, "ab") as file:
+        waited = False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if refusal is not None:
+                raise file_io.InputError(f"{refusal}; wait for it or end it") from error
+            fcntl.flock(file, fcntl.LOCK_EX)
+            waited = True
+        yield waited
+
+
+# --- processes ----------------------------------------------------------------------------------
+
+
+def _this_process():
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "process_start": _start_of(os.getpid()),
+        "machine": file_io.machine(),
+        "since": time.time(),
+        "command": os.path.basename(sys.argv[0]),
+    }
+
+
+def _start_of(pid):
+    """When a process of this machine started, in a unit of the system; None if it is gone.
+
+    A number of a process may be given again, together with this it is not.
+    """
+    if not isinstance(pid, int) or pid <= 0:
+        return None
+    try:
+        with file_io.open_file(f"/proc/{pid}/stat", "rb") as file:
+            # The name, in brackets, may hold anything.
+            fields = file.read().rpartition(b")")[2].split()
+    except FileNotFoundError:
+        return _runs(pid) if not file_io.exists("/proc/self/stat") else None
+    except OSError:  # It ended while it was looked at.
+        return None
+    state, started = fields[0], fields[19]
+    return None if state in (b"Z", b"X") else started.decode()
+
+
+def _runs(pid):
+    """As `_start_of`, where the system does not tell when."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:  # that of another user
+        pass
+    return "unknown"
+
+
+def _read(path):
+    """Text of a lock file; None if there is none."""
+    if file_io.is_remote(path) and not file_io.exists(path):
+        return None
+    try:
+        with file_io.open_file(path, "rb") as file:
+            return file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+
+
+def _parse(text):
+    """The dict of `_this_process`; one without a process for a file of another form."""
+    try:
+        found = file_io.parse_json(text)
+    except file_io.InputError:
+        found = None
+    return {"pid": None, **found} if isinstance(found, dict) else {"pid": None}
+
+
+def _name(holder):
+    """How messages call the process of a lock."""
+    if holder["pid"] is None:
+        return "a process that its lock file does not name"
+    try:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.get("since")))
+    except (TypeError, ValueError, OverflowError, OSError):
+        since = "an unknown time"
+    return (
+        f"process {holder.get('pid')} on {holder.get('host')} ({holder.get('command')}, since "
+        f"{since})"
+    )

@@ -1,0 +1,366 @@
+"""Files of rows: csv, tsv and jsonl with named columns are read, predictions are written.
+
+csv is read as Python's `csv` module does; in tsv, as in GLUE's files, quotation marks are plain
+characters and every line is a row. csv and tsv begin with a line of column names. jsonl holds one
+JSON object a line. Empty lines are passed over.
+"""
+
+import collections
+import csv
+import dataclasses
+import json
+import os
+import re
+
+import numpy as np
+
+from albert.io import file_io
+
+PREDICTIONS = "predictions.tsv"
+SCORES = "predict_results.txt"
+_PROBABILITY = "probability_"
+# Tabs, line breaks, halves of surrogate pairs.
+_NOT_IN_NAMES = r"[\t\r\n\ud800-\udfff]"
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Names of the columns.
+
+    Attributes:
+      text: the text, or the first of two.
+      text_pair: the second text; None for single texts.
+      label: the label; None where there is none to read.
+      guid: id of a row; None: rows are numbered from 0.
+    """
+
+    text: str = "text"
+    text_pair: str | None = None
+    label: str | None = "label"
+    guid: str | None = None
+
+
+def are_columns(value):
+    """Whether a value of JSON has the entries of `Columns`."""
+    if not isinstance(value, dict) or not isinstance(value.get("text"), str):
+        return False
+    names = {field.name for field in dataclasses.fields(Columns)}
+    return value.keys() <= names and all(isinstance(x, (str, type(None))) for x in value.values())
+
+
+def format_of(path, known=("csv", "tsv", "jsonl")):
+    """Which of the known forms a file has, from the ending of its name.
+
+    Raises:
+      file_io.InputError: another ending.
+    """
+    ending = os.path.splitext(path)[1].lower().removeprefix(".")
+    if ending not in known:
+        raise file_io.InputError(
+            f"{path}: expected a name that ends in {' or '.join('.' + name for name in known)}"
+        )
+    return ending
+
+
+def _csv_fields(lines, name):
+    """(number of its first line, fields) of each row."""
+    reader = csv.reader((line for _, line in file_io.text_lines(lines, name)), strict=True)
+    number = 1
+    try:
+        for fields in reader:
+            yield number, fields
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise file_io.InputError(
+            f"{name}: the row that begins in line {number} is not csv: {error}"
+        ) from error
+
+
+def _tsv_fields(lines, name):
+    for number, line in file_io.text_lines(lines, name):
+        line = line.rstrip("\r\n")
+        yield number, line.split("\t") if line else []
+
+
+def _below_header(numbered_fields, name):
+    """(place, {column: text}) of the rows below the header."""
+    header = None
+    for number, fields in numbered_fields:
+        place = f"{name} line {number}"
+        if not fields:
+            continue
+        if header is None:
+            header = fields
+            counts = collections.Counter(header)
+            repeated = sorted(column for column, count in counts.items() if count > 1)
+            if repeated:
+                raise file_io.InputError(f"{place}: the columns {repeated} appear twice")
+        elif len(fields) != len(header):
+            raise file_io.InputError(
+                f"{place}: expected {len(header)} columns ({', '.join(header)}), found "
+                f"{len(fields)}"
+            )
+        else:
+            yield place, dict(zip(header, fields, strict=True))
+
+
+def _jsonl_rows(lines, name):
+    for number, line in file_io.text_lines(lines, name):
+        place = f"{name} line {number}"
+        if not line.strip():
+            continue
+        try:
+            row = file_io.parse_json(line)
+        except file_io.InputError as error:
+            raise file_io.InputError(f"{place}: expected a JSON object; {error}") from error
+        if not isinstance(row, dict):
+            raise file_io.InputError(
+                f"{place}: expected a JSON object, found a {type(row).__name__}"
+            )
+        yield place, row
+
+
+def _txt_rows(lines, name, columns):
+    names = [name for name in (columns.text, columns.text_pair) if name]
+    for number, line in file_io.text_lines(lines, name):
+        place = f"{name} line {number}"
+        line = line.rstrip("\r\n")
+        texts = line.split("\t") if len(names) > 1 else [line]
+        if len(texts) != len(names):
+            raise file_io.InputError(
+                f"{place}: expected two texts with a tab between, found {len(texts)}"
+            )
+        yield place, dict(zip(names, texts, strict=True))
+
+
+FORMATS = {
+    "csv": lambda lines, name, columns: _below_header(_csv_fields(lines, name), name),
+    "tsv": lambda lines, name, columns: _below_header(_tsv_fields(lines, name), name),
+    "jsonl": lambda lines, name, columns: _jsonl_rows(lines, name),
+    "txt": _txt_rows,
+}
+
+
+def read_rows(lines, name, form, columns=None):
+    """Rows of a file.
+
+    Args:
+      lines: its lines as bytes; see `file_io.text_lines`.
+      name: what messages call it.
+      form: key of `FORMATS`; "txt" holds a text a line, or two with a tab between.
+      columns: `Columns` that rows of "txt" get.
+
+    Yields:
+      (place, row): file and line for messages, and a dict by column, of str but for jsonl.
+
+    Raises:
+      file_io.InputError: a row that is not of that form or has another number of columns.
+    """
+    return FORMATS[form](lines, name, columns)
+
+
+def read_file(path, flag):
+    """`read_rows` of a file that the flag named; its name says its form.
+
+    Raises:
+      file_io.InputError: also if there is no such file.
+    """
+    form = format_of(path)
+    with file_io.open_input(path, flag, "rb") as file:
+        yield from read_rows(file, path, form)
+
+
+def _value(row, column, flag, place):
+    if column not in row:
+        raise file_io.InputError(
+            f"{place}: there is no column {column!r} ({flag}); there are {', '.join(row)}"
+        )
+    return row[column]
+
+
+def text_of(row, column, flag, place):
+    """The text in a column of a row.
+
+    Args:
+      row: dict by column.
+      column: its name.
+      flag: the flag that names it.
+      place: file and line, for messages.
+
+    Raises:
+      file_io.InputError: no such column (lists those there are), or no text in it.
+    """
+    value = _value(row, column, flag, place)
+    if not isinstance(value, str):
+        raise file_io.InputError(f"{place}: column {column!r} must be a text, found {value!r}")
+    if not value.strip():
+        raise file_io.InputError(f"{place}: column {column!r} holds no text")
+    return value
+
+
+def name_of(row, column, flag, place):
+    """The label or id in a column of a row, as text: numbers and truth values as in JSON.
+
+    Args: as `text_of`.
+
+    Raises:
+      file_io.InputError: no such column, nothing in it, or a tab or line break, for which there is
+        no room in prediction files, or half of a surrogate pair, which has no UTF-8 form.
+    """
+    value = _value(row, column, flag, place)
+    if isinstance(value, str):
+        name = value.strip()
+    else:
+        name = json.dumps(value) if isinstance(value, (bool, int, float)) else ""
+    if not is_name(name):
+        raise file_io.InputError(
+            f"{place}: column {column!r} must be a name without tabs and line breaks or a number; "
+            f"found {value!r}"
+        )
+    return name
+
+
+def is_name(value):
+    """Whether a value is text that `name_of` would take."""
+    return isinstance(value, str) and bool(value) and not re.search(_NOT_IN_NAMES, value)
+
+
+# --- predictions -------------------------------------------------------------------------------
+
+
+def json_line(value):
+    """A line of jsonl; halves of surrogate pairs, which have no UTF-8 form, become U+FFFD."""
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub("[\ud800-\udfff]", "\ufffd", text) + "\n"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a model says of one example.
+
+    Attributes:
+      guid: id of the example.
+      prediction: name of the likeliest label; for regression the number.
+      probabilities: {label name: probability} in the order of the label ids; empty for regression.
+    """
+
+    guid: str
+    prediction: str | float
+    probabilities: dict[str, float]
+
+    @property
+    def chosen(self):
+        """`prediction` as text."""
+        is_name = isinstance(self.prediction, str)
+        return self.prediction if is_name else _number(self.prediction)
+
+
+def _number(value):
+    # str() of a float32 is the shortest text that reads back as the same number.
+    return str(np.float32(value))
+
+
+def predictions(labels, guids, indices, probabilities):
+    """Yields a `Prediction` for each example.
+
+    Args:
+      labels: K label names by id; empty for regression.
+      guids: ids [B].
+      indices: predicted label ids [B]; for regression the numbers.
+      probabilities: float32 [B, K]; not read for regression.
+    """
+    for guid, index, row in zip(guids, indices, probabilities, strict=True):
+        if labels:
+            yield Prediction(guid, labels[index], dict(zip(labels, row, strict=True)))
+        else:
+            yield Prediction(guid, index, {})
+
+
+def _tsv_lines(labels, rows):
+    yield "\t".join(["id", "prediction", *(_PROBABILITY + label for label in labels)])
+    for row in rows:
+        yield "\t".join([row.guid, row.chosen, *map(_number, row.probabilities.values())])
+
+
+def to_dict(labels, row):
+    """JSON-ready `Prediction`: id, prediction and, for labels, their probabilities."""
+    fields = {"id": row.guid, "prediction": row.chosen if labels else float(row.chosen)}
+    if labels:
+        numbers = map(float, map(_number, row.probabilities.values()))
+        fields["probabilities"] = dict(zip(labels, numbers, strict=True))
+    return fields
+
+
+def _json_lines(labels, rows):
+    for row in rows:
+        yield json.dumps(to_dict(labels, row), ensure_ascii=False)
+
+
+def write_predictions(file, form, labels, rows):
+    """Writes predictions to an open file, one at a time.
+
+    Args:
+      file: takes text.
+      form: "tsv": id, prediction and ``probability_<label>`` for each label, under a header; or
+        "jsonl": objects with id, prediction and, for labels, their probabilities.
+      labels: label names by id; empty for regression.
+      rows: iterable of `Prediction`.
+    """
+    make_lines = {"tsv": _tsv_lines, "jsonl": _json_lines}[form]
+    file.writelines(f"{line}\n" for line in make_lines(labels, rows))
+
+
+def write_table(output_dir, labels, rows):
+    """Writes predictions to ``predictions.tsv``; see `write_predictions`."""
+    with file_io.atomic_writer(os.path.join(output_dir, PREDICTIONS)) as file:
+        write_predictions(file, "tsv", labels, rows)
+
+
+def write_classifier_files(output_dir, rows, ids, labels):
+    """Writes ``test_results.tsv``, ``submit_results.tsv`` and ``predictions.tsv``.
+
+    The first holds the tab-separated probabilities (for regression the score) of each example, the
+    second a header, then id and predicted label name (for regression the score), the third all of
+    these under a header, see `write`.
+
+    Args:
+      output_dir: folder to write to.
+      rows: dict of arrays in input order: probabilities [B, K], predictions [B].
+      ids: ids of the examples [B].
+      labels: label names by id; empty for regression.
+    """
+    probabilities = np.asarray(rows["probabilities"], np.float32)
+    indices = rows["predictions"]
+    if len(ids) != len(indices):
+        raise ValueError(f"{len(ids)} ids for {len(indices)} predictions")
+    # str() of a float32 is the shortest text that reads back as the same number.
+    with file_io.atomic_writer(os.path.join(output_dir, "test_results.tsv")) as file:
+        file.writelines("\t".join(map(str, row)) + "\n" for row in probabilities)
+
+    def named():
+        return predictions(labels, ids, indices, probabilities)
+
+    with file_io.atomic_writer(os.path.join(output_dir, "submit_results.tsv")) as file:
+        file.write("index\tprediction\n")
+        file.writelines(f"{row.guid}\t{row.chosen}\n" for row in named())
+    write_table(output_dir, labels, named())
+
+
+def write_scores(output_dir, evaluator, rows):
+    """Writes the scores of labelled test data to ``predict_results.txt``.
+
+    Args:
+      output_dir: folder to write to.
+      evaluator: see `contracts.Task.evaluator`.
+      rows: dict of arrays, first axis the examples.
+
+    Returns:
+      The scores.
+    """
+    evaluator.update(rows)
+    scores = evaluator.result()
+    lines = [f"{key} = {_number(value)}\n" for key, value in sorted(scores.items())]
+    file_io.write_text(os.path.join(output_dir, SCORES), "".join(lines))
+    return scores

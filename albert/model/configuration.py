@@ -1,0 +1,288 @@
+"""The configuration of a model: its sizes and rates, read from the files of ALBERT and of BERT.
+
+Letters: V vocabulary, E embedding, H hidden, I intermediate, N heads, L layers.
+"""
+
+import contextlib
+import dataclasses
+import difflib
+import json
+import math
+
+from absl import logging
+
+from albert.io import file_io
+from albert.model import kernels, layers
+
+# Far above every published model: what is larger would use up the memory before it is found out.
+_MOST = {"num_hidden_layers": 10_000, "num_hidden_groups": 10_000, "inner_group_num": 1_000}
+_MOST_PARAMETERS = 10**12
+SHARING = ("all", "attention", "ffn", "none")  # values of `AlbertConfig.share`
+
+# Other names of the tanh approximation of gelu.
+_TANH_GELU_ALIASES = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
+# Keys that only files of Hugging Face have; there "gelu" is the exact one.
+_HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version"}
+_EXACT_GELU = ("gelu", "gelu_python")
+# Keys of an ALBERT that the configuration of a BERT does not have.
+_ALBERT_KEYS = {"embedding_size", "num_hidden_groups", "inner_group_num"}
+# Keys that the configuration of a BERT must have; every bert_config.json does.
+_BERT_KEYS = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "hidden_act", "max_position_embeddings", "type_vocab_size"),
+)
+
+# Keys of released configurations that change nothing in the computation.
+_LEGACY_KEYS = frozenset(
+    "_name_or_path add_cross_attention architectures bos_token_id classifier_dropout "
+    "classifier_dropout_prob directionality dtype eos_token_id gap_size gradient_checkpointing "
+    "id2label is_decoder label2id layer_norm_eps layers_to_keep ln_type model_type "
+    "net_structure_type net_type num_memory_blocks output_past pad_token_id pooler_fc_size "
+    "pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type "
+    "position_embedding_type problem_type tie_word_embeddings torch_dtype "
+    "transformers_version use_cache".split()  # noqa: SIM905
+)
+# Keys whose other values mean a network that is not the one computed here.
+_REQUIRED_VALUES = {
+    "ln_type": "postln",
+    "layer_norm_eps": kernels.LAYER_NORM_EPSILON,
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class AlbertConfig:
+    """Sizes and rates of a model; checks itself when made.
+
+    Attributes:
+      vocab_size, embedding_size, hidden_size: V, E, H.
+      num_attention_heads, intermediate_size: N, I.
+      num_hidden_layers: how many layers run one after another (L).
+      num_hidden_groups: how many sets of parameters they share; layer i uses i * groups // L.
+      share: which parameters all layers share: "all" (as `num_hidden_groups` says), "attention"
+        (each layer has a feed-forward part of its own), "ffn" (each layer has an attention of its
+        own) or "none" (section 4.5 of ALBERT). The LayerNorm after a part belongs to it.
+      inner_group_num: blocks, each with its own parameters, that one layer runs.
+      down_scale_factor: kept for old files, unused.
+      hidden_act: "gelu" (tanh approximation), "gelu_erf" (exact), "relu", "tanh" or "linear".
+      hidden_dropout_prob: dropout rate of embeddings and of both outputs of a block.
+      attention_probs_dropout_prob: dropout rate of attention probabilities.
+      max_position_embeddings: longest sequence.
+      type_vocab_size: token types (segments).
+      initializer_range: standard deviation of the truncated normal of initial weights.
+
+    Raises InputError for a value of the wrong kind, out of range or not divisible as it must be.
+    """
+
+    vocab_size: int
+    embedding_size: int = 128
+    hidden_size: int = 4096
+    num_hidden_layers: int = 12
+    num_hidden_groups: int = 1
+    num_attention_heads: int = 64
+    intermediate_size: int = 16384
+    inner_group_num: int = 1
+    down_scale_factor: int = 1
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.0
+    attention_probs_dropout_prob: float = 0.0
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    share: str = "all"
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            _check_value(field.name, field.type, getattr(self, field.name))
+        parts = {"hidden_size": "num_attention_heads", "num_hidden_layers": "num_hidden_groups"}
+        for whole, part in parts.items():
+            if getattr(self, whole) % getattr(self, part):
+                raise file_io.InputError(
+                    f"{whole} must be a multiple of {part}; "
+                    f"got {getattr(self, whole)} and {getattr(self, part)}"
+                )
+        self._check_memory()
+        if self.share != "all" and self.num_hidden_groups != 1:
+            raise file_io.InputError(
+                f"share={self.share} says which parameters each layer has of its own, so "
+                f"num_hidden_groups must be 1; got {self.num_hidden_groups}"
+            )
+
+    def _check_memory(self):
+        """Refuses sizes that are possible one by one, but not together."""
+        block = self.hidden_size * (4 * self.hidden_size + 2 * self.intermediate_size)
+        blocks = max(self.num_attention_groups, self.num_ffn_groups) * self.inner_group_num
+        positions = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
+        count = blocks * block + self.embedding_size * (positions + self.hidden_size)
+        if count > _MOST_PARAMETERS:
+            raise file_io.InputError(
+                f"hidden_size {self.hidden_size}, intermediate_size {self.intermediate_size}, "
+                f"vocab_size {self.vocab_size}, embedding_size {self.embedding_size}, "
+                f"max_position_embeddings {self.max_position_embeddings}, type_vocab_size "
+                f"{self.type_vocab_size} and {blocks} blocks make up to {count:.1e} parameters, "
+                f"more than {_MOST_PARAMETERS:.0e}"
+            )
+
+    @property
+    def num_attention_groups(self):
+        """How many attentions with parameters of their own there are, times inner_group_num."""
+        return self.num_hidden_layers if self.share in ("ffn", "none") else self.num_hidden_groups
+
+    @property
+    def num_ffn_groups(self):
+        """How many feed-forward parts with parameters of their own, times inner_group_num."""
+        own = self.share in ("attention", "none")
+        return self.num_hidden_layers if own else self.num_hidden_groups
+
+    def is_length(self, value):
+        """Whether a value is a number of tokens that the model takes."""
+        return type(value) is int and 0 < value <= self.max_position_embeddings  # no bool
+
+    def groups_of(self, layer):
+        """Which attention and which feed-forward part a layer uses: two integers."""
+        groups = self.num_attention_groups, self.num_ffn_groups
+        return tuple(layer * count // self.num_hidden_layers for count in groups)
+
+    @classmethod
+    def from_dict(cls, values):
+        """Makes a configuration from a dict such as a parsed ``albert_config.json``.
+
+        Keys of released files that have no effect are ignored, other unknown keys are ignored with
+        one warning that lists them.
+
+        Raises:
+          InputError: `vocab_size` is missing, a key looks like a misspelt one, a value is wrong,
+            or the file describes another network (pre-norm layers, another epsilon, a BERT).
+        """
+        if not isinstance(values, dict):
+            raise file_io.InputError(f"must be a JSON object, got {type(values).__name__}")
+        kind = values.get("model_type", "albert")
+        if kind != "albert":
+            hint = "; read that of a BERT with from_bert_json_file" if kind == "bert" else ""
+            raise file_io.InputError(f"model_type is {kind!r}, expected 'albert'{hint}")
+        names = [field.name for field in dataclasses.fields(cls)]
+        unknown = [key for key in values if key not in names and key not in _LEGACY_KEYS]
+        for key in unknown:
+            close = difflib.get_close_matches(key.lower(), names, 1, 0.85)
+            if close:
+                raise file_io.InputError(f"unknown key {key!r}; did you mean {close[0]!r}?")
+        for key, required in _REQUIRED_VALUES.items():
+            if values.get(key, required) != required:
+                raise file_io.InputError(
+                    f"{key} {values[key]!r} is not supported: this toolkit computes {required!r}"
+                )
+        if "vocab_size" not in values:
+            raise file_io.InputError("the required key 'vocab_size' is missing")
+        if unknown:
+            logging.warning("Unknown keys of the configuration ignored: %s", ", ".join(unknown))
+        known = {name: values[name] for name in names if name in values}
+        is_exact = _HUGGINGFACE_KEYS & values.keys() and values.get("hidden_act") in _EXACT_GELU
+        if is_exact or known.get("hidden_act") in _TANH_GELU_ALIASES:
+            known["hidden_act"] = "gelu_erf" if is_exact else "gelu"
+        return cls(**known)
+
+    @classmethod
+    def from_json_file(cls, path):
+        """Reads ``albert_config.json``; the errors of `from_dict` then name the file.
+
+        The configuration of a BERT is read as by `from_bert_json_file`. It is one if its
+        `model_type` is "bert", or if it has all keys of google-research/bert's
+        ``bert_config.json`` and none of ALBERT's own (and no `model_type`).
+        """
+        values = file_io.read_json(path, "ALBERT configuration")
+        with _naming(f"ALBERT configuration {path}"):
+            if not _is_bert(values):
+                return cls.from_dict(values)
+            logging.info("%s is the configuration of a BERT: E = H, a group for each layer", path)
+            return cls._from_bert_dict(values)
+
+    @classmethod
+    def from_bert_json_file(cls, path):
+        """Reads the configuration of a BERT: E = H, and as many groups as layers.
+
+        Args:
+          path: ``bert_config.json`` of google-research/bert, whose "gelu" is the tanh
+            approximation, or ``config.json`` of Hugging Face's BertModel, whose "gelu" is exact.
+
+        Raises:
+          InputError: not such a file, a key of it is missing, or it says something else of E or
+            of the groups; as `from_dict` otherwise. Names the file.
+        """
+        values = file_io.read_json(path, "BERT configuration")
+        with _naming(f"BERT configuration {path}"):
+            return cls._from_bert_dict(values)
+
+    @classmethod
+    def _from_bert_dict(cls, values):
+        if not isinstance(values, dict):
+            raise file_io.InputError(f"must be a JSON object, got {type(values).__name__}")
+        missing = [key for key in _BERT_KEYS if key not in values]
+        if missing:
+            raise file_io.InputError(f"the required keys {missing} are missing")
+        implied = {
+            "embedding_size": values["hidden_size"],
+            "num_hidden_groups": values["num_hidden_layers"],
+            "inner_group_num": 1,
+        }
+        for key, value in (*implied.items(), ("model_type", "bert")):
+            if key in values and values[key] != value:
+                raise file_io.InputError(
+                    f"{key} is {values[key]!r}, in a BERT of this size it is {value!r}; read the "
+                    "configuration of an ALBERT with from_json_file"
+                )
+        if "model_type" in values:
+            implied["model_type"] = "albert"
+        rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1)
+        return cls.from_dict({**rates, **values, **implied})
+
+    def to_dict(self):
+        """All values as a dict that `from_dict` reads; `share` only where it is not "all".
+
+        Other programs read these files too, and know the usual sharing alone.
+        """
+        values = dataclasses.asdict(self)
+        if self.share == "all":
+            del values["share"]
+        return values
+
+    def to_json_string(self):
+        """All values as indented JSON with a final line end."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+
+def _is_bert(values):
+    """Whether the content of a file is the configuration of a BERT."""
+    if not isinstance(values, dict) or "model_type" in values:
+        return isinstance(values, dict) and values["model_type"] == "bert"
+    return set(_BERT_KEYS) <= values.keys() and not _ALBERT_KEYS & values.keys()
+
+
+@contextlib.contextmanager
+def _naming(file):
+    """Puts the file's name in front of the message of an InputError."""
+    try:
+        yield
+    except file_io.InputError as error:
+        raise file_io.InputError(f"{file}: {error}") from error
+
+
+def _check_value(name, kind, value):
+    """Raises InputError unless `value` is of the kind and in the range that `name` demands."""
+    if kind is str:
+        choices = SHARING if name == "share" else layers.ACTIVATIONS
+        wanted = f"one of {', '.join(choices)}"
+        right = isinstance(value, str) and value in choices
+    elif not isinstance(value, (int, float)) or isinstance(value, bool):
+        wanted, right = "a number", False
+    elif kind is int:
+        most = _MOST.get(name, 10**8)
+        wanted = f"at most {most}" if value > most else "an integer of at least 1"
+        right = isinstance(value, int) and 1 <= value <= most
+    elif name.endswith("dropout_prob"):
+        wanted, right = "at least 0 and below 1", 0 <= value < 1
+    else:
+        wanted, right = "above 0 and finite", 0 < value < math.inf
+    if not right:
+        raise file_io.InputError(f"{name} must be {wanted}; got {value!r}")

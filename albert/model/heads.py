@@ -1,0 +1,646 @@
+"""The encoder with the heads of the fine-tuning tasks and of pre-training, and their losses.
+
+Every model maps a dict of features to a dict of outputs.
+
+Letters in shapes: B batch, S sequence, H hidden, C choices, K starts kept, M ends kept for each
+start.
+"""
+
+import abc
+
+import tensorflow as tf
+
+from albert.io import file_io
+from albert.model import checkpoints, encoder, head_config, kernels, layers
+
+# Feature that holds what the encoder would compute of the others, see `frozen_encoder`.
+ENCODER_OUTPUT = "encoder_output"
+
+
+class Model(tf.Module):
+    """What all models share: the encoder under `albert` and the arithmetic of their losses.
+
+    A loss is a sum of terms, and a term is ``sum(weight * loss) / total weight``: with total
+    weights taken over all replicas and micro-batches both the losses and the gradients of the parts
+    simply add up.
+
+    Args:
+      config: AlbertConfig.
+      compute: `layers.Compute`, how the encoder computes.
+      seed: integer from which the initial weights are drawn, or None.
+    """
+
+    def __init__(self, config, compute=layers.Compute(), seed=None):
+        super().__init__()
+        self._is_frozen = False
+        self.config = config
+        self.albert = encoder.AlbertModel(config, seed, compute)
+
+    @property
+    def uses_pooler(self):
+        """Whether the loss depends on the pooler, which is there for checkpoints in any case."""
+        return True
+
+    @property
+    def used_variables(self):
+        """The variables that the loss depends on."""
+        found = self.trainable_variables
+        return [v for v in found if self.uses_pooler or not v.name.startswith("bert/pooler/")]
+
+    @property
+    def trained_variables(self):
+        """Those of `used_variables` that training changes; only they have optimizer slots."""
+        if not self._is_frozen:
+            return self.used_variables
+        prefix = checkpoints.ENCODER_PREFIX  # the pooler's, too
+        return [v for v in self.used_variables if not v.name.startswith(prefix)]
+
+    def ready_weights(self):
+        """Those of the encoder, see `encoder.AlbertModel.ready_weights`."""
+        return self.albert.ready_weights()
+
+    def using(self, weights):
+        """See `encoder.AlbertModel.using`."""
+        return self.albert.using(weights)
+
+    def freeze_encoder(self):
+        """Takes the encoder out of the training: its weights stay, and it drops nothing."""
+        self._is_frozen = True
+
+    def _drops(self, training):
+        """Whether the encoder drops anything."""
+        return training and not self._is_frozen
+
+    def _encode(self, features, training, seed):
+        return self.albert(*encoder_inputs(features), self._drops(training), seed)
+
+    @abc.abstractmethod
+    def example_weights(self, features):
+        """Weight of every example (or masked position) in each loss term: dict of tensors."""
+
+    @abc.abstractmethod
+    def example_losses(self, outputs, features):
+        """Loss of every example (or masked position) in each term, shaped like its weights."""
+
+    def loss_weights(self, features):
+        """Total weight of this batch in each loss term, from inputs only: dict of scalars."""
+        return {
+            term: tf.reduce_sum(weights) for term, weights in self.example_weights(features).items()
+        }
+
+    def losses(self, outputs, features, weights=None):
+        """Loss terms of this batch.
+
+        Args:
+          outputs: what the model returned for `features`.
+          features: dict of features with labels.
+          weights: dict of scalars by which each term's sum is divided; None means
+            `loss_weights(features)`. A term whose weight is 0 is 0.
+
+        Returns:
+          Dict of scalars; their sum is the loss.
+        """
+        weights = self.loss_weights(features) if weights is None else weights
+        examples = self.example_weights(features)
+        return {
+            term: tf.math.divide_no_nan(tf.reduce_sum(losses * examples[term]), weights[term])
+            for term, losses in self.example_losses(outputs, features).items()
+        }
+
+    def total(self, losses):
+        """What is minimised, of a dict of loss terms: their sum, a scalar."""
+        return tf.add_n(list(losses.values()))
+
+    def loss(self, outputs, features, weights=None):
+        """The `total` of `losses`: a scalar."""
+        return self.total(self.losses(outputs, features, weights))
+
+
+def encoder_inputs(features):
+    """Ids, mask and token types, each [B, S]; None where they are not given."""
+    return features["input_ids"], features.get("input_mask"), features.get("segment_ids")
+
+
+def real_examples(features):
+    """[B] float: 0 for the examples that only fill up a batch, else 1."""
+    if "is_real_example" in features:
+        return tf.cast(tf.reshape(features["is_real_example"], [-1]), tf.float32)
+    return tf.ones(tf.shape(features["input_ids"])[:1])
+
+
+def cross_entropy(labels, logits):
+    """[B] from integer labels of any shape with B elements and logits [B, classes]."""
+    labels = tf.reshape(labels, [-1])
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
+
+
+def check_rate(dropout_prob):
+    """Refuses what is no share, from 0 to below 1."""
+    if not 0 <= dropout_prob < 1:
+        raise file_io.InputError(f"dropout_prob must be at least 0 and below 1; got {dropout_prob}")
+
+
+def check_labels(num_labels):
+    """Refuses a classifier with nothing to choose from."""
+    if num_labels < 2:
+        raise file_io.InputError(f"a classifier needs at least 2 labels; got {num_labels}")
+
+
+class HiddenLayer(tf.Module):
+    """What a `head_config.Head` puts before the output layer of a head: nothing, or a dense layer.
+
+    Its variables are ``head_hidden/kernel`` [H, head_hidden_size] and ``head_hidden/bias``.
+
+    Args:
+      head: `head_config.Head`.
+      config: AlbertConfig.
+      seed: see `Model`.
+
+    Attributes:
+      size: width of its output.
+
+    Raises:
+      file_io.InputError: unknown activations.
+    """
+
+    def __init__(self, head, config, seed):
+        super().__init__(name="hidden_layer")
+        self._head = head
+        self.size = head.head_hidden_size or config.hidden_size
+        self._dense = None
+        if head.head_hidden_size:
+            for name in ("head_activation", "head_input_activation"):
+                if getattr(head, name) not in layers.ACTIVATIONS:
+                    known = ", ".join(layers.ACTIVATIONS)
+                    raise file_io.InputError(f"{name}={getattr(head, name)!r}: known are {known}")
+            self._dense = layers.Dense("head_hidden", config.hidden_size, self.size, config, seed)
+
+    def __call__(self, x, dropout):
+        """[..., H] -> [..., size], by `layers.Dropout`."""
+        if self._dense is None:
+            return x
+        head = self._head
+        rows = layers.ACTIVATIONS[head.head_input_activation](tf.reshape(x, [-1, x.shape[-1]]))
+        rows = layers.ACTIVATIONS[head.head_activation](self._dense(rows))
+        rows = dropout(rows, head.head_dropout_prob, "head_hidden")
+        return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [self.size]], 0))
+
+
+class LabelWeights(tf.Module):
+    """`output_weights` [labels, H] and `output_bias` [labels]: a dense layer stored transposed.
+
+    `size` is its H where that is not the configuration's.
+    """
+
+    def __init__(self, name, labels, config, seed, size=None):
+        super().__init__(name="label_weights")
+        self.weights = layers.normal_variable(
+            f"{name}output_weights", [labels, size or config.hidden_size], config, seed
+        )
+        self.bias = tf.Variable(tf.zeros([labels]), name=f"{name}output_bias")
+
+    def __call__(self, x):
+        """[rows, H] -> [rows, labels] float32."""
+        y = kernels.matmul(x, tf.cast(self.weights, x.dtype), transpose_b=True)
+        return tf.nn.bias_add(tf.cast(y, tf.float32), self.bias)
+
+
+# --- The encoder with the heads of the fine-tuning tasks and of pre-training, and their losses ----
+
+
+# Subtracted from the logits of positions where an answer cannot be.
+_IMPOSSIBLE = 1e30
+
+
+class _LabelModel(Model):
+    """A model with one loss per example, against `label_ids`, of the pooled output.
+
+    Args:
+      dropout_prob: dropout of the pooled output in training, whatever the configuration says.
+      head: `head_config.Head`.
+      num_outputs: of the output layer.
+      For the rest see `Model`.
+    """
+
+    _term = None  # name of the loss term
+
+    def __init__(self, config, compute, seed, dropout_prob, head, num_outputs):
+        check_rate(dropout_prob)
+        super().__init__(config, compute, seed)
+        self._dropout_prob = dropout_prob
+        self.hidden = HiddenLayer(head, config, seed)
+        self.output = LabelWeights("", num_outputs, config, seed, self.hidden.size)
+
+    def encoder_output(self, features, training=False, seed=None):
+        """What the head reads of each text: the pooled output [B, H]."""
+        # The last layer is computed at the first position alone.
+        inputs = encoder_inputs(features)
+        return self.albert.pool(
+            self.albert.at_positions(*inputs, self._drops(training), seed)[:, 0]
+        )
+
+    def _scores(self, features, training, seed, site):
+        """[B, H] after dropout through the output layer: float32 [B, labels]; a dict.
+
+        The dict holds sequence_output [B, S, H] with `Compute.whole_sequence`, else nothing.
+        """
+        further = {}
+        if ENCODER_OUTPUT in features:
+            pooled = features[ENCODER_OUTPUT]
+        elif self.albert.compute.whole_sequence:
+            encoded = self._encode(features, training, seed)
+            pooled, further["sequence_output"] = encoded.pooled_output, encoded.sequence_output
+        else:
+            pooled = self.encoder_output(features, training, seed)
+        dropout = layers.Dropout(training, seed)
+        return self.output(self.hidden(dropout(pooled, self._dropout_prob, site), dropout)), further
+
+    def _label_loss(self, label_ids, logits):
+        """[B] losses."""
+        return cross_entropy(label_ids, logits)
+
+    def _with_losses(self, outputs, features):
+        """Adds per_example_loss [B] where the features hold labels."""
+        if "label_ids" in features:
+            outputs["per_example_loss"] = self._label_loss(features["label_ids"], outputs["logits"])
+        return outputs
+
+    def example_weights(self, features):
+        return {self._term: real_examples(features)}
+
+    def example_losses(self, outputs, features):
+        return {self._term: self._label_loss(features["label_ids"], outputs["logits"])}
+
+
+def _choice(logits):
+    """Outputs of a choice between labels with logits [..., labels]."""
+    return {
+        "logits": logits,
+        "probabilities": tf.nn.softmax(logits),
+        "predictions": tf.argmax(logits, -1, tf.int32),
+    }
+
+
+class ClassifierModel(_LabelModel):
+    """Classification of a text or of a pair of texts.
+
+    Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids integers [B].
+    """
+
+    _term = "classification_loss"
+
+    def __init__(
+        self,
+        config,
+        num_labels,
+        compute=layers.Compute(),
+        seed=None,
+        dropout_prob=0.1,
+        head=head_config.NO_LAYER,
+    ):
+        check_labels(num_labels)
+        super().__init__(config, compute, seed, dropout_prob, head, num_labels)
+
+    def __call__(self, features, training=False, seed=None):
+        """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
+        logits, further = self._scores(features, training, seed, "classifier")
+        return self._with_losses(_choice(logits) | further, features)
+
+
+class RegressionModel(_LabelModel):
+    """A score for a text or for a pair of texts, by least squares.
+
+    Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids floats [B].
+    """
+
+    _term = "regression_loss"
+
+    def __init__(
+        self,
+        config,
+        compute=layers.Compute(),
+        seed=None,
+        dropout_prob=0.1,
+        head=head_config.NO_LAYER,
+    ):
+        super().__init__(config, compute, seed, dropout_prob, head, 1)
+
+    def _label_loss(self, label_ids, logits):
+        return tf.square(logits - tf.cast(tf.reshape(label_ids, [-1]), tf.float32))
+
+    def __call__(self, features, training=False, seed=None):
+        """Returns a dict: logits and predictions [B], probabilities [B, 1], all the score."""
+        scores, _ = self._scores(features, training, seed, "classifier")
+        logits = scores[:, 0]
+        outputs = {"logits": logits, "probabilities": scores, "predictions": logits}
+        return self._with_losses(outputs, features)
+
+
+class _SequenceModel(Model):
+    """Works on the sequence alone.
+
+    Args:
+      head: `head_config.Head`; all parts of the model's head read what its layer makes of the
+      sequence. For the rest see `Model`.
+    """
+
+    uses_pooler = False
+
+    def __init__(self, config, compute, seed, head):
+        super().__init__(config, compute, seed)
+        self.hidden = HiddenLayer(head, config, seed)
+
+    def encoder_output(self, features, training=False, seed=None):
+        """What the head reads of each text: the sequence output [B, S, H]."""
+        return self._encode(features, training, seed).sequence_output
+
+    def _encoded(self, features, training, seed):
+        """[B, S, H], of the encoder or of what is kept of it."""
+        sequence = features.get(ENCODER_OUTPUT)
+        if sequence is None:
+            sequence = self.encoder_output(features, training, seed)
+        else:  # It ends with the longest text; S is a round number.
+            missing = tf.shape(features["input_ids"])[1] - tf.shape(sequence)[1]
+            sequence = tf.pad(sequence, [[0, 0], [0, missing], [0, 0]])
+        return sequence
+
+    def _sequence(self, features, training, seed):
+        """[B, S, H], where the head has a layer of its own that layer's output."""
+        sequence = self._encoded(features, training, seed)
+        return self.hidden(sequence, layers.Dropout(training, seed))
+
+
+class TokenClassifierModel(_SequenceModel):
+    """A label for each word of a text, from the first of its pieces.
+
+    Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids and first_pieces
+    [B, S], which is 1 at the first piece of each word and else 0.
+    """
+
+    def __init__(
+        self,
+        config,
+        num_labels,
+        compute=layers.Compute(),
+        seed=None,
+        dropout_prob=0.1,
+        head=head_config.NO_LAYER,
+    ):
+        check_labels(num_labels)
+        check_rate(dropout_prob)
+        super().__init__(config, compute, seed, head)
+        self._dropout_prob = dropout_prob
+        size = self.hidden.size
+        self.output = LabelWeights("cls/token/", num_labels, config, seed, size)
+
+    def __call__(self, features, training=False, seed=None):
+        """Returns a dict: logits, probabilities [B, S, labels], predictions int32 [B, S]."""
+        dropout = layers.Dropout(training, seed)
+        sequence = self._encoded(features, training, seed)  # [B, S, H]
+        rows = dropout(
+            tf.reshape(sequence, [-1, sequence.shape[-1]]), self._dropout_prob, "classifier"
+        )
+        logits = self.output(self.hidden(rows, dropout))  # [B * S, labels]
+        shape = tf.concat([tf.shape(sequence)[:2], [logits.shape[-1]]], 0)
+        return _choice(tf.reshape(logits, shape))
+
+    def example_weights(self, features):
+        real = real_examples(features)[:, tf.newaxis]
+        return {"token_loss": tf.cast(features["first_pieces"], tf.float32) * real}  # [B, S]
+
+    def example_losses(self, outputs, features):
+        logits, labels = outputs["logits"], features["label_ids"]
+        losses = cross_entropy(labels, tf.reshape(logits, [-1, logits.shape[-1]]))
+        return {"token_loss": tf.reshape(losses, tf.shape(labels))}
+
+
+class MultipleChoiceModel(_LabelModel):
+    """Picks one of C texts, each scored by itself (RACE).
+
+    Features: input_ids, input_mask, segment_ids, each [B, C, S] or [B, C * S]; for the loss
+    label_ids integers [B].
+    """
+
+    _term = "choice_loss"
+
+    def __init__(
+        self,
+        config,
+        num_choices,
+        dropout_prob=0.1,
+        compute=layers.Compute(),
+        seed=None,
+        head=head_config.NO_LAYER,
+    ):
+        if num_choices < 2:
+            raise file_io.InputError(f"multiple choice needs at least 2 choices; got {num_choices}")
+        super().__init__(config, compute, seed, dropout_prob, head, 1)
+        self._choices = num_choices
+
+    def _fold(self, name, x):
+        """[B, C, S] or [B, C * S] -> [B * C, S]."""
+        x = tf.convert_to_tensor(x)
+        choices, by_text, last = self._choices, x.shape.rank == 3, x.shape[-1]
+        fits = x.shape[1] in (choices, None) if by_text else last is None or last % choices == 0
+        if not fits:
+            raise file_io.InputError(
+                f"{name} must be [batch, {choices}, length] or [batch, {choices} * length]; "
+                f"got {x.shape}"
+            )
+        last = tf.shape(x)[-1] if last is None else last
+        return tf.reshape(x, [-1, last if by_text else last // choices])
+
+    def __call__(self, features, training=False, seed=None):
+        """Returns a dict: logits, probabilities [B, C], predictions int32 [B]."""
+        inputs = ("input_ids", "input_mask", "segment_ids")
+        folded = {name: self._fold(name, features[name]) for name in inputs if name in features}
+        if ENCODER_OUTPUT in features:  # [B, C, H]
+            pooled = features[ENCODER_OUTPUT]
+            folded[ENCODER_OUTPUT] = tf.reshape(pooled, [-1, pooled.shape[-1]])
+        scores, _ = self._scores(folded, training, seed, "choice")  # [B * C, 1]
+        return self._with_losses(_choice(tf.reshape(scores, [-1, self._choices])), features)
+
+
+class _SquadModel(_SequenceModel):
+    """Works on questions with a text."""
+
+    def _with_loss(self, outputs, features, training):
+        """Adds per_example_loss [B] in prediction where the features hold positions."""
+        if not training and "start_positions" in features:
+            losses = self.example_losses(outputs, features)
+            outputs["per_example_loss"] = tf.add_n(list(losses.values()))
+        return outputs
+
+
+class SquadV1Model(_SquadModel):
+    """Start and end of an answer in the text; the answer always exists.
+
+    Features: input_ids, input_mask, segment_ids [B, S]; for the loss start_positions and
+    end_positions [B].
+    """
+
+    def __init__(self, config, compute=layers.Compute(), seed=None, head=head_config.NO_LAYER):
+        super().__init__(config, compute, seed, head)
+        self.output = LabelWeights("cls/squad/", 2, config, seed, self.hidden.size)
+
+    def __call__(self, features, training=False, seed=None):
+        """Returns a dict: start_logits and end_logits [B, S].
+
+        They are over padding too, unless the encoder skips it: then -1e30 stands there. In
+        prediction also per_example_loss [B] where the features hold positions.
+        """
+        sequence = self._sequence(features, training, seed)
+        logits = self.output(tf.reshape(sequence, [-1, sequence.shape[-1]]))  # [B * S, 2]
+        logits = tf.reshape(logits, tf.concat([tf.shape(sequence)[:2], [2]], 0))
+        if self.albert.compute.skip_padding:
+            # Padding has not been computed; without this its constant would count in the loss.
+            real = tf.cast(features["input_mask"], tf.bool)[:, :, tf.newaxis]
+            logits = tf.where(real, logits, -_IMPOSSIBLE)
+        start, end = tf.unstack(logits, 2, axis=-1)
+        return self._with_loss({"start_logits": start, "end_logits": end}, features, training)
+
+    def example_weights(self, features):
+        return {"span_loss": real_examples(features)}
+
+    def example_losses(self, outputs, features):
+        start = cross_entropy(features["start_positions"], outputs["start_logits"])
+        end = cross_entropy(features["end_positions"], outputs["end_logits"])
+        return {"span_loss": 0.5 * (start + end)}
+
+
+class SquadV2Model(_SquadModel):
+    """Start and end of an answer, and whether there is one, with a beam over the starts.
+
+    Features: input_ids, input_mask, segment_ids, p_mask [B, S] (p_mask is 1 where an answer cannot
+    be); for training start_positions, end_positions, is_impossible [B].
+    """
+
+    def __init__(
+        self,
+        config,
+        start_n_top,
+        end_n_top,
+        dropout_prob=0.1,
+        compute=layers.Compute(),
+        seed=None,
+        head=head_config.NO_LAYER,
+    ):
+        if min(start_n_top, end_n_top) < 1:
+            raise file_io.InputError(
+                f"start_n_top and end_n_top must be at least 1; got {start_n_top} and {end_n_top}"
+            )
+        check_rate(dropout_prob)
+        super().__init__(config, compute, seed, head)
+        size = self.hidden.size
+        self._start_n_top = start_n_top
+        self._end_n_top = end_n_top
+        self._dropout_rate = dropout_prob
+        self.start = layers.Dense("start_logits/dense", size, 1, config, seed)
+        self.end_hidden = layers.Dense("end_logits/dense_0", 2 * size, size, config, seed)
+        self.end_norm = layers.LayerNorm("end_logits/LayerNorm", size)
+        self.end = layers.Dense("end_logits/dense_1", size, 1, config, seed)
+        self.answer_hidden = layers.Dense("answer_class/dense_0", 2 * size, size, config, seed)
+        self.answer = layers.Dense("answer_class/dense_1", size, 1, config, seed, use_bias=False)
+
+    def __call__(self, features, training=False, seed=None):
+        """Runs the graph of training or of prediction.
+
+        Returns:
+          Training: dict of start_log_probs and end_log_probs [B, S] (the end given the true
+          start), cls_logits [B]. Otherwise: start_top_log_probs and start_top_index [B, K];
+          end_top_log_probs and end_top_index [B, K * M], the ends of start k at k * M...;
+          cls_logits [B], high where there is no answer.
+
+        Where the features hold start_positions, prediction returns start_log_probs and
+        end_log_probs, too, and per_example_loss [B].
+
+        Raises:
+          InputError: the sequence is shorter than `start_n_top` or `end_n_top`.
+        """
+        sequence = self._sequence(features, training, seed)
+        possible = 1.0 - tf.cast(features["p_mask"], tf.float32)  # [B, S]
+        rows = tf.reshape(sequence, [-1, sequence.shape[-1]])  # [B * S, H]
+        start_logits = tf.cast(tf.reshape(self.start(rows), tf.shape(possible)), tf.float32)
+        start_log_probs = _masked_log_softmax(start_logits, possible)  # [B, S]
+        dropout = layers.Dropout(training, seed)
+        outputs = {"cls_logits": self._answerability(sequence, start_log_probs, dropout)}
+        if training or "start_positions" in features:
+            starts = tf.reshape(features["start_positions"], [-1, 1])  # [B, 1]
+            ends = self._end_log_probs(sequence, starts, possible)  # [B, 1, S]
+            outputs |= {"start_log_probs": start_log_probs, "end_log_probs": ends[:, 0]}
+        if training:
+            return outputs
+        self._check_beam(sequence)
+        start_top, start_index = tf.math.top_k(start_log_probs, self._start_n_top)  # [B, K]
+        ends = self._end_log_probs(sequence, start_index, possible)  # [B, K, S]
+        end_top, end_index = tf.math.top_k(ends, self._end_n_top)  # [B, K, M]
+        flat = [-1, self._start_n_top * self._end_n_top]
+        outputs |= {
+            "start_top_log_probs": start_top,
+            "start_top_index": start_index,
+            "end_top_log_probs": tf.reshape(end_top, flat),
+            "end_top_index": tf.reshape(end_index, flat),
+        }
+        return self._with_loss(outputs, features, training)
+
+    def _check_beam(self, sequence):
+        length, widest = sequence.shape[1], max(self._start_n_top, self._end_n_top)
+        if length is not None and length < widest:
+            raise file_io.InputError(
+                f"sequences must have at least start_n_top and end_n_top = {self._start_n_top} and "
+                f"{self._end_n_top} positions; got {length}"
+            )
+
+    def _end_log_probs(self, sequence, starts, possible):
+        """[B, S, H], starts [B, K], [B, S] -> log-probabilities of ends [B, K, S]."""
+        size = self.hidden.size
+        kernel = tf.cast(self.end_hidden.kernel, sequence.dtype)
+        bias = tf.cast(self.end_hidden.bias, sequence.dtype)
+        chosen = tf.gather(sequence, starts, batch_dims=1)  # [B, K, H]
+        # The layer sees concat(token, start). Its product is the sum of one over the tokens and
+        # one over the starts, which saves the [B, K, S, 2H] input and nearly all the work.
+        tokens = kernels.matmul(tf.reshape(sequence, [-1, size]), kernel[:size])  # [B * S, H]
+        # [B * K, H]
+        offsets = kernels.matmul(tf.reshape(chosen, [-1, size]), kernel[size:]) + bias
+        tokens = tf.reshape(tokens, tf.shape(sequence))[:, tf.newaxis]  # [B, 1, S, H]
+        offsets = tf.reshape(offsets, tf.shape(chosen))[:, :, tf.newaxis]  # [B, K, 1, H]
+        hidden = self.end_norm(tf.tanh(tokens + offsets))  # [B, K, S, H]
+        logits = self.end(tf.reshape(hidden, [-1, size]))  # [B * K * S, 1]
+        logits = tf.cast(tf.reshape(logits, tf.shape(hidden)[:3]), tf.float32)
+        return _masked_log_softmax(logits, possible[:, tf.newaxis])
+
+    def _answerability(self, sequence, start_log_probs, dropout):
+        """[B]: the logit of "no answer", from the expected start and the first token."""
+        weights = tf.cast(tf.exp(start_log_probs), sequence.dtype)  # [B, S]
+        expected = tf.linalg.matvec(sequence, weights, transpose_a=True)  # [B, H]
+        hidden = tf.tanh(self.answer_hidden(tf.concat([expected, sequence[:, 0]], -1)))  # [B, H]
+        logits = self.answer(dropout(hidden, self._dropout_rate, "answer_class"))  # [B, 1]
+        return tf.cast(logits[:, 0], tf.float32)
+
+    def example_weights(self, features):
+        real = real_examples(features)
+        return {"span_loss": real, "answerability_loss": real}
+
+    def example_losses(self, outputs, features):
+        """Each term carries its factor of one half.
+
+        Raises:
+          ValueError: the outputs are those of prediction without positions.
+        """
+        if "end_log_probs" not in outputs:
+            raise ValueError("the loss of SquadV2Model needs the outputs of training=True")
+        start = _picked(outputs["start_log_probs"], features["start_positions"])
+        end = _picked(outputs["end_log_probs"], features["end_positions"])
+        impossible = tf.cast(tf.reshape(features["is_impossible"], [-1]), tf.float32)
+        answerability = tf.nn.sigmoid_cross_entropy_with_logits(impossible, outputs["cls_logits"])
+        return {"span_loss": -0.5 * (start + end), "answerability_loss": 0.5 * answerability}
+
+
+def _masked_log_softmax(logits, possible):
+    """Log-softmax over the last axis; `possible` is 1 where an answer may be and else 0."""
+    return tf.nn.log_softmax(logits * possible - _IMPOSSIBLE * (1.0 - possible))
+
+
+def _picked(log_probs, positions):
+    """[B, S], integers of B elements -> [B]."""
+    return tf.gather(log_probs, tf.reshape(positions, [-1]), batch_dims=1)

@@ -1,0 +1,427 @@
+"""Hugging Face's folders of ALBERT and BERT: names of weights, ``config.json``, both ways.
+
+Names are those of `weight_names`. A dense layer's matrix is stored
+there as [outputs, inputs] and here as [inputs, outputs].
+
+Letters in shapes: V vocabulary, E embedding, H hidden.
+"""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+
+from albert.io import file_io, manifests, tables
+from albert.model import weight_names
+
+CONFIG_NAME = "config.json"
+WEIGHTS_NAME = "model.safetensors"
+_INDEX_ENDING = ".safetensors.index.json"
+_OLD_WEIGHTS = ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack")
+# head -> (its class of transformers after the architecture, prefixes of its own variables here)
+HEADS = {
+    "encoder": ("Model", ()),
+    "pretraining": ("ForPreTraining", ("cls/predictions/", "cls/seq_relationship/")),
+    "masked_lm": ("ForMaskedLM", ("cls/predictions/",)),
+    "classification": ("ForSequenceClassification", ("output_",)),
+    "regression": ("ForSequenceClassification", ("output_",)),
+    "token_classification": ("ForTokenClassification", (weight_names.TOKEN_HEAD,)),
+    "multiple_choice": ("ForMultipleChoice", ("output_",)),
+    "squad_v1": ("ForQuestionAnswering", ("cls/squad/",)),
+}
+_MAPPING, _POOLER = weight_names.MAPPING, weight_names.POOLER
+_WITHOUT_POOLER = ("masked_lm", "squad_v1", "token_classification")
+# Names of activations there.
+_HIDDEN_ACT = {"gelu": "gelu_new", "gelu_erf": "gelu"}
+# Sizes that a BERT implies.
+_ONLY_ALBERT = ("embedding_size", "num_hidden_groups", "inner_group_num", "down_scale_factor")
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def is_weights_file(path):
+    """True for the names of weights that `Reader` reads."""
+    return path.endswith((".safetensors", _INDEX_ENDING))
+
+
+def find_weights(folder):
+    """Path of the weights in a Hugging Face folder; None if there are none.
+
+    Raises:
+      file_io.InputError: the folder holds weights of an older form only.
+    """
+    names = file_io.listdir(folder)
+    found = [name for name in names if is_weights_file(name)]
+    for name in (WEIGHTS_NAME, WEIGHTS_NAME + ".index.json", *found):
+        if name in names:
+            return os.path.join(folder, name)
+    old = [name for name in _OLD_WEIGHTS if name in names]
+    if old:
+        raise file_io.InputError(
+            f"{folder} holds {old[0]}, but no {WEIGHTS_NAME}, which is what can be read; write it "
+            "with transformers: AutoModel.from_pretrained(folder).save_pretrained(folder)"
+        )
+    return None
+
+
+def read_config(folder):
+    """Dict of the ``config.json`` in a folder; empty if there is none.
+
+    Raises:
+      file_io.InputError: it is the configuration of another architecture.
+    """
+    path = os.path.join(folder, CONFIG_NAME)
+    if not file_io.exists(path):
+        return {}
+    config = file_io.read_json(path, "Hugging Face configuration", dict)
+    found = config.get("model_type", weight_names.ALBERT.model_type)
+    if found not in list(weight_names.ARCHITECTURES):  # a list: it may be unhashable
+        raise file_io.InputError(
+            f"{folder} holds a model of the architecture {found!r} ({path}); only "
+            f"{' and '.join(map(repr, weight_names.ARCHITECTURES))} can be read"
+        )
+    return config
+
+
+def read_lower_case(folder):
+    """Whether the tokenizer of a folder lower-cases; None if the folder does not say."""
+    path = os.path.join(folder, "tokenizer_config.json")
+    if not file_io.exists(path):
+        return None
+    lower_case = file_io.read_json(path, "Hugging Face tokenizer", dict).get("do_lower_case")
+    if lower_case not in (True, False, None):
+        raise file_io.InputError(f"{path}: do_lower_case is {lower_case!r}, expected true or false")
+    return lower_case
+
+
+def _is_token_classifier(config):
+    """Whether a ``config.json`` is that of a model with a label for each token."""
+    found = config.get("architectures")
+    names = map(str, found) if isinstance(found, list) else ()
+    return any(name.endswith("ForTokenClassification") for name in names)
+
+
+def read_token_labels(folder):
+    """Label names by id of a folder's model for token classification; None if it is another one.
+
+    Raises:
+      file_io.InputError: it does not say what each of its labels is called.
+    """
+    config = read_config(folder)
+    if not _is_token_classifier(config):
+        return None
+    found = config.get("id2label")
+    numbers = map(str, range(len(found))) if isinstance(found, dict) else ()
+    names = tuple(found.get(number) for number in numbers)
+    if not names or len(set(names)) < len(names) or not all(map(tables.is_name, names)):
+        raise file_io.InputError(
+            f"{os.path.join(folder, CONFIG_NAME)}: expected id2label with different names of the "
+            f"labels 0, 1 and so on; found {found!r}"
+        )
+    return names
+
+
+class Reader:
+    """Weights of a Hugging Face ALBERT or BERT under the names of checkpoints.
+
+    Offers what is used of `tf.train.CheckpointReader`. All values are float32.
+
+    Args:
+      path: ``.safetensors`` file, or the index of one that is split into several.
+
+    Attributes:
+      optional: prefixes of encoder variables that such a model may lack (models for masked words
+        and for questions have no pooler).
+
+    Raises:
+      file_io.InputError: not such a file, a damaged one, another architecture, or a network that
+        is not computed here.
+    """
+
+    optional = (_POOLER,)
+
+    def __init__(self, path):
+        folder = os.path.dirname(path) or "."
+        config = read_config(folder)
+        found = _read_tensors(path)
+        is_bert = any(map(weight_names.BERT.block_pattern.search, found))
+        architecture = self._architecture = weight_names.BERT if is_bert else weight_names.ALBERT
+        tensors = {
+            weight_names.full_name(name, architecture): value for name, value in found.items()
+        }
+        try:
+            groups, inner = weight_names.count_blocks(tensors, architecture)
+        except file_io.InputError as error:
+            raise file_io.InputError(f"{path}: {error}") from error
+        of_tokens = _is_token_classifier(config)
+        table = weight_names.name_table(groups, inner, architecture, of_tokens)
+        self._tensors = {
+            ours: tensors.pop(theirs) for ours, theirs in table.items() if theirs in tensors
+        }
+        self._check_tied(path, tensors)
+        self._check_mapping(path)
+        self._tensors.update(tensors)
+
+    def _check_tied(self, path, rest):
+        """Takes the second names of shared weights out of `rest`."""
+        words = self._architecture.words
+        rest.pop(f"{self._architecture.model_type}.embeddings.position_ids", None)  # 0, 1, 2, …
+        bias = rest.pop(f"{words}decoder.bias", None)
+        if bias is not None:
+            self._tensors.setdefault("cls/predictions/output_bias", bias)
+        weights = rest.pop(f"{words}decoder.weight", None)
+        table = self._tensors.get(weight_names.WORDS)
+        if weights is not None and not np.array_equal(weights, table):
+            raise file_io.InputError(
+                f"{path}: {words}decoder.weight is not the table of word embeddings; a model "
+                "with output weights of its own is not computed here"
+            )
+
+    def _check_mapping(self, path):
+        """Drops the layer between embeddings and encoder where it is there, but maps nothing."""
+        kernel = self._tensors.get(f"{_MAPPING}kernel")  # [H, E]
+        if kernel is None or kernel.shape[0] != kernel.shape[1]:
+            return
+        bias = self._tensors[f"{_MAPPING}bias"]
+        if np.any(bias) or not np.array_equal(kernel, np.eye(len(kernel), dtype=np.float32)):
+            raise file_io.InputError(
+                f"{path}: embedding_size and hidden_size are both {len(kernel)} and the weights "
+                "of embedding_hidden_mapping_in do something; no such layer is computed here"
+            )
+        del self._tensors[f"{_MAPPING}kernel"], self._tensors[f"{_MAPPING}bias"]
+
+    def get_variable_to_shape_map(self):
+        """{name: shape as a list}."""
+        return {name: list(self._oriented(name).shape) for name in self._tensors}
+
+    def has_tensor(self, name):
+        """Whether there is a value for the variable."""
+        return name in self._tensors
+
+    def get_tensor(self, name):
+        """Float32 array of the variable's shape."""
+        return np.ascontiguousarray(self._oriented(name))
+
+    def _oriented(self, name):
+        return self._tensors[name].T if name.endswith("/kernel") else self._tensors[name]
+
+
+def _read_tensors(path):
+    """{name there: float32 array} of a file, or of all parts that an index names."""
+    if not path.endswith(_INDEX_ENDING):
+        return _read_file(path)
+    parts = file_io.read_json(path, "index of weights", dict).get("weight_map")
+    parts = list(parts.values()) if isinstance(parts, dict) else []
+    # Names of files beside it, and nothing else.
+    if not parts or not all(isinstance(p, str) and p == os.path.basename(p) for p in parts):
+        raise file_io.InputError(
+            f"index of weights: {path} must hold weight_map, names of tensors with names of files"
+        )
+    tensors = {}
+    for part in sorted(set(parts)):
+        tensors.update(_read_file(os.path.join(os.path.dirname(path), part)))
+    return tensors
+
+
+def _read_file(path):
+    import safetensors
+
+    with file_io.open_input(path, "weights", "rb") as file:
+        content = file.read()
+    try:
+        tensors = safetensors.deserialize(content)
+    except safetensors.SafetensorError as error:
+        raise file_io.InputError(f"{path} is damaged or not a safetensors file: {error}") from error
+    # Numbers have no checksum of their own; what was exported here has a manifest.
+    folder, name = os.path.split(path)
+    if misfit := manifests.export_mismatch(folder or ".", name):
+        raise file_io.InputError(
+            f"{path} is not as it was exported: {misfit}; export it again, or delete "
+            f"{manifests.NAME} if another program has changed it"
+        )
+    return {name: _to_float32(path, name, tensor) for name, tensor in tensors}
+
+
+def _to_float32(path, name, tensor):
+    """Float32 array of a stored tensor; bfloat16 is the upper half of a float32."""
+    data, kind = tensor["data"], tensor["dtype"]
+    if kind == "BF16":
+        values = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
+    elif kind in ("F16", "F32", "F64", "I64", "I32"):
+        values = np.frombuffer(data, f"<{kind[0].lower()}{int(kind[1:]) // 8}").astype(
+            np.float32, copy=False
+        )
+    else:
+        raise file_io.InputError(f"{path}: {name} is of type {kind}; expected F32, F16 or BF16")
+    if not np.isfinite(values).all():
+        raise file_io.InputError(
+            f"{path}: {name} holds values that are not finite: the file is damaged, or the "
+            "training went wrong"
+        )
+    return values.reshape(tensor["shape"])
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def find_head(names):
+    """The key of `HEADS` that a checkpoint's variables tell; None if its weights fit several.
+
+    Args:
+      names: names of variables here.
+
+    Raises:
+      file_io.InputError: a head that transformers has no class for.
+    """
+    own = {name for name in names if not name.startswith("bert/")}
+
+    def starts(prefix):
+        return any(name.startswith(prefix) for name in own)
+
+    if starts("start_logits/") or starts("answer_class/"):
+        raise file_io.InputError(
+            "the checkpoint has the heads of SQuAD 2.0 (start_logits, end_logits, answer_class); "
+            "transformers has no class with such heads"
+        )
+    if starts("cls/squad/"):
+        return "squad_v1"
+    if starts(weight_names.TOKEN_HEAD):
+        return "token_classification"
+    if starts("output_"):
+        return None
+    if starts("cls/predictions/"):
+        return "pretraining" if starts("cls/seq_relationship/") else "masked_lm"
+    return "encoder"
+
+
+def check_architecture(config, architecture):
+    """Refuses a model that does not have the architecture that it shall be written as.
+
+    Args:
+      config: `encoder.AlbertConfig`.
+      architecture: `Architecture`.
+
+    Raises:
+      file_io.InputError: names the sizes.
+    """
+    if architecture is not weight_names.BERT:
+        return
+    wanted = {
+        "embedding_size": config.hidden_size,
+        "num_hidden_groups": config.num_hidden_layers,
+        "inner_group_num": 1,
+    }
+    found = config.to_dict()
+    differing = [f"{k} {found[k]} (of a BERT {v})" for k, v in wanted.items() if found[k] != v]
+    if differing:
+        raise file_io.InputError(
+            f"architecture=bert: this model is no BERT, it has {', '.join(differing)}; write it "
+            "with architecture=albert"
+        )
+
+
+def convert_weights(tensors, config, head, architecture=weight_names.ALBERT):
+    """Tensors as transformers stores them.
+
+    Args:
+      tensors: {variable name here: array}; other variables than those of the head are left out.
+      config: `encoder.AlbertConfig`.
+      head: key of `HEADS`.
+      architecture: `Architecture`; see `check_architecture`.
+
+    Returns:
+      {name there: float32 array}.
+
+    Raises:
+      file_io.InputError: variables are missing; names them.
+    """
+    sizes = (_num_groups(config), config.inner_group_num)
+    table = weight_names.name_table(*sizes, architecture, head == "token_classification")
+    wanted = ("bert/", *HEADS[head][1])
+    table = {ours: theirs for ours, theirs in table.items() if ours.startswith(wanted)}
+    if head in _WITHOUT_POOLER:
+        table = {n: theirs for n, theirs in table.items() if not n.startswith(_POOLER)}
+    if architecture is weight_names.ALBERT and config.embedding_size == config.hidden_size:
+        # There the layer always exists; ours would map nothing.
+        identity = {f"{_MAPPING}kernel": np.eye(config.hidden_size, dtype=np.float32)}
+        tensors = {**tensors, **identity, f"{_MAPPING}bias": np.zeros(config.hidden_size, "f")}
+    missing = sorted(set(table) - set(tensors))
+    if missing:
+        raise file_io.InputError(f"cannot write the head {head}: the checkpoint lacks {missing}")
+    converted = {}
+    for ours, theirs in table.items():
+        value = np.asarray(tensors[ours], np.float32)
+        value = value.T if ours.endswith("/kernel") else value
+        prefix = f"{architecture.model_type}." if head == "encoder" else ""
+        name = theirs.removeprefix(prefix)
+        converted[name] = np.ascontiguousarray(value)
+    return converted
+
+
+def convert_config(
+    config, head, labels, tokenizer, architecture=weight_names.ALBERT, dropout_prob=0.1
+):
+    """Dict of ``config.json``.
+
+    Args:
+      config: `encoder.AlbertConfig`.
+      head: key of `HEADS`.
+      labels: names of the classes in the order of their ids; empty where there are none.
+      tokenizer: `tokenization.FullTokenizer`.
+      architecture: `Architecture`.
+      dropout_prob: dropout before the output layer of a classifier.
+    """
+    values = {
+        **dataclasses.replace(config, share="all", num_hidden_groups=_num_groups(config)).to_dict(),
+        "architectures": [architecture.class_name + HEADS[head][0]],
+        "model_type": architecture.model_type,
+        "hidden_act": _HIDDEN_ACT.get(config.hidden_act, config.hidden_act),
+        "layer_norm_eps": 1e-12,
+        "position_embedding_type": "absolute",
+        "pad_token_id": tokenizer.pad_id,
+    }
+    if architecture is weight_names.BERT:
+        values = {key: value for key, value in values.items() if key not in _ONLY_ALBERT}
+        values["classifier_dropout"] = dropout_prob
+    else:
+        values["classifier_dropout_prob"] = dropout_prob
+        values |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
+    if head == "regression":
+        values |= {"problem_type": "regression", "id2label": {"0": "LABEL_0"}}
+    elif labels:
+        values["id2label"] = {str(i): name for i, name in enumerate(labels)}
+        if head == "classification":
+            values["problem_type"] = "single_label_classification"
+    if "id2label" in values:
+        values["label2id"] = {name: int(i) for i, name in values["id2label"].items()}
+    return values
+
+
+def _num_groups(config):
+    """`num_hidden_groups` of the same network there.
+
+    Raises:
+      file_io.InputError: layers share only a part of their parameters.
+    """
+    if config.num_attention_groups != config.num_ffn_groups:
+        raise file_io.InputError(
+            f"share={config.share}: transformers has no ALBERT whose layers share only their "
+            'attention or only their feed-forward part; share "all" and "none" can be written'
+        )
+    return config.num_attention_groups
+
+
+def write_weights(folder, tensors):
+    """Writes ``model.safetensors`` into a folder; `tensors` as of `convert_weights`."""
+    from safetensors import numpy as safetensors_numpy
+
+    content = safetensors_numpy.save(tensors, metadata={"format": "pt"})
+    file_io.write_bytes(os.path.join(folder, WEIGHTS_NAME), content)
+
+
+def write_config(folder, values):
+    """Writes ``config.json``: last of all, since without it there is no model in the folder."""
+    text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    file_io.write_text(os.path.join(folder, CONFIG_NAME), text)

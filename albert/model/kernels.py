@@ -1,0 +1,473 @@
+"""The functions that the encoder spends its time in: products, and one pass for all between them.
+
+Products are taken in the type that a model computes in. A processor without units for a low
+precision type emulates its products, several times slower than those of float32. There the product
+is taken in float32 and rounded, which is what the units do: they, too, add up in float32.
+Activations stay small in memory either way.
+
+As graph operations each step of an element-wise function reads and writes the whole tensor, which
+on a CPU costs more than the matrix product before it. Here these functions are compiled into one
+pass over memory, with gradients written by hand. XLA compiles them anew for each shape, in about
+0.1 s, which narrow tensors do not repay.
+
+Biases are added there and not to the product before: TensorFlow would fuse the sum with the
+product, which in bfloat16 is then several times slower on a processor with units for matrices
+(AMX): [2048, 768] x [768, 3072] takes 8 ms alone, 42 ms with bias and gelu fused, and both as one
+function of their own 4.4 ms.
+"""
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+from tensorflow.python.framework import ops  # for `releasing_gradients` alone
+
+from albert.io import file_io
+
+LAYER_NORM_EPSILON = 1e-12
+# Signs of units for a type among the features that Linux tells of a processor.
+_UNITS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "fphp"}}
+_NORM_LANES, _SOFTMAX_LANES = 64, 16
+_COLUMN_PARTS = 4
+_COMPILED_WIDTH = 192  # least last axis of the tensors that are worth compiling for
+_COMPILED_SIZE = 2**18  # least elements of a variable whose update is
+_SCALE = math.sqrt(2.0 / math.pi)
+_CUBIC = 0.044715
+
+
+# --- products ----------------------------------------------------------------------------------
+
+
+@functools.cache
+def _processor_features(path):
+    if not file_io.exists(path):
+        return frozenset()
+    with file_io.open_file(path) as file:
+        lines = (line.partition(":") for line in file)
+        return frozenset(
+            word for name, _, words in lines if name.strip() in ("flags", "Features")
+            for word in words.split()
+        )  # fmt: skip
+
+
+def has_units(dtype, processor_file="/proc/cpuinfo"):
+    """Whether the devices multiply matrices of this type at least as fast as float32 ones.
+
+    `processor_file` lists the features of the processor, as Linux does.
+    """
+    if dtype == tf.float32:
+        return True
+    if any(device.device_type != "CPU" for device in tf.config.list_logical_devices()):
+        return True
+    return not _UNITS[dtype.name].isdisjoint(_processor_features(processor_file))
+
+
+def _rounded(a, b, **transposed):
+    product = tf.matmul(tf.cast(a, tf.float32), tf.cast(b, tf.float32), **transposed)
+    return tf.cast(product, a.dtype)
+
+
+def matmul(a, b, transpose_b=False):
+    """``a @ b``, or ``a @ b^T``, of tensors [..., rows, inner] of one type, in that type."""
+    if has_units(a.dtype):
+        return tf.matmul(a, b, transpose_b=transpose_b)
+
+    @tf.custom_gradient
+    def product(a, b):
+        # By hand, as the derived gradient would keep the float32 copies until then.
+        def gradient(upstream):
+            # Else the copies would be made, or the forward ones kept, long before they are needed.
+            with tf.control_dependencies([upstream]):
+                left, right = tf.identity(a), tf.identity(b)
+            if transpose_b:
+                return _rounded(upstream, right), _rounded(upstream, left, transpose_a=True)
+            by_left = _rounded(upstream, right, transpose_b=True)
+            return by_left, _rounded(left, upstream, transpose_a=True)
+
+        return _rounded(a, b, transpose_b=transpose_b), gradient
+
+    return product(a, b)
+
+
+def column_sums(x):
+    """[rows, width] -> [width], in the type of x.
+
+    Taken as a product with ones: on a CPU in half the time of a sum, and added up in float32 in any
+    type.
+    """
+    return matmul(tf.ones([1, tf.shape(x)[0]], x.dtype), x)[0]
+
+
+# --- functions of a block ------------------------------------------------------------------------
+
+
+def _compiled(function):
+    """`function` of tensors, compiled where a matrix among them is wide, or may be."""
+    fast = tf.function(function, jit_compile=True, autograph=False)
+
+    @functools.wraps(function)
+    def choose(*tensors, **constants):
+        widths = [x.shape[-1] for x in tensors if len(x.shape) > 1]
+        wide = any(width is None or width >= _COMPILED_WIDTH for width in widths)
+        return (fast if wide else function)(*tensors, **constants)
+
+    return choose
+
+
+def narrowed(x, dtype):
+    """float32 `x` in `dtype`, rounded to the nearest, ties to even.
+
+    For bfloat16 by its bits: the compiler's own conversion takes as long as a tanh.
+    """
+    if dtype != tf.bfloat16:
+        return tf.cast(x, dtype)
+    bits = tf.bitcast(x, tf.uint32)
+    odd = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, tf.constant(16, bits.dtype)), 1)
+    rounded = tf.bitwise.right_shift(bits + 0x7FFF + odd, tf.constant(16, bits.dtype))
+    rounded = tf.where(tf.math.is_nan(x), tf.constant(0x7FC0, bits.dtype), rounded)
+    return tf.bitcast(tf.cast(rounded, tf.uint16), tf.bfloat16)
+
+
+def _sum(x, y):
+    return tf.cast(x, tf.float32) + tf.cast(y, tf.float32)
+
+
+@_compiled
+def _add_bias_forward(x, bias):
+    return narrowed(_sum(x, bias), x.dtype)
+
+
+@tf.custom_gradient
+def add_bias(x, bias):
+    """``x + bias`` for x [rows, width] and bias [width] of one type."""
+
+    def gradient(upstream):
+        return upstream, column_sums(upstream)
+
+    return _add_bias_forward(x, bias), gradient
+
+
+@_compiled
+def _gelu_forward(x, bias):
+    return narrowed(tf.nn.gelu(_sum(x, bias), approximate=True), x.dtype)
+
+
+@_compiled
+def _gelu_backward(x, bias, upstream):
+    dtype, x, upstream = x.dtype, _sum(x, bias), tf.cast(upstream, tf.float32)
+    squared = x * x
+    tanh = tf.tanh(_SCALE * x * (1.0 + _CUBIC * squared))
+    inner = _SCALE * (1.0 + 3.0 * _CUBIC * squared)
+    slope = 0.5 * (1.0 + tanh + x * (1.0 - tanh * tanh) * inner)
+    return narrowed(upstream * slope, dtype)
+
+
+@tf.custom_gradient
+def gelu(x, bias):
+    """Gaussian error linear unit, tanh approximation, of ``x + bias``.
+
+    Source: Gaussian Error Linear Units, Hendrycks & Gimpel, 2016, section 2.
+
+    Args:
+      x: [rows, width].
+      bias: [width] of the same type.
+    """
+
+    def gradient(upstream):
+        by_sum = _gelu_backward(x, bias, upstream)
+        return by_sum, column_sums(by_sum)
+
+    return _gelu_forward(x, bias), gradient
+
+
+@_compiled
+def _gelu_erf_forward(x, bias):
+    return narrowed(tf.nn.gelu(_sum(x, bias), approximate=False), x.dtype)
+
+
+@_compiled
+def _gelu_erf_backward(x, bias, upstream):
+    dtype, x, upstream = x.dtype, _sum(x, bias), tf.cast(upstream, tf.float32)
+    below = 0.5 * (1.0 + tf.math.erf(x * math.sqrt(0.5)))  # of the normal distribution
+    density = math.sqrt(0.5 / math.pi) * tf.exp(-0.5 * x * x)
+    return narrowed(upstream * (below + x * density), dtype)
+
+
+@tf.custom_gradient
+def gelu_erf(x, bias):
+    """Gaussian error linear unit, exact, of ``x + bias``; see `gelu`."""
+
+    def gradient(upstream):
+        by_sum = _gelu_erf_backward(x, bias, upstream)
+        return by_sum, column_sums(by_sum)
+
+    return _gelu_erf_forward(x, bias), gradient
+
+
+def _row_means(x, lanes):
+    """[rows, width] -> [rows, 1].
+
+    In compiled code a sum along the last axis is one chain of scalar additions. Sums of every
+    `lanes`-th element, a power of two, use vector instructions; the factor between both sums keeps
+    the compiler from merging them.
+    """
+    width = tf.shape(x)[1]  # a constant when it is compiled
+    lanes = tf.minimum(tf.bitwise.bitwise_and(width, -width), lanes)
+    sums = tf.reduce_sum(tf.reshape(x, [-1, width // lanes, lanes]), 1)
+    return tf.reduce_sum(sums / tf.cast(width, x.dtype), 1, keepdims=True)
+
+
+def _column_sums(x):
+    """[rows, width] -> [width].
+
+    The compiler sums long columns in tiles, which it writes to memory; sums of a few do not need
+    that and leave shorter ones.
+    """
+    rows = tf.shape(x)[0]  # a constant when it is compiled
+    padded = tf.pad(x, [[0, -rows % _COLUMN_PARTS], [0, 0]])
+    parts = tf.unstack(tf.reshape(padded, [_COLUMN_PARTS, -1, tf.shape(x)[1]]), _COLUMN_PARTS)
+    return tf.reduce_sum(functools.reduce(tf.add, parts), 0)
+
+
+@_compiled
+def _residual_norm_forward(x, bias, residual, gamma, beta):
+    total = _sum(x, bias) + tf.cast(residual, tf.float32)
+    centered = total - _row_means(total, _NORM_LANES)
+    variance = _row_means(tf.square(centered), _NORM_LANES)
+    inverse = tf.math.rsqrt(variance + LAYER_NORM_EPSILON)  # [rows, 1]
+    normal = centered * inverse
+    return narrowed(normal * gamma + beta, x.dtype), narrowed(normal, x.dtype), inverse
+
+
+@_compiled
+def _residual_norm_backward(normal, inverse, gamma, upstream):
+    dtype = normal.dtype
+    normal, upstream = tf.cast(normal, tf.float32), tf.cast(upstream, tf.float32)
+    scaled = upstream * gamma
+    along = _row_means(scaled * normal, _NORM_LANES)
+    total = inverse * (scaled - _row_means(scaled, _NORM_LANES) - normal * along)
+    return (
+        narrowed(total, dtype),
+        _column_sums(upstream * normal),
+        _column_sums(upstream),
+    )
+
+
+@tf.custom_gradient
+def residual_norm(x, bias, residual, gamma, beta):
+    """Layer normalisation of ``x + bias + residual``, with float32 statistics.
+
+    Source: Layer Normalization, Ba et al., 2016, section 3.
+
+    Args:
+      x, residual: [rows, H] of one type.
+      bias: [H] of that type.
+      gamma, beta: float32 [H].
+
+    Returns:
+      [rows, H] in the type of x.
+    """
+    output, normal, inverse = _residual_norm_forward(x, bias, residual, gamma, beta)
+
+    def gradient(upstream):
+        total, gamma_sum, beta_sum = _residual_norm_backward(normal, inverse, gamma, upstream)
+        return total, column_sums(total), total, gamma_sum, beta_sum
+
+    return output, gradient
+
+
+@_compiled
+def _softmax_backward(probabilities, upstream):
+    dtype = probabilities.dtype
+    probabilities, upstream = tf.cast(probabilities, tf.float32), tf.cast(upstream, tf.float32)
+    shape = tf.shape(probabilities)
+    means = _row_means(tf.reshape(probabilities * upstream, [-1, shape[-1]]), _SOFTMAX_LANES)
+    sums = tf.reshape(means * tf.cast(shape[-1], means.dtype), tf.concat([shape[:-1], [1]], 0))
+    return narrowed(probabilities * (upstream - sums), dtype)
+
+
+def masked_softmax(scores, bias):
+    """Softmax over the last axis, computed in float32, in the type of the scores.
+
+    The gradient, too, is computed in float32, but from probabilities in that type: nothing keeps as
+    much memory until the backward pass as they do.
+
+    Args:
+      scores: [B, N, S, S].
+      bias: float32 [B, 1, 1, S] added to the scores, or None.
+    """
+
+    @tf.custom_gradient
+    def softmax(scores):
+        wide = tf.cast(scores, tf.float32)
+        wide = wide if bias is None else wide + bias
+        probabilities = tf.cast(tf.nn.softmax(wide), scores.dtype)
+        return probabilities, lambda upstream: _softmax_backward(probabilities, upstream)
+
+    return softmax(scores)
+
+
+# --- the same as graph operations ----------------------------------------------------------------
+
+
+def normalize(x, gamma, beta):
+    """Layer normalisation of the last axis with float32 `gamma` and `beta`, in the type of x."""
+    wide = tf.cast(x, tf.float32)
+    centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
+    variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
+    normal = centered * tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
+    return tf.cast(normal * gamma + beta, x.dtype)
+
+
+def _plain_gelu(x, bias):
+    total = tf.cast(tf.nn.bias_add(x, bias), tf.float32)
+    return tf.cast(tf.nn.gelu(total, approximate=True), x.dtype)
+
+
+def _plain_gelu_erf(x, bias):
+    total = tf.cast(tf.nn.bias_add(x, bias), tf.float32)
+    return tf.cast(tf.nn.gelu(total, approximate=False), x.dtype)
+
+
+def _plain_residual_norm(x, bias, residual, gamma, beta):
+    total = tf.cast(tf.nn.bias_add(x, bias), tf.float32) + tf.cast(residual, tf.float32)
+    return tf.cast(normalize(total, gamma, beta), x.dtype)
+
+
+class BlockKernels(NamedTuple):
+    """What a block computes between its products; the signatures are those of `COMPILED`."""
+
+    add_bias: Callable
+    gelu: Callable
+    gelu_erf: Callable
+    residual_norm: Callable
+
+
+COMPILED = BlockKernels(add_bias, gelu, gelu_erf, residual_norm)
+# Graph operations, which TensorFlow fuses with the products.
+PLAIN = BlockKernels(tf.nn.bias_add, _plain_gelu, _plain_gelu_erf, _plain_residual_norm)
+# Those that TensorFlow fuses with products of bfloat16, too: it then rounds once, at the end.
+FUSED = PLAIN._replace(gelu=lambda x, bias: tf.nn.gelu(tf.nn.bias_add(x, bias), approximate=True))
+
+
+def _is_fused(dtype):
+    """Whether products of this type are fused with what follows them."""
+    devices = {device.device_type for device in tf.config.list_logical_devices()}
+    return dtype == tf.float32 or (dtype == tf.bfloat16 and devices == {"CPU"} and has_units(dtype))
+
+
+def for_block(training, dtype, few_rows=False):
+    """`COMPILED`, or `PLAIN` or `FUSED` where that is faster.
+
+    Inference gains from TensorFlow's own fusions, and a few rows in any type are not worth
+    compiling for each number of them.
+
+    Args:
+      training: whether there will be gradients.
+      dtype: type of the activations.
+      few_rows: whether the block's output is wanted at a few positions only.
+    """
+    if not training and _is_fused(dtype):
+        return FUSED
+    return PLAIN if few_rows else COMPILED
+
+
+# --- losses and updates --------------------------------------------------------------------------
+
+
+@_compiled
+def _log_sum_exp(logits):
+    return tf.reduce_logsumexp(logits, axis=-1)
+
+
+@_compiled
+def _cross_entropy_backward(labels, logits, log_sum_exp, upstream):
+    probabilities = tf.exp(logits - log_sum_exp[:, tf.newaxis])
+    true_class = tf.range(tf.shape(logits)[1]) == labels[:, tf.newaxis]
+    return (probabilities - tf.cast(true_class, logits.dtype)) * upstream[:, tf.newaxis]
+
+
+@tf.custom_gradient
+def cross_entropy(labels, logits):
+    """Cross entropy over many classes.
+
+    Args:
+      labels: integers with as many elements as there are rows, of any shape.
+      logits: float32 [rows, classes].
+
+    Returns:
+      [rows] losses.
+    """
+    labels = tf.cast(tf.reshape(labels, [-1]), tf.int32)
+    log_sum_exp = _log_sum_exp(logits)
+    losses = log_sum_exp - tf.gather(logits, labels, batch_dims=1)
+
+    def gradient(upstream):
+        return None, _cross_entropy_backward(labels, logits, log_sum_exp, upstream)
+
+    return losses, gradient
+
+
+@contextlib.contextmanager
+def releasing_gradients():
+    """While a graph is traced inside; it cannot be differentiated later.
+
+    TensorFlow registers each custom gradient of a graph for good, and with it keeps the graph, its
+    weights and slots: in a process that trains again and again those of all trainings. There is no
+    public way to take one back.
+    """
+    registry = getattr(getattr(ops, "gradient_registry", None), "_registry", {})
+    before = set(registry)
+    try:
+        yield
+    finally:
+        for name in set(registry) - before:
+            if name.startswith("CustomGradient-"):
+                del registry[name]
+
+
+def apart(x):
+    """x, but no part of a larger sum for the graph optimizer.
+
+    That merges sums of sums into one sum of many, all of which then wait in memory for the last;
+    and it adds up many large tensors in temporary variables, whose names collide inside of loops.
+    It keeps off what may get another value, and the gradient is TensorFlow's own: custom gradients
+    of custom gradients are not saved with a module.
+    """
+    return tf.raw_ops.PlaceholderWithDefault(input=x, shape=x.shape)
+
+
+def adam_update(variable, gradient, mean, square, factor, beta_1, beta_2, epsilon, decay):
+    """Adam without bias correction, with decoupled weight decay.
+
+    Args:
+      variable, gradient, mean, square: float32 tensors of one shape; mean and square are the
+        running means of the gradient and of its square.
+      factor: scalar that the gradient is multiplied by.
+      beta_1, beta_2, decay: numbers.
+      epsilon: number or scalar.
+
+    Returns:
+      The new mean and square, and what times the rate is taken off the variable.
+    """
+    shape, constants = variable.shape, (beta_1, beta_2, epsilon, decay)
+    tensors = (variable, gradient, mean, square)
+    if shape.num_elements() < _COMPILED_SIZE:
+        return _adam_update(*tensors, factor, *constants)
+    # As vectors, so that all variables of one size share what is compiled.
+    vectors = [tf.reshape(x, [-1]) for x in tensors]
+    return [tf.reshape(x, shape) for x in _adam_update_compiled(*vectors, factor, *constants)]
+
+
+def _adam_update(variable, gradient, mean, square, factor, beta_1, beta_2, epsilon, decay):
+    gradient *= factor
+    mean = beta_1 * mean + (1.0 - beta_1) * gradient
+    square = beta_2 * square + (1.0 - beta_2) * tf.square(gradient)
+    update = mean / (tf.sqrt(square) + epsilon)
+    return mean, square, update + decay * variable if decay else update
+
+
+_adam_update_compiled = tf.function(_adam_update, jit_compile=True, autograph=False)

@@ -1,0 +1,422 @@
+"""What a fine-tuned model's folder holds beside its checkpoints, so that it can be used alone.
+
+Training writes ``albert_config.json``, a copy of the vocabulary and ``model.json``: the kind of
+model and the settings that inputs for it depend on. Programs that use the model need only the
+folder's name. A run that evaluates or predicts completes a folder that another program has trained.
+"""
+
+import dataclasses
+import json
+import os
+
+from absl import logging
+
+from albert.io import file_io
+from albert.model import checkpoints, encoder, pretraining_heads, sources, weight_names
+from albert.text import tokenization
+
+VERSION = 1
+_GROUPS = ("num_hidden_groups", "inner_group_num")  # sizes that sharing in part changes
+# Entries of the description, and what they may be.
+_ENTRIES = {
+    "kind": str,
+    "spm_model_file": (str, type(None)),
+    "vocab_file": (str, type(None)),
+    "do_lower_case": bool,
+    "settings": dict,
+}
+# What predicts with a model of each kind, and so completes its folder.
+COMMANDS = {
+    "classifier": "run_classifier --task_name=… --data_dir=…",
+    "token_classifier": "run_token_classifier --test_file=…",
+    "multiple_choice": "run_race --nodo_train --nodo_eval --data_dir=…",
+    "squad_v1": "run_squad_v1 --predict_file=…",
+    "squad_v2": "run_squad_v2 --predict_file=…",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelFolder:
+    """A fine-tuned model.
+
+    Attributes:
+      path: the folder.
+      kind: what the model does, such as "classifier" or "squad_v2".
+      config: `encoder.AlbertConfig`.
+      source: `sources.Source` of its files; `checkpoint` is the prefix of its best checkpoint,
+        else of its last.
+      settings: JSON-ready dict, the one given to `write`; see `setting`.
+    """
+
+    path: str
+    kind: str
+    config: encoder.AlbertConfig
+    source: sources.Source
+    settings: dict
+
+    def settings_as(self, dataclass):
+        """The settings as a dataclass, whose annotations are classes or unions of them.
+
+        What is missing has its default there.
+
+        Raises:
+          file_io.InputError: one is missing or of another type.
+        """
+        fields = dataclasses.fields(dataclass)
+        return dataclass(
+            **{
+                field.name: self.setting(
+                    # JSON writes 0 for 0.0.
+                    field.name,
+                    lambda value, kind=field.type: isinstance(value, kind | int),
+                )
+                for field in fields
+                if field.name in self.settings or field.default is dataclasses.MISSING
+            }
+        )
+
+    def setting(self, name, kind):
+        """One of the settings.
+
+        Args:
+          name: its name.
+          kind: the type that it must have, or a function that says whether a value will do.
+
+        Raises:
+          file_io.InputError: it is missing or no such value.
+        """
+        value = self.settings.get(name)
+        if not (isinstance(value, kind) if isinstance(kind, type) else kind(value)):
+            path = os.path.join(self.path, sources.DESCRIPTION_NAME)
+            raise file_io.InputError(
+                f"{path}: the setting {name} is {self.settings.get(name, 'missing')!r}, which is "
+                "not what training writes"
+            )
+        return value
+
+    def length(self, name="max_seq_length", least=3):
+        """The setting that is a length of inputs, in tokens.
+
+        Args:
+          name: its name.
+          least: what leaves room for texts; by default for a piece, [CLS] and [SEP].
+
+        Raises:
+          file_io.InputError: it is missing, shorter, or longer than the model takes.
+        """
+        return self.setting(name, lambda value: self.config.is_length(value) and value >= least)
+
+
+def load_tokenizer(source, config):
+    """`tokenization.FullTokenizer` of a `sources.Source`, checked against the configuration.
+
+    Raises:
+      file_io.InputError: no vocabulary, one of the wrong kind, or one that does not fit.
+    """
+    tokenizer = tokenization.FullTokenizer(
+        vocab_file=source.vocab_file,
+        do_lower_case=source.do_lower_case,
+        spm_model_file=source.spm_model_file,
+    )
+    tokenization.check_vocab_size(tokenizer, config.vocab_size)
+    return tokenizer
+
+
+def write(path, kind, config, source, settings):
+    """Makes a folder complete, before its first checkpoint.
+
+    Args:
+      path: output folder of the training; made if it is not there.
+      kind: what the model does; `read` checks it.
+      config: `encoder.AlbertConfig`.
+      source: `sources.Source` with the vocabulary to copy.
+      settings: JSON-ready dict of what the use of the model depends on, such as the longest input
+        and the names of the labels.
+
+    Returns:
+      True: it was written.
+    """
+    file_io.make_dirs(path)
+    _write_config(path, config)
+    _write_rest(path, kind, config, source, settings)
+    return True
+
+
+def write_if_absent(path, kind, config, source, settings):
+    """Makes a folder complete after a run that did not train; replaces nothing that is there.
+
+    Where the folder says something else than the run, it stays as it is, with a warning.
+
+    Args:
+      path, kind, config, source, settings: as of `write`; the folder holds a checkpoint.
+
+    Returns:
+      Whether anything was written.
+
+    Raises:
+      file_io.InputError: a file that is there is damaged.
+    """
+    name = os.path.join(path, sources.DESCRIPTION_NAME)
+    ours = _description(kind, config, source, settings)
+    found = _read_description(name) if file_io.exists(name) else ours
+    differing = _differing_entries(_without_names(found), _without_names(ours))
+    differing += _differing_files(path, found, config, source)
+    if differing:
+        logging.warning(
+            "%s stays as it is, though this run used other values: %s",
+            path if found is ours else name,
+            "; ".join(differing),
+        )
+    if differing or found is not ours:
+        return False
+    if not file_io.exists(os.path.join(path, sources.CONFIG_NAME)):
+        _write_config(path, config)
+    _write_rest(path, kind, config, source, settings)
+    logging.info("Added what makes %s usable by itself (%s)", path, sources.DESCRIPTION_NAME)
+    return True
+
+
+def _write_config(path, config):
+    file_io.write_text(os.path.join(path, sources.CONFIG_NAME), config.to_json_string())
+
+
+def _write_rest(path, kind, config, source, settings):
+    description = _description(kind, config, source, settings)
+    _copy(_vocabulary_of(source), _vocabulary_in(path, description))
+    # Written last: a folder with a description is whole.
+    file_io.write_json(os.path.join(path, sources.DESCRIPTION_NAME), description)
+
+
+def _description(kind, config, source, settings):
+    """Content of ``model.json``."""
+    is_spm = bool(source.spm_model_file)
+    return {
+        "version": VERSION,
+        "kind": kind,
+        "spm_model_file": os.path.basename(source.spm_model_file) if is_spm else None,
+        "vocab_file": None if is_spm else sources.VOCAB_NAME,
+        "do_lower_case": source.do_lower_case,
+        sources.RECORDED_CONFIG: config.to_dict(),
+        "settings": json.loads(json.dumps(settings)),  # tuples become lists, as in the file
+    }
+
+
+def _read_description(name):
+    found = file_io.read_json(name, "model description")
+    if not isinstance(found, dict) or found.get("version") != VERSION:
+        raise file_io.InputError(f"{name} is not a model description of version {VERSION}")
+    for entry, kinds in _ENTRIES.items():
+        if not isinstance(found.get(entry), kinds):
+            raise file_io.InputError(
+                f"{name}: {entry} is {found.get(entry, 'missing')!r}; training writes it, a "
+                "prediction with the flags of the training writes the file anew if it is moved away"
+            )
+    names = [found[entry] for entry in ("spm_model_file", "vocab_file") if found.get(entry)]
+    if len(names) != 1 or names[0] != os.path.basename(names[0]):
+        raise file_io.InputError(
+            f"{name}: expected the name of one file in the folder as spm_model_file or vocab_file, "
+            f"found {names}"
+        )
+    return found
+
+
+def _vocabulary_of(source):
+    return source.spm_model_file or source.vocab_file
+
+
+def _vocabulary_in(path, description):
+    return os.path.join(path, description["spm_model_file"] or description["vocab_file"])
+
+
+def _without_names(description):
+    """A description without what the files of the folder say, whose content is compared."""
+    of_files = ("spm_model_file", "vocab_file", sources.RECORDED_CONFIG)
+    return {k: v for k, v in description.items() if k not in of_files}
+
+
+def _differing_entries(there, ours, name=""):
+    """What differs between two values of JSON, in words."""
+    if isinstance(there, dict) and isinstance(ours, dict):
+        # What training alone depends on is of no concern to a run that did not train.
+        keys = sorted(k for k in there.keys() | ours.keys() if not k.endswith("dropout_prob"))
+        found = [_differing_entries(there.get(key), ours.get(key), key) for key in keys]
+        return [words for part in found for words in part]
+    return [] if there == ours else [f"{name} {json.dumps(there)} (here {json.dumps(ours)})"]
+
+
+def _differing_files(path, description, config, source):
+    """What differs between a folder's files and a run's, in words; a missing file does not."""
+    differing = []
+    name = os.path.join(path, sources.CONFIG_NAME)
+    if file_io.exists(name):
+        there = encoder.AlbertConfig.from_json_file(name).to_dict()
+        differing = _differing_entries(there, config.to_dict())
+    ours, there = _vocabulary_of(source), _vocabulary_in(path, description)
+    if file_io.exists(there) and file_io.sha256(ours) != file_io.sha256(there):
+        differing.append(f"the vocabulary {there} (here {ours})")
+    return differing
+
+
+def _copy(source, target):
+    if not (file_io.exists(target) and file_io.sha256(source) == file_io.sha256(target)):
+        file_io.copy(source, target)
+
+
+def read(path, *kinds, with_weights=True):
+    """Reads what `write` wrote.
+
+    Args:
+      path: folder of a fine-tuned model.
+      kinds: the kinds that the caller can use; none means any.
+      with_weights: False: for a folder without checkpoints; `source.checkpoint` is then None.
+
+    Returns:
+      `ModelFolder`.
+
+    Raises:
+      file_io.InputError: no such folder, no description in it, a model of another kind, a
+        configuration that has been changed, or the checkpoint is missing; says what to do.
+    """
+    if not file_io.is_dir(path):
+        raise file_io.InputError(f"there is no model folder {path}")
+    name = os.path.join(path, sources.DESCRIPTION_NAME)
+    if not file_io.exists(name):
+        raise file_io.InputError(_missing_message(path, kinds))
+    found = _read_description(name)
+    if kinds and found["kind"] not in kinds:
+        raise file_io.InputError(
+            f"{path} holds a model of kind {found['kind']}; expected {' or '.join(kinds)}"
+        )
+
+    def inside(entry):
+        return found.get(entry) and os.path.join(path, found[entry])
+
+    config_file = os.path.join(path, sources.CONFIG_NAME)
+    source = sources.Source(
+        config_file=config_file,
+        checkpoint=checkpoints.resolve(path) if with_weights else None,
+        spm_model_file=inside("spm_model_file"),
+        vocab_file=inside("vocab_file"),
+        do_lower_case=found["do_lower_case"],
+    )
+    config = encoder.AlbertConfig.from_json_file(config_file)
+    if with_weights:
+        _check_config(source, config)
+    sources.check_config(config_file, config, found, name)
+    return ModelFolder(path, found["kind"], config, source, found["settings"])
+
+
+def _check_config(source, config):
+    """Refuses a configuration of other sizes than the weights have, before a model is built."""
+    shapes = checkpoints.reader(source.checkpoint).get_variable_to_shape_map()
+    found = weight_names.sizes(shapes)
+    differing = [
+        f"{name} {value} ({getattr(config, name)})"
+        for name, value in found.items()
+        if value != getattr(config, name) and not (name in _GROUPS and config.share != "all")
+    ]
+    if differing:
+        raise file_io.InputError(
+            f"{source.config_file} is not the configuration of {source.checkpoint}, whose weights "
+            f"have {', '.join(differing)}, in brackets what the configuration says"
+        )
+
+
+def _missing_message(path, kinds):
+    """What to say, and to run, where a folder has no description."""
+    message = f"{path} has no {sources.DESCRIPTION_NAME}: "
+    best, numbered = os.path.join(path, checkpoints.BEST), checkpoints.numbered(path)
+    if not (numbered or checkpoints.prefix_exists(best)):
+        return f"{message}expected the output_dir of a fine-tuning run"
+    found = _kinds_by_weights(best if checkpoints.prefix_exists(best) else numbered[-1])
+    wanted = [kind for kind in found if kind in (kinds or found)]
+    if not wanted:
+        return (
+            f"{message}by its weights it is a model of kind {' or '.join(found) or 'pre-trained'}; "
+            f"expected {' or '.join(kinds or COMMANDS)}"
+        )
+    commands = " or ".join(
+        f"python -m albert.{COMMANDS[kind]} --do_predict --output_dir={path}" for kind in wanted
+    )
+    return (
+        f"{message}another program or an older version has trained it. A prediction with the flags "
+        f"of the training adds the file: {commands} --max_seq_length=… --albert_config_file=… "
+        "--spm_model_file=… (or --vocab_file=…; or --albert_hub_module_handle=… for all files)"
+    )
+
+
+def _kinds_by_weights(prefix):
+    """Keys of `COMMANDS` that a checkpoint may be of, by its variables."""
+    shapes = checkpoints.reader(prefix).get_variable_to_shape_map()
+    heads = {"start_logits/": "squad_v2", "cls/squad/": "squad_v1"}
+    for start, kind in (heads | {"cls/token/": "token_classifier"}).items():
+        if any(name.startswith(start) for name in shapes):
+            return [kind]
+    if "output_bias" not in shapes:
+        return []
+    # One output: a score of one of several choices, or a number.
+    return ["classifier"] + ["multiple_choice"] * (shapes["output_bias"][0] == 1)
+
+
+# --- What a pre-training run's folder holds beside its checkpoints -------------------------------
+
+
+def write_pretrained(path, config, sentence_task):
+    """Describes a run before its first checkpoint.
+
+    Args:
+      path: output folder, which is there.
+      config: `encoder.AlbertConfig` that the run trains with, its rates of dropout included.
+      sentence_task: key of `pretraining_heads.SENTENCE_TASKS`.
+
+    Raises:
+      file_io.InputError: a configuration that is there is damaged.
+    """
+    _write_pretrained_config(os.path.join(path, sources.CONFIG_NAME), config)
+    description = {"version": VERSION, "sentence_task": sentence_task}
+    file_io.write_json(os.path.join(path, sources.PRETRAINING_NAME), description)
+
+
+def _write_pretrained_config(name, config):
+    if file_io.exists(name):
+        there = dataclasses.asdict(encoder.AlbertConfig.from_json_file(name))
+        differing = {k: v for k, v in dataclasses.asdict(config).items() if v != there[k]}
+        if not differing:
+            return
+        text = ", ".join(f"{key} {value} (was {there[key]})" for key, value in differing.items())
+        logging.info("%s now says what this run trains with: %s", name, text)
+    file_io.write_text(name, config.to_json_string())
+
+
+def sentence_tasks(path, checkpoint=None):
+    """What the model of a folder may have been trained for.
+
+    Args:
+      path: the folder; it need not be there.
+      checkpoint: prefix; None: the best of the folder, else the last.
+
+    Returns:
+      List of keys of `pretraining_heads.SENTENCE_TASKS`: one if the folder's description says it;
+      without a description those that fit the variables; all if there is no checkpoint.
+
+    Raises:
+      file_io.InputError: description or checkpoint are damaged.
+    """
+    checkpoint = checkpoint or checkpoints.find_best(path)
+    checkpoint = checkpoint or next(reversed(checkpoints.numbered(path)), None)
+    if checkpoint is None:
+        return list(pretraining_heads.SENTENCE_TASKS)
+    name = os.path.join(path, sources.PRETRAINING_NAME)
+    if file_io.exists(name):
+        found = file_io.read_json(name, "description of pre-training")
+        task = found.get("sentence_task") if isinstance(found, dict) else None
+        if task not in list(pretraining_heads.SENTENCE_TASKS) or found.get("version") != VERSION:
+            raise file_io.InputError(
+                f"{name} is not a description of pre-training of version {VERSION}"
+            )
+        return [task]
+    head = f"{pretraining_heads.SENTENCE_HEAD}output_weights"
+    has_head = head in checkpoints.reader(checkpoint).get_variable_to_shape_map()
+    return [
+        task for task, title in pretraining_heads.SENTENCE_TASKS.items() if has_head == bool(title)
+    ]

@@ -1,0 +1,145 @@
+"""The encoder with the heads of pre-training.
+
+Letters in shapes: B batch, S sequence, V vocabulary, E embedding, H hidden, P masked positions.
+"""
+
+import tensorflow as tf
+
+from albert.io import file_io
+from albert.model import heads, kernels, layers
+
+# What a model learns of two pieces of text -> how its loss and its outputs are called. The label
+# (`next_sentence_labels`) is 0 if they are as the text has them.
+SENTENCE_TASKS = {"sop": "sentence_order", "nsp": "next_sentence", "none": None}
+SENTENCE_HEAD = "cls/seq_relationship/"  # its variables
+_MASKED_LM_EPSILON = 1e-5  # keeps the masked LM's denominator above 0
+
+
+class MaskedLmHead(tf.Module):
+    """Scores every word of the vocabulary at the masked positions (BERT, section 3.1).
+
+    Args:
+      config: AlbertConfig.
+      embedding_table: variable [V, E] of the word embeddings, used again as output weights.
+      seed: integer from which the initial weights are drawn, or None.
+    """
+
+    def __init__(self, config, embedding_table, seed=None):
+        super().__init__()
+        name = "cls/predictions"
+        self._embedding_table = embedding_table
+        self._activation = layers.ACTIVATIONS[config.hidden_act]
+        self.dense = layers.Dense(
+            f"{name}/transform/dense", config.hidden_size, config.embedding_size, config, seed
+        )
+        self.layer_norm = layers.LayerNorm(f"{name}/transform/LayerNorm", config.embedding_size)
+        self.bias = tf.Variable(tf.zeros([config.vocab_size]), name=f"{name}/output_bias")
+
+    def __call__(self, chosen):
+        """The encoder's outputs at masked positions [B, P, H] -> float32 logits [B * P, V]."""
+        chosen = tf.reshape(chosen, [-1, chosen.shape[-1]])  # [B * P, H]
+        words = self.layer_norm(self._activation(self.dense(chosen)))  # [B * P, E]
+        table = tf.cast(self._embedding_table, words.dtype)
+        logits = kernels.matmul(words, table, transpose_b=True)
+        return tf.nn.bias_add(tf.cast(logits, tf.float32), self.bias)
+
+
+class PretrainingModel(heads.Model):
+    """Masked LM, and a task on two pieces of text.
+
+    That is by default whether they are in order or swapped (sop; ALBERT, section 3.1), or whether
+    the second follows the first or is from elsewhere (nsp; BERT, section 3.1), or none.
+
+    Features: input_ids, input_mask, segment_ids [B, S]; masked_lm_positions [B, P]; for the loss
+    masked_lm_ids, masked_lm_weights [B, P] and, with a sentence task, next_sentence_labels [B, 1].
+
+    Args:
+      config, compute, seed: see `heads.Model`.
+      sentence_task: key of `SENTENCE_TASKS`.
+
+    Attributes:
+      masked_lm: `MaskedLmHead`.
+      sentence_name: value of `SENTENCE_TASKS`.
+      sentence_head: `heads.LabelWeights` with two labels; None without a sentence task.
+    """
+
+    def __init__(self, config, compute=layers.Compute(), seed=None, sentence_task="sop"):
+        if sentence_task not in SENTENCE_TASKS:
+            raise file_io.InputError(
+                f"sentence_task={sentence_task}: expected one of {', '.join(SENTENCE_TASKS)}"
+            )
+        super().__init__(config, compute, seed)
+        self.masked_lm = MaskedLmHead(config, self.albert.embedding_table, seed)
+        self.sentence_name = SENTENCE_TASKS[sentence_task]
+        self.sentence_head = None
+        if self.sentence_name:
+            self.sentence_head = heads.LabelWeights(SENTENCE_HEAD, 2, config, seed)
+
+    @property
+    def uses_pooler(self):
+        return self.sentence_head is not None
+
+    def __call__(self, features, training=False, seed=None):
+        """Returns a dict.
+
+        sequence_output [B, S, H], in training only with `Compute.whole_sequence`; pooled_output
+        [B, H], in training only then or with a sentence task; masked_lm_logits and
+        masked_lm_log_probs [B * P, V]; sentence_order_logits and sentence_order_log_probs [B, 2],
+        or the like with the name of the sentence task; where the features hold labels also
+        masked_lm_example_loss [B * P].
+        """
+        if training and not self.albert.compute.whole_sequence:
+            chosen, outputs = self._encode_chosen(features, seed)
+        else:
+            encoded = self._encode(features, training, seed)
+            positions = features["masked_lm_positions"]  # [B, P]
+            chosen = tf.gather(encoded.sequence_output, positions, batch_dims=1)  # [B, P, H]
+            outputs = {
+                name: getattr(encoded, name) for name in ("sequence_output", "pooled_output")
+            }
+        words = self.masked_lm(chosen)
+        logits = {"masked_lm": words}
+        if self.sentence_head:
+            logits[self.sentence_name] = self.sentence_head(outputs["pooled_output"])
+        for name, values in logits.items():
+            outputs[f"{name}_logits"] = values
+            # The losses come from the logits, so that a compiled step drops these when unused.
+            outputs[f"{name}_log_probs"] = tf.nn.log_softmax(values)
+        if "masked_lm_ids" in features:
+            ids = features["masked_lm_ids"]
+            outputs["masked_lm_example_loss"] = kernels.cross_entropy(ids, words)
+        return outputs
+
+    def _encode_chosen(self, features, seed):
+        """What training needs: [B, P, H] at the masked positions, and a dict of pooled_output."""
+        inputs = heads.encoder_inputs(features)
+        asked = tf.cast(features["masked_lm_positions"], tf.int32)
+        if not self.sentence_head:
+            return self.albert.at_positions(*inputs, True, seed, asked), {}
+        asked = tf.pad(asked, [[0, 0], [1, 0]])  # the first one too
+        chosen = self.albert.at_positions(*inputs, True, seed, asked)
+        return chosen[:, 1:], {"pooled_output": self.albert.pool(chosen[:, 0])}
+
+    def example_weights(self, features):
+        real = heads.real_examples(features)
+        masked = tf.cast(features["masked_lm_weights"], tf.float32) * real[:, tf.newaxis]
+        weights = {"masked_lm_loss": tf.reshape(masked, [-1])}
+        if self.sentence_head:
+            weights[f"{self.sentence_name}_loss"] = real
+        return weights
+
+    def example_losses(self, outputs, features):
+        losses = {"masked_lm_loss": outputs["masked_lm_example_loss"]}
+        if self.sentence_head:
+            losses[f"{self.sentence_name}_loss"] = heads.cross_entropy(
+                features["next_sentence_labels"], outputs[f"{self.sentence_name}_logits"]
+            )
+        return losses
+
+    def losses(self, outputs, features, weights=None):
+        weights = dict(self.loss_weights(features) if weights is None else weights)
+        weights["masked_lm_loss"] += _MASKED_LM_EPSILON
+        return super().losses(outputs, features, weights)
+
+
+# All models have their name in this module.

@@ -1,0 +1,85 @@
+"""SavedModels read as files: what their graphs hold, without running them."""
+
+import os
+
+import tensorflow as tf
+from google.protobuf import message
+from tensorflow.core.protobuf import saved_model_pb2
+
+from albert.io import file_io
+
+NAME = "saved_model.pb"
+_FUNCTIONS = "library"  # what TensorFlow calls the functions of a graph
+
+
+def path_of(folder):
+    """Path of the file of the graphs in a SavedModel's folder."""
+    return os.path.join(folder, NAME)
+
+
+def read_graphs(folder):
+    """The `MetaGraphDef`s of a SavedModel.
+
+    Raises:
+      file_io.InputError: there is no such file, or it is damaged; names it.
+    """
+    path = path_of(folder)
+    with file_io.open_input(path, "SavedModel", "rb") as file:
+        content = file.read()
+    try:
+        return saved_model_pb2.SavedModel.FromString(content).meta_graphs
+    except message.DecodeError as error:
+        raise file_io.InputError(f"{path} is damaged: {error}") from error
+
+
+def functions_of(graph_def):
+    """{name: `FunctionDef`} of a graph."""
+    functions = getattr(graph_def, _FUNCTIONS).function
+    return {function.signature.name: function for function in functions}
+
+
+def all_nodes(graph_def):
+    """Yields the nodes of a graph and of its functions."""
+    yield from graph_def.node
+    for function in functions_of(graph_def).values():
+        yield from function.node_def
+
+
+def constant(graph_def, tensor):
+    """Value of a tensor of a graph, where that is a constant.
+
+    Args:
+      graph_def: `GraphDef`.
+      tensor: name of the tensor, such as "node:0".
+
+    Returns:
+      An array; None if the tensor is no constant.
+
+    Raises:
+      ValueError, TypeError: the constant is damaged.
+    """
+    return _constant(graph_def.node, tensor, functions_of(graph_def))
+
+
+def _constant(nodes, tensor, functions):
+    """`constant` of these nodes: of a graph, or of one of its functions."""
+    by_name = {node.name: node for node in nodes}
+    seen = set()
+    while tensor not in seen:
+        seen.add(tensor)
+        name, *rest = tensor.split(":")
+        number = rest[-1] if rest else "0"
+        node = by_name.get(name)
+        if node is None:
+            return None
+        if node.op == "Const":
+            return tf.make_ndarray(node.attr["value"].tensor)
+        function = functions.get(node.attr["f"].func.name)
+        if function and number.isdigit() and int(number) < len(function.signature.output_arg):
+            output = function.signature.output_arg[int(number)].name
+            others = {key: value for key, value in functions.items() if value is not function}
+            return _constant(function.node_def, function.ret[output], others)
+        if node.op != "Identity" or not node.input:
+            return None
+        tensor = node.input[0]
+    return None

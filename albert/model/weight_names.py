@@ -1,0 +1,275 @@
+"""What weights are called in other programs: Hugging Face's ALBERT and BERT, Google's BERT.
+
+The tables here are the one place that knows both names of a weight.
+"""
+
+import re
+from typing import NamedTuple
+
+from albert.io import file_io
+
+# What the names of a module's variables end in: here, there.
+_ENDINGS = {
+    "table": (("", ".weight"),),
+    "dense": (("/kernel", ".weight"), ("/bias", ".bias")),
+    "norm": (("/gamma", ".weight"), ("/beta", ".bias")),
+    "labels": (("output_weights", ".weight"), ("output_bias", ".bias")),
+    "bias": (("", ".bias"),),
+}
+_BLOCK = "bert/encoder/transformer/group_{}/inner_group_{}/"
+MAPPING = "bert/encoder/embedding_hidden_mapping_in/"
+WORDS = "bert/embeddings/word_embeddings"
+POOLER = "bert/pooler/"
+TOKEN_HEAD = "cls/token/"  # for a label a word
+
+
+# What training adds to the weights in a checkpoint.
+STEP = "global_step"
+ADAM_SLOTS = ("adam_m", "adam_v")  # the mean gradient and the mean squared one
+LOSS_SCALE = "loss_scale/"  # start of the names of what scales the loss
+
+
+class Architecture(NamedTuple):
+    """How transformers names the weights of an architecture.
+
+    Rows are (key of `_ENDINGS`, name here, name there).
+
+    Attributes:
+      model_type: what ``config.json`` calls it; with a dot before the names of the encoder's
+        weights, except in a model without a head.
+      class_name: what the names of its classes begin with.
+      modules: rows, beside the blocks.
+      block: format of the beginning of a block's names there, of its group and place in the group.
+      block_pattern: finds both numbers in a name.
+      block_modules: rows, without what all names of a block begin with.
+      words: the head for masked words.
+    """
+
+    model_type: str
+    class_name: str
+    modules: tuple
+    block: str
+    block_pattern: re.Pattern
+    block_modules: tuple
+    words: str
+
+
+_SHARED_MODULES = (
+    ("table", WORDS, "embeddings.word_embeddings"),
+    ("table", "bert/embeddings/token_type_embeddings", "embeddings.token_type_embeddings"),
+    ("table", "bert/embeddings/position_embeddings", "embeddings.position_embeddings"),
+    ("norm", "bert/embeddings/LayerNorm", "embeddings.LayerNorm"),
+    ("labels", "cls/squad/", "qa_outputs"),
+)
+ALBERT = Architecture(
+    model_type="albert",
+    class_name="Albert",
+    modules=(
+        *_SHARED_MODULES,
+        ("dense", MAPPING[:-1], "encoder.embedding_hidden_mapping_in"),
+        ("dense", "bert/pooler/dense", "pooler"),
+        ("dense", "cls/predictions/transform/dense", "predictions.dense"),
+        ("norm", "cls/predictions/transform/LayerNorm", "predictions.LayerNorm"),
+        ("bias", "cls/predictions/output_bias", "predictions"),
+        ("labels", "cls/seq_relationship/", "sop_classifier.classifier"),
+    ),
+    block="encoder.albert_layer_groups.{}.albert_layers.{}.",
+    block_pattern=re.compile(
+        r"\bencoder\.albert_layer_groups\.(\d{1,6})\.albert_layers\.(\d{1,6})\."
+    ),
+    block_modules=(
+        ("dense", "attention_1/self/query", "attention.query"),
+        ("dense", "attention_1/self/key", "attention.key"),
+        ("dense", "attention_1/self/value", "attention.value"),
+        ("dense", "attention_1/output/dense", "attention.dense"),
+        ("norm", "LayerNorm", "attention.LayerNorm"),
+        ("dense", "ffn_1/intermediate/dense", "ffn"),
+        ("dense", "ffn_1/intermediate/output/dense", "ffn_output"),
+        ("norm", "LayerNorm_1", "full_layer_layer_norm"),
+    ),
+    words="predictions.",
+)
+BERT = Architecture(
+    model_type="bert",
+    class_name="Bert",
+    modules=(
+        *_SHARED_MODULES,
+        ("dense", "bert/pooler/dense", "pooler.dense"),
+        ("dense", "cls/predictions/transform/dense", "cls.predictions.transform.dense"),
+        ("norm", "cls/predictions/transform/LayerNorm", "cls.predictions.transform.LayerNorm"),
+        ("bias", "cls/predictions/output_bias", "cls.predictions"),
+        ("labels", "cls/seq_relationship/", "cls.seq_relationship"),
+    ),
+    block="encoder.layer.{}.",
+    block_pattern=re.compile(r"\bencoder\.layer\.(\d{1,6})()\."),
+    block_modules=(
+        ("dense", "attention_1/self/query", "attention.self.query"),
+        ("dense", "attention_1/self/key", "attention.self.key"),
+        ("dense", "attention_1/self/value", "attention.self.value"),
+        ("dense", "attention_1/output/dense", "attention.output.dense"),
+        ("norm", "LayerNorm", "attention.output.LayerNorm"),
+        ("dense", "ffn_1/intermediate/dense", "intermediate.dense"),
+        ("dense", "ffn_1/intermediate/output/dense", "output.dense"),
+        ("norm", "LayerNorm_1", "output.LayerNorm"),
+    ),
+    words="cls.predictions.",
+)
+ARCHITECTURES = {"albert": ALBERT, "bert": BERT}
+
+_GOOGLE_LAYER = re.compile(r"bert/encoder/layer_(\d+)/")
+_OUR_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/")
+# Older files call the variables of a LayerNorm so.
+_OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
+
+
+def name_table(groups, inner_groups, architecture=ALBERT, of_tokens=False):
+    """{variable name here: tensor name there} of the encoder and of every head.
+
+    Args:
+      groups: `num_hidden_groups`.
+      inner_groups: `inner_group_num`.
+      architecture: `Architecture`.
+      of_tokens: the head for labels has one a word; else one a text. There both have one name.
+    """
+    modules = [*architecture.modules, ("labels", TOKEN_HEAD if of_tokens else "", "classifier")]
+    for group in range(groups):
+        for inner in range(inner_groups):
+            ours, theirs = (block.format(group, inner) for block in (_BLOCK, architecture.block))
+            modules += [(kind, ours + a, theirs + b) for kind, a, b in architecture.block_modules]
+    return {
+        ours + our_end: full_name(theirs + their_end, architecture)
+        for kind, ours, theirs in modules
+        for our_end, their_end in _ENDINGS[kind]
+    }
+
+
+def count_blocks(names, architecture):
+    """Number of groups and of blocks in each among names there; (0, 0) without any.
+
+    Raises:
+      file_io.InputError: a number that cannot be, with so few names.
+    """
+    found = filter(None, map(architecture.block_pattern.search, names))
+    blocks = {tuple(int(number or 0) for number in match.groups()): match[0] for match in found}
+    for numbers, name in blocks.items():
+        if max(numbers) >= len(blocks):
+            raise file_io.InputError(
+                f"there is a weight {name}… but only {len(blocks)} blocks in all"
+            )
+    return tuple(max(column) + 1 for column in zip(*blocks, strict=True)) or (0, 0)
+
+
+def full_name(name, architecture):
+    """A name as in a model with a head, which a bare encoder has shorter, and of today."""
+    for old, new in _OLD_ENDINGS.items():
+        name = name.removesuffix(old) + new if name.endswith(old) else name
+    is_bare = name.startswith(("embeddings.", "encoder.", "pooler."))
+    return f"{architecture.model_type}.{name}" if is_bare else name
+
+
+# --- google-research/bert -------------------------------------------------------------------------
+
+
+def from_google(name):
+    """The name here of a variable of google-research/bert, or of its optimizer slot.
+
+    Layers there are groups of one block here; all else has the same names.
+    """
+    match = _GOOGLE_LAYER.match(name)
+    if not match:
+        return name
+    rest = name[match.end() :]
+    for _, ours, theirs in BERT.block_modules:
+        theirs = theirs.replace(".", "/") + "/"
+        if rest.startswith(theirs):
+            return f"{_BLOCK.format(match[1], 0)}{ours}/{rest.removeprefix(theirs)}"
+    return name
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+def sizes(shapes):
+    """What the shapes of variables tell of a configuration; {} without an encoder's.
+
+    Args:
+      shapes: {variable name here: shape as a list}.
+    """
+    numbers = [tuple(map(int, found.groups())) for found in map(_OUR_BLOCK.match, shapes) if found]
+    norm = _BLOCK.format(0, 0) + "LayerNorm/beta"
+    if norm not in shapes or WORDS not in shapes:
+        return {}
+    groups, inner = (max(column) + 1 for column in zip(*numbers, strict=True))
+    vocabulary, embedding = shapes[WORDS]
+    first_axes = {
+        "max_position_embeddings": "bert/embeddings/position_embeddings",
+        "type_vocab_size": "bert/embeddings/token_type_embeddings",
+        "intermediate_size": _BLOCK.format(0, 0) + "ffn_1/intermediate/dense/bias",
+    }
+    return {
+        "vocab_size": vocabulary,
+        "embedding_size": embedding,
+        "hidden_size": shapes[norm][0],
+        "num_hidden_groups": groups,
+        "inner_group_num": inner,
+        **{size: shapes[name][0] for size, name in first_axes.items() if name in shapes},
+    }
+
+
+def explain_misfit(checkpoint, model):
+    """Which sizes of a checkpoint are not the configuration's, and what to do; "" if none is known.
+
+    Args:
+      checkpoint, model: {variable name here: shape as a list}.
+    """
+    there, here = sizes(checkpoint), sizes(model)
+    differing = [f"{k} {there[k]} ({here[k]})" for k in there if there[k] != here.get(k)]
+    if not differing or not here:
+        return ""
+    is_bert = (
+        there["num_hidden_groups"] > there["inner_group_num"] == 1
+        and there["embedding_size"] == there["hidden_size"]
+    )
+    kind, file = ("a BERT", "bert_config.json") if is_bert else ("an ALBERT", "albert_config.json")
+    return (
+        f"by its weights it is {kind} with {', '.join(differing)}, in brackets what the "
+        f"configuration says; give its own {file} or config.json as albert_config_file"
+    )
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+class RenamingReader:
+    """A checkpoint whose variables are asked for by their names here.
+
+    Offers what is used of `tf.train.CheckpointReader`.
+
+    Args:
+      checkpoint: such a reader.
+      keys: {name here: the checkpoint's own}.
+    """
+
+    def __init__(self, checkpoint, keys):
+        self._checkpoint = checkpoint
+        self._keys = keys
+
+    def get_variable_to_shape_map(self):
+        """{name: shape as a list}."""
+        shapes = self._checkpoint.get_variable_to_shape_map()
+        return {name: shapes[key] for name, key in self._keys.items()}
+
+    def has_tensor(self, name):
+        """Whether there is a value for the variable."""
+        return name in self._keys
+
+    def get_tensor(self, name):
+        """The variable's value."""
+        return self._checkpoint.get_tensor(self._keys[name])
+
+
+def is_state(name: str) -> bool:
+    """Returns whether a name of a checkpoint is that of the step, a slot or the loss scale."""
+    variable, _, slot = name.rpartition("/")
+    is_slot = bool(variable) and slot in ADAM_SLOTS
+    return is_slot or name == STEP or name.startswith(LOSS_SCALE)

@@ -1,0 +1,16 @@
+"""Answers with a trained model: predictors, runtimes and the HTTP server."""
+
+# Modules that other rooms and commands may import.
+__all__ = (
+    "answer_text",
+    "choice_predictor",
+    "embeddings",
+    "inference",
+    "predictors",
+    "requests",
+    "runtimes",
+    "served_model",
+    "server",
+    "serving_folder",
+    "token_predictor",
+)

@@ -1,0 +1,161 @@
+"""Chooses answers to questions about texts with a model that was fine-tuned on RACE.
+
+Letters in shapes: C choices, R inputs (one for each choice of some questions), S sequence.
+"""
+
+import dataclasses
+import itertools
+import string
+
+import numpy as np
+
+from albert.io import file_io, tables
+from albert.model import batching, model_folder
+from albert.serving import inference
+from albert.tasks import race
+
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+_KEYS = ("article", "question", "options")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """A question about a text, with answers to choose from.
+
+    Attributes:
+      guid: its id.
+      article: the text.
+      question: the question; options take the place of "_" in it, else they stand behind it.
+      options: tuple of C texts, 2 to 26.
+    """
+
+    guid: str
+    article: str
+    question: str
+    options: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """What a model chooses.
+
+    Attributes:
+      question: `Question`.
+      number: which option, from 0.
+      probabilities: [C] of the options.
+    """
+
+    question: Question
+    number: int
+    probabilities: list
+
+    def to_dict(self):
+        """JSON-ready: id, prediction (a letter), answer (its text), probabilities by letter."""
+        rounded = [round(float(p), 6) for p in self.probabilities]
+        return {
+            "id": self.question.guid,
+            "prediction": string.ascii_uppercase[self.number],
+            "answer": self.question.options[self.number],
+            "probabilities": dict(zip(string.ascii_uppercase, rounded, strict=False)),
+        }
+
+
+def read_questions(lines, name):
+    """Yields a `Question` for each object of a jsonl file; without "id" they are numbered from 0.
+
+    Args:
+      lines: iterable of bytes.
+      name: what messages call them.
+
+    Raises:
+      file_io.InputError: a line is no object, or lacks one of article, question (texts) and options
+        (2 to 26 texts); names the line.
+    """
+    for number, (place, row) in enumerate(tables.read_rows(lines, name, "jsonl")):
+        missing = [key for key in _KEYS if key not in row]
+        if missing:
+            raise file_io.InputError(
+                f"{place}: expected the keys {', '.join(_KEYS)}; there is no {', '.join(missing)} "
+                f"among {', '.join(row)}"
+            )
+        texts = [tables.text_of(row, key, "question", place) for key in _KEYS[:2]]
+        options = row["options"]
+        fits = isinstance(options, list) and all(isinstance(o, str) and o.strip() for o in options)
+        if not fits or not 2 <= len(options) <= len(string.ascii_uppercase):
+            raise file_io.InputError(
+                f"{place}: options must be a list of 2 to {len(string.ascii_uppercase)} texts, "
+                f"found {options!r}"
+            )
+        guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
+        yield Question(guid, *texts, tuple(options))
+
+
+class ChoicePredictor:
+    """A fine-tuned model, loaded from the folder of its training run, or a serving folder.
+
+    Args:
+      model_dir: output folder of run_race (its best checkpoint is used, else its last), or a
+        serving folder.
+      runtime, threads: of serving folders; see `runtimes.load`.
+
+    Raises:
+      file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
+    """
+
+    def __init__(self, model_dir, runtime="auto", threads=None):
+        found = inference.find(model_dir, race.KIND)
+        folder = found.folder
+        max_qa_length = folder.length("max_qa_length", 1)
+        least = max_qa_length + race.BESIDE_ENDING
+        self._lengths = folder.length(least=least), max_qa_length
+        self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
+        self._infer = found.load(runtime, threads)
+
+    def predict(self, questions, batch_size=32, batches_ahead=16):
+        """Yields a `Choice` for each `Question`, in order.
+
+        Args:
+          questions: iterable of `Question`.
+          batch_size: R, most inputs that are computed together.
+          batches_ahead: so many times `batch_size` questions are read ahead, so that inputs of
+            similar length can be put together.
+        """
+        questions = iter(questions)
+        while window := list(itertools.islice(questions, batch_size * batches_ahead)):
+            features = [self._features(question) for question in window]
+            columns = {name: np.concatenate([f[name] for f in features]) for name in _INPUTS}
+            logits = np.zeros(len(columns["input_ids"]), np.float32)
+            for chosen in batching.batches_by_length(columns["input_mask"].sum(axis=1), batch_size):
+                batch = {name: values[chosen] for name, values in columns.items()}
+                logits[chosen] = self._infer(batching.trim_arrays(batch, _INPUTS))["logits"]
+            ends = np.cumsum([len(question.options) for question in window])
+            for question, scores in zip(window, np.split(logits, ends[:-1]), strict=True):
+                powers = np.exp(scores - np.max(scores))
+                probabilities = (powers / np.sum(powers)).tolist()
+                yield Choice(question, int(np.argmax(scores)), probabilities)
+
+    def answer(self, batch_size, file, lines, name, batches_ahead):
+        """Writes the choices for the questions of a jsonl file, in order.
+
+        Args:
+          batch_size, batches_ahead: see `predict`.
+          file: takes text.
+          lines: iterable of bytes.
+          name: what messages call them.
+        """
+        found = self.predict(read_questions(lines, name), batch_size, batches_ahead)
+        file.writelines(tables.json_line(row.to_dict()) for row in found)
+
+    def _features(self, question):
+        """int32 arrays [C, S]."""
+        example = race.RaceExample(
+            question.guid,
+            question.guid,
+            question.article,
+            tuple(race.ending(question.question, option) for option in question.options),
+            label=0,
+            level=race.LEVELS[0],
+        )
+        features = race.convert_example(example, *self._lengths, self._tokenizer)
+        rows = len(question.options)
+        return {name: features[name].reshape(rows, -1).astype(np.int32) for name in _INPUTS}

@@ -1,0 +1,212 @@
+"""The encoder's vectors for texts, and the files that hold them.
+
+Letters in shapes: B batch, S sequence, T tokens of a text (with [CLS] and [SEP]), L layers asked
+for, H hidden, N texts.
+"""
+
+import array
+import contextlib
+import dataclasses
+import itertools
+import json
+import zipfile
+
+import numpy as np
+import tensorflow as tf
+
+from albert.io import file_io
+from albert.model import batching, checkpoints, encoder, model_folder
+from albert.text import packing
+
+KINDS = ("tokens", "mean", "first", "pooled")
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+# That many batches are read at a time, so that texts of similar length can be put together.
+_BATCHES_AHEAD = 16
+_CHUNK = 1 << 20
+_DECIMALS = 6  # of numbers in jsonl
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """What is known of one text.
+
+    Attributes:
+      tokens: its T pieces.
+      token_ids: their ids, int32 [T].
+      vectors: float32, [T, L, H] for "tokens", [L, H] for "mean" and "first", [H] for "pooled".
+    """
+
+    tokens: list
+    token_ids: np.ndarray
+    vectors: np.ndarray
+
+
+def check_layers(layers, config):
+    """Refuses numbers of layers that the model does not have.
+
+    Raises:
+      file_io.InputError: names them and what there is.
+    """
+    count = config.num_hidden_layers * config.inner_group_num
+    wrong = [layer for layer in layers if not -count <= layer < count]
+    if wrong:
+        raise file_io.InputError(
+            f"`layers`: the model has {count} layers, 0 to {count - 1} or -{count} to -1; got "
+            f"{wrong}"
+        )
+
+
+class Extractor:
+    """An encoder and what is wanted of it.
+
+    Args:
+      source: `sources.Source`; without a checkpoint the weights are random.
+      layers: numbers of layers, 0 the first after the embeddings, -1 the last.
+      kind: "tokens": a vector for each token; "mean": their mean; "first": that of [CLS]; "pooled":
+        the pooler's output, of the last layer only, whatever `layers` says.
+      max_seq_length: S; longer texts are cut.
+      seed: source of random weights.
+
+    Raises:
+      file_io.InputError: a file of the source is missing or does not fit, or a layer is not there.
+    """
+
+    def __init__(self, source, layers, kind, max_seq_length, seed=0):
+        config = encoder.AlbertConfig.from_json_file(source.config_file)
+        check_layers(layers, config)
+        if not 3 < max_seq_length <= config.max_position_embeddings:
+            raise file_io.InputError(
+                f"max_seq_length={max_seq_length} must be from 4 to the model's "
+                f"max_position_embeddings of {config.max_position_embeddings}"
+            )
+        self._tokenizer = model_folder.load_tokenizer(source, config)
+        self._layers, self._kind, self._length = tuple(layers), kind, max_seq_length
+        self._model = encoder.AlbertModel(config, seed)
+        if source.checkpoint:
+            checkpoints.restore(self._model, source.checkpoint)
+        self._infer = encoder.ReadyModel(self._model, self._vectors, _INPUTS)
+
+    def _vectors(self, features):
+        encoded = self._model(*(features[name] for name in _INPUTS))
+        if self._kind == "pooled":
+            return encoded.pooled_output
+        chosen = [encoded.all_encoder_layers[layer] for layer in self._layers]
+        if self._kind == "first":
+            return tf.stack([layer[:, 0] for layer in chosen], 1)  # [B, L, H]
+        vectors = tf.stack(chosen, 2)  # [B, S, L, H]
+        if self._kind == "tokens":
+            return vectors
+        mask = tf.cast(features["input_mask"], tf.float32)[:, :, tf.newaxis, tf.newaxis]
+        return tf.reduce_sum(vectors * mask, 1) / tf.reduce_sum(mask, 1)  # [B, L, H]
+
+    def extract(self, texts, batch_size):
+        """Yields `Features` for each text, in order; memory does not depend on their number.
+
+        Args:
+          texts: iterable of str; two texts of a pair have a tab between them.
+          batch_size: B.
+        """
+        texts = iter(texts)
+        while window := list(itertools.islice(texts, batch_size * _BATCHES_AHEAD)):
+            packed = zip(*(self._pack(text) for text in window), strict=True)
+            columns = {
+                name: np.stack(column).astype(np.int32)
+                for name, column in zip(_INPUTS, packed, strict=True)
+            }
+            lengths = columns["input_mask"].sum(axis=1)
+            batches = batching.batches_by_length(lengths, batch_size)
+            found = [vectors for chosen in batches for vectors in self._run(columns, chosen)]
+            places = batching.places_in(batches)
+            for ids, length, place in zip(columns["input_ids"], lengths, places, strict=True):
+                ids, vectors = ids[:length], found[place]
+                vectors = vectors[:length] if self._kind == "tokens" else vectors
+                yield Features(self._tokenizer.convert_ids_to_tokens(ids), ids, vectors)
+
+    def _pack(self, text):
+        ids = [self._tokenizer.encode(part) for part in text.split("\t", 1)]
+        ids_a, ids_b = packing.truncate_to_fit(*ids, *[None] * (2 - len(ids)), self._length)
+        tokenizer = self._tokenizer
+        return packing.pack(
+            ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, self._length, tokenizer.pad_id
+        )
+
+    def _run(self, columns, chosen):
+        """Vectors of some of the packed texts."""
+        batch = {name: values[chosen] for name, values in columns.items()}
+        return self._infer(batching.trim_arrays(batch, _INPUTS))
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def write_jsonl(path, rows):
+    """Writes one JSON object a text: ``index``, ``tokens``, ``vectors`` (nested lists).
+
+    Args:
+      path: file that appears when it is whole; None writes to standard output.
+      rows: iterable of `Features`.
+
+    Returns:
+      N.
+    """
+    count = 0
+    with _text_output(path) as file:
+        for row in rows:
+            vectors = np.round(row.vectors.astype(np.float64), _DECIMALS).tolist()
+            entry = {"index": count, "tokens": row.tokens, "vectors": vectors}
+            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+            count += 1
+    return count
+
+
+def _text_output(path):
+    if path:
+        return file_io.atomic_writer(path)
+    import sys
+
+    return contextlib.nullcontext(sys.stdout)
+
+
+def write_npz(path, rows):
+    """Writes arrays that `numpy.load` reads.
+
+    ``vectors`` [N, …], or for "tokens" those of all texts one after another; ``token_ids`` of all
+    texts, int32; ``offsets`` int64 [N + 1]: text i has the entries offsets[i] to offsets[i + 1].
+
+    Args:
+      path: file that appears when it is whole.
+      rows: iterable of `Features`, all of one kind.
+
+    Returns:
+      N.
+    """
+    spool = file_io.temporary_name(f"{path}.vectors")
+    offsets, token_ids, count, shape = array.array("q", [0]), array.array("i"), 0, (0,)
+    try:
+        with file_io.room_for(path), file_io.open_file(spool, "wb") as file:
+            for row in rows:
+                file.write(np.ascontiguousarray(row.vectors, "<f4").tobytes())
+                token_ids.extend(row.token_ids.tolist())
+                offsets.append(len(token_ids))
+                by_token = row.vectors.ndim == 3
+                count += len(row.vectors) if by_token else 1
+                shape = row.vectors.shape[1:] if by_token else row.vectors.shape
+        with (
+            file_io.atomic_writer(path, "wb") as file,
+            zipfile.ZipFile(file, "w", allowZip64=True) as archive,
+        ):
+            # The length is known only now, and it stands in front of the vectors.
+            with (
+                file_io.open_file(spool, "rb") as vectors,
+                archive.open("vectors.npy", "w", force_zip64=True) as member,
+            ):
+                header = {"descr": "<f4", "fortran_order": False, "shape": (count, *shape)}
+                np.lib.format.write_array_header_1_0(member, header)
+                while chunk := vectors.read(_CHUNK):
+                    member.write(chunk)
+            for name, values in (("token_ids", token_ids), ("offsets", offsets)):
+                with archive.open(f"{name}.npy", "w") as member:
+                    np.lib.format.write_array(member, np.asarray(values))
+    finally:
+        file_io.remove(spool)
+    return len(offsets) - 1

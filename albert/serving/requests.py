@@ -1,0 +1,313 @@
+"""Requests of a server: JSON to the rows of a model, and results to JSON.
+
+Each kind of model has a `Form`, which says what an example is. A request of our own holds an
+example, or a list of them under "examples"; one in the form of TensorFlow Serving holds them row by
+row under "instances" or column by column under "inputs".
+
+Source of the latter: TensorFlow Serving, RESTful API.
+"""
+
+import base64
+import binascii
+import dataclasses
+import json
+import string
+from collections.abc import Callable
+from typing import Any
+
+from albert.io import file_io, json_shapes, tables
+from albert.serving import batcher
+
+_SIGNATURE = "serving_default"
+_EXAMPLES = "examples"
+_MOST_ANSWERS = 20
+_ANSWERS = 3
+# About the characters of a token, to compare lengths before a text is tokenized.
+_CHARACTERS = 5
+_SHORTEST = 40  # characters: shorter texts take no less time
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What a request may hold.
+
+    Attributes:
+      examples: most examples.
+      characters: most characters of an example's texts together.
+    """
+
+    examples: int = 64
+    characters: int = 20_000
+
+
+# --- values of fields ---------------------------------------------------------------------------
+
+
+def _text(value, place):
+    if isinstance(value, dict) and value.keys() == {"b64"}:  # of TensorFlow Serving
+        json_shapes.check(value["b64"], str, f"{place}.b64")
+        try:
+            value = base64.b64decode(value["b64"], validate=True).decode()
+        except (binascii.Error, ValueError) as error:
+            raise file_io.InputError(
+                f"{place}.b64: expected UTF-8 text in base64, found {error}"
+            ) from error
+    json_shapes.check(value, str, place)
+    if not value.strip():
+        raise file_io.InputError(f"{place}: expected a text, found an empty one")
+    return value
+
+
+def _words(value, place):
+    if not isinstance(value, list):
+        value = _text(value, place).split()
+    if not value:
+        raise file_io.InputError(f"{place}: expected at least one word, found none")
+    for number, word in enumerate(value):
+        if not tables.is_name(_text(word, f"{place}[{number}]")):
+            raise file_io.InputError(
+                f"{place}[{number}]: expected a word without tabs, line breaks and halves of "
+                f"surrogate pairs, found {word!r}"
+            )
+    return value
+
+
+def _options(value, place):
+    json_shapes.check(value, list, place)
+    most = len(string.ascii_uppercase)
+    if not 2 <= len(value) <= most:
+        raise file_io.InputError(f"{place}: expected 2 to {most} texts, found {len(value)}")
+    return [_text(option, f"{place}[{number}]") for number, option in enumerate(value)]
+
+
+def _count(value, place):
+    json_shapes.check(value, int, place)
+    if not 1 <= value <= _MOST_ANSWERS:
+        raise file_io.InputError(f"{place}: expected 1 to {_MOST_ANSWERS}, found {value}")
+    return value
+
+
+# --- what each kind of model is asked -----------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """The examples of a kind of model.
+
+    Attributes:
+      entry: path of requests of our own.
+      fields: {name: function ``(value, place) -> value``}, of those that an example must have.
+      optional: {name: (function, default)} of others.
+      other_names: {name that a client may use: name of the field}.
+      is_split: long texts become several sequences; else they are cut.
+    """
+
+    entry: str
+    fields: dict[str, Callable]
+    optional: dict[str, tuple[Callable, Any]] = dataclasses.field(default_factory=dict)
+    other_names: dict[str, str] = dataclasses.field(default_factory=dict)
+    is_split: bool = False
+
+    @property
+    def bare(self):
+        """Name of the field that may stand without its name, or None."""
+        return next(iter(self.fields)) if len(self.fields) == 1 else None
+
+    def read(self, value, place, limits):
+        """An example, as a dict by field.
+
+        Args:
+          value: parsed JSON.
+          place: what messages call it; "" for the whole request.
+          limits: `Limits`.
+
+        Raises:
+          file_io.InputError: a field is missing, not known, of another type or too long; names it,
+            what was expected and what was found.
+        """
+        json_shapes.check(value, dict, place or "the request")
+
+        def at(name):
+            return f"{place}.{name}" if place else name
+
+        given = {}
+        for name, part in value.items():
+            field = self.other_names.get(name, name)
+            check = self.fields.get(field) or self.optional.get(field, [None])[0]
+            if check is None or field in given:
+                raise file_io.InputError(f"{at(name)}: expected {self._expected()}, found {name!r}")
+            given[field] = check(part, at(name))
+        for field in self.fields:
+            if field not in given:
+                found = ", ".join(value) or "nothing"
+                raise file_io.InputError(
+                    f"{at(field)}: expected {self._expected()}, found only {found}"
+                )
+        length = _characters(given)
+        if length > limits.characters:
+            raise file_io.InputError(
+                f"{place or 'the request'}: expected at most {limits.characters} characters, found "
+                f"{length}"
+            )
+        return {name: default for name, (_, default) in self.optional.items()} | given
+
+    def _expected(self):
+        alternatives = {field: other for other, field in self.other_names.items()}
+        names = [
+            f"{field} (or {alternatives[field]})" if field in alternatives else field
+            for field in self.fields
+        ]
+        more = f", perhaps {' and '.join(self.optional)}" if self.optional else ""
+        return f"{'the fields' if len(names) > 1 else 'the field'} {', '.join(names)}{more}"
+
+
+def _characters(value):
+    if isinstance(value, str):
+        return len(value)
+    parts = value.values() if isinstance(value, dict) else value
+    return sum(map(_characters, parts)) if isinstance(value, (dict, list)) else 0
+
+
+ONE_TEXT = Form("/predict", {"text": _text})
+TWO_TEXTS = Form("/predict", {"text": _text, "text_pair": _text})
+WORDS = Form("/predict", {"words": _words}, other_names={"text": "words"}, is_split=True)
+CHOICE = Form("/predict", {"article": _text, "question": _text, "options": _options})
+QUESTION = Form(
+    "/ask",
+    {"question": _text, "context": _text},
+    optional={"num_answers": (_count, _ANSWERS)},
+    is_split=True,
+)
+
+
+def measured(form, example, max_seq_length):
+    """`batcher.Row` of an example, whose length is in characters."""
+    longest = _CHARACTERS * max_seq_length
+    length = _characters(example)
+    sequences = len(example.get("options", [None]))
+    if form.is_split:
+        sequences = -(-length // longest)
+    return batcher.Row(example, max(min(length, longest), _SHORTEST), sequences)
+
+
+# --- requests and replies -----------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What was asked.
+
+    Attributes:
+      examples: dicts as `Form.read` makes them.
+      reply: function of their results, which are dicts, too; makes the value of the JSON reply.
+    """
+
+    examples: list
+    reply: Callable
+
+
+def _parse(body):
+    try:
+        return file_io.parse_json(body.decode())
+    except UnicodeDecodeError as error:
+        raise file_io.InputError(f"the request: expected JSON in UTF-8, found {error}") from error
+    except file_io.InputError as error:
+        raise file_io.InputError(f"the request: expected JSON, found {error}") from error
+
+
+def _read_all(values, name, form, limits):
+    json_shapes.check(values, list, name)
+    if not 1 <= len(values) <= limits.examples:
+        raise file_io.InputError(
+            f"{name}: expected 1 to {limits.examples} examples, found {len(values)}"
+        )
+    return [form.read(value, f"{name}[{i}]", limits) for i, value in enumerate(values)]
+
+
+def read(body, form, limits):
+    """A request of our own.
+
+    Args:
+      body: bytes of JSON.
+      form: `Form` of the model.
+      limits: `Limits`.
+
+    Returns:
+      `Request`.
+
+    Raises:
+      file_io.InputError: it is no such request; see `Form.read`.
+    """
+    value = _parse(body)
+    json_shapes.check(value, dict, "the request")
+    if _EXAMPLES not in value:
+        return Request([form.read(value, "", limits)], lambda results: results[0])
+    if len(value) > 1:
+        raise file_io.InputError(
+            f"the request: expected only {_EXAMPLES}, found {', '.join(value)}"
+        )
+    examples = _read_all(value[_EXAMPLES], _EXAMPLES, form, limits)
+    return Request(examples, lambda results: {"results": results})
+
+
+def read_tensorflow(body, form, limits):
+    """A request in the form of TensorFlow Serving; see `read`.
+
+    Where an example has a single field, its values may stand without a name; so do those of results
+    with a single one.
+    """
+    value = _parse(body)
+    json_shapes.check(value, dict, "the request")
+    names = {"instances", "inputs"} & value.keys()
+    unknown = value.keys() - {"instances", "inputs", "signature_name"}
+    if len(names) != 1 or unknown:
+        raise file_io.InputError(
+            "the request: expected instances or inputs and perhaps signature_name, found "
+            f"{', '.join(value) or 'nothing'}"
+        )
+    signature = value.get("signature_name", _SIGNATURE)
+    if signature != _SIGNATURE:
+        raise file_io.InputError(f"signature_name: expected {_SIGNATURE!r}, found {signature!r}")
+    if "instances" in value:
+        instances = value["instances"]
+        if form.bare and isinstance(instances, list):
+            instances = [_named(form, part) for part in instances]
+        return Request(
+            _read_all(instances, "instances", form, limits),
+            lambda results: {"predictions": [_unnamed(result) for result in results]},
+        )
+    examples = _read_all(_rows(value["inputs"], form), "inputs", form, limits)
+    return Request(examples, lambda results: {"outputs": _columns(results)})
+
+
+def _named(form, value):
+    """An example of one field that may stand without its name."""
+    is_named = isinstance(value, dict) and value.keys() != {"b64"}
+    return value if is_named else {form.bare: value}
+
+
+def _unnamed(result):
+    return next(iter(result.values())) if len(result) == 1 else result
+
+
+def _rows(inputs, form):
+    """Columns to rows."""
+    if form.bare and isinstance(inputs, list):
+        return [_named(form, value) for value in inputs]
+    json_shapes.check(inputs, {"*": [json_shapes.ANY]}, "inputs")
+    sizes = {name: len(column) for name, column in inputs.items()}
+    if len(set(sizes.values())) != 1:
+        found = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "nothing"
+        raise file_io.InputError(f"inputs: expected fields of equally many values, found {found}")
+    return [dict(zip(inputs, values, strict=True)) for values in zip(*inputs.values(), strict=True)]
+
+
+def _columns(results):
+    """Rows to columns."""
+    columns = {name: [result[name] for result in results] for name in results[0]}
+    return _unnamed(columns)
+
+
+def to_json(value):
+    """A line of JSON; numbers that JSON does not have are a ValueError."""
+    return json.dumps(value, allow_nan=False) + "\n"

@@ -1,0 +1,322 @@
+"""Programs that run the models of serving folders, each behind the same function.
+
+Letters in shapes: B batch, S sequence.
+"""
+
+import dataclasses
+import importlib
+import os
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from albert.io import file_io
+from albert.model import checkpoints, saved_model_files
+
+SIGNATURE = "serving_default"
+# What exported models consist of.
+_OPERATIONS = frozenset(
+    """
+    AddV2 All ArgMax Assert BatchMatMulV2 BiasAdd Bitcast BitwiseAnd BroadcastTo Cast ConcatV2
+    Const Erf Erfc Exp ExpandDims Fill FloorDiv FloorMod GatherV2 Greater Identity IdentityN
+    IsNan LeftShift LessEqual Log LogSoftmax LogicalNot MatMul Maximum Mean Minimum Mul Neg NoOp
+    Pack PartitionedCall Placeholder Pow Prod Range ReadVariableOp RealDiv Relu Reshape
+    ResourceGather RightShift Rsqrt SelectV2 Shape Size Softmax SplitV Square SquaredDifference
+    Squeeze StatefulPartitionedCall StridedSlice Sub Sum Tanh TensorScatterUpdate TopKV2
+    Transpose Unpack VarHandleOp Where
+    """.split()
+)
+
+
+def load_saved_model(folder, threads=None):
+    """The model of a serving folder as a function.
+
+    Args:
+      folder: `serving_folder.ServingFolder` of the format "saved_model".
+      threads: how many threads TensorFlow computes with, in all of this process; None: as many as
+        there are cores.
+
+    Returns:
+      See `load`.
+
+    Raises:
+      file_io.InputError: the model is damaged or does more than compute, or TensorFlow has started
+        with another number of threads.
+    """
+    _set_threads(threads)
+    graph_def, signature = _read(folder)
+    answers = {name: signature.outputs[name].name for name in folder.outputs}
+    graph_def = _needed(graph_def, answers.values(), folder.model_file)
+    try:
+        session = _session(graph_def, folder.model_file, threads)
+        asked = [signature.inputs[name].name for name in folder.inputs]
+        compute = session.make_callable(list(answers.values()), asked)
+    except (ValueError, KeyError, tf.errors.OpError) as error:
+        raise file_io.InputError(f"{folder.model_file} is damaged: {error}") from error
+
+    def score(features):
+        found = compute(*(np.asarray(features[name], np.int32) for name in folder.inputs))
+        return dict(zip(answers, found, strict=True))
+
+    return score
+
+
+def _set_threads(threads):
+    if threads in (None, tf.config.threading.get_intra_op_parallelism_threads()):
+        return
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+    except RuntimeError as error:
+        raise file_io.InputError(
+            f"threads={threads}: TensorFlow has started with another number in this process"
+        ) from error
+
+
+def _read(folder):
+    """`GraphDef` and `SignatureDef` of a folder's model, with the inputs and outputs it needs."""
+    path = folder.model_file
+    graphs = saved_model_files.read_graphs(path)
+    signature = graphs[0].signature_def[SIGNATURE] if len(graphs) == 1 else None
+    named = [*folder.inputs, *folder.outputs]
+    if signature is None or sorted([*signature.inputs, *signature.outputs]) != sorted(named):
+        raise file_io.InputError(
+            f"{path}: expected one graph with a signature {SIGNATURE} of {', '.join(named)}; "
+            "export the model again"
+        )
+    return graphs[0].graph_def, signature
+
+
+def _needed(graph_def, tensors, path):
+    """The part of a graph that tensors depend on, which must be of `_OPERATIONS`."""
+    functions = saved_model_files.functions_of(graph_def)
+    by_name = {node.name: node for node in graph_def.node}
+    nodes, called, waiting = {}, {}, [_node_of(tensor) for tensor in tensors]
+    while waiting:
+        name = waiting.pop()
+        if name in nodes:
+            continue
+        if name not in by_name:
+            raise file_io.InputError(f"{path} is damaged: it lacks the node {name}")
+        nodes[name] = by_name[name]
+        waiting += map(_node_of, by_name[name].input)
+        _check(by_name[name], functions, called, path)
+    return tf.compat.v1.GraphDef(
+        versions=graph_def.versions, node=nodes.values(), library={"function": called.values()}
+    )
+
+
+def _node_of(tensor):
+    return tensor.removeprefix("^").split(":")[0]
+
+
+def _check(node, functions, called, path):
+    """Refuses a node that does more than compute; adds the functions that it calls to `called`."""
+    if node.op not in _OPERATIONS:
+        raise file_io.InputError(
+            f"{path} has the operation {node.op}, which exported models do not consist of; run it "
+            "with TensorFlow Serving if you trust whoever wrote it"
+        )
+    values = node.attr.values()
+    names = [value.func.name for value in values]
+    names += [function.name for value in values for function in value.list.func]
+    for name in filter(None, names):
+        if name not in functions:
+            raise file_io.InputError(f"{path} is damaged: it lacks the function {name}")
+        if name not in called:
+            called[name] = functions[name]
+            for inner in functions[name].node_def:
+                _check(inner, functions, called, path)
+
+
+def _session(graph_def, path, threads):
+    """Session of a graph of its own, whose variables have the values of the SavedModel."""
+    values = checkpoints.reader(os.path.join(path, "variables", "variables"))
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads or 0)
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(graph_def, name="")
+        session = tf.compat.v1.Session(graph=graph, config=config)
+        for node in graph_def.node:
+            if node.op == "VarHandleOp":
+                value = values.get_tensor(node.attr["shared_name"].s.decode())
+                given = tf.compat.v1.placeholder(value.dtype, value.shape)
+                handle = graph.get_tensor_by_name(f"{node.name}:0")
+                assign = tf.raw_ops.AssignVariableOp(resource=handle, value=given)
+                session.run(assign, {given: value})
+        return session
+
+
+# --- Programs that run the models of serving folders, each behind the same function --------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Runtime:
+    """A program that runs models.
+
+    Attributes:
+      module: name of its module in Python.
+      package: what pip calls it.
+      format: format of the serving folders that it runs.
+      precisions: their precisions.
+      load: ``(module, folder, threads) -> function`` as `load` returns it.
+    """
+
+    module: str
+    package: str
+    format: str
+    precisions: tuple
+    load: Callable
+
+
+def _int32(features, names):
+    """The features of these names as int32 arrays."""
+    return {name: features[name].astype("int32", copy=False) for name in names}
+
+
+def _load_onnxruntime(module, folder, threads):
+    options = module.SessionOptions()
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    session = module.InferenceSession(
+        folder.model_file, options, providers=["CPUExecutionProvider"]
+    )
+    names = list(folder.outputs)
+
+    def score(features):
+        found = session.run(names, _int32(features, folder.inputs))
+        return dict(zip(names, found, strict=True))
+
+    return score
+
+
+def _load_openvino(module, folder, threads):
+    core = module.Core()
+    settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    if folder.precision == "bfloat16":
+        settings["INFERENCE_PRECISION_HINT"] = "bf16"
+    if threads is not None:
+        settings["INFERENCE_NUM_THREADS"] = threads
+    compiled = core.compile_model(folder.model_file, "CPU", settings)
+    request = compiled.create_infer_request()
+    outputs = {name: compiled.output(name) for name in folder.outputs}
+
+    def score(features):
+        found = request.infer(_int32(features, folder.inputs))
+        return {name: found[output] for name, output in outputs.items()}
+
+    return score
+
+
+def _load_litert(module, folder, threads):
+    threads = os.cpu_count() if threads is None else threads
+    interpreter = module.Interpreter(folder.model_file, num_threads=threads)
+    # Of the signatures the one that takes any sizes.
+    run = interpreter.get_signature_runner("serving_default")
+
+    def score(features):
+        return run(**_int32(features, folder.inputs))
+
+    return score
+
+
+def _load_tensorflow(module, folder, threads):
+    return load_saved_model(folder, threads)
+
+
+# By name; of those that run a folder, the first is its own.
+RUNTIMES = {
+    "onnxruntime": Runtime(
+        "onnxruntime", "onnxruntime", "onnx", ("float32", "int8"), _load_onnxruntime
+    ),
+    "openvino": Runtime(
+        "openvino", "openvino", "onnx", ("float32", "bfloat16", "int8"), _load_openvino
+    ),
+    "litert": Runtime(
+        "ai_edge_litert.interpreter",
+        "ai-edge-litert",
+        "litert",
+        ("float32", "int8"),
+        _load_litert,
+    ),
+    "tensorflow": Runtime(
+        "tensorflow", "tensorflow", "saved_model", ("float32", "bfloat16"), _load_tensorflow
+    ),
+}
+
+
+def of(format, precision):
+    """Names of the runtimes that run models of a format and precision."""
+    return [
+        name
+        for name, runtime in RUNTIMES.items()
+        if runtime.format == format and precision in runtime.precisions
+    ]
+
+
+def load(folder, runtime="auto", threads=None):
+    """The model of a serving folder as a function.
+
+    Args:
+      folder: `serving_folder.ServingFolder`.
+      runtime: key of `RUNTIMES`, or "auto" for the format's own.
+      threads: how many threads compute; None: as many as there are cores.
+
+    Returns:
+      ``(features) -> outputs``: int32 arrays [B, S] by name in, arrays by name out, as
+      `serving_folder.INPUTS` and `serving_folder.OUTPUTS` say. Other features are passed over. It
+      is for one thread at a time.
+
+    Raises:
+      file_io.InputError: the runtime does not run such models, is not installed, or cannot read the
+        model; says what to do.
+    """
+    fitting = of(folder.format, folder.precision)
+    name = fitting[0] if runtime == "auto" else runtime
+    if name not in fitting:
+        raise file_io.InputError(
+            f"runtime={name}: {folder.path} holds a model of format {folder.format} in "
+            f"{folder.precision}, which {' or '.join(fitting)} runs"
+        )
+    found = RUNTIMES[name]
+    module = module_of(name)
+    try:
+        score = found.load(module, folder, threads)
+    except Exception as error:  # each runtime has its own kinds
+        raise file_io.InputError(f"{name} cannot load {folder.model_file}: {error}") from error
+    longest = folder.model.config.max_position_embeddings
+    settings = folder.model.settings
+    shortest = max(settings.get("start_n_top") or 1, settings.get("end_n_top") or 1)
+
+    def checked(features):
+        length = features["input_ids"].shape[1]
+        if length > longest:
+            raise file_io.InputError(
+                f"a sequence may have at most max_position_embeddings = {longest} tokens; got "
+                f"{length}"
+            )
+        if length < shortest:
+            raise file_io.InputError(
+                f"a sequence must have at least {shortest} tokens, as the beams have; got {length}"
+            )
+        return score(features)
+
+    return checked
+
+
+def module_of(name):
+    """The Python module of a runtime.
+
+    Args:
+      name: key of `RUNTIMES`.
+
+    Raises:
+      file_io.InputError: it is not installed; says how to install it.
+    """
+    found = RUNTIMES[name]
+    try:
+        return importlib.import_module(found.module)
+    except ImportError as error:
+        raise file_io.InputError(
+            f"runtime={name} needs {found.package}: pip install {found.package} ({error})"
+        ) from error

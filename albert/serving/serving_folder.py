@@ -1,0 +1,209 @@
+"""Serving folders: fine-tuned models in forms that run without training's checkpoints.
+
+A serving folder has what makes a training's folder usable by itself (``model.json``, the
+configuration and the vocabulary, see `model_folder`), the model in one of `MODEL_FILES`,
+``serving.json``, which says how to run it and what was measured when it was made, and the manifest
+that `manifests` writes. It appears whole or not at all.
+
+Letters in shapes: B batch, S sequence, K labels, N starts kept, M ends kept for each start.
+"""
+
+import contextlib
+import dataclasses
+import os
+from types import NoneType
+
+from albert.io import file_io, json_shapes, manifests
+from albert.model import model_folder
+from albert.tasks import glue, race, token_classification
+from albert.tasks.squad import answers as squad_answers
+from albert.tasks.squad import task as squad_task
+
+NAME = "serving.json"
+VERSION = 1
+# Format: the model's file or folder in the serving folder.
+MODEL_FILES = {"saved_model": "saved_model", "litert": "model.tflite", "onnx": "model.onnx"}
+PRECISIONS = ("float32", "bfloat16", "int8")
+_TEXT_INPUTS = ("input_ids", "input_mask", "segment_ids")
+# Kind: names of the inputs, all int32 [B, S].
+INPUTS = {
+    glue.KIND: _TEXT_INPUTS,
+    race.KIND: _TEXT_INPUTS,
+    token_classification.KIND: _TEXT_INPUTS,
+    squad_task.V1: _TEXT_INPUTS,
+    squad_task.V2: (*_TEXT_INPUTS, "p_mask"),
+}
+# Kind: names of the outputs.
+OUTPUTS = {
+    # int32 [B] and float32 [B, K]; of a regression float32 [B] and [B, 1], both the score.
+    glue.KIND: ("predictions", "probabilities"),
+    race.KIND: ("logits",),  # float32 [B]: a text and one of the options is an input
+    token_classification.KIND: ("predictions", "probabilities"),  # int32 [B, S], float32 [B, S, K]
+    squad_task.V1: ("start_logits", "end_logits"),  # float32 [B, S], -1e30 at padding
+    squad_task.V2: (
+        *("start_top_log_probs", "start_top_index"),  # float32 and int32 [B, N]
+        *("end_top_log_probs", "end_top_index"),  # [B, N * M], the ends of start n at n * M...
+        "cls_logits",  # float32 [B], high where there is no answer
+    ),
+}
+_SHAPE = {
+    "version": int,
+    "format": str,
+    "precision": str,
+    "kind": str,
+    "model": str,
+    "inputs": [str],
+    "outputs": [str],
+    "null_odds_threshold": (*json_shapes.NUMBER, NoneType),
+    "measured": dict,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ServingFolder:
+    """A fine-tuned model that was exported.
+
+    Attributes:
+      path: the folder.
+      model: `model_folder.ModelFolder` of the folder, without a checkpoint: kind, configuration,
+        vocabulary and settings.
+      format: key of `MODEL_FILES`.
+      precision: one of `PRECISIONS`.
+      null_odds_threshold: null odds from which on a question is not answered; None but for SQuAD
+        2.0.
+      measured: JSON-ready dict of what was measured at the export: agreement, metrics, calibration.
+    """
+
+    path: str
+    model: model_folder.ModelFolder
+    format: str
+    precision: str
+    null_odds_threshold: float | None = None
+    measured: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def kind(self):
+        return self.model.kind
+
+    @property
+    def model_file(self):
+        """Path of the model's file or folder."""
+        return os.path.join(self.path, MODEL_FILES[self.format])
+
+    @property
+    def inputs(self):
+        """Names of the inputs; see `INPUTS`."""
+        return INPUTS[self.kind]
+
+    @property
+    def outputs(self):
+        """Names of the outputs; see `OUTPUTS`."""
+        return OUTPUTS[self.kind]
+
+
+def is_one(path):
+    """Whether a folder is a serving folder, by its files."""
+    return file_io.exists(os.path.join(path, NAME))
+
+
+def read(path, *kinds):
+    """The `ServingFolder` at a path.
+
+    Args:
+      path: folder.
+      kinds: the kinds that the caller can use; none means any.
+
+    Raises:
+      file_io.InputError: no such folder, one of another kind of model, or damaged; names the file.
+    """
+    name = os.path.join(path, NAME)
+    found = file_io.read_json(name, "description of an exported model", dict)
+    if found.get("version") != VERSION:
+        raise file_io.InputError(
+            f"{name}: expected version {VERSION}, found {found.get('version')!r}; export the model "
+            "again, or use it with the version of this program that wrote it"
+        )
+    json_shapes.check(found, _SHAPE, name)
+    for entry, known in (("format", MODEL_FILES), ("precision", PRECISIONS)):
+        if found[entry] not in known:
+            raise file_io.InputError(
+                f"{name}: {entry} is {found[entry]!r}; expected one of {', '.join(known)}"
+            )
+    model = model_folder.read(path, *kinds, with_weights=False)
+    values = {key: found[key] for key in ("format", "precision", "measured")}
+    folder = ServingFolder(path, model, null_odds_threshold=found["null_odds_threshold"], **values)
+    expected = _description(folder)
+    for entry in ("kind", "model", "inputs", "outputs"):
+        if found[entry] != expected[entry]:
+            raise file_io.InputError(
+                f"{name}: {entry} is {found[entry]!r}; for this model expected {expected[entry]!r}"
+            )
+    if not file_io.exists(folder.model_file):
+        raise file_io.InputError(f"{folder.model_file} is missing, which {name} names")
+    return folder
+
+
+def _description(folder):
+    """Content of ``serving.json``."""
+    return {
+        "version": VERSION,
+        "kind": folder.kind,
+        "format": folder.format,
+        "precision": folder.precision,
+        "model": MODEL_FILES[folder.format],
+        "inputs": list(folder.inputs),
+        "outputs": list(folder.outputs),
+        "null_odds_threshold": folder.null_odds_threshold,
+        "measured": folder.measured,
+    }
+
+
+def describe(folder):
+    """Writes ``serving.json`` of a `ServingFolder`."""
+    file_io.write_json(os.path.join(folder.path, NAME), _description(folder))
+
+
+def measured(folder, found):
+    """The `ServingFolder` with `found` added to what was measured."""
+    return dataclasses.replace(folder, measured={**folder.measured, **found})
+
+
+@contextlib.contextmanager
+def creating(path, trained, format, precision):
+    """Makes a serving folder that appears at the end of the block, or not at all.
+
+    Args:
+      path: folder, which must not exist.
+      trained: `model_folder.ModelFolder` of the model, with its checkpoint.
+      format: key of `MODEL_FILES`.
+      precision: one of `PRECISIONS`.
+
+    Yields:
+      `ServingFolder` in a temporary place, described but for the model's file, which the block
+      writes, and for what is measured: see `measured` and `describe`.
+
+    Raises:
+      file_io.InputError: there is something at `path`, or it cannot be written.
+    """
+    path = str(path).rstrip("/")
+    if file_io.exists(path):
+        raise file_io.InputError(f"output_dir={path} exists already; name a new folder")
+    temporary = file_io.temporary_name(path)
+    try:
+        model_folder.write(
+            temporary, trained.kind, trained.config, trained.source, trained.settings
+        )
+        threshold = None
+        if trained.kind == squad_task.V2:
+            threshold = squad_answers.read(trained.source.checkpoint)
+        model = model_folder.read(temporary, with_weights=False)
+        folder = ServingFolder(temporary, model, format, precision, threshold)
+        describe(folder)
+        yield folder
+        manifests.write(temporary)
+        file_io.rename(temporary, path)
+    except OSError as error:
+        raise file_io.InputError(f"cannot write output_dir={path}: {error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            file_io.remove(temporary)

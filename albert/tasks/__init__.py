@@ -1,0 +1,11 @@
+"""Defines what is learned: reading, features, scores and predictions of each task."""
+
+# Modules that other rooms and commands may import.
+__all__ = (
+    "custom",
+    "glue",
+    "pretraining",
+    "race",
+    "token_classification",
+    "word_files",
+)

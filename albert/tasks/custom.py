@@ -1,0 +1,296 @@
+"""People's own data for classification and regression: files of named columns, see `tables`."""
+
+import dataclasses
+import itertools
+import os
+import re
+
+from absl import logging
+
+from albert.io import file_io, tables
+from albert.tasks import glue, metrics
+
+NAME = "custom"
+
+LABELS_NAME = "labels.json"
+KINDS = ("classification", "regression")
+_SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
+_NOT_FINITE = {sign + name for sign in ("", "-", "+") for name in ("nan", "inf", "infinity")}
+# A number that is written as a measurement, not as the name of a class.
+_WITH_POINT = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?")
+
+
+# --- labels -----------------------------------------------------------------------------------
+
+
+def label_order(names):
+    """Labels in the order of their ids: whole numbers by value, everything else by spelling."""
+    # Python reads no number of thousands of digits.
+    numbers = all(re.fullmatch(r"[-+]?\d{1,1000}", name) for name in names)
+    return tuple(sorted(names, key=(lambda name: (int(name), name)) if numbers else None))
+
+
+def _told_labels(counts, kind, path):
+    """Labels of a train file from its {label: count}; none for regression."""
+    if kind is None:
+        others = [name for name in counts if not glue.is_number(name)]
+        points = any(map(_WITH_POINT.fullmatch, counts))
+        if points and others and set(map(str.lower, others)) <= _NOT_FINITE:
+            raise file_io.InputError(
+                f"{path}: {sum(counts[name] for name in others)} labels are {others[0]!r}, the "
+                "others numbers: leave these rows out, or say label_type=classification"
+            )
+        kind = KINDS[points and not others]
+        logging.info("The labels of %s call for %s; label_type says otherwise", path, kind)
+    if kind == "regression":
+        return ()
+    if len(counts) < 2:
+        raise file_io.InputError(
+            f"{path}: classification needs two labels or more; all {sum(counts.values())} rows "
+            f"have {next(iter(counts))!r}"
+        )
+    labels = label_order(counts)
+    shown = ", ".join(f"{label} ({counts[label]})" for label in labels[:20])
+    logging.info("%d labels: %s%s", len(labels), shown, ", …" if len(labels) > 20 else "")
+    return labels
+
+
+def find_labels(output_dir, files, columns, kind=None):
+    """Label names by id: those saved in the output folder, else those of the train file.
+
+    Args:
+      output_dir: folder of a run.
+      files: {split: path}.
+      columns: `tables.Columns`.
+      kind: "classification" or "regression"; None: inferred from the labels, which are those of a
+        regression if all are numbers and one has a decimal point.
+
+    Returns:
+      Tuple of names; empty for regression.
+
+    Raises:
+      file_io.InputError: neither is there, the saved ones are not of that kind, or there is one
+        label only.
+    """
+    saved = os.path.join(output_dir, LABELS_NAME)
+    labels = read_labels(output_dir)
+    if labels is not None:
+        found = KINDS[not labels]
+        if kind not in (None, found):
+            raise file_io.InputError(f"label_type={kind}, but {saved} is that of a {found}")
+        return labels
+    if "train" not in files:
+        raise file_io.InputError(
+            f"there is no {saved} with the names of the labels: expected output_dir to be that "
+            "of a training run, or train_file"
+        )
+    counts = {}
+    for place, row in tables.read_file(files["train"], _SPLIT_FLAGS["train"]):
+        name = tables.name_of(row, columns.label, "label_column", place)
+        counts[name] = counts.get(name, 0) + 1
+    if not counts:
+        raise file_io.InputError(f"{files['train']}: there is no row")
+    return _told_labels(counts, kind, files["train"])
+
+
+def save_labels(output_dir, labels):
+    """Writes ``labels.json``: the list of names in the order of their ids."""
+    file_io.write_json(os.path.join(output_dir, LABELS_NAME), list(labels))
+
+
+def labels_of(folder):
+    """Label names by id of a fine-tuned classifier.
+
+    Args:
+      folder: `model_folder.ModelFolder`.
+
+    Raises:
+      file_io.InputError: its description holds no labels, or others than ``labels.json``.
+    """
+    labels = folder.setting("labels", _are_labels)
+    path = os.path.join(folder.path, LABELS_NAME)
+    if file_io.exists(path) and (found := _read_labels(path)) != labels:
+        raise file_io.InputError(
+            f"{folder.path}: {LABELS_NAME} holds {found}, the description of the model {labels}; "
+            "put back the one that the training wrote"
+        )
+    return tuple(labels)
+
+
+def _are_labels(value):
+    is_list = isinstance(value, list) and all(map(tables.is_name, value))
+    return is_list and len(set(value)) == len(value)
+
+
+def read_labels(folder):
+    """Tuple of the names in the ``labels.json`` of a folder; None if there is none.
+
+    Raises:
+      file_io.InputError: it holds something else.
+    """
+    path = os.path.join(folder, LABELS_NAME)
+    return tuple(_read_labels(path)) if file_io.exists(path) else None
+
+
+def _read_labels(path):
+    labels = file_io.read_json(path, "labels")
+    if not _are_labels(labels):
+        raise file_io.InputError(
+            f"{path} must hold a list of different label names, found {labels!r}"
+        )
+    return labels
+
+
+# --- task -------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class CustomTask:
+    """A task on one's own files; what `glue.make_task` needs of a task.
+
+    Attributes:
+      files: {split: path}, for the splits "train", "dev" and "test" that there are.
+      columns: `tables.Columns`.
+      labels: label names in the order of their ids; empty for regression.
+      name: short name, part of the names of cached files.
+    """
+
+    files: dict
+    columns: tables.Columns
+    labels: tuple[str, ...]
+    name: str = NAME
+
+    @property
+    def is_regression(self):
+        return not self.labels
+
+    @property
+    def is_pair(self):
+        return self.columns.text_pair is not None
+
+    @property
+    def best_metric(self):
+        return "pearson" if self.is_regression else "eval_accuracy"
+
+    @property
+    def scores(self):
+        """(key, function of `metrics`) pairs; for two labels F1 of the second."""
+        if self.is_regression:
+            return glue.REGRESSION_SCORES
+        f1 = (("f1", metrics.f1),) if len(self.labels) == 2 else ()
+        return (("eval_accuracy", metrics.accuracy), *f1)
+
+    def check_splits(self, splits):
+        """Refuses splits without a file.
+
+        Raises:
+          file_io.InputError: names the flag that gives it.
+        """
+        for split in splits:
+            if split not in self.files:
+                raise file_io.InputError(f"{_SPLIT_FLAGS[split]} must be given")
+
+    def path(self, data_dir, split):
+        """Path of the file of a split."""
+        return self.files[split]
+
+    def fingerprint(self, data_dir, split):
+        """JSON-ready dict that identifies the data of a split."""
+        return {
+            "data_sha256": file_io.sha256(self.files[split]),
+            "format": tables.format_of(self.files[split]),
+            "columns": dataclasses.asdict(self.columns),
+            "labels": list(self.labels),
+        }
+
+    def is_labelled(self, split):
+        """Whether a split has labels; test data has them if its first row does."""
+        if split != "test":
+            return True
+        rows = tables.read_file(self.files[split], _SPLIT_FLAGS[split])
+        return any(self.columns.label in row for _, row in itertools.islice(rows, 1))
+
+    def iter_examples(self, data_dir, split, use_spm=True, do_lower_case=True):
+        """Yields `glue.InputExample`s; test data without labels gets the first one.
+
+        Raises:
+          file_io.InputError: a row without text, with an unknown label or otherwise bad; names file
+            and line.
+        """
+        self.check_splits([split])
+        labelled = self.is_labelled(split)
+        path = self.files[split]
+        count = 0
+        for place, row in tables.read_file(path, _SPLIT_FLAGS[split]):
+            label = self._label(row, place) if labelled else self.no_label
+            yield self.example(row, place, str(count), label, use_spm, do_lower_case)
+            count += 1
+        if not count:
+            raise file_io.InputError(f"{path}: there is no row")
+
+    def example(self, row, place, number, label, use_spm, do_lower_case):
+        """The `glue.InputExample` of a row, whose id is `number` unless it has one."""
+        columns = (
+            (self.columns.text, "text_column"),
+            (self.columns.text_pair, "text_pair_column"),
+        )
+        texts = [tables.text_of(row, name, flag, place) for name, flag in columns if name]
+        guid = number
+        if self.columns.guid is not None:
+            guid = tables.name_of(row, self.columns.guid, "id_column", place)
+        return glue.make_example(guid, texts, label, use_spm, do_lower_case)
+
+    @property
+    def no_label(self):
+        return self.labels[0] if self.labels else 0.0
+
+    def write_predictions(self, output_dir, rows, ids, prefix=None):
+        """Writes prediction files, and scores if the test data has labels; see `contracts.Data`."""
+        tables.write_classifier_files(output_dir, rows, ids, self.labels)
+        if not self.is_labelled("test"):
+            return None
+        return tables.write_scores(output_dir, metrics.Evaluator(self.scores), rows)
+
+    def _label(self, row, place):
+        label = tables.name_of(row, self.columns.label, "label_column", place)
+        if self.is_regression:
+            if not glue.is_number(label):
+                raise file_io.InputError(f"{place}: label {label!r}, expected a number")
+            return float(label)
+        if label not in self.labels:
+            shown = ", ".join(self.labels[:20]) + (", …" if len(self.labels) > 20 else "")
+            raise file_io.InputError(
+                f"{place}: label {label!r}, expected one of {shown} ({LABELS_NAME})"
+            )
+        return label
+
+
+def _check_files(files, columns):
+    if len({tables.format_of(path) for path in files.values()}) > 1:
+        named = ", ".join(f"{_SPLIT_FLAGS[split]}={path}" for split, path in files.items())
+        raise file_io.InputError(f"the files must have one ending; found {named}")
+    names = [name for name in dataclasses.astuple(columns) if name]
+    if len(set(names)) < len(names):
+        raise file_io.InputError(
+            "text_column, text_pair_column, label_column and id_column must be different; "
+            f"found {', '.join(names)}"
+        )
+
+
+def find_task(files, columns, output_dir, kind=None):
+    """The task of one's own files.
+
+    Args:
+      files: {split: path or None} for "train", "dev" and "test".
+      columns: `tables.Columns`.
+      output_dir, kind: see `find_labels`.
+
+    Returns:
+      `CustomTask`.
+
+    Raises:
+      file_io.InputError: files of different kinds, a column named twice, or no labels to be found.
+    """
+    files = {split: path for split, path in files.items() if path}
+    _check_files(files, columns)
+    return CustomTask(files, columns, find_labels(output_dir, files, columns, kind))

@@ -1,0 +1,501 @@
+"""GLUE: reading its files, features, metrics and prediction files; one table row per task.
+
+Only functions that build graphs import TensorFlow, so that readers start quickly.
+"""
+
+import dataclasses
+import difflib
+import functools
+import math
+import os
+
+import numpy as np
+from absl import logging
+
+from albert.data import tfrecord
+from albert.io import file_io, tables
+from albert.model import head_config
+from albert.tasks import metrics
+from albert.text import packing, tokenization
+from albert.training import contracts
+
+KIND = "classifier"  # of folders of models
+_MNLI_LABELS = ("contradiction", "entailment", "neutral")
+_ENTAILMENT_LABELS = ("entailment", "not_entailment")
+_BINARY_LABELS = ("0", "1")
+_LAST = -1  # the label stands in the last column, however many there are
+# Short lines that are skipped: an error once there are more than this many and this share.
+_MAX_SKIPPED = 10
+_MAX_SKIPPED_SHARE = 0.01
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InputExample:
+    """One line of a task's file.
+
+    Attributes:
+      guid: id column of the line or ``<split>-<line number>``.
+      text_a, text_b: the texts; `text_b` is None for tasks on single texts.
+      label: one of the task's labels, or a float for regression.
+    """
+
+    guid: str
+    text_a: str
+    text_b: str | None
+    label: str | float
+
+
+def make_example(guid, texts, label, use_spm, do_lower_case):
+    """`InputExample` of one or two texts; `use_spm` gives them the form for SentencePiece."""
+    if use_spm:
+        texts = [tokenization.preprocess_text(text, lower=do_lower_case) for text in texts]
+    return InputExample(guid, texts[0], (*texts, None)[1], label)
+
+
+@dataclasses.dataclass(frozen=True)
+class GlueTask:
+    """One GLUE task: where its data is, how lines are read, and how it is scored.
+
+    Columns count from 0.
+
+    Attributes:
+      name: lower-case name, as `get_task` takes it.
+      folder: folder under the data folder.
+      labels: label names in the order of their ids; empty for regression.
+      text_columns: columns of the texts in the train and dev files.
+      label_column: column of the label there; -1 is the last.
+      test_columns: columns of id and texts in the test file.
+      id_column: column of the id in the train and dev files; None: lines are numbered.
+      train_file, dev_file, test_file: file names; None where the task has no such file.
+      headerless: splits whose file has no header line.
+      skips_short_lines: short train and dev lines are left out (and counted), not an error.
+      best_metric: key of the metric by which the best checkpoint is picked.
+      scores: (key, function of `metrics`) of the evaluation.
+    """
+
+    name: str
+    folder: str
+    labels: tuple[str, ...]
+    text_columns: tuple[int, ...]
+    label_column: int | None
+    test_columns: tuple[int, ...]
+    id_column: int | None = None
+    train_file: str | None = "train.tsv"
+    dev_file: str | None = "dev.tsv"
+    test_file: str | None = "test.tsv"
+    headerless: tuple[str, ...] = ()
+    skips_short_lines: bool = False
+    best_metric: str = "eval_accuracy"
+    scores: tuple = (("eval_accuracy", metrics.accuracy),)
+
+    @property
+    def is_regression(self):
+        return not self.labels
+
+    @property
+    def is_pair(self):
+        return len(self.test_columns) > 2
+
+    @property
+    def columns(self):
+        return tables.Columns(text_pair="text_pair" if self.is_pair else None)
+
+    @property
+    def _files(self):
+        return {"train": self.train_file, "dev": self.dev_file, "test": self.test_file}
+
+    def check_splits(self, splits):
+        """Refuses splits ("train", "dev", "test") that the task does not have.
+
+        Raises:
+          file_io.InputError: names the split and those that exist.
+        """
+        there = [split for split, file in self._files.items() if file]
+        for split in splits:
+            if split not in there:
+                raise file_io.InputError(
+                    f"task {self.name} has no {split} data, only {', '.join(there)}"
+                )
+
+    def path(self, data_dir, split):
+        """Path of the file of a split.
+
+        Raises:
+          file_io.InputError: no such split, or no such file; says which layout is expected.
+        """
+        self.check_splits([split])
+        name = self._files[split]
+        path = os.path.join(data_dir, self.folder, name)
+        if not file_io.exists(path):
+            hint = ""
+            if file_io.exists(os.path.join(data_dir, name)):
+                hint = f" ({name} is in {data_dir} itself: give the folder above)"
+            layout = ", ".join(file for file in self._files.values() if file)
+            raise file_io.InputError(
+                f"task {self.name}: there is no file {path}; expected data_dir to hold a folder "
+                f"{self.folder} with {layout}{hint}"
+            )
+        return path
+
+    def fingerprint(self, data_dir, split):
+        """JSON-ready dict that identifies the data of a split."""
+        return {"data_sha256": file_io.sha256(self.path(data_dir, split))}
+
+    def iter_examples(self, data_dir, split, use_spm=True, do_lower_case=True):
+        """As `examples`, one at a time."""
+        reader = _Reader(self, self.path(data_dir, split), split)
+        for number, columns in reader:
+            texts = [columns[column] for column in reader.text_columns]
+            guid = f"{split}-{number}" if reader.id_column is None else columns[reader.id_column]
+            yield make_example(guid, texts, reader.label(columns), use_spm, do_lower_case)
+
+    def examples(self, data_dir, split, use_spm=True, do_lower_case=True):
+        """Reads a split.
+
+        Test data has no labels; its examples carry the first label, or 0.0.
+
+        Args:
+          data_dir: folder that holds the folders of the tasks.
+          split: "train", "dev" or "test".
+          use_spm: bring texts into the form for SentencePiece, see `tokenization.preprocess_text`.
+          do_lower_case: lower-case them while at it.
+
+        Returns:
+          List of `InputExample`.
+
+        Raises:
+          file_io.InputError: no such split or file, an empty file, or a line that is short, not
+            UTF-8 or has a wrong label; names file and line.
+        """
+        return list(self.iter_examples(data_dir, split, use_spm, do_lower_case))
+
+    def write_predictions(self, output_dir, rows, ids, prefix=None):
+        """Writes the files of predictions; see `contracts.Data`."""
+        tables.write_classifier_files(output_dir, rows, ids, self.labels)
+
+
+class _Reader:
+    """Iterates over the (row number, columns) of one tab-separated file and checks each line."""
+
+    def __init__(self, glue_task, path, split):
+        self._task, self._path, self._line = glue_task, path, 0
+        self._has_header = split not in glue_task.headerless
+        self._has_labels = split != "test"
+        if self._has_labels:
+            self.id_column, self.text_columns = glue_task.id_column, glue_task.text_columns
+            needed = (self.id_column or 0, *self.text_columns, glue_task.label_column)
+            self._num_columns = max(needed) + 1 + (glue_task.label_column == _LAST)
+        else:
+            self.id_column, *self.text_columns = glue_task.test_columns
+            self._num_columns = max(glue_task.test_columns) + 1
+
+    def _error(self, problem):
+        return file_io.InputError(f"{self._path} line {self._line}: {problem}")
+
+    def _lines(self):
+        """Columns of each line, blank lines at the end of the file left out."""
+        blank = 0
+        with file_io.open_input(self._path, f"data of task {self._task.name}", "rb") as file:
+            for number, line in file_io.text_lines(file, self._path):
+                line = line.rstrip("\r\n")
+                if not line:
+                    blank += 1
+                    continue
+                for place in range(number - blank, number):
+                    self._line = place
+                    yield [""]
+                self._line, blank = number, 0
+                yield line.split("\t")
+
+    def __iter__(self):
+        examples, skipped = 0, []
+        for columns in self._lines():
+            if self._line == 1 and self._has_header:
+                self._check_header(columns)
+                continue
+            if len(columns) < self._num_columns:
+                if not (self._task.skips_short_lines and self._has_labels):
+                    raise self._error(
+                        f"expected at least {self._num_columns} tab-separated columns, found "
+                        f"{len(columns)}"
+                    )
+                skipped.append(self._line)
+                continue
+            examples += 1
+            yield self._line - 1, columns
+        if skipped:
+            self._report_skipped(skipped, examples)
+        if not examples:
+            raise file_io.InputError(f"{self._path}: there is no example in {self._line} lines")
+
+    def _check_header(self, columns):
+        """A file without header would lose its first example without a word."""
+        if not self._has_labels or len(columns) < self._num_columns:
+            return
+        label = columns[self._task.label_column]
+        if label in self._task.labels or (self._task.is_regression and is_number(label)):
+            raise self._error(
+                f"expected a header line with column names, found an example (label {label!r})"
+            )
+
+    def _report_skipped(self, skipped, examples):
+        share = len(skipped) / (len(skipped) + examples)
+        message = (
+            f"{self._path}: {len(skipped)} lines ({share:.2%}) with fewer than {self._num_columns} "
+            f"columns were left out; the first are {', '.join(map(str, skipped[:5]))}"
+        )
+        if len(skipped) > _MAX_SKIPPED and share > _MAX_SKIPPED_SHARE:
+            raise file_io.InputError(
+                f"{message}. More than {_MAX_SKIPPED_SHARE:.0%} is too much: is the file damaged?"
+            )
+        logging.warning("%s", message)
+
+    def label(self, columns):
+        """Label of the line that was read last."""
+        labels = self._task.labels
+        if not self._has_labels:
+            return labels[0] if labels else 0.0
+        label = columns[self._task.label_column]
+        if labels:
+            if label not in labels:
+                raise self._error(f"label {label!r}, expected one of {', '.join(labels)}")
+            return label
+        if not is_number(label):
+            raise self._error(f"label {label!r}, expected a number")
+        return float(label)
+
+
+def is_number(text):
+    """Whether a text is that of a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+# --- the table --------------------------------------------------------------------------------
+
+_PAIR_WITH_ID = {"label_column": _LAST, "test_columns": (0, 1, 2), "id_column": 0}
+_MNLI = {"label_column": _LAST, "test_columns": (0, 8, 9), "id_column": 0}
+_MATCHED = {"dev_file": "dev_matched.tsv", "test_file": "test_matched.tsv"}
+_MISMATCHED = {"dev_file": "dev_mismatched.tsv", "test_file": "test_mismatched.tsv"}
+_ONLY_TEST = {"train_file": None, "dev_file": None, "test_file": "diagnostic.tsv"}
+_ACCURACY = ("eval_accuracy", metrics.accuracy)
+_F1 = ("f1", metrics.f1)
+_MATTHEWS = ("matthew_corr", metrics.matthews_correlation)
+REGRESSION_SCORES = (
+    ("pearson", metrics.pearson),
+    ("spearman", metrics.spearman),
+    ("MSE", metrics.mean_squared_error),
+)
+
+# Name, folder, labels, text columns; then label column and test columns, id column.
+TASKS = (
+    GlueTask(
+        "cola", "CoLA", _BINARY_LABELS, (3,), 1, (0, 1),
+        headerless=("train", "dev"), best_metric="matthew_corr", scores=(_ACCURACY, _MATTHEWS),
+    ),
+    GlueTask("mnli", "MNLI", _MNLI_LABELS, (8, 9), **_MNLI, **_MATCHED),
+    GlueTask("mismnli", "MNLI", _MNLI_LABELS, (8, 9), **_MNLI, **_MISMATCHED),
+    GlueTask("mrpc", "MRPC", _BINARY_LABELS, (3, 4), 0, (0, 3, 4), scores=(_ACCURACY, _F1)),
+    GlueTask("rte", "RTE", _ENTAILMENT_LABELS, (1, 2), **_PAIR_WITH_ID),
+    GlueTask("sst-2", "SST-2", _BINARY_LABELS, (0,), 1, (0, 1)),
+    GlueTask(
+        "sts-b", "STS-B", (), (7, 8), _LAST, (0, 7, 8), 0,
+        best_metric="pearson", scores=REGRESSION_SCORES,
+    ),
+    GlueTask(
+        "qqp", "QQP", _BINARY_LABELS, (3, 4), 5, (0, 1, 2), 0,
+        skips_short_lines=True, scores=(_ACCURACY, _F1),
+    ),
+    GlueTask("qnli", "QNLI", _ENTAILMENT_LABELS, (1, 2), **_PAIR_WITH_ID),
+    GlueTask("wnli", "WNLI", _BINARY_LABELS, (1, 2), **_PAIR_WITH_ID),
+    GlueTask("ax", "diagnostic", _MNLI_LABELS, (), None, (0, 1, 2), **_ONLY_TEST),
+)  # fmt: skip
+
+
+def get_task(name):
+    """The `GlueTask` of a name; case does not matter.
+
+    Raises:
+      file_io.InputError: no such task; lists the tasks and the nearest name.
+    """
+    by_name = {row.name: row for row in TASKS}
+    row = by_name.get(name.lower())
+    if row is None:
+        near = difflib.get_close_matches(name.lower(), by_name, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise file_io.InputError(f"task_name={name}: expected one of {', '.join(by_name)}{hint}")
+    return row
+
+
+# --- features ---------------------------------------------------------------------------------
+
+
+def convert_example(example, task, max_seq_length, tokenizer):
+    """Features of one example.
+
+    Args:
+      example: `InputExample`.
+      task: `GlueTask`.
+      max_seq_length: S; longer texts are cut by `packing.truncate_to_fit`.
+      tokenizer: `tokenization.FullTokenizer`.
+
+    Returns:
+      Dict of arrays: input_ids, input_mask, segment_ids int64 [S]; label_ids int64 [] (float32
+      for regression); is_real_example int64 [].
+
+    Raises:
+      file_io.InputError: the label is not one of the task's.
+    """
+    ids_a, ids_b = tokenizer.encode(example.text_a), None
+    if example.text_b is not None:
+        ids_b = tokenizer.encode(example.text_b)
+    ids_a, ids_b = packing.truncate_to_fit(ids_a, ids_b, max_seq_length)
+    input_ids, input_mask, segment_ids = packing.pack(
+        ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
+    )
+    return {
+        "input_ids": input_ids,
+        "input_mask": input_mask,
+        "segment_ids": segment_ids,
+        "label_ids": _label_id(example, task),
+        "is_real_example": np.int64(1),
+    }
+
+
+def _label_id(example, task):
+    if task.is_regression:
+        return np.float32(example.label)
+    if example.label not in task.labels:
+        raise file_io.InputError(
+            f"example {example.guid} of task {task.name}: label {example.label!r}, expected one "
+            f"of {', '.join(task.labels)}"
+        )
+    return np.int64(task.labels.index(example.label))
+
+
+def feature_specs(seq_length, is_regression=False):
+    """`tfrecord.FeatureSpec` of the features of `convert_example`."""
+    spec = tfrecord.FeatureSpec
+    sequences = ("input_ids", "input_mask", "segment_ids")
+    return (
+        *(spec(name, "int64", (seq_length,), sequence=True) for name in sequences),
+        spec("label_ids", "float32" if is_regression else "int64"),
+        spec("is_real_example", "int64"),
+    )
+
+
+# --- evaluation and prediction ----------------------------------------------------------------
+
+
+def eval_outputs(outputs, features):
+    """What `metrics.Evaluator` and `write_predictions` need: tensors [B], probabilities [B, K]."""
+    return {
+        "probabilities": outputs["probabilities"],
+        "predictions": outputs["predictions"],
+        "per_example_loss": outputs["per_example_loss"],
+        "label_ids": features["label_ids"],
+        "is_real_example": features["is_real_example"],
+    }
+
+
+def batch_accuracy(outputs, features):
+    """(Right answers, answers) of a training batch, for `contracts.Task.train_metrics`."""
+    import tensorflow as tf
+
+    real = tf.cast(features["is_real_example"], tf.float32)
+    correct = tf.cast(outputs["predictions"] == features["label_ids"], tf.float32)
+    return {"accuracy": (tf.reduce_sum(correct * real), tf.reduce_sum(real))}
+
+
+def signs(outputs, features):
+    """`contracts.Task.signs` of labels, classes or numbers."""
+    from albert.training import learning_signals
+
+    return learning_signals.of_labels(outputs, features)
+
+
+def _build_model(config, compute, seed, num_labels, dropout_prob, head):
+    from albert.model import heads
+
+    if num_labels:
+        return heads.ClassifierModel(config, num_labels, compute, seed, dropout_prob, head)
+    return heads.RegressionModel(config, compute, seed, dropout_prob, head)
+
+
+def make_task(glue_task, dropout_prob=0.1, head=head_config.NO_LAYER):
+    """The `contracts.Task` of a GLUE task.
+
+    Args:
+      glue_task: `GlueTask`, or an object with the same public attributes.
+      dropout_prob: dropout of the pooled output in training.
+      head: `head_config.Head`.
+    """
+    partial = functools.partial
+    labels = len(glue_task.labels)
+    return contracts.Task(
+        name=glue_task.name,
+        build_model=partial(_build_model, num_labels=labels, dropout_prob=dropout_prob, head=head),
+        eval_outputs=eval_outputs,
+        evaluator=partial(metrics.Evaluator, glue_task.scores),
+        train_metrics=contracts.no_metrics if glue_task.is_regression else batch_accuracy,
+        best_metric=glue_task.best_metric,
+        metrics=(*dict(glue_task.scores), "eval_loss", "loss"),
+        signs=signs,
+    )
+
+
+def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, strategy, shared=()):
+    """The `contracts.Data` of a GLUE task.
+
+    Args:
+      glue_task: `GlueTask`, or an object with the same public attributes.
+      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length: S.
+      data_dir: folder of the tasks' folders.
+      settings, paths, strategy, shared: see `contracts.data_of_examples`.
+
+    Raises:
+      file_io.InputError: `max_seq_length` leaves no room for a token of each text.
+    """
+    check_length(glue_task, max_seq_length)
+    partial = functools.partial
+    return contracts.data_of_examples(
+        name=glue_task.name,
+        specs=feature_specs(max_seq_length, glue_task.is_regression),
+        examples=partial(
+            glue_task.iter_examples,
+            data_dir,
+            use_spm=False,  # The tokenizer cleans texts up, once.
+        ),
+        featurize=partial(
+            convert_example, task=glue_task, max_seq_length=max_seq_length, tokenizer=tokenizer
+        ),
+        settings=settings,
+        fingerprint=partial(glue_task.fingerprint, data_dir),
+        paths=paths,
+        strategy=strategy,
+        shared=shared,
+        write_predictions=glue_task.write_predictions,
+        files=lambda split: [glue_task.path(data_dir, split)],
+    )
+
+
+def check_length(glue_task, max_seq_length):
+    """Refuses inputs without room for a token of each text.
+
+    Raises:
+      file_io.InputError: names the length and the least one.
+    """
+    shortest = least_length(glue_task)
+    if max_seq_length < shortest:
+        raise file_io.InputError(
+            f"max_seq_length={max_seq_length}: task {glue_task.name} needs at least {shortest} "
+            "for its texts, [CLS] and [SEP]"
+        )
+
+
+def least_length(glue_task):
+    """Length of inputs that leaves room for a token of each text."""
+    return 5 if glue_task.is_pair else 3

@@ -1,0 +1,149 @@
+"""Scores of predictions against labels; defined for degenerate input too."""
+
+import numpy as np
+
+from albert.training import results
+
+
+def _pair(labels, predictions):
+    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    if labels.ndim != 1 or labels.shape != predictions.shape or not labels.size:
+        raise ValueError(
+            "expected as many predictions as labels, at least one; got predictions of shape "
+            f"{predictions.shape} and labels of shape {labels.shape}"
+        )
+    return labels, predictions
+
+
+def accuracy(labels, predictions):
+    """Share of predictions that equal their label.
+
+    Args:
+      labels, predictions: [B], at least one.
+    """
+    labels, predictions = _pair(labels, predictions)
+    return float(np.mean(labels == predictions))
+
+
+def matthews_correlation(labels, predictions):
+    """Matthews correlation of two or more classes (Gorodkin 2004); 0 when undefined.
+
+    It is undefined when all labels or all predictions are the same class.
+
+    Args:
+      labels, predictions: [B] class ids.
+    """
+    labels, predictions = _pair(labels, predictions)
+    _, codes = np.unique(np.concatenate([labels, predictions]), return_inverse=True)
+    labels, predictions = codes[: len(labels)], codes[len(labels) :]
+    count = len(labels)
+    true = np.bincount(labels, minlength=codes.max() + 1).astype(np.float64)
+    predicted = np.bincount(predictions, minlength=codes.max() + 1).astype(np.float64)
+    covariance = np.sum(labels == predictions) * count - true @ predicted
+    spread = (count**2 - true @ true) * (count**2 - predicted @ predicted)
+    return float(covariance / np.sqrt(spread)) if spread > 0 else 0.0
+
+
+def f1(labels, predictions, positive=1):
+    """Harmonic mean of precision and recall for class `positive`; 0 without true positives.
+
+    Args:
+      labels, predictions: [B] class ids.
+      positive: the class that counts.
+    """
+    labels, predictions = _pair(labels, predictions)
+    labels, predictions = labels == positive, predictions == positive
+    total = np.sum(labels) + np.sum(predictions)
+    return float(2 * np.sum(labels & predictions) / total) if total else 0.0
+
+
+def pearson(labels, predictions):
+    """Pearson correlation; 0 when either side is constant.
+
+    Args:
+      labels, predictions: [B] numbers.
+    """
+    labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
+    # Tested on the values: rounding of the mean can give a constant a spread above 0.
+    if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
+        return 0.0
+    labels, predictions = labels - labels.mean(), predictions - predictions.mean()
+    # Scaled first, so that squares of very small or large numbers stay in range.
+    labels, predictions = labels / np.abs(labels).max(), predictions / np.abs(predictions).max()
+    norm = np.linalg.norm(labels) * np.linalg.norm(predictions)
+    return float(np.clip(labels @ predictions / norm, -1.0, 1.0))
+
+
+def _ranks(values):
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[places]
+
+
+def spearman(labels, predictions):
+    """Spearman rank correlation, ties sharing their mean rank; 0 when either side is constant.
+
+    Args:
+      labels, predictions: [B] numbers.
+    """
+    return pearson(*map(_ranks, _pair(labels, predictions)))
+
+
+def mean_squared_error(labels, predictions):
+    """Mean of the squared differences.
+
+    Args:
+      labels, predictions: [B] numbers.
+    """
+    labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
+    return float(np.mean(np.square(labels - predictions)))
+
+
+def baseline_loss(labels):
+    """Mean loss of the best output that is the same for every example.
+
+    Args:
+      labels: [B] class ids, of which shares are the best probabilities; or numbers, of which the
+        mean has the least squares.
+    """
+    if np.issubdtype(labels.dtype, np.floating):
+        return float(np.var(labels, dtype=np.float64))
+    _, counts = np.unique(labels, return_counts=True)
+    shares = counts / np.sum(counts)
+    return float(-np.sum(shares * np.log(shares)))
+
+
+class Evaluator:
+    """Collects rows of evaluation outputs and scores them together.
+
+    Args:
+      scores: (key, function of labels [B] and predictions [B]) pairs.
+    """
+
+    def __init__(self, scores):
+        self._scores = scores
+        self._rows = {"label_ids": [], "predictions": [], "per_example_loss": []}
+
+    def update(self, rows):
+        """Adds a batch: dict of arrays [B]; rows with is_real_example 0 do not count."""
+        real = np.asarray(rows["is_real_example"]).astype(bool)
+        for name, parts in self._rows.items():
+            parts.append(np.asarray(rows[name])[real])
+
+    def result(self):
+        """The scores, ``eval_loss`` (mean loss of an example) and ``loss`` (the same)."""
+        rows = {name: np.concatenate(parts) for name, parts in self._rows.items()}
+        loss = float(np.mean(rows["per_example_loss"], dtype=np.float64))
+        scores = {key: score(rows["label_ids"], rows["predictions"]) for key, score in self._scores}
+        return {**scores, "eval_loss": loss, "loss": loss}
+
+    def baseline(self):
+        """The same scores, each of the constant answer that is best: a class, or the mean."""
+        labels = np.concatenate(self._rows["label_ids"])
+        is_number = np.issubdtype(labels.dtype, np.floating)
+        answers = [labels.mean()] if is_number else np.unique(labels)
+        scores = {}
+        for key, score in self._scores:
+            found = [score(labels, np.full_like(labels, answer)) for answer in answers]
+            scores[key] = min(found) if results.is_loss(key) else max(found)
+        loss = baseline_loss(labels)
+        return {**scores, "eval_loss": loss, "loss": loss}

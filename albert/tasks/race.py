@@ -1,0 +1,437 @@
+"""RACE: reading its passages, features of the choices, scores by level (Lai et al. 2017).
+
+Letters in shapes: B batch, C choices, S sequence. Only functions that build graphs import
+TensorFlow, so that readers start quickly.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import os
+import re
+
+import numpy as np
+from absl import logging
+
+from albert.data import tfrecord
+from albert.io import file_io, json_shapes, tables
+from albert.model import head_config
+from albert.tasks import glue, metrics
+from albert.text import packing, tokenization
+from albert.training import contracts
+
+NUM_CHOICES = 4
+BESIDE_ENDING = 4  # tokens of an input: one of the article, [CLS] and two [SEP]
+KIND = "multiple_choice"  # of folders of models
+LEVELS = ("middle", "high")  # in the order of the codes that records hold
+_FOLDER = "RACE"
+_MERGED = "all.txt"
+_LETTERS = "ABCD"
+_BLANK = "_"
+_KEYS = ("article", "questions", "options", "answers", "id")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RaceExample:
+    """One question about a passage.
+
+    Attributes:
+      guid: ``<passage id>#<number of the question, from 1>``.
+      example_id: id of the passage, the same for all its questions.
+      article: text of the passage.
+      endings: the C texts of question and option.
+      label: index of the right option.
+      level: "middle" or "high".
+    """
+
+    guid: str
+    example_id: str
+    article: str
+    endings: tuple[str, ...]
+    label: int
+    level: str
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def _levels(high_only, middle_only):
+    if high_only and middle_only:
+        raise file_io.InputError("high_only and middle_only contradict each other; give one")
+    return tuple(
+        level
+        for level in LEVELS
+        if not (high_only and level == "middle") and not (middle_only and level == "high")
+    )
+
+
+def _by_number(name):
+    """Sort key of the published file names, which are numbers: 2.txt before 10.txt."""
+    number = re.match(r"\d+", name)
+    return (int(number.group()) if number else -1, name)
+
+
+def data_files(data_dir, split, level):
+    """Paths of the passages of a split and level.
+
+    Args:
+      data_dir: folder that holds the folder RACE.
+      split: "train", "dev" or "test".
+      level: "middle" or "high".
+
+    Returns:
+      ``[…/all.txt]`` where that file is, else all its .txt files, as published, by number.
+
+    Raises:
+      file_io.InputError: no such folder, or no .txt file in it; says which layout is expected.
+    """
+    folder = os.path.join(data_dir, _FOLDER, split, level)
+    if not file_io.is_dir(folder):
+        hint = ""
+        if file_io.is_dir(os.path.join(data_dir, split)):
+            hint = f" ({split} is in {data_dir} itself: give the folder above {_FOLDER})"
+        raise file_io.InputError(
+            f"RACE: there is no folder {folder}; expected data_dir to hold "
+            f"{_FOLDER}/{split}/{level} with {_MERGED} or one .txt file a passage{hint}"
+        )
+    names = [name for name in file_io.listdir(folder) if name.endswith(".txt")]
+    if not names:
+        raise file_io.InputError(f"RACE: {folder} holds no .txt file; expected {_MERGED} or others")
+    if _MERGED in names:
+        names = [_MERGED]
+    return [os.path.join(folder, name) for name in sorted(names, key=_by_number)]
+
+
+def files(data_dir, split, high_only=False, middle_only=False):
+    """Paths of the passages of a split, see `data_files`; of one level if a switch says so."""
+    levels = _levels(high_only, middle_only)
+    return [path for level in levels for path in data_files(data_dir, split, level)]
+
+
+def fingerprint(data_dir, split, high_only=False, middle_only=False):
+    """JSON-ready dict that identifies the data of a split."""
+    digest = hashlib.sha256()
+    for level in _levels(high_only, middle_only):
+        for path in data_files(data_dir, split, level):
+            digest.update(f"{level} {file_io.sha256(path)}\n".encode())
+    return {"data_sha256": digest.hexdigest(), "levels": list(_levels(high_only, middle_only))}
+
+
+def _passages(path):
+    """(place for messages, text of one passage's JSON) of a file of either layout."""
+    if os.path.basename(path) != _MERGED:
+        yield path, file_io.read_text(path, "RACE").removeprefix("\ufeff")
+        return
+    with file_io.open_input(path, "RACE", "rb") as file:
+        for number, text in file_io.text_lines(file, path):
+            if text.strip():
+                yield f"{path} line {number}", text
+
+
+def read_passages(path):
+    """Yields the passages of a file, ``all.txt`` or one passage alone, as dicts.
+
+    Raises:
+      file_io.InputError: as `read_race_examples`.
+    """
+    for place, text in _passages(path):
+        yield _checked_passage(place, text)
+
+
+def _is_list_of_strings(value, length):
+    return isinstance(value, list) and len(value) == length and all(map(_is_string, value))
+
+
+def _is_string(value):
+    return isinstance(value, str)
+
+
+def _checked_passage(place, text):
+    """The passage of a JSON text, its parts found to fit each other."""
+
+    def check(condition, problem):
+        if not condition:
+            raise file_io.InputError(f"{place}: {problem}")
+
+    try:
+        passage = file_io.parse_json(text)
+    except file_io.InputError as error:
+        raise file_io.InputError(
+            f"{place}: expected one JSON object with the keys {', '.join(_KEYS)}; {error}"
+        ) from error
+    check(isinstance(passage, dict), f"expected a JSON object, found a {type(passage).__name__}")
+    missing = [key for key in _KEYS if key not in passage]
+    check(not missing, f"no {', '.join(missing)} among the keys {', '.join(sorted(passage))}")
+    for key in ("article", "id"):
+        check(_is_string(passage[key]), f"{key} must be a text, found {passage[key]!r}")
+    json_shapes.check_text(passage, place)
+    questions = passage["questions"]
+    check(isinstance(questions, list), f"questions must be a list, found {questions!r}")
+    for key in ("questions", "answers"):
+        fits = _is_list_of_strings(passage[key], len(questions))
+        check(fits, f"{key} must be {len(questions)} texts, one a question; found {passage[key]!r}")
+    options = passage["options"]
+    fits = isinstance(options, list) and len(options) == len(questions)
+    check(fits, f"options must be {len(questions)} lists, one a question; found {options!r}")
+    for number, (choices, answer) in enumerate(zip(options, passage["answers"], strict=True), 1):
+        fits = _is_list_of_strings(choices, NUM_CHOICES)
+        check(fits, f"question {number}: expected {NUM_CHOICES} options, found {choices!r}")
+        known = len(answer) == 1 and answer in _LETTERS
+        check(known, f"question {number}: answer {answer!r}, expected one of A, B, C, D")
+    return passage
+
+
+def ending(question, option):
+    """The option in the question's blanks, or behind a question without any."""
+    return question.replace(_BLANK, option) if _BLANK in question else f"{question} {option}"
+
+
+def iter_race_examples(
+    data_dir, split, do_lower_case=True, high_only=False, middle_only=False, use_spm=True
+):
+    """As `read_race_examples`, one at a time."""
+    clean = functools.partial(tokenization.preprocess_text, lower=do_lower_case)
+    clean = clean if use_spm else str
+    count = 0
+    for level in _levels(high_only, middle_only):
+        for path in data_files(data_dir, split, level):
+            for place, text in _passages(path):
+                passage = _checked_passage(place, text)
+                article = clean(passage["article"])
+                rows = zip(passage["questions"], passage["options"], strict=True)
+                for number, (question, options) in enumerate(rows):
+                    yield RaceExample(
+                        guid=f"{passage['id']}#{number + 1}",
+                        example_id=passage["id"],
+                        article=article,
+                        endings=tuple(clean(ending(question, option)) for option in options),
+                        label=_LETTERS.index(passage["answers"][number]),
+                        level=level,
+                    )
+                    count += 1
+    if not count:
+        raise file_io.InputError(f"RACE: there is no question in the {split} data of {data_dir}")
+    logging.info("RACE %s: %d questions read", split, count)
+
+
+def read_race_examples(
+    data_dir, split, do_lower_case=True, high_only=False, middle_only=False, use_spm=True
+):
+    """Reads a split, the middle level first.
+
+    Args:
+      data_dir: folder that holds ``RACE/<split>/<level>/``, with ``all.txt`` (one JSON a line) or
+        the published files of one passage each.
+      split: "train", "dev" or "test".
+      do_lower_case: lower-case the texts.
+      high_only, middle_only: leave out the other level.
+      use_spm: bring texts into the form for SentencePiece, see `tokenization.preprocess_text`.
+
+    Returns:
+      List of `RaceExample`.
+
+    Raises:
+      file_io.InputError: files are missing, or a passage is not JSON, lacks a part or has another
+        number of options or answers; names file and line.
+    """
+    return list(iter_race_examples(data_dir, split, do_lower_case, high_only, middle_only, use_spm))
+
+
+# --- features ---------------------------------------------------------------------------------
+
+
+def convert_example(example, max_seq_length, max_qa_length, tokenizer):
+    """Features of one question: ``[CLS] article [SEP] question and option [SEP]`` for each option.
+
+    Args:
+      example: `RaceExample`.
+      max_seq_length: S; the article is cut at its end to fit.
+      max_qa_length: most tokens of question and option, of which the last are kept.
+      tokenizer: `tokenization.FullTokenizer`.
+
+    Returns:
+      Dict of arrays: input_ids, input_mask, segment_ids int64 [C * S], choice after choice;
+      label_ids and is_real_example int64 [].
+    """
+    article = tokenizer.encode(example.article)
+    choices = []
+    for ending in example.endings:
+        ids = packing.truncate_front_and_first(
+            article, tokenizer.encode(ending), max_qa_length, max_seq_length
+        )
+        choices.append(
+            packing.pack(*ids, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id)
+        )
+    input_ids, input_mask, segment_ids = map(np.concatenate, zip(*choices, strict=True))
+    return {
+        "input_ids": input_ids,
+        "input_mask": input_mask,
+        "segment_ids": segment_ids,
+        "label_ids": np.int64(example.label),
+        "is_real_example": np.int64(1),
+    }
+
+
+def _featurize(example, max_seq_length, max_qa_length, tokenizer):
+    features = convert_example(example, max_seq_length, max_qa_length, tokenizer)
+    return {**features, "level": np.int64(LEVELS.index(example.level))}
+
+
+def feature_specs(seq_length):
+    """`tfrecord.FeatureSpec` of the features: sequences [C, S], and the code of the level."""
+    spec = tfrecord.FeatureSpec
+    sequences = ("input_ids", "input_mask", "segment_ids")
+    shape = (NUM_CHOICES, seq_length)
+    return (
+        *(spec(name, "int64", shape, sequence=True) for name in sequences),
+        spec("label_ids", "int64"),
+        spec("is_real_example", "int64"),
+        spec("level", "int64"),
+    )
+
+
+# --- evaluation and prediction ----------------------------------------------------------------
+
+
+METRICS = (
+    *(f"eval_accuracy_{level}" for level in LEVELS),
+    *("eval_accuracy", "eval_loss", "loss"),
+)
+
+
+class Evaluator:
+    """Accuracy and loss over all questions, and the accuracy of each level that has questions."""
+
+    def __init__(self):
+        self._all = metrics.Evaluator((("eval_accuracy", metrics.accuracy),))
+        self._levels = []
+
+    def update(self, rows):
+        """Adds a batch: dict of arrays [B]; rows with is_real_example 0 do not count."""
+        self._all.update(rows)
+        real = np.asarray(rows["is_real_example"]).astype(bool)
+        correct = np.asarray(rows["label_ids"]) == np.asarray(rows["predictions"])
+        self._levels.append(np.stack([np.asarray(rows["level"])[real], correct[real]]))
+
+    def result(self):
+        """``eval_accuracy``, ``eval_accuracy_middle``, ``…_high``, ``eval_loss`` and ``loss``."""
+        codes, correct = np.concatenate(self._levels, axis=1)
+        by_level = {
+            f"eval_accuracy_{level}": float(np.mean(correct[codes == code]))
+            for code, level in enumerate(LEVELS)
+            if np.any(codes == code)
+        }
+        return {**self._all.result(), **by_level}
+
+    def baseline(self):
+        """Accuracy and loss of the best answer that is the same for every question."""
+        return self._all.baseline()
+
+
+def _eval_outputs(outputs, features):
+    return {
+        **glue.eval_outputs(outputs, features),
+        "level": features["level"],
+    }
+
+
+def write_predictions(output_dir, rows, ids, prefix=None):
+    """Writes ``predict_results.txt`` (scores) and ``predictions.tsv`` (an answer a question).
+
+    Args:
+      output_dir: folder to write to.
+      rows: what `contracts.Task.eval_outputs` gives, as arrays in input order.
+      ids: ids of the questions [B].
+      prefix: the checkpoint, not used.
+
+    Returns:
+      The scores.
+    """
+    scores = tables.write_scores(output_dir, Evaluator(), rows)
+    columns = (ids, rows["predictions"], rows["probabilities"])
+    found = tables.predictions(_LETTERS, *columns)
+    tables.write_table(output_dir, _LETTERS, found)
+    return scores
+
+
+def _build_model(config, compute, seed, dropout_prob, head):
+    from albert.model import heads
+
+    return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, compute, seed, head)
+
+
+def make_task(dropout_prob=0.1, head=head_config.NO_LAYER):
+    """The `contracts.Task` of RACE.
+
+    Args:
+      dropout_prob: dropout of the pooled output in training.
+      head: `head_config.Head`.
+    """
+    return contracts.Task(
+        name="race",
+        build_model=functools.partial(_build_model, dropout_prob=dropout_prob, head=head),
+        eval_outputs=_eval_outputs,
+        evaluator=Evaluator,
+        train_metrics=glue.batch_accuracy,
+        best_metric="eval_accuracy",
+        metrics=METRICS,
+        signs=glue.signs,
+    )
+
+
+def make_data(
+    tokenizer,
+    max_seq_length,
+    max_qa_length,
+    data_dir,
+    settings,
+    paths,
+    strategy,
+    high_only=False,
+    middle_only=False,
+):
+    """The `contracts.Data` of RACE.
+
+    Args:
+      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length: S.
+      max_qa_length: most tokens of question and option.
+      data_dir: folder that holds the folder RACE.
+      settings, paths, strategy: see `contracts.data_of_examples`; `max_qa_length` is among the
+        settings.
+      high_only, middle_only: leave out the other level.
+
+    Raises:
+      file_io.InputError: both levels are left out, or `max_qa_length` leaves no room for a token of
+        the article.
+    """
+    levels = {"high_only": high_only, "middle_only": middle_only}
+    _levels(**levels)
+    if not 1 <= max_qa_length <= max_seq_length - BESIDE_ENDING:
+        raise file_io.InputError(
+            f"max_qa_length={max_qa_length} must be at least 1 and at most {BESIDE_ENDING} below "
+            f"max_seq_length={max_seq_length}: the article, [CLS] and two [SEP] need room too"
+        )
+    partial = functools.partial
+    return contracts.data_of_examples(
+        name="race",
+        specs=feature_specs(max_seq_length),
+        examples=partial(
+            iter_race_examples,
+            data_dir,
+            use_spm=False,  # The tokenizer cleans texts up, once.
+            **levels,
+        ),
+        featurize=partial(
+            _featurize,
+            max_seq_length=max_seq_length,
+            max_qa_length=max_qa_length,
+            tokenizer=tokenizer,
+        ),
+        settings=settings,
+        fingerprint=partial(fingerprint, data_dir, **levels),
+        paths=paths,
+        strategy=strategy,
+        write_predictions=write_predictions,
+        files=partial(files, data_dir, **levels),
+    )

@@ -1,0 +1,10 @@
+"""Answers questions about paragraphs: SQuAD 1.1 and 2.0, from their files to scored answers."""
+
+# Modules that other rooms and commands may import.
+__all__ = (
+    "answers",
+    "features",
+    "metrics",
+    "records",
+    "task",
+)

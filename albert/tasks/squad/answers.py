@@ -1,0 +1,549 @@
+"""SQuAD 1.1 and 2.0: reading the data, answers from scores, the files of answers.
+
+Features are made in `squad_features`, spans found in `squad_spans`, scores in `squad_metrics`.
+TensorFlow is imported only where a function builds a part of it.
+"""
+
+import dataclasses
+import itertools
+import json
+import math
+import operator
+import os
+import random
+
+import numpy as np
+from absl import logging
+
+from albert.io import file_io, json_shapes
+from albert.io.file_io import InputError
+from albert.tasks.squad import metrics as squad_metrics
+from albert.tasks.squad import spans as squad_spans
+from albert.tasks.squad.features import (
+    FeatureReport,
+    SquadExample,
+    SquadFeatures,
+    convert_examples_to_features,
+)
+
+__all__ = [
+    "Answer",
+    "FeatureReport",
+    "SquadExample",
+    "SquadFeatures",
+    "answers_known",
+    "best_answers_v1",
+    "best_answers_v2",
+    "convert_examples_to_features",
+    "find_null_odds",
+    "predictions_v1",
+    "predictions_v2",
+    "read_squad_examples",
+    "scores_of",
+    "shuffle_examples",
+    "write_predictions",
+]
+
+TRAINING_SHUFFLE_SEED = 12345
+# Null odds of a question without any window: it is never answered.
+NO_WINDOW_NULL_ODDS = 1000000.0
+# Logit of padding: never among the best, so that answers do not depend on how long a batch is.
+NO_LOGIT = -1e30
+WINDOWS_AT_A_TIME = 4096
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def read_squad_examples(path, is_training):
+    """Reads a file in the format of SQuAD.
+
+    Args:
+      path: JSON file of version 1.1 or 2.0, with or without answers.
+      is_training: whether each question must have exactly one answer or be impossible.
+
+    Returns:
+      List of `SquadExample` in the order of the file.
+
+    Raises:
+      InputError: malformed JSON or another structure (file and place are named); a question id that
+        occurs twice; a training question without or with several answers, or with an answer that is
+        not where the file says (its id is named).
+    """
+    content = file_io.read_json(path, "SQuAD file")
+    examples = []
+    for place, paragraph in _paragraphs(path, content):
+        text = _field(path, place, paragraph, "context", str)
+        for number, question in enumerate(_field(path, place, paragraph, "qas", list)):
+            question_place = f"{place}.qas[{number}]"
+            examples.append(_read_question(path, question_place, question, text, is_training))
+    if not examples:
+        raise InputError(f"SQuAD file: {path} holds no questions")
+    if not is_training:
+        _check_ids_differ(path, examples)
+    return examples
+
+
+_KINDS = {str: "text", int: "number", list: "list", dict: "object", type(None): "null"}
+
+
+def _field(path, place, value, name, kind):
+    if not isinstance(value, dict) or not isinstance(value.get(name), kind):
+        found = "none"
+        if isinstance(value, dict) and name in value:
+            found = _KINDS.get(type(value[name]), type(value[name]).__name__)
+        raise InputError(
+            f"SQuAD file: {path}: expected {name!r} ({_KINDS[kind]}) in {place}, found {found}"
+        )
+    if kind is str:
+        try:
+            value[name].encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"SQuAD file: {path}: {name!r} in {place} is no valid text: {error}"
+            ) from error
+    return value[name]
+
+
+def _paragraphs(path, content):
+    for i, article in enumerate(_field(path, "the file", content, "data", list)):
+        for j, paragraph in enumerate(_field(path, f"data[{i}]", article, "paragraphs", list)):
+            yield f"data[{i}].paragraphs[{j}]", paragraph
+
+
+def _read_question(path, place, question, text, is_training):
+    example = SquadExample(
+        qas_id=_field(path, place, question, "id", str),
+        question_text=_field(path, place, question, "question", str),
+        paragraph_text=text,
+    )
+    answers, starts = [], []
+    if "answers" in question:
+        place = f"question {example.qas_id!r} ({place})"
+        for answer in _field(path, place, question, "answers", list):
+            answers.append(_field(path, place, answer, "text", str))
+            starts.append(_start(answer, text))
+        example.answers, example.answer_starts = tuple(answers), tuple(starts)
+    example.is_impossible = bool(question.get("is_impossible", False))
+    if is_training:
+        example.orig_answer_text, example.start_position = "", -1
+        if not example.is_impossible:
+            _set_training_answer(path, place, example, question)
+    return example
+
+
+def _start(answer, text):
+    """First character of an answer; None where it is not said, or another text stands there."""
+    start = answer.get("answer_start")
+    is_there = isinstance(start, int) and start >= 0 and text.startswith(answer["text"], start)
+    return start if is_there and answer["text"] else None
+
+
+def _set_training_answer(path, place, example, question):
+    if len(example.answers or ()) != 1:
+        raise InputError(
+            f"SQuAD file: {path}: question {example.qas_id!r} has {len(example.answers or ())} "
+            "answers; for training each question must have exactly one, or is_impossible"
+        )
+    (answer,) = question["answers"]
+    start = _field(path, place, answer, "answer_start", int)
+    text = answer["text"]
+    found = example.paragraph_text[start : start + len(text)] if start >= 0 else ""
+    if not text or found != text:
+        raise InputError(
+            f"SQuAD file: {path}: the answer of question {example.qas_id!r} is {text!r}, but at "
+            f"character {start} the context has {found!r}"
+        )
+    example.orig_answer_text, example.start_position = text, start
+
+
+def _check_ids_differ(path, examples):
+    seen = set()
+    for example in examples:
+        if example.qas_id in seen:
+            raise InputError(
+                f"SQuAD file: {path}: two questions have the id {example.qas_id!r}; their answers "
+                "could not be distinguished"
+            )
+        seen.add(example.qas_id)
+
+
+def answers_known(examples):
+    """Whether the examples' gold answers are known, so that predictions can be scored.
+
+    A file of unanswerable questions alone must say so (``is_impossible``): empty lists of answers
+    are also how questions are given out without them.
+    """
+    return all(example.answers is not None for example in examples) and any(
+        example.answers or example.is_impossible for example in examples
+    )
+
+
+def shuffle_examples(examples):
+    """The examples in the order in which training sets are turned into features."""
+    examples = list(examples)
+    random.Random(TRAINING_SHUFFLE_SEED).shuffle(examples)
+    return examples
+
+
+# --- answers -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(slots=True)
+class Answer:
+    """One answer of a question.
+
+    Attributes:
+      text: the answer, without white space around it.
+      probability: softmax of the sums of scores over the answers kept for the question.
+      start_log_prob, end_log_prob: scores of its two ends.
+      start, end: first character of `text` in the paragraph and the one after the last; None where
+        no answer was found.
+    """
+
+    text: str
+    probability: float
+    start_log_prob: float
+    end_log_prob: float
+    start: int | None = None
+    end: int | None = None
+
+    def to_json(self):
+        """The entries of nbest_predictions.json."""
+        return {
+            "text": self.text,
+            "probability": self.probability,
+            "start_log_prob": self.start_log_prob,
+            "end_log_prob": self.end_log_prob,
+        }
+
+
+def scores_of(outputs, input_mask):
+    """What `best_answers_v1` and `best_answers_v2` take of a window, for a batch of them.
+
+    Args:
+      outputs: dict of arrays [B, ...] that a model of SQuAD returns.
+      input_mask: [B, S]; where it is 0 no answer can be.
+
+    Returns:
+      Dict of arrays [B, ...].
+    """
+    names = {"start_logits": "start_log_prob", "end_logits": "end_log_prob"}
+    return {
+        names.get(name, name): np.where(input_mask, x, NO_LOGIT) if name in names else x
+        for name, x in outputs.items()
+    }
+
+
+def best_answers_v1(examples, features, results, n_best_size, max_answer_length):
+    """The best answers of each question by start and end logits.
+
+    Args:
+      examples: list of `SquadExample`.
+      features: list of their `SquadFeatures`, not those of training.
+      results: ``{unique_id: {"start_log_prob": [S], "end_log_prob": [S]}}`` float arrays; S may
+        differ between windows.
+      n_best_size: number of starts and ends of a window, and of answers of a question.
+      max_answer_length: most pieces of an answer.
+
+    Returns:
+      For each example a list of `Answer`, best first; the text "empty" where there is none.
+
+    Raises:
+      InputError: windows without results.
+    """
+
+    def candidates(rows):
+        logits = (_stack(rows, key) for key in ("start_log_prob", "end_log_prob"))
+        return squad_spans.candidates_from_logits(*logits, n_best_size)
+
+    none = Answer("empty", 1.0, 0.0, 0.0)
+    return _best_answers(
+        examples, features, results, candidates, n_best_size, max_answer_length, none
+    )
+
+
+def best_answers_v2(
+    examples, features, results, n_best_size, max_answer_length, start_n_top, end_n_top
+):
+    """The best answers of each question by beams of starts and ends.
+
+    Args:
+      results: ``{unique_id: {"start_top_log_probs": [K], "start_top_index": [K],
+        "end_top_log_probs": [K*M], "end_top_index": [K*M], "cls_logits": scalar}}``.
+      start_n_top, end_n_top: K and M.
+      For the rest see `best_answers_v1`.
+
+    Returns:
+      For each example a list of `Answer`, best first; the text "" where there is none.
+
+    Raises:
+      InputError: windows without results, or beams of other sizes.
+    """
+    names = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index")
+
+    def candidates(rows):
+        columns = []
+        for name in names:
+            expected = start_n_top * (end_n_top if name.startswith("end") else 1)
+            for row in rows:
+                if len(row[name]) != expected:
+                    raise InputError(
+                        f"a window has {len(row[name])} {name}; expected {expected} with "
+                        f"start_n_top {start_n_top} and end_n_top {end_n_top}"
+                    )
+            columns.append(np.concatenate([row[name] for row in rows]).reshape(len(rows), -1))
+        return squad_spans.candidates_from_beams(*columns)
+
+    none = Answer("", 1.0, -1e6, -1e6)
+    return _best_answers(
+        examples, features, results, candidates, n_best_size, max_answer_length, none
+    )
+
+
+def _stack(rows, key):
+    """Rows of scores as one array; shorter rows end in scores that never win."""
+    lengths = [len(row[key]) for row in rows]
+    flat = np.concatenate([row[key] for row in rows]).astype(np.float32, copy=False)
+    if min(lengths) == max(lengths):
+        return flat.reshape(len(rows), -1)
+    stacked = np.full((len(rows), max(lengths)), -np.inf, np.float32)
+    stacked[np.arange(max(lengths)) < np.array(lengths)[:, None]] = flat
+    return stacked
+
+
+def _best_answers(examples, features, results, candidates, n_best_size, max_answer_length, none):
+    number_of = {example.qas_id: number for number, example in enumerate(examples)}
+    _check_results(features, number_of, results)
+    by_question = [[] for _ in examples]
+    for window in features:
+        by_question[number_of[window.qas_id]].append(window)
+    answers = [[none] for _ in examples]
+    for windows in _groups(by_question):
+        places = squad_spans.WindowPlaces(
+            question=np.array([number_of[window.qas_id] for window in windows]),
+            begin=np.array([window.max_context[0] for window in windows]),
+            end=np.array([window.max_context[1] for window in windows]),
+            text_end=np.array([window.text_end for window in windows]),
+        )
+        rows = [results[window.unique_id] for window in windows]
+        spans = squad_spans.best_spans(candidates(rows), places, max_answer_length)
+        for number, found in _distinct_texts(examples, windows, spans, n_best_size):
+            answers[number] = found
+    return answers
+
+
+def _check_results(features, number_of, results):
+    missing = [window.unique_id for window in features if window.unique_id not in results]
+    if missing:
+        raise InputError(
+            f"{len(missing)} of {len(features)} windows have no scores; the first is window "
+            f"{missing[0]}. The scores must come from the same features"
+        )
+    for window in features:
+        if window.qas_id not in number_of:
+            raise InputError(
+                f"window {window.unique_id} belongs to question {window.qas_id!r}, which is not "
+                "among the examples; features must come from the same file, and not be made for "
+                "training"
+            )
+
+
+def _groups(by_question):
+    """Lists of windows of whole questions, long enough for arrays and short enough for memory."""
+    group = []
+    for windows in by_question:
+        group += windows
+        if len(group) >= WINDOWS_AT_A_TIME:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _distinct_texts(examples, windows, spans, n_best_size):
+    """Yields (question number, answers): of spans with the same text only the best counts."""
+    names = ("question", "window", "start", "end", "start_score", "end_score")
+    rows = zip(*(spans[name].tolist() for name in names), strict=True)
+    for number, group in itertools.groupby(rows, key=operator.itemgetter(0)):
+        paragraph = examples[number].paragraph_text
+        found = {}
+        for _, window, start, end, start_score, end_score in group:
+            window = windows[window]
+            begin = int(window.piece_start[start - window.text_begin])
+            raw = paragraph[begin : int(window.piece_end[end - window.text_begin]) + 1]
+            text = raw.strip()
+            if text not in found:
+                begin += len(raw) - len(raw.lstrip())
+                found[text] = Answer(text, 0.0, start_score, end_score, begin, begin + len(text))
+                if len(found) == n_best_size:
+                    break
+        yield number, _with_probabilities(list(found.values()))
+
+
+def _with_probabilities(answers):
+    scores = [answer.start_log_prob + answer.end_log_prob for answer in answers]
+    weights = [math.exp(score - scores[0]) for score in scores]  # the first is the largest
+    total = sum(weights)
+    for answer, weight in zip(answers, weights, strict=True):
+        answer.probability = weight / total
+    return answers
+
+
+def _to_nbest(examples, answers):
+    return {
+        example.qas_id: [answer.to_json() for answer in found]
+        for example, found in zip(examples, answers, strict=True)
+    }
+
+
+def predictions_v1(examples, features, results, n_best_size, max_answer_length):
+    """Answers under the rules of SQuAD 1.1.
+
+    Args, Raises: see `best_answers_v1`.
+
+    Returns:
+      ``(predictions, nbest)``: ``{qas_id: text}`` and ``{qas_id: [{"text", "probability",
+      "start_log_prob", "end_log_prob"}, …]}``.
+    """
+    answers = best_answers_v1(examples, features, results, n_best_size, max_answer_length)
+    nbest = _to_nbest(examples, answers)
+    return {key: found[0]["text"] for key, found in nbest.items()}, nbest
+
+
+def predictions_v2(
+    examples,
+    features,
+    results,
+    n_best_size,
+    max_answer_length,
+    start_n_top,
+    end_n_top,
+    null_score_diff_threshold=None,
+):
+    """Answers under the rules of SQuAD 2.0, "" for questions held to be unanswerable.
+
+    Args:
+      null_score_diff_threshold: null odds from which on a question is not answered; by default the
+        one that maximises F1 on these very examples, or 0 if their answers are not known.
+      For the rest see `best_answers_v2`.
+
+    Returns:
+      ``(predictions, nbest, null_odds)``: see `predictions_v1`; ``{qas_id: score}``, the least
+      ``cls_logits`` of the question's windows. The best text of a question, whatever its null odds,
+      is that of its first n-best entry.
+    """
+    answers = best_answers_v2(
+        examples, features, results, n_best_size, max_answer_length, start_n_top, end_n_top
+    )
+    nbest = _to_nbest(examples, answers)
+    texts = {key: found[0]["text"] for key, found in nbest.items()}
+    null_odds = find_null_odds(examples, features, results)
+    if null_score_diff_threshold is None:
+        null_score_diff_threshold = _best_threshold(examples, texts, null_odds)
+    predictions = squad_metrics.apply_threshold(texts, null_odds, null_score_diff_threshold)
+    return predictions, nbest, null_odds
+
+
+def find_null_odds(examples, features, results):
+    """``{qas_id: score}``, the least ``cls_logits`` of each question's windows."""
+    null_odds = {example.qas_id: NO_WINDOW_NULL_ODDS for example in examples}
+    for window in features:
+        score = float(np.ravel(results[window.unique_id]["cls_logits"])[0])
+        null_odds[window.qas_id] = min(null_odds[window.qas_id], score)
+    return null_odds
+
+
+def _best_threshold(examples, texts, null_odds):
+    if not answers_known(examples):
+        logging.info("The questions' answers are not known; using the threshold 0")
+        return 0.0
+    gold = {example.qas_id: example.answers for example in examples}
+    _, f1_scores = squad_metrics.raw_scores_v2(gold, texts)
+    has_answer = {key: bool(answers) for key, answers in gold.items()}
+    return squad_metrics.find_best_threshold(texts, f1_scores, null_odds, has_answer)[1]
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def write_predictions(output_dir, predictions, nbest, null_odds=None):
+    """Writes predictions.json, nbest_predictions.json and, for SQuAD 2.0, null_odds.json."""
+    contents = {"predictions": predictions, "nbest_predictions": nbest, "null_odds": null_odds}
+    for name, content in contents.items():
+        if content is not None:
+            text = json.dumps(content, indent=4) + "\n"
+            file_io.write_text(f"{output_dir}/{name}.json", text)
+
+
+# --- The null odds from which on a question of SQuAD 2.0 is not answered, kept beside the model
+
+
+THRESHOLD = "null_score_diff_threshold"
+FILE_NAME = f"{THRESHOLD}.json"
+
+
+def write(folder, threshold, prefix, predict_file):
+    """Writes the null odds from which on a question is not answered, beside the model.
+
+    Args:
+      folder: output folder.
+      threshold: the value.
+      prefix: the checkpoint whose odds it is for.
+      predict_file: the file on which it gives the best F1.
+    """
+    from albert.model import checkpoints
+
+    content = {
+        THRESHOLD: threshold,
+        "step": checkpoints.read_step(prefix),
+        "predict_file": os.path.basename(predict_file),
+    }
+    file_io.write_json(os.path.join(folder, FILE_NAME), content)
+
+
+def read_file(folder):
+    """The content of a folder's file, see `write`; None without one.
+
+    Raises:
+      file_io.InputError: the file is damaged.
+    """
+    path = os.path.join(folder, FILE_NAME)
+    if not file_io.exists(path):
+        return None
+    content = file_io.read_json(path, "threshold")
+    json_shapes.check(content, {THRESHOLD: json_shapes.NUMBER, "step": int}, f"threshold: {path}")
+    if not math.isfinite(content[THRESHOLD]):
+        raise file_io.InputError(
+            f"threshold: {path}: {THRESHOLD} is {content[THRESHOLD]}, not a number"
+        )
+    return content
+
+
+def read(prefix):
+    """The threshold that lies beside a checkpoint; 0 if there is none.
+
+    Raises:
+      file_io.InputError: the file there is damaged.
+    """
+    from albert.model import checkpoints
+
+    folder = os.path.dirname(prefix)
+    content, path = read_file(folder), os.path.join(folder, FILE_NAME)
+    if content is None:
+        logging.warning(
+            "There is no %s: using the threshold 0. Answering a file whose answers are known "
+            "finds a better one",
+            path,
+        )
+        return 0.0
+    threshold, step = float(content[THRESHOLD]), content["step"]
+    if step != checkpoints.read_step(prefix):
+        logging.warning(
+            "The threshold of %s was found with the checkpoint of step %s, not with %s",
+            path,
+            step,
+            prefix,
+        )
+    logging.info("Using the threshold %g of %s", threshold, path)
+    return threshold

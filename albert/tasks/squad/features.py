@@ -1,0 +1,449 @@
+"""SQuAD questions to model inputs: windows over paragraphs, in one or several processes.
+
+Imports no TensorFlow, so that worker processes start quickly. A paragraph is tokenized and aligned
+once, however many questions it has.
+"""
+
+import dataclasses
+import functools
+import itertools
+import unicodedata
+
+import numpy as np
+from absl import logging
+
+from albert.io.file_io import InputError
+from albert.tasks.squad import spans as squad_spans
+from albert.text import tokenization
+
+FIRST_UNIQUE_ID = 1000000000
+# Training stops if more than this share of the questions cannot be used.
+MAX_DROPPED = 0.05
+# The training set of SQuAD 2.0 has 19,000 paragraphs; each takes about 8 KB here.
+_PARAGRAPHS = 1 << 15
+_BATCH = 64  # questions tokenized at a time
+# A lone surrogate other than `squad_spans.NO_MATCH`: an unknown word can match nothing.
+_UNKNOWN_WORD = "\udc01"
+
+
+@dataclasses.dataclass(slots=True)
+class SquadExample:
+    """One question.
+
+    Attributes:
+      qas_id: id of the question in the file.
+      question_text: the question.
+      paragraph_text: the text that the answer is in.
+      orig_answer_text: gold answer for training, "" where there is none, None outside of training.
+      start_position: its first character, -1 where there is none, None outside of training.
+      is_impossible: whether the file says that the question has no answer.
+      answers: all gold answers, () for an unanswerable question, None where they are not known.
+      answer_starts: the first character of each, None where the file does not say it, or not of
+        that text.
+    """
+
+    qas_id: str
+    question_text: str
+    paragraph_text: str
+    orig_answer_text: str | None = None
+    start_position: int | None = None
+    is_impossible: bool = False
+    answers: tuple | None = None
+    answer_starts: tuple | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class SquadFeatures:
+    """One window of one question: ``[CLS] question [SEP] window [SEP] padding``, S places.
+
+    Attributes:
+      unique_id: number of the window, counted from 1000000000.
+      qas_id: id of the question; None in training.
+      example_index: number of the question in the input; None in training.
+      doc_span_index: number of the window among those of the question.
+      max_seq_length: S.
+      real_ids: the ids without padding.
+      text_begin: place of the window's first piece.
+      max_context: places (begin, end) between which this window is the one with most context.
+      piece_start: int array, first character of each piece of the window.
+      piece_end: int array, last character of each piece, itself included.
+      start_position, end_position: places of the answer, 0 without one; None outside of training.
+      is_impossible: whether the window holds no whole answer; False outside of training.
+    """
+
+    unique_id: int
+    qas_id: str | None
+    example_index: int | None
+    doc_span_index: int
+    max_seq_length: int
+    real_ids: list
+    text_begin: int
+    max_context: tuple
+    piece_start: np.ndarray
+    piece_end: np.ndarray
+    start_position: int | None = None
+    end_position: int | None = None
+    is_impossible: bool = False
+
+    @property
+    def paragraph_len(self):
+        """Number of places before the padding."""
+        return len(self.real_ids)
+
+    @property
+    def text_end(self):
+        """Place after the window's last piece."""
+        return self.text_begin + len(self.piece_start)
+
+    @property
+    def tok_start_to_orig_index(self):
+        return self.piece_start.tolist()
+
+    @property
+    def tok_end_to_orig_index(self):
+        return self.piece_end.tolist()
+
+    @property
+    def input_ids(self):
+        return self.real_ids + [0] * (self.max_seq_length - len(self.real_ids))
+
+    @property
+    def input_mask(self):
+        return list(self.input_mask_bytes)
+
+    @property
+    def segment_ids(self):
+        return list(self.segment_ids_bytes)
+
+    @property
+    def p_mask(self):
+        """0 where an answer may be ([CLS] and the window's pieces), 1 elsewhere."""
+        return list(self.p_mask_bytes)
+
+    @property
+    def token_is_max_context(self):
+        """dict: place of a piece of the window -> whether no other window gives it more context."""
+        begin, end = self.max_context
+        return {place: begin <= place < end for place in range(self.text_begin, self.text_end)}
+
+    @property
+    def input_mask_bytes(self):
+        return (b"\1" * len(self.real_ids)).ljust(self.max_seq_length, b"\0")
+
+    @property
+    def segment_ids_bytes(self):
+        ones = b"\1" * (len(self.real_ids) - self.text_begin)
+        return (b"\0" * self.text_begin + ones).ljust(self.max_seq_length, b"\0")
+
+    @property
+    def p_mask_bytes(self):
+        start = b"\0" + b"\1" * (self.text_begin - 1) + b"\0" * (self.text_end - self.text_begin)
+        return start.ljust(self.max_seq_length, b"\1")
+
+
+@dataclasses.dataclass
+class FeatureReport:
+    """What became of the questions.
+
+    Attributes:
+      num_questions: questions seen.
+      num_windows: windows made of them.
+      dropped: ids of questions without any window, by reason.
+    """
+
+    num_questions: int = 0
+    num_windows: int = 0
+    dropped: dict = dataclasses.field(default_factory=dict)
+
+    def add(self, qas_id, windows):
+        """Counts the windows of a question, or the reason (a string) why there are none."""
+        self.num_questions += 1
+        if isinstance(windows, str):
+            self.dropped.setdefault(windows, []).append(qas_id)
+        else:
+            self.num_windows += len(windows)
+
+    def finish(self, is_training):
+        """Logs the counts.
+
+        Raises:
+          InputError: training would go without more than `MAX_DROPPED` of the questions.
+        """
+        logging.info("%d questions gave %d windows", self.num_questions, self.num_windows)
+        total = sum(map(len, self.dropped.values()))
+        if not total:
+            return
+        reasons = "; ".join(
+            f"{len(ids)} because {reason}, such as {', '.join(ids[:3])}"
+            for reason, ids in self.dropped.items()
+        )
+        message = f"{total} of {self.num_questions} questions cannot be used: {reasons}"
+        if is_training and total > MAX_DROPPED * self.num_questions:
+            raise InputError(
+                f"{message}. At most {MAX_DROPPED:.0%} may be left out of training; is this the "
+                "vocabulary of the text's language?"
+            )
+        logging.warning("%s", message)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Paragraph:
+    ids: list
+    piece_start: np.ndarray  # [T] int32, like the others
+    piece_end: np.ndarray
+    start_piece: np.ndarray  # [n]
+    end_piece: np.ndarray
+
+
+MISMATCH = "the paragraph's pieces do not match its text"
+NO_TEXT = "the paragraph has no text"
+
+
+def check_lengths(max_seq_length, doc_stride, max_query_length):
+    """Checks that windows of these lengths hold text.
+
+    Raises:
+      InputError: they leave no room for the paragraph; names them.
+    """
+    if max_query_length < 1 or doc_stride < 1:
+        raise InputError(
+            f"max_query_length and doc_stride must be at least 1; got {max_query_length} and "
+            f"{doc_stride}"
+        )
+    if max_seq_length <= max_query_length + 3:
+        raise InputError(
+            f"max_seq_length must be greater than max_query_length + 3, or the longest "
+            f"questions leave no room for the text; got {max_seq_length} and "
+            f"{max_query_length}"
+        )
+
+
+class Featurizer:
+    """Makes the windows of questions.
+
+    Args:
+      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length: S, places of the model's sequence.
+      doc_stride: pieces from the start of one window to the next.
+      max_query_length: most pieces of a question, more are cut off at the end.
+      is_training: whether to find the answers' places.
+      paragraphs_kept: so many paragraphs that were read last need not be read again.
+
+    Raises:
+      InputError: the lengths leave no room for the paragraph.
+    """
+
+    def __init__(
+        self,
+        tokenizer,
+        max_seq_length,
+        doc_stride,
+        max_query_length,
+        is_training,
+        paragraphs_kept=_PARAGRAPHS,
+    ):
+        check_lengths(max_seq_length, doc_stride, max_query_length)
+        self._tokenizer = tokenizer
+        self._max_seq_length = max_seq_length
+        self._doc_stride = doc_stride
+        self._max_query_length = max_query_length
+        self._is_training = is_training
+        self._has_spaces = tokenizer.sp_model is not None  # WordPiece leaves them out
+        self._symbols = squad_spans.Symbols(self._normalize_character)
+        self._paragraph = functools.lru_cache(paragraphs_kept)(self._read_paragraph)
+
+    def _normalize_character(self, character):
+        lower = self._tokenizer.do_lower_case
+        if self._has_spaces:
+            return tokenization.preprocess_text(character, remove_space=False, lower=lower)
+        if not lower:
+            return character
+        decomposed = unicodedata.normalize("NFD", character.lower())
+        return "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
+
+    def _spell(self, pieces):
+        """Text that each piece spells."""
+        if self._has_spaces:
+            return [piece.replace(tokenization.WORD_START, " ") for piece in pieces]
+        unknown = self._tokenizer.inv_vocab[self._tokenizer.unk_id]
+        # A lone "#" never continues a word: punctuation marks stand alone.
+        return [
+            _UNKNOWN_WORD if piece == unknown else piece.removeprefix("##") or piece
+            for piece in pieces
+        ]
+
+    def _align(self, text, pieces):
+        """`squad_spans.Alignment`, None where too little matches."""
+        texts = self._spell(pieces)
+        if self._has_spaces:
+            # As the original, which knows no WordPiece: a symbol for each character.
+            found = squad_spans.align(
+                text.translate(self._symbols),
+                "".join(texts),
+                list(map(len, texts)),
+                squad_spans.MIN_MATCHED * len(text),
+            )
+            if found is not None:
+                return found
+        # That does not do for Korean, whose syllables are decomposed (and which some vocabularies
+        # compose again), nor for texts full of vowel signs, which are left out.
+        forms = list(map(self._normalize_character, text))
+        texts = ["".join(self._normalize_character(c) or c for c in piece) for piece in texts]
+        countable = sum(map(len, forms))
+        if not self._has_spaces:
+            # WordPiece spells neither spaces nor unknown words.
+            countable = sum(map(len, texts)) - texts.count(_UNKNOWN_WORD)
+        return squad_spans.align_forms(forms, texts, squad_spans.MIN_MATCHED * countable)
+
+    def _read_paragraph(self, text):
+        """`_Paragraph` of a text, or the reason why there is none."""
+        pieces = self._tokenizer.tokenize(text)
+        if not pieces:
+            return NO_TEXT
+        alignment = self._align(text, pieces)
+        if alignment is None:
+            return MISMATCH
+        return _Paragraph(
+            self._tokenizer.convert_tokens_to_ids(pieces),
+            **{key: value.astype(np.int32) for key, value in vars(alignment).items()},
+        )
+
+    def batch(self, examples, indices):
+        """Windows of several questions.
+
+        Args:
+          examples: list of `SquadExample`.
+          indices: their numbers in the input; kept outside of training.
+
+        Returns:
+          For each question a list of `SquadFeatures` whose unique_id is still 0, or a string that
+          says why there are none.
+        """
+        questions = self._tokenizer.encode_batch([example.question_text for example in examples])
+        return [
+            self._windows(example, question[: self._max_query_length], index)
+            for example, question, index in zip(examples, questions, indices, strict=True)
+        ]
+
+    def _windows(self, example, question, example_index):
+        paragraph = self._paragraph(example.paragraph_text)
+        if isinstance(paragraph, str):
+            return paragraph
+        prefix = [self._tokenizer.cls_id, *question, self._tokenizer.sep_id]
+        text_begin = len(prefix)
+        room = self._max_seq_length - text_begin - 1
+        spans = squad_spans.windows(len(paragraph.ids), room, self._doc_stride)
+        ranges = squad_spans.max_context_ranges(spans)
+        result = []
+        for index, ((start, length), (begin, end)) in enumerate(zip(spans, ranges, strict=True)):
+            stop = start + length
+            features = SquadFeatures(
+                unique_id=0,
+                qas_id=None if self._is_training else example.qas_id,
+                example_index=None if self._is_training else example_index,
+                doc_span_index=index,
+                max_seq_length=self._max_seq_length,
+                real_ids=[*prefix, *paragraph.ids[start:stop], self._tokenizer.sep_id],
+                text_begin=text_begin,
+                max_context=(text_begin + begin, text_begin + end),
+                piece_start=paragraph.piece_start[start:stop],
+                piece_end=paragraph.piece_end[start:stop],
+            )
+            result.append(features)
+        if self._is_training:
+            _place_answer(result, spans, self._answer_pieces(example, paragraph))
+        return result
+
+    def _answer_pieces(self, example, paragraph):
+        """First and last piece of the answer, None without one."""
+        if example.is_impossible:
+            return None
+        first = example.start_position
+        last = first + len(example.orig_answer_text) - 1
+        return int(paragraph.start_piece[first]), int(paragraph.end_piece[last])
+
+
+def _place_answer(windows, spans, answer):
+    """Sets the answer's places in the windows; those without the whole answer are "impossible"."""
+    for features, (start, length) in zip(windows, spans, strict=True):
+        if answer is not None and start <= answer[0] and answer[1] < start + length:
+            shift = features.text_begin - start
+            features.start_position, features.end_position = answer[0] + shift, answer[1] + shift
+        else:
+            features.start_position = features.end_position = 0
+            features.is_impossible = True
+
+
+def check_lower_case(tokenizer, do_lower_case):
+    """Refuses a `do_lower_case` that the tokenizer does not share."""
+    if bool(do_lower_case) != bool(tokenizer.do_lower_case):
+        raise InputError(
+            f"do_lower_case is {do_lower_case} but the tokenizer was made with "
+            f"{tokenizer.do_lower_case}"
+        )
+
+
+def convert_examples_to_features(
+    examples,
+    tokenizer,
+    max_seq_length,
+    doc_stride,
+    max_query_length,
+    is_training,
+    do_lower_case,
+    report=None,
+):
+    """The windows of questions, in order.
+
+    Args:
+      examples: iterable of `SquadExample`, already in the order wanted.
+      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length, doc_stride, max_query_length, is_training: see `Featurizer`.
+      do_lower_case: must agree with the tokenizer.
+      report: `FeatureReport` to fill; questions without windows are counted there and logged.
+
+    Returns:
+      Iterator of `SquadFeatures`.
+
+    Raises:
+      InputError: contradictory lengths, or too many questions dropped in training (at the end).
+    """
+    check_lower_case(tokenizer, do_lower_case)
+    featurizer = Featurizer(tokenizer, max_seq_length, doc_stride, max_query_length, is_training)
+    report = FeatureReport() if report is None else report
+    made = batches(enumerate(examples), featurizer, convert=list)
+    return map(_with_unique_id, numbered(made, report, is_training))
+
+
+def batches(numbered_examples, featurizer, convert):
+    """Yields [(example, convert(windows) or the reason why there are none), …] a batch at a time.
+
+    Args:
+      numbered_examples: iterable of (number in the input, `SquadExample`).
+    """
+    numbered_examples = iter(numbered_examples)
+    while batch := list(itertools.islice(numbered_examples, _BATCH)):
+        indices, examples = zip(*batch, strict=True)
+        results = featurizer.batch(examples, indices)
+        yield [
+            (example, windows if isinstance(windows, str) else convert(windows))
+            for example, windows in zip(examples, results, strict=True)
+        ]
+
+
+def numbered(made, report, is_training):
+    """Yields (unique id, item) for each item of `batches`, and counts."""
+    number = FIRST_UNIQUE_ID
+    for batch in made:
+        for example, items in batch:
+            report.add(example.qas_id, items)
+            if not isinstance(items, str):
+                yield from enumerate(items, number)
+                number += len(items)
+    report.finish(is_training)
+
+
+def _with_unique_id(item):
+    number, features = item
+    features.unique_id = number
+    return features

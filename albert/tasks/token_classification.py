@@ -1,0 +1,466 @@
+"""Token classification (named entities, parts of speech): a label for each word of a sentence.
+
+A word has the label that the model gives to the first of its pieces (Devlin et al., 2019, section
+5.3). A sentence that is longer than the model's input is cut between words into parts, so that
+every word has a label and counts.
+
+Letters in shapes: B batch, S sequence, K labels. Only functions that build graphs import
+TensorFlow, so that readers start quickly.
+"""
+
+import dataclasses
+import functools
+import itertools
+import os
+
+import numpy as np
+from absl import logging
+
+from albert.data import tfrecord
+from albert.io import file_io, tables
+from albert.model import head_config, huggingface
+from albert.tasks import custom, metrics, word_files
+from albert.text import packing
+from albert.training import contracts
+
+KIND = "token_classifier"  # of folders of models
+NAME = "tokens"
+CONLL_NAME, JSONL_NAME = "predictions.conll", "predictions.jsonl"
+_SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
+_SHOWN = 20  # labels in messages, at most
+
+
+# --- labels -------------------------------------------------------------------------------------
+
+
+def _shown(labels):
+    return ", ".join(labels[:_SHOWN]) + (", …" if len(labels) > _SHOWN else "")
+
+
+def label_order(names):
+    """Labels in the order of their ids: O first, the others by spelling."""
+    return tuple(sorted(names, key=lambda name: (name != word_files.OUTSIDE, name)))
+
+
+def labels_of_model(checkpoint):
+    """Label names by id of the token classifier whose weights these are; None if it is no such.
+
+    Args:
+      checkpoint: prefix, or file of Hugging Face weights.
+    """
+    from albert.model import sources
+
+    folder = os.path.dirname(checkpoint) or "."
+    if huggingface.is_weights_file(checkpoint):
+        return huggingface.read_token_labels(folder)
+    path = os.path.join(folder, sources.DESCRIPTION_NAME)
+    description = file_io.read_json(path, "model description") if file_io.exists(path) else None
+    is_kind = isinstance(description, dict) and description.get("kind") == KIND
+    return custom.read_labels(folder) if is_kind else None
+
+
+def find_labels(output_dir, files, columns, checkpoint=None):
+    """Label names by id: those saved in the output folder, else those of the data.
+
+    Args:
+      output_dir: folder of a run.
+      files: {split: path}.
+      columns: `word_files.Columns`.
+      checkpoint: the weights that a run starts from, or None. If they are those of a token
+        classifier, its labels are taken, among which those of the data must be.
+
+    Raises:
+      file_io.InputError: there are none, one only, or some that the model does not have.
+    """
+    saved = custom.read_labels(output_dir)
+    if saved is not None:
+        return saved
+    known = labels_of_model(checkpoint) if checkpoint else None
+    if "train" not in files:
+        if known:
+            return known
+        raise file_io.InputError(
+            f"there is no {os.path.join(output_dir, custom.LABELS_NAME)} with the names of "
+            "the labels: expected output_dir to be that of a training run, or train_file"
+        )
+    counts = {}
+    for sentence in word_files.read(files["train"], _SPLIT_FLAGS["train"], columns, labelled=True):
+        for label in sentence.labels:
+            counts[label] = counts.get(label, 0) + 1
+    if len(counts) < 2:
+        raise file_io.InputError(
+            f"{files['train']}: expected two labels or more, found {_shown(list(counts)) or 'none'}"
+        )
+    foreign = label_order(counts.keys() - set(known or counts))
+    if foreign:
+        raise file_io.InputError(
+            f"{files['train']} has labels {_shown(foreign)}, which the model to start from does "
+            f"not have: it has {_shown(known)} ({checkpoint}). Start from the model that it was "
+            "made from, or name the labels as it does"
+        )
+    labels = known or label_order(counts)
+    found = [f"{label} ({counts.get(label, 0)})" for label in labels]
+    logging.info("%d labels: %s", len(labels), _shown(found))
+    return labels
+
+
+# --- features -------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """A sentence, or the words of a long one that fit into an input.
+
+    Attributes:
+      guid: id of the sentence.
+      sentence: its number in the file.
+      part: number of the part in it.
+      ids: ids of the pieces.
+      starts: int array, places in `ids` of the first pieces of the words.
+      label_ids: ids of the labels of the words.
+    """
+
+    guid: str
+    sentence: int
+    part: int
+    ids: list
+    starts: np.ndarray
+    label_ids: list
+
+
+def parts_of(sentence, number, labels, max_seq_length, tokenizer):
+    """The `Part`s of a `word_files.Sentence`; a sentence without labels gets the first of them.
+
+    Args:
+      sentence: the sentence.
+      number: its number.
+      labels: label names by id.
+      max_seq_length: S; of a single word that is longer the end is cut.
+      tokenizer: `tokenization.FullTokenizer`.
+
+    Raises:
+      file_io.InputError: a label that is not among the names; names the word's sentence.
+    """
+    label_ids, room = _label_ids(sentence, labels), max_seq_length - 2
+    # A word that is nothing to the tokenizer, such as a lone accent, has a label all the same.
+    words = [(tokenizer.encode(word) or [tokenizer.unk_id])[:room] for word in sentence.words]
+    lengths = [len(pieces) for pieces in words]
+    for place, (first, end) in enumerate(_cuts(lengths, room)):
+        ids = [i for pieces in words[first:end] for i in pieces]
+        starts = np.cumsum([0, *lengths[first : end - 1]])
+        yield Part(sentence.guid, number, place, ids, starts, label_ids[first:end])
+
+
+def _cuts(lengths, room):
+    """(first, end) of runs of words whose lengths add up to `room` at most; each has some."""
+    first, total = 0, 0
+    for place, length in enumerate(lengths):
+        if total + length > room:
+            yield first, place
+            first, total = place, 0
+        total += length
+    yield first, len(lengths)
+
+
+def _label_ids(sentence, labels):
+    if sentence.labels is None:
+        return [0] * len(sentence.words)
+    places = {label: i for i, label in enumerate(labels)}
+    unknown = [label for label in sentence.labels if label not in places]
+    if unknown:
+        raise file_io.InputError(
+            f"{sentence.place}: label {unknown[0]!r}, expected one of {_shown(labels)} "
+            f"({custom.LABELS_NAME})"
+        )
+    return [places[label] for label in sentence.labels]
+
+
+def convert_part(part, max_seq_length, tokenizer):
+    """Features of a `Part`.
+
+    Returns:
+      Dict of int64 arrays: input_ids, input_mask, segment_ids [S]; label_ids and first_pieces [S],
+      which are 0 where no word begins; sentence and part [].
+    """
+    input_ids, input_mask, segment_ids = packing.pack(
+        part.ids, None, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
+    )
+    label_ids, first_pieces = np.zeros([2, max_seq_length], np.int64)
+    places = 1 + part.starts
+    label_ids[places], first_pieces[places] = part.label_ids, 1
+    return {
+        "input_ids": input_ids,
+        "input_mask": input_mask,
+        "segment_ids": segment_ids,
+        "label_ids": label_ids,
+        "first_pieces": first_pieces,
+        "sentence": np.int64(part.sentence),
+        "part": np.int64(part.part),
+    }
+
+
+def feature_specs(seq_length):
+    """`tfrecord.FeatureSpec` of the features of `convert_part`."""
+    spec = tfrecord.FeatureSpec
+    sequences = ("input_ids", "input_mask", "segment_ids", "label_ids", "first_pieces")
+    return (
+        *(spec(name, "int64", (seq_length,), sequence=True) for name in sequences),
+        spec("sentence", "int64"),
+        spec("part", "int64"),
+    )
+
+
+# --- evaluation and prediction --------------------------------------------------------------------
+
+
+def eval_outputs(outputs, features, max_seq_length):
+    """What `Evaluator` and predictions need, sequences [B, S] of the whole length.
+
+    predictions, probabilities (of these), label_ids, first_pieces; token_loss, sentence, part [B].
+    """
+    import tensorflow as tf
+
+    missing = max_seq_length - tf.shape(features["label_ids"])[1]
+
+    def whole(x):
+        return tf.ensure_shape(tf.pad(x, [[0, 0], [0, missing]]), [None, max_seq_length])
+
+    rows = {
+        "predictions": outputs["predictions"],
+        "probabilities": tf.reduce_max(outputs["probabilities"], -1),
+        "label_ids": features["label_ids"],
+        "first_pieces": features["first_pieces"],
+    }
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        features["label_ids"], outputs["logits"]
+    )
+    starts = tf.cast(features["first_pieces"], tf.float32)
+    return {
+        **{name: whole(values) for name, values in rows.items()},
+        "token_loss": tf.reduce_sum(losses * starts, axis=1),
+        "sentence": features["sentence"],
+        "part": features["part"],
+    }
+
+
+def by_sentence(rows, *names):
+    """Values of the words of each sentence, parts put together, in the order of the sentences.
+
+    Args:
+      rows: dict of arrays, what `eval_outputs` gives.
+      names: those that are wanted.
+
+    Yields:
+      For each sentence a tuple of lists, one for each name.
+    """
+    order = np.lexsort([rows["part"], rows["sentence"]])
+    for _, places in itertools.groupby(order, lambda place: rows["sentence"][place]):
+        places = list(places)
+        starts = [rows["first_pieces"][place] == 1 for place in places]
+        yield tuple(
+            np.concatenate([rows[n][p][at] for p, at in zip(places, starts, strict=True)]).tolist()
+            for n in names
+        )
+
+
+class Evaluator:
+    """Accuracy and loss over all words; where labels mark entities, the scores of these.
+
+    Args:
+      labels: label names by id.
+    """
+
+    def __init__(self, labels):
+        self._labels = labels
+        self._rows = []
+
+    def update(self, rows):
+        """Adds a batch of `eval_outputs` as arrays."""
+        self._rows.append(rows)
+
+    def result(self):
+        """``eval_accuracy``, ``eval_loss``, ``loss`` and those of `word_files.scores`."""
+        rows = self._joined()
+        pairs = by_sentence(rows, "label_ids", "predictions")
+        true, predicted = (
+            [[self._labels[i] for i in row] for row in column]
+            for column in zip(*pairs, strict=True)
+        )
+        loss = float(rows["token_loss"].sum(dtype=np.float64) / rows["first_pieces"].sum())
+        return {**self._scores(true, predicted), "eval_loss": loss, "loss": loss}
+
+    def baseline(self):
+        """The same scores of naming the most frequent label for every word."""
+        labels = np.concatenate([r["label_ids"][r["first_pieces"] == 1] for r in self._rows])
+        most = self._labels[np.argmax(np.bincount(labels))]
+        pairs = by_sentence(self._joined(), "label_ids")
+        true = [[self._labels[i] for i in row] for (row,) in pairs]
+        loss = metrics.baseline_loss(labels)
+        constant = [[most] * len(row) for row in true]
+        return {**self._scores(true, constant), "eval_loss": loss, "loss": loss}
+
+    def _joined(self):
+        return {name: np.concatenate([r[name] for r in self._rows]) for name in self._rows[0]}
+
+    def _scores(self, true, predicted):
+        marked = word_files.mark_entities(self._labels)
+        return {
+            "eval_accuracy": word_files.accuracy(true, predicted),
+            **(word_files.scores(true, predicted) if marked else {}),
+        }
+
+
+def _train_metrics(outputs, features):
+    """(Right words, words) of a training batch."""
+    import tensorflow as tf
+
+    words = tf.cast(features["first_pieces"], tf.float32)
+    correct = tf.cast(outputs["predictions"] == features["label_ids"], tf.float32)
+    return {"accuracy": (tf.reduce_sum(correct * words), tf.reduce_sum(words))}
+
+
+def _build_model(config, compute, seed, num_labels, dropout_prob, head):
+    from albert.model import heads
+
+    return heads.TokenClassifierModel(config, num_labels, compute, seed, dropout_prob, head)
+
+
+def _signs(outputs, features):
+    from albert.training import learning_signals
+
+    return learning_signals.of_words(outputs, features)
+
+
+def make_task(labels, max_seq_length, dropout_prob=0.1, head=head_config.NO_LAYER):
+    """The `contracts.Task` of token classification.
+
+    Args:
+      labels: label names by id. Where they mark entities, the best checkpoint is that with the best
+        F1, else that with the best accuracy.
+      max_seq_length: S.
+      dropout_prob: dropout of the encoder's output in training.
+      head: `head_config.Head`.
+    """
+    partial, settings = functools.partial, {"dropout_prob": dropout_prob, "head": head}
+    marked = word_files.mark_entities(labels)
+    return contracts.Task(
+        name=NAME,
+        build_model=partial(_build_model, num_labels=len(labels), **settings),
+        eval_outputs=partial(eval_outputs, max_seq_length=max_seq_length),
+        evaluator=partial(Evaluator, labels),
+        train_metrics=_train_metrics,
+        best_metric="f1" if marked else "eval_accuracy",
+        metrics=("eval_accuracy", "eval_loss", *(("f1", "precision", "recall") if marked else ())),
+        signs=_signs,
+    )
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """One's own files of sentences.
+
+    Attributes:
+      files: {split: path}, for the splits "train", "dev" and "test" that there are.
+      columns: `word_files.Columns`.
+      labels: label names by id.
+    """
+
+    files: dict
+    columns: word_files.Columns
+    labels: tuple[str, ...]
+
+    def sentences(self, split):
+        """Yields the `word_files.Sentence`s of a split."""
+        labelled = None if split == "test" else True
+        yield from word_files.read(self.files[split], _SPLIT_FLAGS[split], self.columns, labelled)
+
+    def parts(self, split, max_seq_length, tokenizer):
+        """Yields the `Part`s of a split; see `parts_of`."""
+        for number, sentence in enumerate(self.sentences(split)):
+            yield from parts_of(sentence, number, self.labels, max_seq_length, tokenizer)
+
+    def fingerprint(self, split):
+        """JSON-ready dict that identifies the data of a split."""
+        return {
+            "data_sha256": file_io.sha256(self.files[split]),
+            "format": word_files.format_of(self.files[split]),
+            "columns": dataclasses.asdict(self.columns),
+            "labels": list(self.labels),
+        }
+
+    def write_predictions(self, output_dir, rows, ids, prefix=None):
+        """Writes both files of predictions, and scores if there are labels; see `contracts.Data`."""
+        for name in (CONLL_NAME, JSONL_NAME):
+            found = predictions(self.sentences("test"), self.labels, rows)
+            with file_io.atomic_writer(os.path.join(output_dir, name)) as file:
+                form = word_files.format_of(name)
+                word_files.write_predictions(file, form, self.labels, found)
+        if next(self.sentences("test")).labels is None:
+            return None
+        return tables.write_scores(output_dir, Evaluator(self.labels), rows)
+
+
+def check_files(files, splits):
+    """Refuses splits without a file.
+
+    Raises:
+      file_io.InputError: names the parameter that gives it.
+    """
+    for split in splits:
+        if not files.get(split):
+            raise file_io.InputError(f"{_SPLIT_FLAGS[split]} must be given")
+
+
+def predictions(sentences, labels, rows):
+    """Yields a `word_files.Prediction` for each sentence.
+
+    Args:
+      sentences: iterable of `word_files.Sentence`.
+      labels: label names by id.
+      rows: dict of arrays, what `eval_outputs` gives for all their parts.
+    """
+    found = by_sentence(rows, "predictions", "probabilities")
+    for sentence, (ids, probabilities) in zip(sentences, found, strict=True):
+        yield word_files.Prediction(sentence, [labels[i] for i in ids], probabilities)
+
+
+def make_data(files, tokenizer, max_seq_length, settings, paths, strategy):
+    """The `contracts.Data` of token classification.
+
+    Args:
+      files: `Files`.
+      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length: S.
+      settings, paths, strategy: see `contracts.data_of_examples`.
+
+    Raises:
+      file_io.InputError: `max_seq_length` leaves no room for a piece.
+    """
+    check_length(max_seq_length)
+    sizes = {"max_seq_length": max_seq_length, "tokenizer": tokenizer}
+    return contracts.data_of_examples(
+        name=NAME,
+        specs=feature_specs(max_seq_length),
+        examples=functools.partial(files.parts, **sizes),
+        featurize=functools.partial(convert_part, **sizes),
+        settings=settings,
+        fingerprint=files.fingerprint,
+        paths=paths,
+        strategy=strategy,
+        write_predictions=files.write_predictions,
+    )
+
+
+def check_length(max_seq_length):
+    """Refuses inputs without room for a piece beside [CLS] and [SEP].
+
+    Raises:
+      file_io.InputError: names the length.
+    """
+    if max_seq_length < 3:
+        raise file_io.InputError(
+            f"max_seq_length={max_seq_length} must be at least 3: a piece, [CLS] and [SEP]"
+        )

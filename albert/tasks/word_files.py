@@ -1,0 +1,387 @@
+"""Files of sentences whose words have labels: CoNLL's columns and jsonl, read and written.
+
+In CoNLL's files a line is a word with its columns, separated by tabs (if the first line has one) or
+by white space; an empty line ends a sentence, and so does a line ``-DOCSTART-``, which is passed
+over. In jsonl a line is an object with a list of words and a list of as many labels, or with a text
+that is split at white space. Everything but ``.jsonl`` is taken for CoNLL's columns.
+
+Letters in shapes: W words.
+"""
+
+import dataclasses
+import json
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from albert.io import file_io, tables
+
+SCORES = ("precision", "recall", "f1")
+OUTSIDE = "O"
+_FORM = re.compile(r"[BIESLUM]-.+", re.S)
+_BEGIN, _END = "BSU", "ESLU"
+
+
+class Entity(NamedTuple):
+    """Words `start` to before `end` of a sentence are an entity of a type."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def mark_entities(labels):
+    """Whether names of labels mark entities: all are O or such as "B-PER", and one is not O."""
+    marks = [label for label in labels if label != OUTSIDE]
+    return bool(marks) and all(map(_FORM.fullmatch, marks))
+
+
+def find(labels):
+    """The entities of a sentence.
+
+    Args:
+      labels: labels of its words [W], for which `mark_entities` holds.
+
+    Returns:
+      List of `Entity`, in order.
+    """
+    found, before = [], None  # before: letter and type of the label before, None for O
+    for place, label in enumerate(labels):
+        if label == OUTSIDE:
+            before = None
+            continue
+        letter, _, kind = label.partition("-")
+        begins = letter in _BEGIN or before is None or before[0] in _END or before[1] != kind
+        start = place if begins else found.pop().start
+        found.append(Entity(kind, start, place + 1))
+        before = letter, kind
+    return found
+
+
+class _Counts(NamedTuple):
+    """Entities that are right, that are predicted and that are there."""
+
+    right: int
+    predicted: int
+    true: int
+
+    def scores(self):
+        """Precision, recall and F1; 0 where there is nothing to divide by."""
+
+        def ratio(part, whole):
+            return part / whole if whole else 0.0
+
+        precision, recall = ratio(self.right, self.predicted), ratio(self.right, self.true)
+        f1 = ratio(2 * self.right, self.predicted + self.true)
+        return dict(zip(SCORES, (precision, recall, f1), strict=True))
+
+
+def scores(labels, predictions):
+    """Scores of the predictions for several sentences.
+
+    Args:
+      labels, predictions: lists of lists [W] of labels, as many for each sentence.
+
+    Returns:
+      Dict: ``precision``, ``recall`` and ``f1`` over all entities, an entity being right if its
+      words and its type are; the same for each type, ``precision_<type>`` and so on.
+    """
+    true, predicted = (
+        {(number, entity) for number, row in enumerate(rows) for entity in find(row)}
+        for rows in (labels, predictions)
+    )
+    kinds = sorted({entity.kind for _, entity in true | predicted})
+    groups = (true & predicted, predicted, true)
+    result = _Counts(*map(len, groups)).scores()
+    for kind in kinds:
+        counts = _Counts(*(sum(entity.kind == kind for _, entity in group) for group in groups))
+        result |= {f"{name}_{kind}": value for name, value in counts.scores().items()}
+    return result
+
+
+def accuracy(labels, predictions):
+    """Share of the words whose label is right; arguments as of `scores`."""
+    rows = zip(labels, predictions, strict=True)
+    return float(np.mean([a == b for pair in rows for a, b in zip(*pair, strict=True)]))
+
+
+# --- Files of sentences whose words have labels: CoNLL's columns and jsonl, read and written -----
+
+
+FORMATS = ("conll", "jsonl", "txt")
+_DOCUMENT = "-DOCSTART-"
+_WORDS, _TEXT, _LABELS = "words", "text", "labels"
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Where words and labels are.
+
+    Attributes:
+      words, label: in CoNLL's files the number of a column, 1 the first and -1 the last; in jsonl
+        a key. None: the first and the last column, or the keys "words" and "labels".
+    """
+
+    words: str | None = None
+    label: str | None = None
+
+
+def are_columns(value):
+    """Whether a value of JSON has the entries of `Columns`."""
+    names = {field.name for field in dataclasses.fields(Columns)}
+    fits = isinstance(value, dict) and value.keys() <= names
+    return fits and all(isinstance(x, (str, type(None))) for x in value.values())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sentence:
+    """Words, and their labels where these are known.
+
+    Attributes:
+      guid: number of the sentence in its file, from 0, or its "id" in jsonl.
+      words: tuple of str [W], W at least 1.
+      labels: tuple of str [W]; None where there are none.
+      place: file and line, for messages.
+    """
+
+    guid: str
+    words: tuple[str, ...]
+    labels: tuple[str, ...] | None
+    place: str
+
+
+def without_labels(sentence):
+    return dataclasses.replace(sentence, labels=None)
+
+
+def format_of(path):
+    """Form of a file, from its name."""
+    return "jsonl" if path.lower().endswith(".jsonl") else "conll"
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def read(path, flag, columns=Columns(), labelled=None):
+    """Sentences of a file, in the form that its name tells.
+
+    Args:
+      path: the file.
+      flag: the parameter that names it, for messages.
+      columns: `Columns`.
+      labelled: True: each word must have a label. False: labels are not read. None: they are read
+        if the first sentence has some.
+
+    Yields:
+      `Sentence`.
+
+    Raises:
+      file_io.InputError: no such file, or a line that is not as said; names file and line.
+    """
+    with file_io.open_input(path, flag, "rb") as lines:
+        yield from read_lines(lines, path, format_of(path), columns, labelled)
+
+
+def read_lines(lines, name, form, columns=Columns(), labelled=None):
+    """Sentences of the lines of a file.
+
+    Args:
+      lines: iterable of bytes.
+      name: what messages call them.
+      form: one of `FORMATS`; "txt" holds a text a line, which is split at white space.
+      columns, labelled: see `read`.
+    """
+    if form == "txt":
+        for number, line in file_io.text_lines(lines, name):
+            words = words_of(line, f"{name} line {number}")
+            yield Sentence(str(number - 1), words, None, f"{name} line {number}")
+    elif form == "jsonl":
+        yield from _read_jsonl(lines, name, columns, labelled)
+    else:
+        yield from _read_conll(lines, name, columns, labelled)
+
+
+def words_of(text, place):
+    """Words of a text, which is split at white space.
+
+    Raises:
+      file_io.InputError: there are none.
+    """
+    words = tuple(text.split())
+    if not words:
+        raise file_io.InputError(f"{place}: there is no text")
+    _check_names(words, "the words of the text", place)
+    return words
+
+
+def _check_names(texts, what, place):
+    """Refuses what has no place in files of predictions."""
+    if not all(map(tables.is_name, texts)):
+        raise file_io.InputError(
+            f"{place}: {what} must be without tabs, line breaks and halves of surrogate pairs; "
+            f"found {texts!r}"
+        )
+
+
+def _read_jsonl(lines, name, columns, labelled):
+    words_key, label_key = columns.words or _WORDS, columns.label or _LABELS
+    for number, (place, row) in enumerate(tables.read_rows(lines, name, "jsonl")):
+        if words_key not in row and isinstance(row.get(_TEXT), str):
+            words = words_of(row[_TEXT], place)
+        else:
+            words = _texts(row, words_key, "words_column", place)
+        if labelled is None:
+            labelled = label_key in row
+        labels = _texts(row, label_key, "label_column", place) if labelled else None
+        if labels is not None and len(labels) != len(words):
+            raise file_io.InputError(
+                f"{place}: expected as many {label_key} as {words_key}; found {len(labels)} and "
+                f"{len(words)}"
+            )
+        guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
+        yield Sentence(guid, words, labels, place)
+
+
+def _texts(row, key, flag, place):
+    """Tuple of the texts in a list, none of them empty."""
+    if key not in row:
+        raise file_io.InputError(
+            f"{place}: there is no key {key!r} ({flag}); there are {', '.join(row)}"
+        )
+    found = row[key]
+    fits = isinstance(found, list) and all(isinstance(x, str) and x.strip() for x in found)
+    if not fits or not found:
+        raise file_io.InputError(f"{place}: {key!r} must be a list of texts, found {found!r}")
+    _check_names(found, f"the texts of {key!r}", place)
+    return tuple(found)
+
+
+def _read_conll(lines, name, columns, labelled):
+    rows, first, count = [], 1, 0
+    for number, fields in _fields(lines, name):
+        if fields:
+            first = first if rows else number
+            rows.append(fields)
+        if rows and not fields:
+            sentence = _sentence(rows, name, first, count, columns, labelled)
+            labelled = sentence.labels is not None
+            yield sentence
+            rows, count = [], count + 1
+
+
+def _fields(lines, name):
+    """(line number, columns) of each word; [] behind each sentence."""
+    number, separator, width = 0, None, None
+    for number, line in file_io.text_lines(lines, name):
+        line = line.rstrip("\r\n")
+        if not line.strip() or line.startswith(_DOCUMENT):
+            yield number, []
+            continue
+        if width is None and "\t" in line:
+            separator = "\t"
+        fields = line.split(separator)
+        width = width or len(fields)
+        if len(fields) != width or not all(field.strip() for field in fields):
+            raise file_io.InputError(
+                f"{name} line {number}: expected a word with its columns, {width} as in the first "
+                f"line, or an empty line after a sentence; found {line!r}"
+            )
+        yield number, fields
+    yield number + 1, []
+
+
+def _sentence(rows, name, first, count, columns, labelled):
+    """`Sentence` of the columns of its words, from line `first` on."""
+    place, width = f"{name} line {first}", len(rows[0])
+    word = _column(columns.words, 0, width, "words_column", place)
+    if labelled is None:
+        labelled = width > 1
+    labels = None
+    if labelled:
+        label = _column(columns.label, width - 1, width, "label_column", place)
+        if label == word:
+            raise file_io.InputError(
+                f"{place}: expected a word and its label in columns of their own (words_column, "
+                f"label_column); found {' '.join(rows[0])!r}"
+            )
+        labels = tuple(fields[label] for fields in rows)
+    return Sentence(str(count), tuple(fields[word] for fields in rows), labels, place)
+
+
+def _column(given, default, width, flag, place):
+    """Place of a column, from 0."""
+    if given is None:
+        return default
+    number = int(given) if given.removeprefix("-").isdecimal() else 0
+    if not 1 <= abs(number) <= width:
+        raise file_io.InputError(
+            f"{place}: {flag}={given} must be the number of one of the {width} columns, from 1, or "
+            "from -1 for the last"
+        )
+    return number - 1 if number > 0 else width + number
+
+
+# --- predictions ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a model says of the words of a sentence.
+
+    Attributes:
+      sentence: `Sentence`.
+      labels: the likeliest label of each word, list of str [W].
+      probabilities: its probability, list of float [W].
+    """
+
+    sentence: Sentence
+    labels: list
+    probabilities: list
+
+
+def _conll_lines(found, marks):
+    columns = [found.sentence.words, found.sentence.labels, found.labels]
+    for fields in zip(*(column for column in columns if column is not None), strict=True):
+        yield "\t".join(fields)
+    yield ""
+
+
+def to_dict(found, marks):
+    """JSON-ready `Prediction`: id, words, labels, probabilities and, where labels mark them, the
+    entities."""
+    words = found.sentence.words
+    row = {
+        "id": found.sentence.guid,
+        "words": words,
+        "labels": found.labels,
+        "probabilities": [round(float(p), 6) for p in found.probabilities],
+    }
+    if marks:
+        row["entities"] = [
+            {"type": kind, "start": start, "end": end, "text": " ".join(words[start:end])}
+            for kind, start, end in find(found.labels)
+        ]
+    return row
+
+
+def _json_lines(found, marks):
+    yield json.dumps(to_dict(found, marks), ensure_ascii=False)
+
+
+def write_predictions(file, form, labels, rows):
+    """Writes predictions to an open file, one at a time.
+
+    Args:
+      file: takes text.
+      form: "conll": word, its label where it is known, and the predicted label, with tabs between,
+        and an empty line after each sentence; or "jsonl": objects with id, words, labels, their
+        probabilities and, where labels mark them, the entities (type, first word, the word after
+        the last, text).
+      labels: all labels of the model.
+      rows: iterable of `Prediction`.
+    """
+    marks = mark_entities(labels)
+    make_lines = {"conll": _conll_lines, "jsonl": _json_lines}[form]
+    for row in rows:
+        file.writelines(f"{line}\n" for line in make_lines(row, marks))

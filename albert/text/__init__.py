@@ -1,0 +1,12 @@
+"""Turns raw text into ids: cleaning, vocabularies, tokenizers and packing. No TensorFlow."""
+
+# Modules that other rooms and commands may import.
+__all__ = (
+    "corpus",
+    "corpus_cleaning",
+    "corpus_preparation",
+    "line_sample",
+    "packing",
+    "tokenization",
+    "wordpiece",
+)

@@ -1,0 +1,235 @@
+"""From the texts of any file to clean documents of one sentence a line.
+
+Nothing here knows a language but the package that finds the ends of sentences: rules count letters,
+words and repetitions. Documents are read and cleaned one at a time.
+"""
+
+import collections
+import dataclasses
+import functools
+import json
+import os
+import re
+import unicodedata
+
+from albert.io import archives, file_io
+from albert.text import corpus, duplicates
+
+LINES = ("paragraphs", "sentences", "wrapped")
+# Control characters that are no white space, and marks that are not seen: soft hyphens, spaces
+# without width, byte order marks. What joins letters stays.
+_UNSEEN = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff]")
+
+_LAST_MARK = 0x1FFFF  # Behind it there are only selectors of variants of characters.
+
+
+@dataclasses.dataclass(frozen=True)
+class Cleaning:
+    """How texts are read and cleaned.
+
+    Attributes:
+      text_field: name of the text in lines of JSON.
+      whole_files: a text file is one document, and blank lines are between its paragraphs.
+      lines: what a line of a text is; "paragraphs": one or more sentences; "sentences": one;
+        "wrapped": a part, and what is between blank lines belongs together.
+      language: code of the language (ISO 639-1) for splitting text into sentences.
+      min_letter_share: least share of letters in a line, of all signs but spaces.
+      min_words: least words in a document.
+    """
+
+    text_field: str = "text"
+    whole_files: bool = False
+    lines: str = "paragraphs"
+    language: str = "en"
+    min_letter_share: float = 0.5
+    min_words: int = 20
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def is_json_lines(path):
+    """True for the names of files with a JSON object a line, compressed or not."""
+    name, ending = os.path.splitext(path.lower())
+    return (name if ending in archives.ENDINGS else path.lower()).endswith(".jsonl")
+
+
+def read_documents(path, cleaning, counts):
+    """Yields the documents of a file as texts.
+
+    Args:
+      path: text with a blank line between documents, or a JSON object a line; may be compressed.
+      cleaning: `Cleaning`.
+      counts: Counter that gets ``bytes`` and ``cut_documents``.
+
+    Raises:
+      file_io.InputError: the file is cut off, damaged, not UTF-8, has an endless line, or a line of
+        it is not such a JSON object; names the file and the line.
+    """
+    with archives.open_input(path, "input_file") as file:
+        lines = _counted(_limited_lines(file, path), counts)
+        numbered = file_io.text_lines(lines, path)
+        if is_json_lines(path):
+            yield from _json_texts(numbered, path, cleaning.text_field)
+        else:
+            yield from _texts(numbered, cleaning.whole_files, counts)
+
+
+def _limited_lines(file, path):
+    limit = corpus.MAX_DOCUMENT_BYTES
+    number = 0
+    while line := file.readline(limit + 1):
+        number += 1
+        if len(line) > limit:
+            raise file_io.InputError(f"{path} line {number} has more than {limit} bytes")
+        yield line
+
+
+def _counted(lines, counts):
+    for line in lines:
+        counts["bytes"] += len(line)
+        yield line
+
+
+def _json_texts(numbered, path, field):
+    for number, line in numbered:
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise file_io.InputError(f"{path} line {number} is not JSON: {error.msg}") from error
+        text = value.get(field) if isinstance(value, dict) else None
+        if not isinstance(text, str):
+            has = f"has the fields {sorted(value)}" if isinstance(value, dict) else "is no object"
+            raise file_io.InputError(
+                f"{path} line {number}: expected a text in text_field={field}; the line {has}"
+            )
+        yield text
+
+
+def _texts(numbered, whole_files, counts):
+    lines, size = [], 0
+    for _, line in numbered:
+        ends = not whole_files and not line.strip()
+        if size + len(line) > corpus.MAX_DOCUMENT_BYTES:
+            counts["cut_documents"] += 1
+            ends = True
+        if ends and lines:
+            yield "".join(lines)
+            lines, size = [], 0
+        if line.strip() or lines:
+            lines.append(line)
+            size += len(line)
+    if lines:
+        yield "".join(lines)
+
+
+# --- cleaning -------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _signs():
+    """What is neither a letter, nor a mark on one, nor a space."""
+    marks = "".join(
+        chr(code) for code in range(_LAST_MARK + 1) if unicodedata.category(chr(code))[0] == "M"
+    )
+    return re.compile(rf"[^\w\s{re.escape(marks)}]|[\d_]")
+
+
+def letter_share(text):
+    """Share of letters among all signs of a text but spaces; 0 if there are none."""
+    signs = len(text) - sum(map(text.count, " \t"))
+    return 1 - len(_signs().findall(text)) / signs if signs else 0
+
+
+def _splitter(cleaning):
+    """Function, paragraph -> its sentences."""
+    if cleaning.lines == "sentences":
+        return lambda line: [line]
+    try:
+        import sentencex
+    except ImportError as error:
+        raise file_io.InputError(
+            f"finding sentences needs the package sentencex: pip install '.[corpus]' ({error}); or "
+            "say that there is one a line (text_lines=sentences)"
+        ) from error
+    return functools.partial(sentencex.segment, cleaning.language)
+
+
+class Cleaner:
+    """Cleans documents.
+
+    Raises:
+      file_io.InputError: a package is missing.
+    """
+
+    def __init__(self, cleaning):
+        self._cleaning = cleaning
+        self._split = _splitter(cleaning)
+
+    def clean(self, text, counts):
+        """List of the clean sentences of a document; empty if it is left out.
+
+        Args:
+          text: the document.
+          counts: Counter that gets what is left out, and why.
+        """
+        sentences = []
+        for paragraph in self._paragraphs(text, counts):
+            if letter_share(paragraph) < self._cleaning.min_letter_share:
+                counts["lines_of_few_letters"] += 1
+                continue
+            found = (" ".join(sentence.split()) for sentence in self._split(paragraph))
+            sentences += filter(None, found)
+        return sentences if self.is_long_enough(sentences, counts) else []
+
+    def is_long_enough(self, sentences, counts):
+        """Whether sentences have enough words for a document."""
+        if not sentences:
+            counts["documents_without_text"] += 1
+        elif sum(len(duplicates.words(text)) for text in sentences) < self._cleaning.min_words:
+            counts["documents_too_short"] += 1
+        else:
+            return True
+        return False
+
+    def _paragraphs(self, text, counts):
+        waiting = []
+        text, unseen = _UNSEEN.subn("", text)
+        counts["unseen_characters"] += unseen
+        for line in text.split("\n"):
+            line = " ".join(line.split())
+            if self._cleaning.lines == "wrapped":
+                if line:
+                    waiting.append(line)
+                elif waiting:
+                    yield " ".join(waiting)
+                    waiting = []
+            elif line:
+                yield line
+        if waiting:
+            yield " ".join(waiting)
+
+
+def lengths_report(lengths):
+    """{"mean", "median", …} of a Counter of lengths.
+
+    Args:
+      lengths: Counter {length: how often}.
+    """
+    total = lengths.total()
+    if not total:
+        return {}
+    found = {"mean": sum(length * count for length, count in lengths.items()) / total}
+    seen, wanted = (
+        0,
+        collections.deque(
+            [("least", 0), ("median", 0.5), ("90%", 0.9), ("99%", 0.99), ("most", 1)]
+        ),
+    )
+    for length, count in sorted(lengths.items()):
+        seen += count
+        while wanted and seen >= max(1, wanted[0][1] * total):
+            found[wanted.popleft()[0]] = length
+    return found

@@ -1,0 +1,418 @@
+"""Makes a clean corpus of raw texts: sentences, rules, duplicates, evaluation sets, statistics.
+
+Each file is read, cleaned and signed by a process; then duplicates are found among all documents,
+lines that many documents repeat are dropped, and what is left is written in the order of the input.
+Texts and signatures wait in files, so memory holds a few bytes a document. The result does not
+depend on the number of processes, and appears whole or not at all.
+"""
+
+import array
+import collections
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+
+import numpy as np
+from absl import logging
+
+from albert.io import file_io, processes, progress
+from albert.text import contamination, corpus_cleaning, duplicates
+
+REPORT = "report.json"
+MAX_FILE_BYTES = 256 << 20
+# Only lines of so many signs can be boilerplate: short ones are repeated by chance.
+MIN_BOILERPLATE = 30
+_HASHES_AT_A_TIME = 1 << 18
+# Why something is left out, in words, in the order of the work.
+REASONS = {
+    "unseen_characters": "control characters and signs without width",
+    "lines_of_few_letters": "lines with too few letters",
+    "documents_without_text": "documents without text",
+    "documents_too_short": "documents with too few words",
+    "contaminated_sentences": "sentences that overlap with evaluation sets",
+    "exact_duplicates": "documents that were there before",
+    "near_duplicates": "documents that were nearly there before",
+    "boilerplate_lines": "lines that many documents repeat",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Preparation:
+    """What is done with the texts.
+
+    Attributes:
+      cleaning: `corpus_cleaning.Cleaning`.
+      near_duplicate_threshold: least similarity of documents of which the later is left out, from 0
+        to 1, or 0: only equal ones are.
+      max_line_repeats: most documents that may have a line, or 0: any number.
+      contamination: names of evaluation sets, see `contamination.SETS`.
+      data_dir: folder of these sets.
+      only_report_contamination: leave what overlaps with them where it is.
+    """
+
+    cleaning: corpus_cleaning.Cleaning = corpus_cleaning.Cleaning()
+    near_duplicate_threshold: float = 0.8
+    max_line_repeats: int = 50
+    contamination: tuple = ()
+    data_dir: str | None = None
+    only_report_contamination: bool = False
+
+
+def prepare(input_paths, output_dir, preparation, num_workers=1):
+    """Writes ``corpus-00000.txt`` and so on, ``report.json`` and ``report.txt``.
+
+    With evaluation sets also ``contamination.jsonl``, a line for each of their texts that a
+    document has.
+
+    Args:
+      input_paths: files, see `corpus_cleaning.read_documents`.
+      output_dir: local folder, which must be empty or new.
+      preparation: `Preparation`.
+      num_workers: processes; 1 works in this process.
+
+    Returns:
+      The report, a dict.
+
+    Raises:
+      file_io.InputError: an unreadable file, nothing left, no room, other files in `output_dir`, or
+        a package is missing.
+    """
+    if file_io.is_remote(output_dir):
+        raise file_io.InputError(f"output_dir={output_dir}: expected a local folder")
+    if file_io.exists(output_dir) and (there := file_io.listdir(output_dir)):
+        raise file_io.InputError(
+            f"output_dir={output_dir} has {there[0]} and {len(there) - 1} other file(s); expected "
+            "an empty or new folder"
+        )
+    index = None
+    if preparation.contamination:
+        index = contamination.build(preparation.contamination, preparation.data_dir)
+    corpus_cleaning.Cleaner(preparation.cleaning)  # Finds out early what is missing.
+    with file_io.atomic_folder(output_dir, REPORT) as folder, file_io.writing(output_dir):
+        parts = os.path.join(folder, "parts")
+        file_io.make_dirs(parts)
+        counts = _read(input_paths, parts, preparation, index, num_workers)
+        documents = _Documents(parts, len(input_paths))
+        gone = _duplicates(documents, preparation.near_duplicate_threshold, counts)
+        boilerplate = _boilerplate(documents, gone, preparation.max_line_repeats)
+        cleaner = corpus_cleaning.Cleaner(preparation.cleaning)
+        written = _write(documents, gone, boilerplate, cleaner, folder, counts)
+        if not written["documents"]:
+            raise file_io.InputError(
+                f"nothing is left of {counts['documents']} document(s) in {len(input_paths)} "
+                f"file(s): {_reasons(counts)}"
+            )
+        report = _report(counts, written, preparation, index, documents, gone, folder)
+        file_io.remove(parts)
+        file_io.write_text(os.path.join(folder, "report.txt"), report_text(report) + "\n")
+        file_io.write_json(os.path.join(folder, REPORT), report)
+    return report
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _part(folder, number, kind):
+    return os.path.join(folder, f"{number:06d}.{kind}")
+
+
+@dataclasses.dataclass(frozen=True)
+class _ReaderArguments:
+    preparation: Preparation
+    folder: str
+    index: contamination.Index | None
+
+
+class _Reader:
+    """Reads and cleans files in one process; a task is (number, path)."""
+
+    def __init__(self, arguments, advance):
+        self._folder, self._advance = arguments.folder, advance
+        self._preparation, self._index = arguments.preparation, arguments.index
+        self._cleaner = corpus_cleaning.Cleaner(arguments.preparation.cleaning)
+        self._signer = None
+        if arguments.preparation.near_duplicate_threshold:
+            self._signer = duplicates.Signer()
+
+    def run(self, task):
+        """Counter of what the file holds and what was left out."""
+        number, path = task
+        counts = collections.Counter()
+        sizes, keys = array.array("Q"), array.array("Q")
+        kinds = ("text", "signatures", "found")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(file_io.writing(self._folder))
+            texts, signatures, found = (
+                stack.enter_context(file_io.open_file(_part(self._folder, number, kind), "wb"))
+                for kind in kinds
+            )
+            cleaning = self._preparation.cleaning
+            for place, text in enumerate(corpus_cleaning.read_documents(path, cleaning, counts)):
+                counts["documents"] += 1
+                pieces = self._pieces(
+                    self._cleaner.clean(text, counts), (path, place), found, counts
+                )
+                if not pieces:
+                    continue
+                content = "\n\n".join(map("\n".join, pieces)).encode()
+                words = duplicates.words(content.decode())
+                texts.write(content)
+                sizes.append(len(content))
+                keys.append(duplicates.text_hash(content.decode()))
+                if self._signer:
+                    signature = self._signer.sign(duplicates.word_hashes(words))
+                    signatures.write(signature.tobytes())
+            for kind, values in (("sizes", sizes), ("keys", keys)):
+                with file_io.open_file(_part(self._folder, number, kind), "wb") as file:
+                    file.write(values.tobytes())
+        self._advance(file_io.size(path))
+        return counts
+
+    def _pieces(self, sentences, source, file, counts):
+        """Lists of sentences that are free of evaluation sets; what is found goes to a file."""
+        if self._index is None or not sentences:
+            return [sentences] if sentences else []
+        hashes = [duplicates.word_hashes(duplicates.words(text)) for text in sentences]
+        places, texts = self._index.find(np.concatenate(hashes))
+        if not len(places):
+            return [sentences]
+        path, place = source
+        counts["contaminated_documents"] += 1
+        for text in dict.fromkeys(texts.tolist()):
+            name = self._index.names[self._index.set_of[text]]
+            row = {"file": path, "document": place, "set": name, "text": text}
+            row["begins"] = self._index.starts[text]
+            file.write(json.dumps(row).encode() + b"\n")
+        ends = np.cumsum([len(part) for part in hashes])
+        first = np.searchsorted(ends, places, side="right")
+        last = np.searchsorted(ends, places + contamination.RUN_WORDS - 1, side="right")
+        touched = np.zeros(len(sentences) + 1, np.int64)
+        np.add.at(touched, first, 1)
+        np.add.at(touched, last + 1, -1)
+        touched = np.cumsum(touched[:-1]) > 0
+        counts["overlapping_sentences"] += int(touched.sum())
+        if self._preparation.only_report_contamination:
+            return [sentences]
+        counts["contaminated_sentences"] += int(touched.sum())
+        groups = itertools.groupby(zip(sentences, touched, strict=True), key=lambda pair: pair[1])
+        pieces = [[text for text, _ in group] for is_touched, group in groups if not is_touched]
+        return pieces if self._cleaner.is_long_enough(sum(pieces, []), counts) else []
+
+
+def _read(input_paths, folder, preparation, index, num_workers):
+    counts = collections.Counter()
+    arguments = _ReaderArguments(preparation, folder, index)
+    tasks = list(enumerate(input_paths))
+    num_workers = min(num_workers, len(tasks))
+    logging.info("Reading %d file(s) with %d worker(s)", len(tasks), max(1, num_workers))
+    with progress.Progress("reading", sum(map(file_io.size, input_paths)), "B") as shown:
+        for found in processes.run(_Reader, arguments, tasks, num_workers, shown):
+            counts.update(found)
+    return counts
+
+
+# --- duplicates and boilerplate -------------------------------------------------------------------
+
+
+class _Documents:
+    """What the readers have written, of all files in order."""
+
+    def __init__(self, folder, num_files):
+        self._folder, self.num_files = folder, num_files
+        self.sizes = [self._numbers(number, "sizes") for number in range(num_files)]
+        self.total = sum(map(len, self.sizes))
+
+    def _numbers(self, number, kind):
+        with file_io.open_file(_part(self._folder, number, kind), "rb") as file:
+            return np.frombuffer(file.read(), np.uint64)
+
+    def keys(self):
+        """Yields [*] uint64, hashes of the texts."""
+        for number in range(self.num_files):
+            yield self._numbers(number, "keys")
+
+    def signatures(self):
+        """`duplicates.Signatures` of all."""
+        paths = [_part(self._folder, number, "signatures") for number in range(self.num_files)]
+        return duplicates.Signatures(paths)
+
+    def texts(self, gone):
+        """Yields the texts of the documents that are not gone."""
+        place = 0
+        for number, sizes in enumerate(self.sizes):
+            with file_io.open_file(_part(self._folder, number, "text"), "rb") as file:
+                for size in sizes.tolist():
+                    content = file.read(size)
+                    if not gone[place]:
+                        yield content.decode()
+                    place += 1
+
+    def found(self):
+        """Yields what was found of evaluation sets, a dict each."""
+        for number in range(self.num_files):
+            with file_io.open_file(_part(self._folder, number, "found"), "rb") as file:
+                yield from map(json.loads, file)
+
+    def line_hashes(self, gone):
+        """Function that yields [*] uint64, hashes of the long lines, each once for a document."""
+        path = os.path.join(self._folder, "lines")
+        with file_io.open_file(path, "wb") as file:
+            for text in self.texts(gone):
+                lines = {line for line in text.split("\n") if len(line) >= MIN_BOILERPLATE}
+                file.write(array.array("Q", map(duplicates.text_hash, lines)).tobytes())
+        if not file_io.size(path):
+            return lambda: iter(())
+        hashes = np.frombuffer(file_io.map_bytes(path), np.uint64)
+        starts = range(0, len(hashes), _HASHES_AT_A_TIME)
+        return lambda: (hashes[start : start + _HASHES_AT_A_TIME] for start in starts)
+
+
+def _duplicates(documents, threshold, counts):
+    """[D] booleans: the document is the same as an earlier one, or nearly."""
+    gone = duplicates.exact_duplicates(documents.keys, documents.total)
+    counts["exact_duplicates"] = int(gone.sum())
+    if threshold:
+        logging.info("Comparing %d documents", documents.total - counts["exact_duplicates"])
+        near = duplicates.near_duplicates(documents.signatures(), threshold, gone)
+        counts["near_duplicates"] = int(near.sum())
+        gone = gone | near
+    return gone
+
+
+def _boilerplate(documents, gone, max_line_repeats):
+    """Set of the hashes of lines that more documents have."""
+    if not max_line_repeats:
+        return set()
+    return {
+        int(key)
+        for key, places in duplicates.repeated(documents.line_hashes(gone))
+        if len(places) > max_line_repeats
+    }
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+class _Statistics:
+    """Counts of what is written."""
+
+    def __init__(self):
+        self.totals = collections.Counter()
+        self.sentence_words, self.document_sentences = collections.Counter(), collections.Counter()
+
+    def add(self, sentences):
+        lengths = [len(duplicates.words(sentence)) for sentence in sentences]
+        self.sentence_words.update(lengths)
+        self.document_sentences[len(sentences)] += 1
+        self.totals.update(
+            documents=1,
+            sentences=len(sentences),
+            words=sum(lengths),
+            characters=sum(map(len, sentences)),
+        )
+
+    def result(self):
+        return {
+            **_chosen(self.totals, "documents", "sentences", "words", "characters"),
+            "words_in_a_sentence": corpus_cleaning.lengths_report(self.sentence_words),
+            "sentences_in_a_document": corpus_cleaning.lengths_report(self.document_sentences),
+        }
+
+
+def _write(documents, gone, boilerplate, cleaner, folder, counts):
+    """Writes the documents that stay to files of limited size; statistics of them."""
+    statistics, file, num_files = _Statistics(), None, 0
+    with contextlib.ExitStack() as stack:
+        for text in documents.texts(gone):
+            pieces = [piece.split("\n") for piece in text.split("\n\n")]
+            kept = [[line for line in piece if not _is_in(line, boilerplate)] for piece in pieces]
+            dropped = sum(map(len, pieces)) - sum(map(len, kept))
+            counts["boilerplate_lines"] += dropped
+            if dropped and not cleaner.is_long_enough(sum(kept, []), counts):
+                continue
+            if file is None or file.tell() >= MAX_FILE_BYTES:
+                stack.close()
+                path = os.path.join(folder, f"corpus-{num_files:05d}.txt")
+                file = stack.enter_context(file_io.open_file(path, "wb"))
+                num_files += 1
+            for piece in filter(None, kept):
+                statistics.add(piece)
+                file.write(("\n".join(piece) + "\n\n").encode())
+    return {"files": num_files, **statistics.result()}
+
+
+def _is_in(line, boilerplate):
+    if not boilerplate or len(line) < MIN_BOILERPLATE:
+        return False
+    return duplicates.text_hash(line) in boilerplate
+
+
+# --- report ---------------------------------------------------------------------------------------
+
+
+def _report(counts, written, preparation, index, documents, gone, folder):
+    report = {
+        "read": {"files": documents.num_files, **_chosen(counts, "bytes", "documents")},
+        "left_out": {name: counts[name] for name in REASONS},
+        "cut_documents": counts["cut_documents"],
+        "written": written,
+        "settings": dataclasses.asdict(preparation),
+    }
+    if index is not None:
+        report["contamination"] = _contamination_report(counts, index, documents, folder)
+    return report
+
+
+def _chosen(counts, *names):
+    return {name: counts[name] for name in names}
+
+
+def _contamination_report(counts, index, documents, folder):
+    found = collections.defaultdict(set)
+    path = os.path.join(folder, "contamination.jsonl")
+    with file_io.open_file(path, "w") as file:
+        for row in documents.found():
+            found[row["set"]].add(row["text"])
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    sets = {name: {**index.counts[name], "texts_found": len(found[name])} for name in index.names}
+    return {"sets": sets, **_chosen(counts, "contaminated_documents", "overlapping_sentences")}
+
+
+def _reasons(counts):
+    return ", ".join(f"{counts[name]} {text}" for name, text in REASONS.items() if counts[name])
+
+
+def _lengths(found):
+    return ", ".join(f"{name} {value:.4g}" for name, value in found.items())
+
+
+def report_text(report):
+    """Text of what `prepare` returned."""
+    read, written = report["read"], report["written"]
+    lines = [
+        f"{written['documents']} documents, {written['sentences']} sentences, {written['words']} "
+        f"words, {written['characters']} characters in {written['files']} file(s)",
+        f"  read: {read['files']} file(s), {read['bytes']} bytes, {read['documents']} documents",
+        "  left out:",
+        *(f"    {report['left_out'][name]} {text}" for name, text in REASONS.items()),
+        f"  words in a sentence: {_lengths(written['words_in_a_sentence'])}",
+        f"  sentences in a document: {_lengths(written['sentences_in_a_document'])}",
+    ]
+    if report["cut_documents"]:
+        lines.append(f"  cut: {report['cut_documents']} times inside a document of too many bytes")
+    if "contamination" in report:
+        found = report["contamination"]
+        lines.append(
+            f"  evaluation sets: {found['contaminated_documents']} documents overlap in "
+            f"{found['overlapping_sentences']} sentences"
+        )
+        for name, counts in found["sets"].items():
+            long_texts = counts["texts"] - counts["short_texts"]
+            lines.append(
+                f"    {name}: {counts['texts_found']} of {long_texts} texts; "
+                f"{counts['short_texts']} texts of fewer than {contamination.RUN_WORDS} words were "
+                "not looked for"
+            )
+    return "\n".join(lines)

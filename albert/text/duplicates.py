@@ -1,0 +1,251 @@
+"""Documents that are the same, or nearly, found among any number of them.
+
+Two documents are nearly the same if of the runs of five words that either has, both have at least
+a given share (their Jaccard similarity). The share is estimated from signatures: the least of many
+random hashes of the runs; where documents agree in one of the signature's bands, they are compared.
+The signatures come from the package datasketch, which also says how many bands are best; the bands
+are sorted through files here, so that memory holds a few bytes a document and not its signature.
+
+Sources: Broder, "On the resemblance and containment of documents" (1997); Leskovec, Rajaraman and
+Ullman, "Mining of Massive Datasets", section 3.4.
+Shapes: D documents, K hashes of a signature.
+"""
+
+import functools
+import hashlib
+import re
+
+import numpy as np
+
+from albert.io import file_io
+
+_WIDE = "\u2e80-\u9fff\uf900-\ufaff"  # from CJK radicals to ideographs, kana among them
+_WORD = re.compile(rf"(?=\w)[{_WIDE}]|[^\W_{_WIDE}]+")
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, its bits as good as random: 2**64 / golden ratio
+
+
+def words(text):
+    """The words of a text, in order."""
+    return _WORD.findall(text.lower())
+
+
+def text_hash(text):
+    """64 bits of the BLAKE2 hash of a text."""
+    digest = hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+_word_hash = functools.lru_cache(maxsize=1 << 17)(text_hash)
+
+
+def word_hashes(found):
+    """[N] uint64, a number for each of N words."""
+    return np.fromiter(map(_word_hash, found), np.uint64, len(found))
+
+
+def runs(hashes, length):
+    """[N - length + 1] uint64, a number for each run of so many words; [0] of too few.
+
+    Args:
+      hashes: [N] what `duplicates` gives.
+      length: words in a run, at least 1.
+    """
+    count = max(0, len(hashes) - length + 1)
+    total = np.zeros((count, *hashes.shape[1:]), np.uint64)
+    for place in range(length):
+        total = total * _FACTOR + hashes[place : place + count]
+        total ^= total >> np.uint64(29)
+    return total
+
+
+def mixed(rows):
+    """[N] uint64, a number for each row of [N, M] uint64."""
+    return runs(rows.T, rows.shape[1])[0]
+
+
+# --- Documents that are the same, or nearly, found among any number of them ----------------------
+
+
+RUN_WORDS = 5
+NUM_HASHES = 128  # K; the standard error of an estimated share is at most 0.5 / sqrt(K)
+# Documents of one band that are compared with each other; of more, each with so many.
+_COMPARED = 64
+_PARTITION_ROWS = 4 << 20  # rows of a band that are sorted at a time
+_PAIRS_AT_A_TIME = 1 << 14
+_HALF, _LOW_HALF = 32, 2**32 - 1  # Of a pair of places in 64 bits; two billion are enough.
+_SEED = 1  # of the signatures' hashes
+
+
+def _datasketch():
+    try:
+        import datasketch
+    except ImportError as error:
+        raise file_io.InputError(
+            f"near duplicates need the package datasketch: pip install '.[corpus]' ({error})"
+        ) from error
+    return datasketch
+
+
+class Signer:
+    """Makes signatures.
+
+    Raises:
+      file_io.InputError: the package datasketch is missing.
+    """
+
+    def __init__(self):
+        # The runs are numbers already.
+        self._empty = _datasketch().MinHash(NUM_HASHES, _SEED, hashfunc=int)
+
+    def sign(self, hashes):
+        """[K] uint32, the signature of a document.
+
+        Args:
+          hashes: [N] uint64 of its words, see `duplicates`.
+        """
+        found = runs(hashes, min(RUN_WORDS, max(1, len(hashes))))
+        signature = self._empty.copy()
+        signature.update_batch(np.unique(found >> np.uint64(32)).tolist())
+        return signature.hashvalues.astype(np.uint32)
+
+
+def best_bands(threshold):
+    """(bands, hashes in each) that find documents with a similarity of at least `threshold`.
+
+    It is worse to miss some than to find too many, which are compared afterwards.
+    """
+    # Above, one band would be best, which the package refuses.
+    threshold = min(threshold, 0.99)
+    index = _datasketch().MinHashLSH(threshold, NUM_HASHES, weights=(0.1, 0.9))
+    return index.b, index.r
+
+
+def repeated(keys, chunk_rows=_PARTITION_ROWS):
+    """Yields (key, places that have it, by rising place) of each key that several places have.
+
+    Args:
+      keys: function without arguments that yields [N] uint64 arrays, which follow each other.
+      chunk_rows: about how many keys are held at a time.
+    """
+    total = sum(map(len, keys()))
+    parts = 1 + total // chunk_rows
+    for part in range(parts):
+        found, places, start = [], [], 0
+        for chunk in keys():
+            wanted = np.flatnonzero(chunk % np.uint64(parts) == part)
+            found.append(chunk[wanted])
+            places.append(wanted + start)
+            start += len(chunk)
+        if not sum(map(len, found)):
+            continue
+        found, places = np.concatenate(found), np.concatenate(places)
+        order = np.argsort(found, kind="stable")
+        found, places = found[order], places[order]
+        starts = np.flatnonzero(np.diff(found, prepend=~found[:1]))
+        ends = np.append(starts[1:], len(found))
+        for group in np.flatnonzero(ends - starts > 1):
+            yield found[starts[group]], places[starts[group] : ends[group]]
+
+
+def exact_duplicates(keys, total):
+    """[D] booleans: an earlier document has the same key.
+
+    Args:
+      keys: as for `repeated`; hashes of the documents' texts.
+      total: D.
+    """
+    repeats = np.zeros(total, bool)
+    for _, places in repeated(keys):
+        repeats[places[1:]] = True
+    return repeats
+
+
+class Signatures:
+    """Signatures of all documents, in files.
+
+    Args:
+      paths: files with [*, K] uint32, in the order of the documents.
+    """
+
+    def __init__(self, paths):
+        self._tables = [
+            np.frombuffer(file_io.map_bytes(path), np.uint32).reshape(-1, NUM_HASHES)
+            for path in paths
+            if file_io.size(path)
+        ]
+        self._starts = np.cumsum([0, *map(len, self._tables)])
+
+    def __len__(self):
+        return int(self._starts[-1])
+
+    def band_keys(self, band, width, rows=1 << 16):
+        """Yields [*] uint64, a number for each document's hashes in a band of so many."""
+        columns = slice(band * width, (band + 1) * width)
+        for table in self._tables:
+            for start in range(0, len(table), rows):
+                part = table[start : start + rows, columns].astype(np.uint64)
+                yield mixed(part)
+
+    def of(self, places):
+        """[*, K] signatures of the documents at these places."""
+        found = np.empty((len(places), NUM_HASHES), np.uint32)
+        table_of = np.searchsorted(self._starts, places, side="right") - 1
+        for table in np.unique(table_of):
+            here = table_of == table
+            found[here] = self._tables[table][places[here] - self._starts[table]]
+        return found
+
+    def similarities(self, first, second):
+        """[*] estimated similarity of documents at places `first` with those at `second`."""
+        parts = [
+            (
+                self.of(first[start : start + _PAIRS_AT_A_TIME])
+                == self.of(second[start : start + _PAIRS_AT_A_TIME])
+            ).mean(axis=1)
+            for start in range(0, len(first), _PAIRS_AT_A_TIME)
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def near_duplicates(signatures, threshold, left_out):
+    """[D] booleans: an earlier document that stays is nearly the same.
+
+    Args:
+      signatures: `Signatures`.
+      threshold: least similarity, from 0 to 1.
+      left_out: [D] booleans, documents that do not stay, which are compared with none.
+    """
+    pairs = _candidates(signatures, threshold, left_out)
+    alike = signatures.similarities(pairs >> _HALF, pairs & _LOW_HALF) >= threshold
+    pairs = pairs[alike]
+    # By the later document: whether the earlier one stays is known by then.
+    pairs = (pairs & _LOW_HALF) << _HALF | pairs >> _HALF
+    pairs.sort()
+    gone = np.zeros(len(signatures), bool)
+    for start in range(0, len(pairs), _PAIRS_AT_A_TIME):
+        part = pairs[start : start + _PAIRS_AT_A_TIME]
+        found = zip((part >> _HALF).tolist(), (part & _LOW_HALF).tolist(), strict=True)
+        for later, earlier in found:
+            gone[later] |= not gone[earlier]
+    return gone
+
+
+def _candidates(signatures, threshold, left_out):
+    """[*] int64, pairs of places of documents that agree in a band; each once.
+
+    The half of higher bits is the earlier place. So many pairs take little memory.
+    """
+    bands, width = best_bands(threshold)
+    found = np.zeros(0, np.int64)
+    for band in range(bands):
+        new = []
+        for _, places in repeated(lambda band=band: signatures.band_keys(band, width)):
+            places = places[~left_out[places]]
+            for distance in range(1, min(len(places), _COMPARED + 1)):
+                new.append(places[:-distance] << _HALF | places[distance:])
+            if len(places) > _COMPARED + 1:
+                # The first stays most likely; all others meet it, however far behind.
+                new.append(places[0] << _HALF | places[_COMPARED + 1 :])
+        if new:
+            found = np.unique(np.concatenate([found, *new]))
+    return found

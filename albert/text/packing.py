@@ -1,0 +1,125 @@
+"""Puts one or two texts into a model's input: cutting to length, special tokens, padding."""
+
+import numpy as np
+
+
+def _kept_lengths(lengths_a, lengths_b, max_length):
+    """Lengths when single tokens are dropped from the longer text, from B when they are equal.
+
+    Of one pair or, as arrays, of many; `saved_model_export.kept_lengths` is the same in a graph.
+    """
+    excess = np.maximum(lengths_a + lengths_b - max_length, 0)
+    until_equal = np.minimum(excess, np.abs(lengths_a - lengths_b))
+    in_turns = excess - until_equal
+    drop_a = in_turns // 2 + np.where(lengths_a > lengths_b, until_equal, 0)
+    return lengths_a - drop_a, lengths_b - (excess - drop_a)
+
+
+def truncate_pair(tokens_a, tokens_b, max_length):
+    """Cuts two texts at their ends to `max_length` tokens together.
+
+    The outcome is that of dropping the last token of the longer text, of `tokens_b` when both are
+    equally long, until the two fit.
+
+    Args:
+      tokens_a, tokens_b: lists (or other sequences that can be sliced); they are not changed.
+      max_length: most tokens of both together.
+
+    Returns:
+      (tokens_a, tokens_b), cut.
+
+    Raises:
+      ValueError: `max_length` is negative.
+    """
+    if max_length < 0:
+        raise ValueError(f"cannot cut a pair of texts to {max_length} tokens")
+    if len(tokens_a) + len(tokens_b) <= max_length:
+        return tokens_a, tokens_b
+    keep_a, keep_b = _kept_lengths(len(tokens_a), len(tokens_b), max_length)
+    return tokens_a[:keep_a], tokens_b[:keep_b]
+
+
+def truncate_to_fit(ids_a, ids_b, max_seq_length):
+    """Cuts one or two texts at their ends so that `pack` takes them; two by `truncate_pair`.
+
+    Args:
+      ids_a: ids of the first text.
+      ids_b: ids of the second text, or None.
+      max_seq_length: S, of which the special pieces take their part.
+
+    Returns:
+      (ids_a, ids_b), cut.
+    """
+    if ids_b is None:
+        return ids_a[: max_seq_length - 2], None
+    return truncate_pair(ids_a, ids_b, max_seq_length - 3)
+
+
+def truncate_front_and_first(ids_a, ids_b, max_length_b, max_seq_length):
+    """Cuts the second of two texts at its front, then the first at its end so that `pack` takes
+    them.
+
+    Args:
+      ids_a, ids_b: ids of the two texts.
+      max_length_b: most ids of the second, of which the last are kept; at least 1.
+      max_seq_length: S.
+
+    Returns:
+      (ids_a, ids_b), cut.
+    """
+    ids_b = ids_b[-max_length_b:]
+    return ids_a[: max_seq_length - 3 - len(ids_b)], ids_b
+
+
+def truncate_spans_at_both_ends(pairs, max_tokens, rng):
+    """Cuts many pairs of spans to `max_tokens` each, at their fronts and their ends.
+
+    Equal in distribution to dropping one token at a time from the longer span (from B if equal),
+    from its front or its end with equal chance: how many tokens each loses is certain, as in
+    `truncate_pair`, and the number of those lost at the front is binomial.
+
+    Args:
+      pairs: integers [B, 4 or more], begin and end of A, begin and end of B; changed in place.
+      max_tokens: most tokens of A and B together.
+      rng: numpy Generator.
+    """
+    lengths = pairs[:, 1] - pairs[:, 0], pairs[:, 3] - pairs[:, 2]
+    kept = _kept_lengths(*lengths, max_tokens)
+    for column, length, keep in zip((0, 2), lengths, kept, strict=True):
+        front = rng.binomial(length - keep, 0.5)
+        pairs[:, column] += front
+        pairs[:, column + 1] = pairs[:, column] + keep
+
+
+def pack(ids_a, ids_b, cls_id, sep_id, max_seq_length, pad_id=0):
+    """Lays out ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` and pads it.
+
+    Args:
+      ids_a: ids of the first text.
+      ids_b: ids of the second text, or None.
+      cls_id, sep_id, pad_id: ids of the special pieces.
+      max_seq_length: S, length of the result.
+
+    Returns:
+      (input_ids, input_mask, segment_ids), int64 [S] each: the mask is 1 on tokens and 0 on
+      padding, the segment is 0 for ``[CLS] a [SEP]`` and padding and 1 for ``b [SEP]``.
+
+    Raises:
+      ValueError: the texts and special pieces are longer than S; see `truncate_pair`.
+    """
+    ids = [cls_id, *ids_a, sep_id]
+    boundary = len(ids)
+    if ids_b is not None:
+        ids += [*ids_b, sep_id]
+    if len(ids) > max_seq_length:
+        raise ValueError(
+            f"{len(ids)} tokens with [CLS] and [SEP] do not fit in a length of {max_seq_length}; "
+            "cut the texts first"
+        )
+    input_ids = np.full(max_seq_length, pad_id, np.int64)
+    input_mask = np.zeros(max_seq_length, np.int64)
+    segment_ids = np.zeros(max_seq_length, np.int64)
+    input_ids[: len(ids)] = ids
+    input_mask[: len(ids)] = 1
+    segment_ids[boundary : len(ids)] = 1
+    return input_ids, input_mask, segment_ids

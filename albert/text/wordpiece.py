@@ -1,0 +1,226 @@
+"""WordPiece, as in BERT: a text to words, words to pieces, and the vocabulary's file.
+
+No TensorFlow here. Use these names through `tokenization`.
+"""
+
+import unicodedata
+
+import six
+
+from albert.io import file_io
+
+WORD_START = "▁"  # SentencePiece's stand-in for a space
+MAX_WORD_CHARACTERS = 200  # longer words are [UNK]
+_WORD_CACHE_SIZE = 1 << 17
+# What commands for a hub module give in the place of a file: that of the module is meant.
+HUB_WORD = "from_tf_hub"
+
+
+def convert_to_unicode(text):
+    """The `str` of a text.
+
+    Args:
+      text: str, or UTF-8 bytes; bytes that are not UTF-8 are left out.
+
+    Raises:
+      TypeError: anything else.
+    """
+    return six.ensure_text(text, "utf-8", "ignore")
+
+
+def printable_text(text):
+    """The `str` to print of a text, which is str or UTF-8 bytes; see `convert_to_unicode`."""
+    return six.ensure_str(text, "utf-8", "ignore")
+
+
+def refuse_hub_word(flag, path):
+    """Refuses `HUB_WORD` as the value of a flag where there is no hub module.
+
+    Raises:
+      file_io.InputError: says what the word means.
+    """
+    if path == HUB_WORD:
+        raise file_io.InputError(
+            f"{flag}={HUB_WORD} stands for the file of a hub module, but no hub module is given: "
+            "name a file, or, where the script takes it, albert_hub_module_handle"
+        )
+
+
+def is_text(content):
+    """Whether bytes are UTF-8 text."""
+    try:
+        return "\0" not in content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+
+
+def load_vocab(path):
+    """Reads a WordPiece vocabulary: one piece a line, its first white-space-separated field.
+
+    Ids count distinct pieces from 0. A line of white space alone holds the piece " "; a repeated
+    piece keeps its first id.
+
+    Returns:
+      dict piece -> id, in the order of the ids.
+
+    Raises:
+      file_io.InputError: no such file, an empty one, a SentencePiece model or its list, or
+        `HUB_WORD`.
+    """
+    refuse_hub_word("vocab_file", path)
+    with file_io.open_input(path, "vocab_file", "rb") as file:
+        content = file.read()
+    if not is_text(content):
+        raise file_io.InputError(
+            f"vocab_file: {path} is not a text file with one piece a line; if it is a "
+            "SentencePiece model, give it as spm_model_file"
+        )
+    lines = content.decode("utf-8-sig").rstrip().split("\n")
+    vocab = {}
+    for line in lines:
+        vocab.setdefault((line.split() or [" "])[0], len(vocab))
+    if len(vocab) == 1:
+        raise file_io.InputError(f"vocab_file: {path} holds no list of pieces, one a line")
+    if any(piece.startswith(WORD_START) for piece in vocab) and not any(
+        piece.startswith("##") for piece in vocab
+    ):
+        raise file_io.InputError(
+            f"vocab_file: {path} lists the pieces of a SentencePiece model; such a model is read "
+            "from its .model file, give that as spm_model_file"
+        )
+    return vocab
+
+
+class _CharacterTable(dict):
+    """Table for `str.translate` that works out a character's replacement when it first occurs."""
+
+    def __init__(self, replacement):
+        super().__init__()
+        self._replacement = replacement
+
+    def __missing__(self, code):
+        value = self[code] = self._replacement(chr(code))
+        return value
+
+
+def is_dropped(character):
+    """Whether a character is taken out of a text: controls, and what could not be decoded."""
+    control = unicodedata.category(character) in ("Cc", "Cf") and character not in "\t\n\r"
+    return control or character == "\ufffd"
+
+
+def is_ideograph(character):
+    """Whether a character is a Chinese ideograph, by Unicode block: a word of its own."""
+    code = ord(character)
+    return (
+        0x4E00 <= code <= 0x9FFF
+        or 0x3400 <= code <= 0x4DBF
+        or 0xF900 <= code <= 0xFAFF
+        or 0x20000 <= code <= 0x2A6DF
+        or 0x2A700 <= code <= 0x2CEAF
+        or 0x2F800 <= code <= 0x2FA1F
+    )
+
+
+def is_punctuation(character):
+    """Whether a character is a mark or symbol that is a word of its own."""
+    # All ASCII symbols count, also those that Unicode does not call punctuation ("$", "^").
+    symbol = character.isascii() and character.isprintable() and not character.isalnum()
+    return (symbol and character != " ") or unicodedata.category(character).startswith("P")
+
+
+def is_accent(character):
+    """Whether a character is a mark that lower-cased text loses."""
+    return unicodedata.category(character) == "Mn"
+
+
+def _clean(character):
+    if unicodedata.category(character) == "Zs" or character in "\t\n\r":
+        return " "
+    if is_dropped(character):
+        return ""
+    return f" {character} " if is_ideograph(character) else character
+
+
+def _space_punctuation(character):
+    return f" {character} " if is_punctuation(character) else character
+
+
+def _strip_accent_and_space_punctuation(character):
+    return "" if is_accent(character) else _space_punctuation(character)
+
+
+_CLEAN = _CharacterTable(_clean)
+_CASED = _CharacterTable(_space_punctuation)
+_UNCASED = _CharacterTable(_strip_accent_and_space_punctuation)
+
+
+def whitespace_tokenize(text):
+    """Words of a text (str or UTF-8 bytes) that white space separates."""
+    return convert_to_unicode(text).split()
+
+
+class BasicTokenizer:
+    """Text to words.
+
+    Args:
+      do_lower_case: whether text is lower-cased and loses its accents.
+    """
+
+    def __init__(self, do_lower_case=True):
+        self.do_lower_case = do_lower_case
+
+    def tokenize(self, text):
+        """Words of a text (str or UTF-8 bytes): controls removed, ideographs and marks alone."""
+        if not isinstance(text, str):
+            text = convert_to_unicode(text)
+        text = text.translate(_CLEAN)
+        if self.do_lower_case:
+            text = unicodedata.normalize("NFD", text.lower()).translate(_UNCASED)
+        else:
+            text = text.translate(_CASED)
+        return text.split()
+
+
+class WordpieceTokenizer:
+    """Greedy longest-match-first WordPiece on words such as those of `BasicTokenizer`.
+
+    Args:
+      vocab: dict piece -> id; pieces inside a word begin with "##".
+      unk_token: what a word becomes that the vocabulary cannot spell.
+      max_input_chars_per_word: longer words become `unk_token`.
+    """
+
+    def __init__(self, vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS):
+        self.vocab = vocab
+        self.unk_token = unk_token
+        self.max_input_chars_per_word = max_input_chars_per_word
+        self._longest = max(map(len, vocab), default=0)
+        self._cache = {}
+
+    def tokenize(self, text):
+        """Pieces of the words of a text (str or UTF-8 bytes) that white space separates."""
+        return [piece for word in whitespace_tokenize(text) for piece in self.tokenize_word(word)]
+
+    def tokenize_word(self, word):
+        """Tuple of pieces of one word."""
+        pieces = self._cache.get(word)
+        if pieces is None:
+            if len(self._cache) >= _WORD_CACHE_SIZE:
+                self._cache.clear()
+            pieces = self._cache[word] = self._split(word)
+        return pieces
+
+    def _split(self, word):
+        if len(word) > self.max_input_chars_per_word:
+            return (self.unk_token,)
+        pieces, start, prefix = [], 0, ""
+        while start < len(word):
+            for end in range(min(len(word), start + self._longest), start, -1):
+                if prefix + word[start:end] in self.vocab:
+                    break
+            else:
+                return (self.unk_token,)
+            pieces.append(prefix + word[start:end])
+            start, prefix = end, "##"
+        return tuple(pieces)

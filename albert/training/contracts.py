@@ -1,0 +1,153 @@
+"""The two contracts of a task: `Task` is what the engine needs, `Data` is what the stages need.
+
+Both are frozen records of plain functions. The engine trains, evaluates and predicts any `Task`
+without knowing which one it is; `stages.run` does the same with any `Task` and its `Data`. Readers
+of data import this module, so it imports TensorFlow only where records are made.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from albert.io import file_io
+from albert.training import results
+
+
+def no_metrics(outputs, features):
+    """`Task.train_metrics` of a task whose losses say enough."""
+    return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What the engine needs to know of a task.
+
+    Attributes:
+      name: short lower-case name; part of the names of cached files.
+      build_model: ``(AlbertConfig, layers.Compute, seed) -> model`` of `heads`: callable on a
+        feature dict, with `loss_weights`, `losses`, `loss`, `ready_weights` and `using`.
+      eval_outputs: ``(outputs, features) -> dict`` of tensors whose first axis is B: what
+        evaluators and prediction writers see, made inside the compiled step and kept small.
+      evaluator: ``() -> object`` with ``update(rows)`` (dict of numpy arrays, first axis the
+        examples), ``result() -> dict[str, float]`` and ``baseline()``, as much of the same as is
+        known of the best answer that does not look at the examples.
+      train_metrics: ``(outputs, features) -> dict of (sum, weight)`` scalar pairs for the training
+        log, computed inside the compiled step.
+      best_metric: key of the evaluator's result by which the best checkpoint is picked.
+      further_metrics: ``(model) -> dict[str, float]`` of scores on other data, which each
+        evaluation adds to those of the evaluator.
+      metrics: keys of that result by which one can be picked.
+      signs: ``(outputs, features) -> dict`` of what a training batch tells about whether the
+        model learns, see `learning_signals`: tensors of fixed shapes that add up.
+      results_form: how the results are written.
+      training_means: names of the losses and metrics of training whose means since the evaluation
+        before each evaluation reports, too, as ``train_<name>``.
+    """
+
+    name: str
+    build_model: Callable[[Any, Any, int], Any]
+    eval_outputs: Callable[[dict, dict], dict]
+    evaluator: Callable[[], Any]
+    train_metrics: Callable[[dict, dict], dict]
+    best_metric: str
+    further_metrics: Callable[[Any], dict] = lambda model: {}
+    metrics: tuple = ()
+    signs: Callable[[dict, dict], dict] = no_metrics
+    training_means: tuple = ()
+    results_form: results.Form = results.SHORT
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Where the examples of a task come from and where its predictions go.
+
+    Splits are "train", "dev" (evaluation) and "test" (prediction).
+
+    Attributes:
+      specs: ``(split) -> tuple of input_pipeline.FeatureSpec``, which write and parse its records.
+      records: ``(split) -> list of paths`` of TFRecord files, made unless they are there.
+      ids: ``(split) -> list`` of the ids of examples to predict, in the order of the records.
+      write_predictions: ``(output_dir, rows, ids, prefix)``: writes the files of predictions. rows
+        is a dict of numpy arrays in the order of the records, prefix the checkpoint that made them.
+        Returns the scores of the predictions, or None if there are no labels.
+      reading: ``(paths) -> context manager`` in which the records are read; it names the file of a
+        record that cannot be used.
+      train_input, eval_input: further arguments of `input_pipeline.train_input_fn` and
+        `input_pipeline.eval_input_fn`.
+      files: ``(split) -> list of paths`` of the files that the examples come from.
+      predicts_dev: the examples to predict are those of the evaluation, so that their scores are
+        one, too.
+    """
+
+    specs: Callable[[str], tuple]
+    records: Callable[[str], list]
+    ids: Callable[[str], list]
+    write_predictions: Callable[[str, dict, list, str], dict | None]
+    reading: Callable[[list], Any]
+    train_input: dict = dataclasses.field(default_factory=dict)
+    eval_input: dict = dataclasses.field(default_factory=dict)
+    files: Callable[[str], list] = lambda split: []
+    predicts_dev: bool = False
+
+
+def data_of_examples(
+    name, specs, examples, featurize, settings, fingerprint, paths, strategy, shared=(), **rest
+):
+    """`Data` of examples that are read from files, featurized and cached.
+
+    Args:
+      name: name of the task.
+      specs: tuple of `input_pipeline.FeatureSpec`, the same for all splits.
+      examples: ``(split) -> iterable`` of the task's own examples, each with a `guid`.
+      featurize: ``(example) -> feature dict`` of numpy arrays.
+      settings: JSON-ready dict of what the features depend on, beside the data.
+      fingerprint: ``(split) -> JSON-ready dict`` that identifies the data of a split.
+      paths: {split: record file}.
+      strategy: `tf.distribute.Strategy`.
+      shared: splits whose records runs of other settings keep in the same folder, see
+        `record_files.shared_name`.
+      **rest: `write_predictions` and `files` of `Data`.
+    """
+
+    def records_of(split):
+        from albert.data import record_files
+        from albert.training import distribution
+
+        path = paths[split]
+        made_with = {**settings, "task": name, "split": split, **fingerprint(split)}
+        # Workers on the chief's file system use its file; others make their own, which is the same.
+        with distribution.chief_first(strategy):
+            if split in shared:
+                path = record_files.shared_name(path, specs, made_with)
+            if split == "test":
+                count = record_files.cached_with_ids(
+                    path,
+                    specs,
+                    made_with,
+                    lambda: ((example.guid, featurize(example)) for example in examples(split)),
+                )
+            else:
+                count = record_files.cached(
+                    path, specs, made_with, lambda: map(featurize, examples(split))
+                )
+        if not count:
+            raise file_io.InputError(f"the {split} data of {name} holds no example")
+        return [path]
+
+    def reading(found):
+        from albert.data import record_files
+
+        return record_files.damage_reported(found)
+
+    def ids_of(split):
+        from albert.data import record_files
+
+        return record_files.read_ids(paths[split])
+
+    return Data(
+        specs=lambda split: specs,
+        records=records_of,
+        ids=ids_of,
+        reading=reading,
+        **rest,
+    )

@@ -1,0 +1,286 @@
+"""Distillation: a student that learns its teacher's probabilities and hidden states.
+
+Sources: DistilBERT, Sanh et al., 2019, section 3; Distilling the Knowledge in a Neural Network,
+Hinton et al., 2015, section 2, for the temperature.
+
+Letters in shapes: B batch, S sequence, H hidden, V classes (in pre-training the vocabulary).
+"""
+
+import dataclasses
+import re
+
+import tensorflow as tf
+from absl import logging
+
+from albert.io import file_io
+from albert.model import checkpoints, encoder, heads, sources
+
+_LAYER = re.compile(r"(.*/transformer/group_)(\d+)(/.*)")
+_OF_ATTENTION = ("/attention_1/", "/LayerNorm/")
+# What a student may have fewer of, or share otherwise, than the teacher whose weights it takes.
+_DEPTH = ("num_hidden_layers", "num_hidden_groups", "share")
+_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+
+
+@dataclasses.dataclass(frozen=True)
+class Lesson:
+    """What a student is to learn.
+
+    Attributes:
+      config: `encoder.AlbertConfig` of the teacher.
+      checkpoint: the teacher's weights, in any form that `checkpoints.resolve` takes.
+      term: loss term of the student whose examples (or masked positions) are taught.
+      logits: output [rows, V] of both models that is compared there.
+      weights: those of the teacher's probabilities, of the student's own losses, and of the cosine
+        between both models' last hidden states; what has weight 0 is not computed.
+      temperature: T, by which the logits are divided.
+    """
+
+    config: encoder.AlbertConfig
+    checkpoint: str
+    term: str
+    logits: str
+    weights: tuple = (5.0, 2.0, 1.0)
+    temperature: float = 2.0
+
+    def __post_init__(self):
+        wrong = len(self.weights) != 3 or not all(0 <= w < float("inf") for w in self.weights)
+        if wrong or not any(self.weights[::2]):
+            raise file_io.InputError(
+                "distill_weights must be three finite numbers from 0 on, one of the first (the "
+                "teacher's probabilities) and the third (the hidden states) above 0; the second "
+                f"is that of the student's own losses. Got {','.join(map(str, self.weights))}"
+            )
+        if not 0 < self.temperature < float("inf"):
+            raise file_io.InputError(
+                f"distill_temperature must be above 0 and finite; got {self.temperature}"
+            )
+
+    def check_student(self, config):
+        """Refuses a student that cannot be compared with the teacher.
+
+        Args:
+          config: `encoder.AlbertConfig` of the student.
+
+        Raises:
+          file_io.InputError: names what differs.
+        """
+        names = ["vocab_size"] + ["hidden_size"] * bool(self.weights[2])
+        _check_equal(self.config, config, names, "a student of this teacher", "distill_weights")
+        if config.max_position_embeddings > self.config.max_position_embeddings:
+            raise file_io.InputError(
+                f"the student's max_position_embeddings={config.max_position_embeddings} are more "
+                f"than the teacher's {self.config.max_position_embeddings}"
+            )
+
+
+def _check_equal(teacher, student, names, purpose, hint):
+    differing = [
+        f"{name} {getattr(student, name)} (the teacher's is {getattr(teacher, name)})"
+        for name in names
+        if getattr(student, name) != getattr(teacher, name)
+    ]
+    if differing:
+        note = " (or give the hidden states the weight 0)" if "hidden_size" in names else ""
+        raise file_io.InputError(
+            f"{purpose} must have its sizes, but has {', '.join(differing)}{note}; see {hint}"
+        )
+
+
+def check_vocabulary(checkpoint, source):
+    """Refuses a student of another vocabulary than its teacher's.
+
+    Args:
+      checkpoint: the teacher's prefix; its vocabulary is in the same folder.
+      source: `sources.Source` of the student.
+
+    Raises:
+      file_io.InputError: the vocabularies differ; names both files.
+    """
+    ours = source.spm_model_file or source.vocab_file
+    theirs = sources.vocabularies_beside(checkpoint)
+    if not (ours and theirs):
+        logging.warning(
+            "The vocabulary of the %s is not known: only its number of entries is compared",
+            "student" if theirs else "teacher",
+        )
+    elif file_io.sha256(ours) not in map(file_io.sha256, theirs):
+        raise file_io.InputError(
+            f"`teacher`: its vocabulary {' or '.join(theirs)} is not the student's, {ours}; both "
+            "must read the same ids"
+        )
+
+
+def name_in_teacher(teacher, student):
+    """Where a student finds its first weights: a function for `checkpoints.restore`.
+
+    A student of half the layers takes every other one; where layers share their parameters, it
+    takes the same ones and repeats them fewer times.
+
+    Args:
+      teacher, student: `encoder.AlbertConfig`.
+
+    Returns:
+      ``name -> name``: the teacher's variable for a variable of the student.
+
+    Raises:
+      file_io.InputError: the student is deeper, or has other sizes.
+    """
+    fields = [field.name for field in dataclasses.fields(student)]
+    names = [name for name in fields if name not in (*_DEPTH, *_RATES)]
+    _check_equal(
+        teacher, student, names, "a student with its teacher's weights", "init_from_teacher"
+    )
+    if student.num_hidden_layers > teacher.num_hidden_layers:
+        raise file_io.InputError(
+            f"the student's num_hidden_layers={student.num_hidden_layers} are more than the "
+            f"{teacher.num_hidden_layers} of the teacher whose weights it is to take"
+        )
+    first_layer = {}  # (part, group of the student) -> its first layer
+    for layer in reversed(range(student.num_hidden_layers)):
+        for part, group in enumerate(student.groups_of(layer)):
+            first_layer[part, group] = layer
+
+    def rename(name):
+        match = _LAYER.fullmatch(name)
+        if not match:
+            return name
+        start, group, end = match.groups()
+        part = 0 if any(mark in end for mark in _OF_ATTENTION) else 1
+        layer = first_layer[part, int(group)]
+        source = layer * teacher.num_hidden_layers // student.num_hidden_layers
+        return f"{start}{teacher.groups_of(source)[part]}{end}"
+
+    return rename
+
+
+class DistilledModel(tf.Module):
+    """A student in training beside its teacher: for the engine a model as those of `heads`.
+
+    It calls its teacher, in inference, only while it is trained. The teacher's variables are none
+    of its own: they are neither trained nor saved.
+
+    Args:
+      student: model of `heads`.
+      teacher: another one, with its weights.
+      lesson: `Lesson`.
+    """
+
+    def __init__(self, student, teacher, lesson):
+        super().__init__()
+        self.config = student.config
+        self._student = student
+        # Inside a function it is no part of this module.
+        self._teach = lambda features: teacher(features, training=False)
+        self._lesson = lesson
+
+    @property
+    def trained_variables(self):
+        """The student's."""
+        return self._student.trained_variables
+
+    @property
+    def used_variables(self):
+        """The student's."""
+        return self._student.used_variables
+
+    def ready_weights(self):
+        """The student's."""
+        return self._student.ready_weights()
+
+    def using(self, weights):
+        """The student's."""
+        return self._student.using(weights)
+
+    def __call__(self, features, training=False, seed=None):
+        """The student's outputs; in training also teacher_logits and teacher_sequence_output."""
+        outputs = self._student(features, training, seed)
+        if training:
+            taught = self._teach(features)
+            names = (self._lesson.logits, "sequence_output")
+            outputs |= {f"teacher_{n}": tf.stop_gradient(taught[n]) for n in names if n in taught}
+        return outputs
+
+    def loss_weights(self, features):
+        """As of `heads.Model`, with the terms distillation_loss and hidden_cosine_loss."""
+        weights, lesson = self._student.loss_weights(features), self._lesson
+        own = {}
+        if lesson.weights[0]:
+            own["distillation_loss"] = weights[lesson.term]
+        if lesson.weights[2]:
+            own["hidden_cosine_loss"] = tf.reduce_sum(_real_tokens(features))
+        return weights | own
+
+    def losses(self, outputs, features, weights=None):
+        """As of `heads.Model`: each term by itself, as if its weight in the sum were 1."""
+        weights = self.loss_weights(features) if weights is None else weights
+        lesson, examples = self._lesson, self._student.example_weights(features)
+        terms = self._student.losses(outputs, features, weights)
+        if lesson.weights[0]:
+            logits = (outputs[f"teacher_{lesson.logits}"], outputs[lesson.logits])
+            divergence = lesson.temperature**2 * soft_divergence(*logits, lesson.temperature)
+            total = tf.reduce_sum(divergence * examples[lesson.term])
+            terms["distillation_loss"] = tf.math.divide_no_nan(total, weights["distillation_loss"])
+        if lesson.weights[2]:
+            hidden = (outputs["teacher_sequence_output"], outputs["sequence_output"])
+            total = tf.reduce_sum((1.0 - cosine(*hidden)) * _real_tokens(features))
+            terms["hidden_cosine_loss"] = tf.math.divide_no_nan(
+                total, weights["hidden_cosine_loss"]
+            )
+        return terms
+
+    def total(self, losses):
+        """What is minimised: the sum of `losses` with the lesson's weights."""
+        of_teacher, own, of_hidden = self._lesson.weights
+        factors = {"distillation_loss": of_teacher, "hidden_cosine_loss": of_hidden}
+        return tf.add_n([factors.get(name, own) * value for name, value in losses.items()])
+
+
+def _real_tokens(features):
+    """[B, S] 1 for the tokens of real examples, else 0."""
+    ids = features["input_ids"]
+    mask = tf.cast(features.get("input_mask", tf.ones_like(ids)), tf.float32)
+    return mask * heads.real_examples(features)[:, tf.newaxis]
+
+
+def soft_divergence(teacher_logits, student_logits, temperature):
+    """Kullback-Leibler divergence of the student's distribution from the teacher's: [rows].
+
+    Args:
+      teacher_logits, student_logits: [rows, V].
+      temperature: both are divided by it.
+    """
+    teacher = tf.nn.log_softmax(tf.cast(teacher_logits, tf.float32) / temperature)
+    student = tf.nn.log_softmax(tf.cast(student_logits, tf.float32) / temperature)
+    return tf.reduce_sum(tf.exp(teacher) * (teacher - student), axis=-1)
+
+
+def cosine(a, b):
+    """[B, S] cosines of the angles between vectors [B, S, H]; 0 where one is 0."""
+    a, b = (tf.math.l2_normalize(tf.cast(x, tf.float32), axis=-1) for x in (a, b))
+    return tf.reduce_sum(a * b, axis=-1)
+
+
+def distilled(task, lesson):
+    """The task of a student.
+
+    Args:
+      task: `contracts.Task`, whose model has the lesson's term and logits.
+      lesson: `Lesson`.
+
+    Returns:
+      `contracts.Task`: the same, trained beside the teacher. Building its model loads the teacher
+      and raises file_io.InputError if its checkpoint lacks a part, such as the head.
+    """
+
+    def build_model(config, compute, seed):
+        lesson.check_student(config)
+        if lesson.weights[2]:
+            compute = dataclasses.replace(compute, whole_sequence=True)
+        student = task.build_model(config, compute, seed)
+        inference = dataclasses.replace(compute, recompute=False)
+        teacher = task.build_model(lesson.config, inference, seed)
+        checkpoints.restore(teacher, lesson.checkpoint, allow_new_heads=False)
+        return DistilledModel(student, teacher, lesson)
+
+    return dataclasses.replace(task, build_model=build_model)

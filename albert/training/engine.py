@@ -1,0 +1,564 @@
+"""One engine for every task: compiled training, evaluation and prediction.
+
+The engine knows tasks only through `contracts.Task` and devices only through `tf.distribute`, so
+neither a new task nor a new strategy needs a branch here.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import functools
+import os
+import re
+import time
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from albert.io import file_io, progress, signals
+from albert.model import batching, checkpoints, kernels, layers
+from albert.training import distribution, evaluation, stuck_runs, train_step, training_log
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """How a run proceeds; `common_flags` builds it from flags, which hold the defaults.
+
+    Attributes:
+      output_dir: folder of checkpoints and results.
+      num_train_steps: step at which training ends, counted from the very first one.
+      train_batch_size: examples per step over all replicas.
+      eval_batch_size: examples per evaluation step over all replicas.
+      predict_batch_size: examples per prediction step over all replicas.
+      save_checkpoints_steps: steps between checkpoints.
+      save_checkpoints_secs: seconds between those that are saved beside them, so that less is lost
+        when a run breaks; 0 for none. They are not evaluated: results do not depend on speed.
+      keep_checkpoint_max: numbered checkpoints kept; 0 keeps all.
+      iterations_per_loop: most steps that one call of the compiled train function runs.
+      log_every_steps: steps between log lines.
+      seed: source of initial weights, data order and dropout.
+      gradient_accumulation_steps: micro-batches that each replica computes its batch in.
+      compute: `layers.Compute`, how the model computes.
+      eval_every: steps between evaluations, each of which saves a checkpoint, too; 0: each
+        checkpoint is evaluated.
+      early_stopping_patience: evaluations without a better one after which training ends; 0: none.
+    """
+
+    output_dir: str
+    num_train_steps: int
+    train_batch_size: int
+    eval_batch_size: int
+    predict_batch_size: int
+    save_checkpoints_steps: int
+    keep_checkpoint_max: int
+    iterations_per_loop: int
+    log_every_steps: int
+    seed: int
+    gradient_accumulation_steps: int = 1
+    save_checkpoints_secs: int = 0
+    compute: layers.Compute = layers.Compute(skip_padding=True)
+    eval_every: int = 0
+    early_stopping_patience: int = 0
+
+    def is_evaluated(self, step):
+        """Whether the checkpoint of a step is to be evaluated."""
+        every = self.eval_every or 1
+        return step % every == 0 or step == self.num_train_steps
+
+    def steps_to_stop(self, step):
+        """Steps until there is something to report, to save or to evaluate."""
+        stops = (self.log_every_steps, self.save_checkpoints_steps, self.eval_every)
+        return min(self.num_train_steps - step, *(every - step % every for every in stops if every))
+
+    def num_saved_after(self, step):
+        """Checkpoints that a run saves after a step, without those of `save_checkpoints_secs`."""
+        last = self.num_train_steps
+        every = filter(None, (self.save_checkpoints_steps, self.eval_every))
+        saved = {last}.union(*(range(0, last, interval) for interval in every))
+        return sum(other > step for other in saved)
+
+    def is_saved(self, step):
+        """Whether a step has a checkpoint."""
+        due = step % self.save_checkpoints_steps == 0 or step == self.num_train_steps
+        return due or bool(self.eval_every and self.is_evaluated(step))
+
+
+# --- One engine for every task: compiled training, evaluation and prediction ---------------------
+
+
+LOAD_REPORT = "load_report.json"
+
+# A call of the compiled loop is to take no longer: several workers answer signals at its end.
+SECONDS_OF_A_CALL = 5.0
+_SAVE, _TERMINATE = 1, 2  # what a signal or the clock asks for; the larger counts
+# What TensorFlow calls exhausted resources, too, beside memory.
+_FILE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+
+
+class NonFiniteLossError(file_io.InputError):
+    """The loss or its gradient became NaN or infinite."""
+
+
+class OutOfMemoryError(file_io.InputError):
+    """A step needs more memory than the device has."""
+
+
+def check_batches(run_config, strategy, *names):
+    """Refuses before any work batches that do not divide by the replicas.
+
+    Args:
+      run_config: `RunConfig`.
+      strategy: `tf.distribute.Strategy`.
+      *names: which of its sizes will be needed, such as "eval_batch_size".
+
+    Raises:
+      file_io.InputError: names the flag, its value and the number of replicas.
+    """
+    for name in names:
+        distribution.per_replica_batch_size(strategy, getattr(run_config, name), name)
+
+
+def training_batch(run_config, strategy):
+    """How the batch is dealt, such as "4 replicas x 8 = 32".
+
+    Args:
+      run_config: `RunConfig`, or flags of these names.
+      strategy: `tf.distribute.Strategy`.
+
+    Raises:
+      file_io.InputError: it does not divide by the replicas, or by the micro-batches of each.
+    """
+    batch_size, count = run_config.train_batch_size, run_config.gradient_accumulation_steps
+    replicas = strategy.num_replicas_in_sync
+    each = distribution.per_replica_batch_size(strategy, batch_size, "train_batch_size")
+    if each % count:
+        raise file_io.InputError(
+            f"train_batch_size={batch_size} on {replicas} replicas cannot be computed in "
+            f"gradient_accumulation_steps={count} equal parts"
+        )
+    parts = f", in {count} parts of {each // count} a replica" if count > 1 else ""
+    return f"{replicas} replicas x {each} = {batch_size}{parts}"
+
+
+def compute_on(compute, strategy):
+    """The `layers.Compute` that a model has under a strategy, of the one that was asked for."""
+    skip = compute.skip_padding and not distribution.needs_fixed_shapes(strategy)
+    parts = compute.parts if distribution.gains_from_parts(strategy) else 1
+    return dataclasses.replace(compute, skip_padding=skip, parts=parts)
+
+
+class Engine:
+    """Trains, evaluates and predicts one task with one model.
+
+    Args:
+      task: `contracts.Task`.
+      model_config: `encoder.AlbertConfig`.
+      run_config: `RunConfig`.
+      strategy: `tf.distribute.Strategy` of `distribution.create_strategy`.
+
+    Attributes:
+      baseline: scores of the best constant answer, see `contracts.Task.evaluator`; None before the
+        first evaluation.
+    """
+
+    def __init__(self, task, model_config, run_config, strategy):
+        self._created = time.time()
+        self.task = task
+        self.run_config = run_config
+        self.strategy = strategy
+        settings = {**model_config.to_dict(), **dataclasses.asdict(run_config)}
+        settings.pop("output_dir")
+        distribution.check_agreement(strategy, {"task": task.name, **settings})
+        compute = compute_on(run_config.compute, strategy)
+        with strategy.scope():
+            self.model = task.build_model(model_config, compute, run_config.seed)
+        self.baseline = None
+        self.before_save = lambda: None  # called by the chief; may raise
+        self._training_means = training_log.RunningMeans(task.training_means)
+        self._infer = None
+        self._datasets = {}  # (input function, batch size) -> distributed dataset
+
+    # --- training -----------------------------------------------------------------------------
+
+    def train(
+        self, input_fn, make_optimizer, initialize, on_checkpoint=None, watch=stuck_runs.UNWATCHED
+    ):
+        """Trains up to `num_train_steps`, from the last checkpoint of `output_dir` if there is one.
+
+        Args:
+          input_fn: ``input_fn(params) -> tf.data.Dataset`` of endless training batches.
+          make_optimizer: function without arguments that makes the optimizer.
+          initialize: ``(model)`` -> `LoadReport` or None; gives a fresh run its first weights.
+          on_checkpoint: ``(prefix, step)`` called for each checkpoint to evaluate once it is
+            written; training ends where it returns True.
+          watch: `stuck_runs.Watch`, which sees the signs of learning.
+
+        Raises:
+          NonFiniteLossError: training stopped at a loss that is not a number.
+          OutOfMemoryError: a step does not fit in memory; says what to change.
+          stuck_runs.StuckError: see `stuck_runs.Watch`.
+          file_io.InputError: the output folder cannot be written, or its checkpoint does not fit.
+        """
+        config = self.run_config
+        batch_text = training_batch(config, self.strategy)
+        file_io.make_dirs(config.output_dir)
+        if distribution.is_chief(self.strategy):
+            checkpoints.clean_up(config.output_dir)
+        with self.strategy.scope():
+            optimizer = make_optimizer()
+            optimizer.build(self.model.trained_variables)
+            if config.compute.dtype == "float16":
+                optimizer.scale_loss()
+        self._watch = watch
+        with evaluation.BackgroundWriter() as self._writer:
+            step, ended = self._start(optimizer, initialize, on_checkpoint)
+            if ended or step >= config.num_train_steps:
+                logging.info("Training has ended already at step %d", step)
+                return
+            watch.resume(step)
+            dataset = distribution.distribute(
+                self.strategy,
+                input_fn,
+                config.train_batch_size,
+                "train_batch_size",
+                endless=True,
+                first_step=step,
+            )
+            logging.info(
+                "Training from step %d to %d; batch: %s", step, config.num_train_steps, batch_text
+            )
+            is_chief = distribution.is_chief(self.strategy)
+            if is_chief and not config.keep_checkpoint_max:
+                self._report_room(step, optimizer)
+            log = training_log.TrainingLog(
+                config.output_dir if is_chief else None,
+                step,
+                config.num_train_steps,
+                config.train_batch_size,
+                self._created,
+            )
+            with log, _memory_reported("train_batch_size", config.train_batch_size):
+                self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
+
+    def _report_room(self, step, optimizer):
+        """Logs the room that checkpoints need of which all are kept, and warns where it lacks."""
+        folder, count = self.run_config.output_dir, self.run_config.num_saved_after(step)
+        values = [*self.model.variables, *optimizer.variables_by_name().values()]
+        size = sum(value.dtype.size * value.shape.num_elements() for value in values)
+        free = None if file_io.is_remote(folder) else file_io.free_bytes(folder)
+        log = logging.warning if free is not None and size * count > free else logging.info
+        log(
+            "All checkpoints are kept: %d to come, %s in all%s",
+            count,
+            file_io.describe(size * count),
+            "" if free is None else f"; {file_io.describe(free)} are free in {folder}",
+        )
+
+    def _start(self, optimizer, initialize, on_checkpoint):
+        """Own checkpoint, else the given weights.
+
+        Returns:
+          The step to go on from, and whether training has ended early.
+        """
+        folder = self.run_config.output_dir
+        own = distribution.from_chief(self.strategy, lambda: checkpoints.last_whole(folder))
+        if own:
+            if not checkpoints.prefix_exists(own):
+                raise file_io.InputError(
+                    f"the chief goes on from {own}, which is not there in this worker: all "
+                    "workers must see the same output_dir, under the same path"
+                )
+            checkpoints.restore_training_state(own, self.model, optimizer)
+            distribution.check_same_weights(self.strategy, self.model.variables)
+            step = int(optimizer.global_step.numpy())
+            logging.info("Resuming from %s at step %d", own, step)
+            if not self.run_config.is_saved(step):  # one against losses, which is not evaluated
+                on_checkpoint = None
+            return step, self._evaluate(on_checkpoint, own, step)
+        report = initialize(self.model)
+        distribution.check_same_weights(self.strategy, self.model.variables)
+        if report is not None and distribution.is_chief(self.strategy):
+            logging.info("%s", report)
+            file_io.write_json(os.path.join(folder, LOAD_REPORT), report.to_dict())
+        ended = self._save(0, optimizer, on_checkpoint)
+        self._writer.wait()  # What cannot be written is better known before training.
+        return 0, ended
+
+    def _train_steps(self, step, iterator, optimizer, log, on_checkpoint):
+        config, started = self.run_config, time.monotonic()
+        logging.info("Building the training graph; the first step follows")
+        with tf.device("CPU:0"):
+            stop = tf.Variable(False)
+        run_steps = self._make_train_loop(optimizer, iterator, stop)
+        logging.info("Traced the training graph in %.1f s", time.monotonic() - started)
+        first_step, most, saved = step, 1, time.monotonic()
+        can_stop = distribution.can_stop_alone(self.strategy)
+        with signals.deferred((lambda: stop.assign(True)) if can_stop else None):
+            while step < config.num_train_steps:
+                started = time.monotonic()
+                count = min(most, config.steps_to_stop(step), self._watch.steps_to_stop(step))
+                taken, totals = run_steps(iterator, tf.constant(count, tf.int32))
+                taken = int(taken)  # waits for the end
+                self._writer.check()
+                signals.raise_interrupt()
+                if step == first_step + 1:  # The first one had to be compiled.
+                    most = self._steps_of_a_call(time.monotonic() - started)
+                step += taken
+                rate = float(optimizer.learning_rate())
+                signs = _take_signs(totals)
+                means = _divide({name: total.numpy() for name, total in totals.items()})
+                if not np.isfinite(means["loss"] + means["gradient_norm"]):
+                    self._stop_at_non_finite(step, rate, means)
+                self._training_means.add(means, taken)
+                waited = means.pop("input_seconds") * taken
+                means["learning_rate"] = rate
+                log.update(step, means, waited, step % config.log_every_steps == 0)
+                stop.assign(False)  # What comes from here on ends the next call early.
+                self._watch.update(step, signs)
+                wanted, is_saved = self._wanted(saved), config.is_saved(step)
+                if is_saved or wanted:
+                    ended = self._save(step, optimizer, on_checkpoint if is_saved else None)
+                    if wanted == _TERMINATE:
+                        self._writer.wait()
+                        raise signals.Terminated(f"saved step {step}")
+                    if ended:
+                        return
+                    saved = time.monotonic()
+                    log.after_checkpoint()
+
+    def _wanted(self, saved):
+        """`_SAVE` or `_TERMINATE` if any worker has a reason to; all of them get the same answer.
+
+        The last checkpoint was written at the time `saved`.
+        """
+        requests, seconds = signals.REQUESTS, self.run_config.save_checkpoints_secs
+        is_due = seconds and time.monotonic() - saved >= seconds
+        mine = _TERMINATE if requests.terminate else _SAVE if requests.save or is_due else 0
+        wanted = distribution.largest_of_workers(self.strategy, mine)
+        if wanted:
+            if not is_due:
+                logging.info("Saving as a signal asks for it")
+            requests.save = False
+        return wanted
+
+    def _steps_of_a_call(self, seconds):
+        """How many steps to run at a time; all workers must do the same."""
+        fitting = distribution.from_chief(
+            self.strategy, lambda: int(SECONDS_OF_A_CALL / max(seconds, 1e-6))
+        )
+        return max(1, min(fitting, self.run_config.iterations_per_loop))
+
+    def _save(self, step, optimizer, on_checkpoint):
+        """Saves a checkpoint; returns what `_evaluate` does."""
+        folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
+        prefix = os.path.join(folder, f"model.ckpt-{step}")
+        if distribution.is_chief(self.strategy):
+            self.before_save()
+            self._watch.save(step)
+            prune = functools.partial(checkpoints.prune, folder, keep)
+            self._writer.save(prefix, self.model, optimizer, prune)
+        return self._evaluate(on_checkpoint, prefix, step)
+
+    def _evaluate(self, on_checkpoint, prefix, step):
+        """Has a checkpoint evaluated where that is due; returns whether training is to end."""
+        if not on_checkpoint or not self.run_config.is_evaluated(step):
+            return False
+        self._writer.wait()
+        with signals.not_deferred():  # All is saved by now.
+            return on_checkpoint(prefix, step)
+
+    def _stop_at_non_finite(self, step, rate, means):
+        try:
+            self._writer.wait()
+        except file_io.InputError as error:
+            logging.error("%s", error)
+        saved = checkpoints.numbered(self.run_config.output_dir)
+        raise NonFiniteLossError(
+            f"the loss is not finite at step {step} (loss {means['loss']}, gradient norm "
+            f"{means['gradient_norm']}, learning rate {rate:g}); stopped. The last good checkpoint "
+            f"is {saved[-1] if saved else 'none'}. Try a lower learning_rate or a longer warm-up"
+        )
+
+    def _make_train_loop(self, optimizer, iterator, stop):
+        """Compiled ``(iterator, count) -> (steps taken, what `train_step.run` returns, added up)``.
+
+        It stops early, after at least one step, once the variable `stop` is true, and after a step
+        whose loss or gradient is not finite.
+        """
+        config = self.run_config
+
+        def replica_step(features):
+            return train_step.run(
+                self.task,
+                self.model,
+                optimizer,
+                features,
+                config.seed,
+                config.gradient_accumulation_steps,
+            )
+
+        @tf.function(autograph=False)
+        def one_step(iterator):
+            features, waited = _next_timed(self.strategy, iterator)
+            with kernels.releasing_gradients():
+                results = self.strategy.run(replica_step, (features,))
+            local = self.strategy.experimental_local_results
+            results = {name: local(value)[0] for name, value in results.items()}
+            return {**results, "input_seconds": tf.stack([waited, 1.0])}
+
+        can_stop = distribution.can_stop_alone(self.strategy)
+        of_a_step = one_step.get_concrete_function(iterator).structured_outputs
+
+        @tf.function(autograph=False)
+        def run_steps(iterator, count):
+            def body(taken, totals, _):
+                results = one_step(iterator)
+                totals = {name: totals[name] + results[name] for name in of_a_step}
+                check = results["loss"][0] + results["gradient_norm"][0]
+                go_on = tf.math.is_finite(check)
+                if can_stop:
+                    with tf.control_dependencies([check]):
+                        go_on = tf.logical_and(go_on, tf.logical_not(stop.read_value()))
+                return taken + 1, totals, go_on
+
+            taken, totals, _ = tf.while_loop(
+                lambda taken, _, go_on: tf.logical_and(taken < count, go_on),
+                body,
+                (
+                    tf.constant(0),
+                    {name: tf.zeros(value.shape) for name, value in of_a_step.items()},
+                    tf.constant(True),
+                ),
+                parallel_iterations=1,
+            )
+            return taken, totals
+
+        return run_steps
+
+    # --- inference ----------------------------------------------------------------------------
+
+    def _batches(self, input_fn, batch_size, flag):
+        """Yields (example_index, rows) of numpy arrays, without the rows that only fill batches."""
+        # Every checkpoint is evaluated on the same data: its pipeline is built once.
+        key = (input_fn, batch_size)
+        if key not in self._datasets:
+            self._datasets[key] = distribution.distribute(self.strategy, input_fn, batch_size, flag)
+        if self._infer is None:
+            self._infer = self._make_infer()
+        weights = self.model.ready_weights()
+        iterator = iter(self._datasets[key])
+        while True:
+            try:
+                rows = self._infer(iterator, weights)
+            except tf.errors.OutOfRangeError:
+                return
+            rows = {name: value.numpy() for name, value in rows.items()}
+            index = rows.pop("example_index")
+            real = index >= 0
+            yield index[real], {name: value[real] for name, value in rows.items()}
+
+    def _make_infer(self):
+        def replica_infer(features, weights):
+            index = features["example_index"]
+            features = {name: v for name, v in features.items() if name != "example_index"}
+            with self.model.using(weights):
+                outputs = self.model(features, training=False)
+            rows = self.task.eval_outputs(outputs, features)
+            rows["example_index"] = index
+            # Outside of the compiled function gathering would be compiled anew for each batch.
+            # Copies, as what comes from the input has no device, on which gathering relies.
+            rows = {name: tf.identity(value) for name, value in rows.items()}
+            return tf.distribute.get_replica_context().all_gather(rows, axis=0)
+
+        @tf.function(autograph=False)
+        def infer(iterator, weights):
+            with kernels.releasing_gradients():
+                rows = self.strategy.run(replica_infer, (next(iterator), weights))
+            local = self.strategy.experimental_local_results
+            return {name: local(value)[0] for name, value in rows.items()}
+
+        return infer
+
+    def evaluate(self, input_fn):
+        """Metrics of the model's present weights over every example of the input, once each.
+
+        Returns:
+          dict of the task's evaluator, with the task's further metrics and its `training_means`
+          since the last call.
+        """
+        evaluator = self.task.evaluator()
+        started, count = time.time(), 0
+        batch_size = self.run_config.eval_batch_size
+        with progress.bar("evaluating") as show, _memory_reported("eval_batch_size", batch_size):
+            for index, rows in self._batches(input_fn, batch_size, "eval_batch_size"):
+                evaluator.update(rows)
+                count += len(index)
+                show(len(index))
+        if not count:
+            raise file_io.InputError("there is no example to evaluate")
+        seconds = time.time() - started
+        logging.info("Evaluated %d examples in %.1f s", count, seconds)
+        if self.baseline is None:
+            self.baseline = evaluator.baseline()
+        further = self.task.further_metrics(self.model)
+        return {**evaluator.result(), **further, **self._training_means.take()}
+
+    def predict(self, input_fn):
+        """The task's `eval_outputs` for every example, in input order.
+
+        Returns:
+          dict of numpy arrays, first axis the examples.
+        """
+        parts, order = [], []
+        size, flag = self.run_config.predict_batch_size, "predict_batch_size"
+        with progress.bar("predicting") as show, _memory_reported(flag, size):
+            for index, rows in self._batches(input_fn, size, flag):
+                order.append(index)
+                parts.append(rows)
+                show(len(index))
+        if not parts:
+            raise file_io.InputError("there is no example to predict")
+        place = batching.places_in(order)
+        return {name: np.concatenate([p[name] for p in parts])[place] for name in parts[0]}
+
+
+@contextlib.contextmanager
+def _memory_reported(flag, batch_size):
+    """Turns a failed allocation inside the block into an error that says what to change."""
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        if any(os.strerror(code) in error.message for code in _FILE_ERRORS):
+            what = error.message.partition("\n")[0]
+            raise file_io.InputError(f"a file of the log cannot be written: {what}") from error
+        advice = f"lower {flag}={batch_size} (results stay the same) or max_seq_length"
+        if flag == "train_batch_size":
+            advice = (
+                f"keep {flag}={batch_size} and work through it in parts with "
+                "gradient_accumulation_steps (twice as many, half the memory), give recompute, "
+                f"lower max_seq_length, or lower {flag}"
+            )
+        # Of TensorFlow's message, pages long, the line that has the size.
+        size = re.search("OOM [^\n]*|$", error.message).group()
+        raise OutOfMemoryError(f"out of memory: {advice}. {size}") from error
+
+
+def _next_timed(strategy, iterator):
+    """The next batch, and the seconds until it was there; for compiled functions."""
+    asked = tf.timestamp()
+    with tf.control_dependencies([asked]):
+        features = next(iterator)
+    with tf.control_dependencies(tf.nest.flatten(strategy.experimental_local_results(features))):
+        return features, tf.cast(tf.timestamp() - asked, tf.float32)
+
+
+def _take_signs(totals):
+    """Moves the signs of learning out of the totals; {name: array}."""
+    names = [name for name in totals if name.startswith(train_step.SIGNS)]
+    return {name.removeprefix(train_step.SIGNS): totals.pop(name).numpy() for name in names}
+
+
+def _divide(totals):
+    """{name: [sum, weight]} -> {name: mean}; 0 where nothing was weighed."""
+    return {name: float(s / w) if w else 0.0 for name, (s, w) in totals.items()}

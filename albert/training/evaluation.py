@@ -1,0 +1,469 @@
+"""Evaluates checkpoints, writes the results and keeps the best one as ``model.ckpt-best``."""
+
+import contextlib
+import os
+import time
+from concurrent import futures
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from albert.io import file_io
+from albert.model import checkpoints
+from albert.training import distribution, results, run_record, training_log
+
+
+class BestTracker:
+    """The best evaluated step of a folder, and its result files.
+
+    A best checkpoint that is there already is replaced by a better one only. Where its score is not
+    known, `unscored_best` is its prefix: `take_best` is to be called before `record`.
+
+    Args:
+      folder: output folder.
+      metric: key of the results by which the best is picked; losses are the better the lower.
+      resume: go on from the files of an earlier run; else they are written anew.
+      is_chief: False in the workers that must not write; they do not look at files either.
+      baseline: function that returns the scores of a constant answer; None if they are not known.
+      form: `results.Form`.
+    """
+
+    def __init__(
+        self, folder, metric, resume, is_chief=True, baseline=lambda: None, form=results.SHORT
+    ):
+        self._folder = folder
+        self._baseline = baseline
+        self._metric = metric
+        self._form = form
+        self._sign = -1.0 if results.is_loss(metric) else 1.0
+        self._is_chief = is_chief
+        self.last_step, self.best_step, self.best_value = -1, None, None
+        self.unscored_best = None
+        self._reported_value = None  # best of what has its block in the results
+        self._blocks = []
+        if is_chief:
+            self._events = os.path.join(folder, "eval")
+            file_io.make_dirs(self._events)
+            with file_io.room_for(self._events):
+                self._writer = tf.summary.create_file_writer(self._events)
+            checkpoints.complete_best(folder)
+            self.unscored_best = checkpoints.find_best(folder)
+            if resume:
+                self._resume()
+
+    def _resume(self):
+        self._blocks = results.read_blocks(self._folder)
+        try:
+            trial = results.read_trial(self._folder)
+        except file_io.InputError as error:
+            logging.warning("Not used: %s", error)
+            return
+        if trial is None:
+            return
+        self.last_step = trial.last_step
+        if self.unscored_best and self._is_score_of_best(trial):
+            self.unscored_best = None
+            self.best_step, self.best_value = trial.best_step, trial.best_value
+            self._reported_value = self.best_value
+
+    def _is_score_of_best(self, trial):
+        """Whether a trial is of the best checkpoint that is there, and of this metric."""
+        # The file does not say of which metric it is, the results of that step do.
+        blocks = [block for block in self._blocks if block.step == trial.best_step]
+        value = blocks[0].values.get(self._metric, np.nan) if blocks else np.nan
+        with np.errstate(over="ignore"):
+            value, best_value = np.float32(value), np.float32(trial.best_value)
+        is_score = np.isfinite(value) and value == best_value
+        try:
+            return is_score and trial.best_step == _stored_step(self.unscored_best)
+        except file_io.InputError:
+            return False  # `_score_best` says what is wrong with it.
+
+    def _value(self, metrics):
+        if self._metric not in metrics:
+            raise file_io.InputError(f"no {self._metric} among the results {sorted(metrics)}")
+        return float(self._form.number(metrics[self._metric]))
+
+    def take_best(self, step, metrics):
+        """Takes in the metrics of the best checkpoint that is there; writes nothing."""
+        self.best_step, self.best_value = step, self._value(metrics)
+        self.unscored_best = None
+
+    def write_best(self, metrics):
+        """Writes the metrics of `take_best` beside the results of an earlier run."""
+        if self._is_chief:
+            self._reported_value = self.best_value
+            self._write_results(checkpoints.BEST, self.best_step, metrics)
+            run_record.set_result(self._folder, self.best_step, metrics)
+            run_record.set_evaluated(self._folder, len(self._blocks), self._baseline())
+
+    def record(self, prefix, step, metrics):
+        """Takes in the metrics of a checkpoint; copies it if it is better than the best so far.
+
+        Raises:
+          file_io.InputError: the metrics do not hold the one that picks the best.
+        """
+        value = self._value(metrics)
+        is_better = self._is_better(value, self.best_value)
+        if is_better:
+            self.best_step, self.best_value = step, value
+        if self._is_better(value, self._reported_value):
+            self._reported_value = value
+        self.last_step = step
+        if not self._is_chief:
+            return
+        if is_better:
+            results.remove_trial(self._folder)  # Nobody is to take the old score for the new one's.
+            checkpoints.replace_best(self._folder, prefix)
+        self._write_results(os.path.basename(prefix), step, metrics)
+        if is_better:
+            run_record.set_result(self._folder, step, metrics)
+        run_record.set_evaluated(self._folder, len(self._blocks), self._baseline())
+        with file_io.room_for(self._events), self._writer.as_default(step=step):
+            for key, number in metrics.items():
+                training_log.write_scalar(key, number)
+            self._writer.flush()
+
+    def _is_better(self, value, best):
+        """Whether a value takes the place of the best; any is better than none or NaN."""
+        if best is None or np.isnan(best):
+            return best is None or not np.isnan(value)
+        return self._sign * value > self._sign * best
+
+    def since_best(self):
+        """Evaluations of checkpoints after the best one."""
+        steps = [block.step for block in self._blocks if block.step is not None]
+        return sum(step > self.best_step for step in steps) if steps else 0
+
+    def _write_results(self, name, step, metrics):
+        _log(self._folder, name, step, metrics, self._form, is_chief=True)
+        block = results.make_block(metrics, step, self._reported_value, self._form, self._metric)
+        self._blocks = results.put(self._blocks, block)
+        best_step = self.best_step if self._form.has_summary else None
+        results.write_blocks(self._folder, self._blocks, best_step)
+        # Written last: a run killed before this line evaluates the same checkpoint again.
+        trial = results.Trial(self.last_step, self.best_step, self.best_value)
+        results.write_trial(self._folder, trial)
+
+
+def _log(folder, name, step, metrics, form, is_chief):
+    """Takes the results of a checkpoint to the log and, in the chief, to ``metrics.jsonl``."""
+    logging.info("Results of %s: %s", name, ", ".join(results.lines(metrics, step, form)))
+    if is_chief:
+        run_record.append_evaluation(folder, step, name, metrics)
+
+
+def _stored_step(prefix):
+    return checkpoints.read_step(prefix) or 0
+
+
+class _ScoredBest(NamedTuple):
+    """The best checkpoint as it was found, with its metrics.
+
+    Attributes:
+      prefix, step: which one it was; a better one may have taken its place since.
+      index: the bytes of its index, which has the checksums of all its values.
+      metrics: its metrics.
+    """
+
+    prefix: str
+    step: int
+    index: bytes
+    metrics: dict
+
+
+def _score_best(engine, input_fn, tracker):
+    """`_ScoredBest`, if a best checkpoint is there whose score is not known; else None.
+
+    The model gets its weights. All workers must come here.
+
+    Raises:
+      file_io.InputError: it is damaged or of another model.
+    """
+    prefix = distribution.from_chief(engine.strategy, lambda: tracker.unscored_best)
+    if not prefix:
+        return None
+    logging.info("The score of %s is not known: evaluating it first", prefix)
+    try:
+        checkpoints.restore(engine.model, prefix, allow_new_heads=False)
+        step, index = _stored_step(prefix), _read_index(prefix)
+    except file_io.InputError as error:
+        raise file_io.InputError(
+            f"{error}. Only a better checkpoint replaces {prefix}, but this one cannot be "
+            "evaluated: move it away, or use another output_dir"
+        ) from error
+    metrics = engine.evaluate(input_fn)
+    tracker.take_best(step, metrics)
+    return _ScoredBest(prefix, step, index, metrics)
+
+
+def _read_index(prefix):
+    with file_io.open_file(f"{prefix}.index", "rb") as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def _weights_kept(model):
+    """Gives the model at the end the weights back that it has now."""
+    values = [variable.numpy() for variable in model.variables]
+    yield
+    for variable, value in zip(model.variables, values, strict=True):
+        variable.assign(value)
+
+
+def find_best_block(engine):
+    """`results.Block` of the best checkpoint of the output folder; None where it is not known."""
+    if not distribution.is_chief(engine.strategy):
+        return None
+    folder = engine.run_config.output_dir
+    trial = results.read_trial(folder)
+    found = (block for block in results.read_blocks(folder) if trial)
+    return next((block for block in found if block.step == trial.best_step), None)
+
+
+def evaluate_while_training(engine, input_fn, further=None):
+    """``on_checkpoint`` callback for `Engine.train`: each checkpoint is evaluated as it is saved.
+
+    So every one is evaluated, however few are kept. All workers evaluate; the chief knows what is
+    new, and writes. A best checkpoint of an earlier run whose score is not known is evaluated here.
+
+    Args:
+      engine: `engine.Engine`.
+      input_fn: evaluation input.
+      further: {key: number} to report among the results.
+    """
+    patience = engine.run_config.early_stopping_patience
+    tracker = _tracker(engine, resume=True)
+    with _weights_kept(engine.model):
+        scored = _score_best(engine, input_fn, tracker)
+    if scored:
+        tracker.write_best(scored.metrics)
+
+    def on_checkpoint(prefix, step):
+        if distribution.from_chief(engine.strategy, lambda: step > tracker.last_step):
+            tracker.record(prefix, step, {**engine.evaluate(input_fn), **(further or {})})
+        stale = patience and distribution.from_chief(engine.strategy, tracker.since_best)
+        if not patience or stale < patience:
+            return False
+        logging.info("No better one in %d evaluations (early_stopping_patience)", stale)
+        return True
+
+    return on_checkpoint
+
+
+def _tracker(engine, resume):
+    folder, is_chief = engine.run_config.output_dir, distribution.is_chief(engine.strategy)
+    task = engine.task
+    return BestTracker(
+        folder, task.best_metric, resume, is_chief, lambda: engine.baseline, task.results_form
+    )
+
+
+def evaluate_all(engine, input_fn, wait_secs=0):
+    """Evaluates every checkpoint of the output folder once, and ends.
+
+    First the best one, which is replaced by a better one only, then the others by step.
+
+    Args:
+      engine: `engine.Engine`.
+      input_fn: evaluation input.
+      wait_secs: go on for checkpoints that a trainer beside this run writes, until none has come
+        for that many seconds.
+
+    Returns:
+      The `BestTracker`.
+
+    Raises:
+      file_io.InputError: there is no checkpoint, or the best one cannot be evaluated.
+    """
+    folder = engine.run_config.output_dir
+
+    def from_chief(make):
+        return distribution.from_chief(engine.strategy, make)
+
+    if not from_chief(
+        lambda: bool(checkpoints.find_best(folder) or _wait_for_pending(folder, wait_secs))
+    ):
+        raise file_io.InputError(f"there is no checkpoint to evaluate in {folder}; train first")
+    tracker = _tracker(engine, resume=False)
+    scored = _score_best(engine, input_fn, tracker)
+
+    def find():
+        return _wait_for_pending(folder, wait_secs, tracker.last_step, scored)
+
+    try:
+        while pending := from_chief(find):
+            _evaluate_next(engine, input_fn, tracker, scored, *pending[0])
+    finally:
+        if distribution.is_chief(engine.strategy):
+            _let_go(folder)
+    if tracker.best_step is None:
+        raise file_io.InputError(
+            f"every checkpoint of {folder} was deleted before it could be evaluated; let the "
+            "trainer keep more (keep_checkpoint_max) or save fewer"
+        )
+    return tracker
+
+
+def _evaluate_next(engine, input_fn, tracker, scored, step, prefix):
+    """Records one checkpoint of `_wait_for_pending`."""
+    if scored and prefix == scored.prefix:
+        tracker.record(prefix, step, scored.metrics)
+        return
+    folder = engine.run_config.output_dir
+    held = distribution.from_chief(engine.strategy, lambda: _hold(folder, prefix))
+    if held:
+        checkpoints.restore(engine.model, held, allow_new_heads=False)
+        tracker.record(held, step, engine.evaluate(input_fn))
+    else:
+        logging.warning("%s was deleted before it could be evaluated: left out", prefix)
+        tracker.last_step = step
+
+
+def _hold(folder, prefix):
+    """A copy of a checkpoint that no trainer beside this run deletes; None if it is gone."""
+    _let_go(folder)
+    held = os.path.join(folder, "eval", os.path.basename(prefix))
+    try:
+        checkpoints.copy(prefix, held)
+    except (OSError, tf.errors.NotFoundError):
+        if checkpoints.prefix_exists(prefix):
+            raise
+        return None
+    return held
+
+
+def _let_go(folder):
+    """Deletes the copy of `_hold`, also one that a killed run left."""
+    folder = os.path.join(folder, "eval")
+    for name in file_io.listdir(folder):
+        if name.startswith("model.ckpt-"):
+            file_io.remove(os.path.join(folder, name))
+
+
+def _wait_for_pending(folder, wait_secs, last_step=-1, scored=None):
+    """[(step, prefix)] after a step; empty if none comes within so many seconds."""
+    deadline = time.time() + wait_secs
+    while True:
+        found = _with_steps(folder, scored)
+        pending = [(step, prefix) for step, prefix in found if step > last_step]
+        if pending or time.time() >= deadline:
+            return pending
+        time.sleep(1)
+
+
+def _with_steps(folder, scored):
+    """[(step, prefix)] of a folder's checkpoints and of the scored best, which counts once."""
+    found = {checkpoints.step_of(prefix): prefix for prefix in checkpoints.numbered(folder)}
+    if scored and _is_scored(found.get(scored.step), scored):
+        found[scored.step] = scored.prefix
+    return sorted(found.items())
+
+
+def _is_scored(prefix, scored):
+    """Whether a numbered checkpoint is missing or holds the same values as the scored best."""
+    try:
+        return prefix is None or _read_index(prefix) == scored.index
+    except (OSError, tf.errors.NotFoundError):
+        return True  # A trainer has just deleted it.
+
+
+def evaluate(engine, input_fn, which=None, wait_secs=0):
+    """Evaluates without training: all checkpoints, or the one that ``checkpoint`` names.
+
+    One alone is reported in the log and in the results file; the best checkpoint stays as it is.
+
+    Returns:
+      `results.Block` of the one, or of the best; None in workers that do not write.
+    """
+    folder = engine.run_config.output_dir
+    if which in (None, "all"):
+        tracker = evaluate_all(engine, input_fn, wait_secs)
+        logging.info("Best: step %d, %s", tracker.best_step, tracker.best_value)
+        return find_best_block(engine)
+    prefix = distribution.from_chief(engine.strategy, lambda: checkpoints.choose(folder, which))
+    checkpoints.restore(engine.model, prefix, allow_new_heads=False)
+    return report(engine, prefix, engine.evaluate(input_fn))
+
+
+def report(engine, prefix, metrics):
+    """Takes the metrics of one checkpoint, evaluated by itself, to the log and the results file.
+
+    The results of other checkpoints stay there.
+
+    Returns:
+      `results.Block`; None in workers that do not write.
+    """
+    folder, form = engine.run_config.output_dir, engine.task.results_form
+    step, is_chief = _stored_step(prefix), distribution.is_chief(engine.strategy)
+    if is_chief:
+        file_io.make_dirs(folder)
+    _log(folder, prefix, step, metrics, form, is_chief)
+    if not is_chief:
+        return None
+    block = results.make_block(metrics, step, form=form)
+    blocks = results.read_blocks(folder)
+    # One that says the same, and more, stays.
+    if not any({*block.text.splitlines()} <= {*other.text.splitlines()} for other in blocks):
+        blocks = results.put(blocks, block)
+    trial = results.read_trial(folder) if form.has_summary else None
+    results.write_blocks(folder, blocks, trial and trial.best_step)
+    run_record.set_result(folder, step, metrics)
+    run_record.set_evaluated(folder, 1, engine.baseline)
+    return block
+
+
+# --- Writing checkpoints beside training, in a thread of their own -------------------------------
+
+
+class BackgroundWriter:
+    """Writes checkpoints, one after another, while training goes on.
+
+    As a context it lets the last one be finished, whatever ends the block.
+    """
+
+    def __init__(self):
+        self._pool = futures.ThreadPoolExecutor(1)
+        self._last = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self.wait()
+        self._pool.shutdown()
+        if self._last is not None and (error := self._last.exception()):
+            logging.error("%s", error)  # beside what ends the block
+
+    def save(self, prefix, model, optimizer, then):
+        """As `checkpoints.save`, but only the copying of the values is waited for.
+
+        Args:
+          then: function without arguments, called once the checkpoint is whole.
+        """
+        self.wait()
+        values = checkpoints.values_of(model, optimizer)
+
+        def write():
+            checkpoints.write_tensors(prefix, values, with_meta=True)
+            then()
+
+        self._last = self._pool.submit(write)
+
+    def wait(self):
+        """Waits for the last checkpoint.
+
+        Raises:
+          file_io.InputError: it could not be written.
+        """
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
+
+    def check(self):
+        """Raises what `wait` does if the last checkpoint has failed already; waits for nothing."""
+        if self._last is not None and self._last.done():
+            self.wait()

@@ -1,0 +1,483 @@
+"""Training a head on an encoder that stays as it is.
+
+The encoder then computes as in inference, forward alone: it drops nothing, and its variables get
+neither gradients nor slots. Checkpoints hold the whole model all the same.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from albert.data import input_pipeline, record_files
+from albert.io import file_io, locks, progress
+from albert.model import batching, checkpoints, heads, weight_names
+from albert.training import distribution, engine
+
+
+def frozen(task):
+    """The task with an encoder that is not trained.
+
+    Args:
+      task: `contracts.Task`.
+
+    Returns:
+      `contracts.Task`.
+    """
+
+    def build_model(config, compute, seed):
+        model = task.build_model(config, compute, seed)
+        model.freeze_encoder()
+        return model
+
+    return dataclasses.replace(task, build_model=build_model)
+
+
+def check_resume(output_dir, is_frozen):
+    """Refuses to go on with a run whose encoder was trained where this one's is frozen, or not.
+
+    Args:
+      output_dir: folder of the run, with or without checkpoints.
+      is_frozen: whether this run's encoder is frozen.
+
+    Raises:
+      file_io.InputError: names the parameter, and the checkpoint that says otherwise.
+    """
+    last = checkpoints.numbered(output_dir)[-1:]
+    if not last:
+        return
+    state = filter(weight_names.is_state, checkpoints.reader(last[0]).get_variable_to_shape_map())
+    slots = [name for name in state if name != weight_names.STEP]
+    was_frozen = not any(name.startswith(checkpoints.ENCODER_PREFIX) for name in slots)
+    if slots and was_frozen != is_frozen:
+        how, here = ("frozen", "trained") if was_frozen else ("trained", "frozen")
+        raise file_io.InputError(
+            f"cannot resume from {last[0]}: its encoder was {how}, that of this run is to be "
+            f"{here} (freeze_encoder={is_frozen}). Use another output_dir and name this one's "
+            "checkpoint as init_checkpoint"
+        )
+
+
+# --- Outputs of a frozen encoder, computed once and kept in files: epochs then train the head alon
+
+
+MANIFEST = "manifest.json"
+_VERSION = 1
+_LOCK = "lock"
+_TEXT = ("input_ids", "input_mask", "segment_ids")
+_BLOCK = 2048  # records read at a time, whose texts are sorted by length
+# TensorFlow's bfloat16 goes through numpy as bits.
+_STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
+
+
+def text_keys(input_ids, input_mask, segment_ids):
+    """What identifies each text: a list of N bytes objects, and its real tokens, int [N].
+
+    Args:
+      input_ids, input_mask, segment_ids: int32 arrays [N, S]; real tokens come first.
+    """
+    lengths = input_mask.sum(axis=1)
+    keys = []
+    for ids, segments, length in zip(input_ids, segment_ids, lengths.tolist(), strict=True):
+        content = ids[:length].tobytes() + segments[:length].tobytes()
+        keys.append(hashlib.blake2b(content, digest_size=16).digest())
+    return keys, lengths
+
+
+class OutputCache:
+    """The outputs of one encoder in one folder.
+
+    Args:
+      parent: folder of the encoder's folder; local.
+      settings: JSON-ready dict of what the outputs depend on beside the text.
+      width: H.
+      dtype: a key of `_STORED`.
+      is_sequence: there is a row for each token, not one for each text.
+      part_bytes: a part is closed once it has so many.
+
+    Attributes:
+      folder: the encoder's folder.
+    """
+
+    def __init__(self, parent, settings, width, dtype, is_sequence, part_bytes=256 << 20):
+        name = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+        self.folder = os.path.join(parent, name)
+        self._settings = settings
+        self._width, self._dtype, self._is_sequence = width, dtype, is_sequence
+        self._row_bytes = width * np.dtype(_STORED[dtype]).itemsize
+        self._part_bytes = part_bytes
+        self._parts = {}  # name -> array [rows, H]
+        self._places = {}  # key -> name of the part, first row, number of rows
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def prepare(self, features):
+        """`input_pipeline.train_input_fn`'s: adds the outputs to the features of a batch as it was
+        read.
+
+        Features of texts [B, S] get [B, S', H], S' the longest of them, or [B, H]; those of choices
+        [B, C, S] get [B, C, H].
+        """
+        texts = [features[name] for name in _TEXT]
+        stored = tf.numpy_function(self._rows_of, texts, _STORED[self._dtype])
+        middle = [None] if self._is_sequence else []
+        stored.set_shape([*texts[0].shape[:-1], *middle, self._width])
+        if self._dtype == "bfloat16":
+            stored = tf.bitcast(stored, tf.bfloat16)
+        return {**features, heads.ENCODER_OUTPUT: stored}
+
+    def _rows_of(self, *texts):
+        shape = texts[0].shape[:-1]
+        keys, lengths = text_keys(*(x.reshape(-1, x.shape[-1]) for x in texts))
+        rows = 1 if not self._is_sequence else lengths.max()
+        found = np.zeros([len(keys), rows, self._width], _STORED[self._dtype])
+        for target, key in zip(found, keys, strict=True):
+            part, first, count = self._places[key]
+            target[:count] = self._parts[part][first : first + count]
+        return found if self._is_sequence else found.reshape(*shape, self._width)
+
+    def _load(self):
+        """Takes in the parts that are there; deletes what a killed run left, and damaged parts.
+
+        Returns:
+          Whether a part was damaged.
+        """
+        names = file_io.listdir(self.folder)
+        whole = {name[: -len(".json")] for name in names if name.endswith(".json")} - {"manifest"}
+        for name in names:
+            if name not in (MANIFEST, _LOCK) and name.split(".")[0] not in whole:
+                file_io.remove(os.path.join(self.folder, name))
+        damaged = [name for name in sorted(whole - set(self._parts)) if not self._load_part(name)]
+        for name in damaged:
+            logging.warning("%s in %s is damaged: it is made again", name, self.folder)
+            for ending in ("json", "bin"):
+                file_io.remove(os.path.join(self.folder, f"{name}.{ending}"))
+        return bool(damaged)
+
+    def _load_part(self, name):
+        """Whether a part could be taken in."""
+        path = os.path.join(self.folder, name)
+        try:
+            index = file_io.read_json(f"{path}.json", "index")
+            keys, counts = list(map(bytes.fromhex, index["keys"])), index["rows"]
+            if not all(isinstance(count, int) and count >= 0 for count in counts):
+                return False
+            if file_io.size(f"{path}.bin") != sum(counts) * self._row_bytes:
+                return False
+            values = np.frombuffer(file_io.map_bytes(f"{path}.bin"), _STORED[self._dtype])
+            ends = np.cumsum(counts).tolist()
+            places = [
+                (key, (name, end - count, count))
+                for key, end, count in zip(keys, ends, counts, strict=True)
+            ]
+        except (file_io.InputError, OSError, KeyError, TypeError, ValueError):
+            return False
+        self._parts[name] = values.reshape(-1, self._width)
+        self._places.update(places)
+        return True
+
+    # --- filling ----------------------------------------------------------------------------
+
+    def fill(self, paths, specs, encode, batch_size):
+        """Computes the outputs of all texts of record files that are not there yet.
+
+        Args:
+          paths: record files with manifests.
+          specs: their `input_pipeline.FeatureSpec`s.
+          encode: ``(input_ids, input_mask, segment_ids) -> outputs``, of int32 arrays [N, S'].
+          batch_size: texts of full length that are encoded at a time.
+
+        Raises:
+          file_io.InputError: the disk has too little room, which is said before any work; or it
+            cannot be written to.
+        """
+        if file_io.is_remote(self.folder):
+            raise file_io.InputError(
+                f"encoder_cache_dir must be a local folder, which can be mapped; got {self.folder}"
+            )
+        file_io.make_dirs(self.folder)
+        with locks.locked(os.path.join(self.folder, _LOCK)) as waited:
+            if waited:
+                logging.info("Another run has been filling %s", self.folder)
+            damaged = self._load()
+            done = {} if damaged else self._read_manifest()
+            data = {_data_key(path): _describe_data(path) for path in paths}
+            if data.keys() <= done.keys():
+                logging.info("Using the encoder's outputs in %s", self.folder)
+                return
+            count, rows = self._count_missing(_blocks(paths, specs))
+            self._check_room(count, rows)
+            if count:
+                needed = rows * self._row_bytes
+                with _disk_errors_named(self.folder, needed), self._writer() as add:
+                    self._encode_missing(_blocks(paths, specs), encode, batch_size, rows, add)
+            self._load()
+            manifest = {"version": _VERSION, "settings": self._settings, "data": {**done, **data}}
+            file_io.write_json(os.path.join(self.folder, MANIFEST), manifest)
+
+    def _read_manifest(self):
+        path = os.path.join(self.folder, MANIFEST)
+        if not file_io.exists(path):
+            return {}
+        try:
+            return dict(file_io.read_json(path, "manifest")["data"])
+        except (file_io.InputError, KeyError, TypeError, ValueError) as error:
+            logging.warning("Not used: %s (%s)", path, error)
+            return {}
+
+    def _new_texts(self, blocks):
+        """Yields (arrays [N, S], keys, lengths, places of the texts that are not there yet)."""
+        seen = set()
+        for texts in blocks:
+            keys, lengths = text_keys(*texts)
+            new = []
+            for place, key in enumerate(keys):
+                if key not in self._places and key not in seen:
+                    seen.add(key)
+                    new.append(place)
+            yield texts, keys, lengths, new
+
+    def _count_missing(self, blocks):
+        """Texts and rows that are to be computed."""
+        count = rows = 0
+        for _, _, lengths, new in self._new_texts(blocks):
+            count += len(new)
+            rows += int(lengths[new].sum()) if self._is_sequence else len(new)
+        return count, rows
+
+    def _check_room(self, count, rows):
+        needed, free = rows * self._row_bytes, file_io.free_bytes(self.folder)
+        sizes = [file_io.describe(count) for count in (needed, free)]
+        text = f"{sizes[0]} in {self.folder}, where {sizes[1]} are free"
+        logging.info("The encoder's outputs of %d texts need %s", count, text)
+        if needed > free:
+            raise file_io.InputError(
+                f"cache_encoder_outputs needs {text}: name a folder on another disk "
+                "(encoder_cache_dir), take a smaller train_fraction, or leave it out"
+            )
+
+    def _encode_missing(self, blocks, encode, batch_size, rows, add):
+        with progress.Progress("encoding", rows, "rows") as shown:
+            for texts, keys, lengths, new in self._new_texts(blocks):
+                for batch in _batches(lengths, new, batch_size * texts[0].shape[1]):
+                    longest = batching.round_up(int(lengths[batch].max()))
+                    outputs = encode(*(x[batch, :longest] for x in texts))
+                    for place, output in zip(batch, outputs, strict=True):
+                        real = output[: lengths[place]] if self._is_sequence else output[np.newaxis]
+                        add(keys[place], real)
+                        shown.advance(len(real))
+
+    @contextlib.contextmanager
+    def _writer(self):
+        """Yields ``add(key, rows [n, H])``; parts get to the folder whole, the index last."""
+        part = None
+        try:
+
+            def add(key, rows):
+                nonlocal part
+                if part is None:
+                    part = _Part(self.folder)
+                part.add(key, rows)
+                if part.num_bytes >= self._part_bytes:
+                    part.close()
+                    part = None
+
+            yield add
+            if part is not None:
+                part.close()
+        except BaseException:
+            if part is not None:
+                part.discard()
+            raise
+
+
+class _Part:
+    """A part that is being written."""
+
+    def __init__(self, folder):
+        numbers = [int(n[5:10]) for n in file_io.listdir(folder) if n.startswith("part-")]
+        self._path = os.path.join(folder, f"part-{max(numbers, default=-1) + 1:05d}")
+        self._file = file_io.open_file(f"{self._path}.bin", "wb")
+        self._keys, self._rows = [], []
+        self.num_bytes = 0
+
+    def add(self, key, rows):
+        content = np.ascontiguousarray(rows).tobytes()
+        self._file.write(content)
+        self.num_bytes += len(content)
+        self._keys.append(key.hex())
+        self._rows.append(len(rows))
+
+    def close(self):
+        self._file.close()
+        file_io.write_json(f"{self._path}.json", {"keys": self._keys, "rows": self._rows})
+
+    def discard(self):
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            file_io.remove(f"{self._path}.bin")
+
+
+@contextlib.contextmanager
+def _disk_errors_named(folder, count):
+    try:
+        with file_io.room_for(folder, count):
+            yield
+    except OSError as error:
+        raise file_io.InputError(
+            f"the encoder's outputs cannot be written to {folder}: {error.strerror}"
+        ) from error
+
+
+def _data_key(path):
+    """Identifies a record file by what its manifest says."""
+    return file_io.sha256(record_files.manifest_path(path))
+
+
+def _describe_data(path):
+    manifest = file_io.read_json(record_files.manifest_path(path), "manifest")
+    names = ("num_examples", "settings")
+    return {"file": os.path.basename(path), **{name: manifest[name] for name in names}}
+
+
+def _blocks(paths, specs):
+    """Yields the texts of records: int32 arrays of ids, masks and segments, [N, S] each."""
+    specs = [spec for spec in specs if spec.name in _TEXT]
+    for serialized in record_files.serialized_examples(paths).batch(_BLOCK):
+        features = input_pipeline.parse(specs, serialized)
+        yield [tf.reshape(features[n], [-1, features[n].shape[-1]]).numpy() for n in _TEXT]
+
+
+def _batches(lengths, places, tokens):
+    """Lists of places by falling length, each of at most so many tokens with its padding."""
+    order = sorted(places, key=lambda place: -lengths[place])
+    start = 0
+    while start < len(order):
+        count = max(1, tokens // max(1, int(lengths[order[start]])))
+        yield order[start : start + count]
+        start += count
+
+
+# --- the cache of a run -------------------------------------------------------------------------
+
+
+def of_run(data, task, run, cache_dir, part_bytes=256 << 20):
+    """The data of a run with the outputs of its encoder, computed when records are asked for.
+
+    Args:
+      data: `contracts.Data`.
+      task: `contracts.Task` whose encoder is frozen, without a teacher.
+      run: `stages.Run`; it trains.
+      cache_dir: folder of the caches; may be shared by runs.
+      part_bytes: see `OutputCache`.
+
+    Returns:
+      `contracts.Data`.
+
+    Raises:
+      file_io.InputError: the strategy is a TPU's or has several workers.
+    """
+    if distribution.needs_fixed_shapes(run.strategy) or distribution.workers(run.strategy):
+        raise file_io.InputError(
+            "cache_encoder_outputs is for the devices of one machine: not for a TPU or several "
+            "workers"
+        )
+
+    @functools.cache
+    def encoder():
+        return _Encoder(task, run, cache_dir, part_bytes)
+
+    def records_of(split):
+        paths = data.records(split)
+        batch_size = run.run_config.eval_batch_size
+        encoder().cache.fill(paths, data.specs(split), encoder().encode, batch_size)
+        return paths
+
+    def with_outputs(settings):
+        first = settings.get("prepare") or (lambda features: features)
+        return {**settings, "prepare": lambda features: encoder().cache.prepare(first(features))}
+
+    return dataclasses.replace(
+        data,
+        records=records_of,
+        train_input=with_outputs(data.train_input),
+        eval_input=with_outputs(data.eval_input),
+    )
+
+
+class _Encoder:
+    """The encoder that a run will have, and the cache of its outputs."""
+
+    def __init__(self, task, run, cache_dir, part_bytes):
+        config, folder = run.run_config, run.run_config.output_dir
+        compute = engine.compute_on(config.compute, run.strategy)
+        self._model = task.build_model(run.model_config, compute, config.seed)
+        own = checkpoints.numbered(folder)[-1:]
+        if own:
+            checkpoints.restore(self._model, own[0], allow_new_heads=False)
+        elif run.init_checkpoint:
+            checkpoints.restore(self._model, run.init_checkpoint, rename=run.rename)
+        variables = checkpoints.variables_by_name(self._model)
+        used = {variable.name for variable in self._model.used_variables}
+        self._variables = {
+            name: variable
+            for name, variable in sorted(variables.items())
+            if name.startswith(checkpoints.ENCODER_PREFIX) and variable.name in used
+        }
+        self._check_best(folder)
+        signature = [tf.TensorSpec([None, None], tf.int32)] * len(_TEXT)
+        self._encode = tf.function(self._outputs, input_signature=signature, autograph=False)
+        is_sequence = self._encode.get_concrete_function().structured_outputs.shape.rank == 3
+        self.cache = OutputCache(
+            cache_dir,
+            self._settings(run.model_config, compute.dtype, is_sequence),
+            run.model_config.hidden_size,
+            compute.dtype,
+            is_sequence,
+            part_bytes,
+        )
+
+    def _outputs(self, *texts):
+        outputs = self._model.encoder_output(dict(zip(_TEXT, texts, strict=True)))
+        return tf.bitcast(outputs, tf.uint16) if outputs.dtype == tf.bfloat16 else outputs
+
+    def encode(self, *texts):
+        """See `OutputCache.fill`."""
+        return self._encode(*(tf.constant(x, tf.int32) for x in texts)).numpy()
+
+    def _settings(self, config, dtype, is_sequence):
+        digest = hashlib.sha256()
+        for name, variable in self._variables.items():
+            digest.update(name.encode() + variable.numpy().tobytes())
+        unused = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+        sizes = {key: value for key, value in config.to_dict().items() if key not in unused}
+        return {
+            "version": _VERSION,
+            "output": "sequence_output" if is_sequence else "pooled_output",
+            "dtype": dtype,
+            "config": sizes,
+            "weights_sha256": digest.hexdigest(),
+        }
+
+    def _check_best(self, folder):
+        """Refuses a folder whose best checkpoint would be scored with another encoder's outputs."""
+        best = checkpoints.find_best(folder) if file_io.is_dir(folder) else None
+        if not best:
+            return
+        reader = checkpoints.reader(best)
+        for name, variable in self._variables.items():
+            same = reader.has_tensor(name) and np.array_equal(
+                reader.get_tensor(name), variable.numpy()
+            )
+            if not same:
+                raise file_io.InputError(
+                    f"cache_encoder_outputs: {best} has another encoder ({name} differs), so it "
+                    "cannot be scored from the cache: use another output_dir"
+                )

@@ -1,0 +1,163 @@
+"""How much memory a training run needs, estimated from its shapes before it starts.
+
+Letters: B batch of a device, S sequence, H hidden, I intermediate, N heads, V vocabulary,
+P masked positions.
+"""
+
+import dataclasses
+import os
+
+from albert.training import optimizers
+
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+# What TensorFlow, its libraries and compiled functions take, as runs of small models show.
+_PROGRAM = 1 << 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """Bytes on one device.
+
+    Attributes:
+      parameters, optimizer: in float32.
+      gradients: in float32, twice where they are accumulated; and in the type of the run, for each
+        part of the batch: the sums of those of layers that share their weights, and the next ones
+        to be added.
+      activations: what the encoder keeps for the backward pass, and the work of one block in it.
+      head: the logits of the masked LM and their gradient.
+      checkpoint: values that are being written while training goes on; in main memory.
+    """
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    activations: int
+    head: int
+    checkpoint: int
+
+    @property
+    def total(self):
+        """All of it, and the program itself."""
+        return sum(dataclasses.astuple(self)) + _PROGRAM
+
+
+def count_parameters(config):
+    """Parameters of the encoder and its pooler."""
+    embedding, hidden = config.embedding_size, config.hidden_size
+    tables = config.vocab_size + config.type_vocab_size + config.max_position_embeddings + 2
+    mapping = (embedding + 1) * hidden if embedding != hidden else 0
+    groups = config.num_attention_groups, config.num_ffn_groups
+    parts = zip(groups, _count_block_parameters(config), strict=True)
+    blocks = config.inner_group_num * sum(count * size for count, size in parts)
+    return tables * embedding + mapping + blocks + (hidden + 1) * hidden
+
+
+def _count_block_parameters(config):
+    """Parameters of an attention and of a feed-forward part, each with its LayerNorm."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    attention = 4 * (hidden + 1) * hidden
+    feed_forward = (hidden + 1) * inner + (inner + 1) * hidden
+    return attention + 2 * hidden, feed_forward + 2 * hidden
+
+
+def estimate(
+    config, batch_size, length, compute, accumulation_steps=1, predictions=0, optimizer="adamw"
+):
+    """Memory of a training step at full length; padding that is skipped makes it less.
+
+    Parts that a batch is computed in keep as many activations together as the whole batch.
+
+    Args:
+      config: `encoder.AlbertConfig`.
+      batch_size: B, examples of one device in one update.
+      length: S.
+      compute: `layers.Compute`, as the model will have it.
+      accumulation_steps: micro-batches that B is computed in.
+      predictions: P, masked positions per example; 0 for fine-tuning.
+      optimizer: name in `optimizer_table.OPTIMIZERS`.
+    """
+    count = count_parameters(config)
+    parameters = 4 * count
+    slots = count * optimizers.optimizer_class(optimizer).bytes_per_parameter()
+    size = _BYTES[compute.dtype]
+    rows = -(-batch_size // accumulation_steps) * length
+    hidden, heads = config.hidden_size, config.num_attention_heads
+    # A block keeps its input, queries, keys, values, context, two normalised sums, the first
+    # block's output; twice the inner layer; and the attention probabilities, before and after
+    # dropout.
+    scores = rows * heads * length
+    probabilities = scores * size * (2 if config.attention_probs_dropout_prob else 1)
+    kept = rows * (8 * hidden + 2 * config.intermediate_size) * size + probabilities
+    # In the backward pass of a block its gradients come on top.
+    working = rows * (4 * hidden + 2 * config.intermediate_size) * size + 2 * scores * 4
+    blocks = config.num_hidden_layers * config.inner_group_num
+    if compute.recompute:
+        activations = blocks * rows * hidden * size + kept + working
+    else:
+        activations = blocks * kept + working
+    logits = rows // length * predictions * config.vocab_size * 4
+    gradients = parameters * (2 if accumulation_steps > 1 else 1)
+    # Parts do not wait for each other: each adds up its own, for the blocks of one group at a time.
+    sums = (
+        compute.parts * (config.inner_group_num + 1) * size * sum(_count_block_parameters(config))
+    )
+    return Estimate(
+        parameters=parameters,
+        gradients=gradients + sums,
+        optimizer=slots,
+        activations=activations,
+        head=3 * logits,
+        checkpoint=parameters + slots,
+    )
+
+
+def report(
+    config,
+    batch_size,
+    length,
+    make_compute,
+    accumulation_steps=1,
+    recompute=False,
+    predictions=0,
+    choices=1,
+    optimizer="adamw",
+):
+    """Text for people: the estimate, and what other settings with the same results would need.
+
+    Args: see `estimate`, and
+      make_compute: ``(accumulation_steps, recompute) -> layers.Compute``, how the model computes
+        with these settings.
+      recompute: whether activations are computed again.
+      choices: texts of which an example consists, as a question of RACE of its four answers.
+    """
+
+    def estimate_of(steps, recompute):
+        compute = make_compute(steps, recompute)
+        sizes = (batch_size * choices, length)
+        return estimate(config, *sizes, compute, steps, predictions, optimizer)
+
+    chosen = estimate_of(accumulation_steps, recompute)
+    dtype = make_compute(accumulation_steps, recompute).dtype
+    lines = [
+        f"Training memory of one device, estimated for {batch_size * choices} x {length} tokens in "
+        f"{dtype}:"
+    ]
+    for name, value in dataclasses.asdict(chosen).items():
+        lines.append(f"  {name:12s} {_gib(value)}")
+    lines.append(f"  {'together':12s} {_gib(chosen.total)}, with {_gib(_PROGRAM)} for the program")
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    lines.append(f"This machine has {_gib(available)} of main memory. With the same results:")
+    lines.append("  gradient_accumulation_steps  recompute   needs")
+    steps = 1
+    while steps <= batch_size:
+        if batch_size % steps == 0:
+            for again in (False, True):
+                total = estimate_of(steps, again).total
+                fits = "fits" if total < 0.9 * available else "does not fit"
+                lines.append(f"  {steps:29d}  {again!s:12s}  {_gib(total)}  {fits}")
+        steps *= 2
+    return "\n".join(lines)
+
+
+def _gib(size):
+    return f"{size / 2**30:7.2f} GiB"

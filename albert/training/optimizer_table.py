@@ -1,0 +1,107 @@
+"""The optimizers that a run can choose from; plain, so that flags know names and limits at once."""
+
+import math
+import re
+from typing import NamedTuple
+
+from albert.io import file_io
+
+
+class Row(NamedTuple):
+    """An optimizer.
+
+    Attributes:
+      class_name: of an `optimizers.Optimizer`.
+      settings: what its constructor takes beside the learning rate.
+      rate: (learning rate, batch size) from which the rate of other batches follows by the square
+        root; None where no such rule is known.
+    """
+
+    class_name: str
+    settings: tuple = ("clip_norm",)
+    rate: tuple | None = None
+
+
+_ADAM = ("beta_1", "beta_2", "epsilon", "clip_norm")
+_DECAY = ("weight_decay_rate", "exclude_from_weight_decay")
+# A new optimizer needs a class and a row.
+OPTIMIZERS = {
+    "adamw": Row("AdamWeightDecayOptimizer", (*_ADAM, *_DECAY)),
+    # The rate is that of ALBERT, Lan et al., ICLR 2020, section 4.1; the square root is the rule of
+    # You et al., ICLR 2020, section 4.3.
+    "lamb": Row(
+        "LAMB",
+        (*_ADAM, *_DECAY, "exclude_from_layer_adaptation"),
+        rate=(0.00176, 4096),
+    ),
+    "adam": Row("Adam", _ADAM),
+}
+
+
+def listed(names=OPTIMIZERS):
+    """Names as people write them: "a, b or c"."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def check(name, settings=()):
+    """Refuses a name that is not in the table, and settings that the optimizer cannot have.
+
+    Args:
+      name: of an optimizer.
+      settings: {name: value}, for its constructor.
+
+    Raises:
+      file_io.InputError: names what is wrong, and what is possible.
+    """
+    if name not in OPTIMIZERS:
+        raise file_io.InputError(f"optimizer={name}: expected {listed()}")
+    known = OPTIMIZERS[name].settings
+    extra = [setting for setting in settings if setting not in known]
+    if extra:
+        raise file_io.InputError(
+            f"optimizer={name} takes no {_quoted(extra)}, only {_quoted(known)}"
+        )
+    for setting in settings:
+        _check_value(setting, settings[setting])
+
+
+def _quoted(names):
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _check_value(name, value):
+    if name in ("exclude_from_weight_decay", "exclude_from_layer_adaptation"):
+        for pattern in value or ():
+            _check_pattern(name, pattern)
+    elif name in ("beta_1", "beta_2"):
+        if not 0 <= value < 1:
+            raise file_io.InputError(f"{name}={value} must be a share, from 0 to below 1")
+    elif name == "epsilon":
+        if not 0 < value < math.inf:
+            raise file_io.InputError(f"{name}={value} must be above 0")
+    elif value is not None and not 0 <= value < math.inf:
+        raise file_io.InputError(f"{name}={value} must be at least 0")
+
+
+def _check_pattern(name, pattern):
+    if not pattern:  # It would be found in every name.
+        raise file_io.InputError(f"{name} has an empty regular expression")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise file_io.InputError(
+            f"{name}: {pattern!r} is not a regular expression: {error}"
+        ) from error
+
+
+def scaled_rate(name, batch_size):
+    """Learning rate of an optimizer for a batch, by the square root of its size.
+
+    Returns:
+      The rate, or None where no rule is known.
+    """
+    if OPTIMIZERS[name].rate is None:
+        return None
+    rate, batch = OPTIMIZERS[name].rate
+    return rate * math.sqrt(batch_size / batch)

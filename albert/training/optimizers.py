@@ -1,0 +1,452 @@
+"""What optimizers share, AdamW, the learning-rate schedule and the choice of a run's optimizer.
+
+Sources: Decoupled Weight Decay Regularization, Loshchilov & Hutter, ICLR 2019, algorithm 2; BERT,
+Devlin et al., 2019, appendix A.2, for the schedule.
+"""
+
+import abc
+import math
+import re
+
+import tensorflow as tf
+
+from albert.io import file_io
+from albert.model import kernels, weight_names
+from albert.training import optimizer_table
+
+# Normalisation parameters and biases are not decayed (searched for in the variable's name).
+EXCLUDED_FROM_DECAY = ("LayerNorm", "layer_norm", "bias")
+
+
+def learning_rate_at(
+    step, init_lr, num_train_steps, num_warmup_steps=0, poly_power=1.0, start_warmup_step=0
+):
+    """Learning rate of a step: linear warm-up, then polynomial decay to 0.
+
+    Args:
+      step: integer tensor or number, steps taken before this one (the first step has 0).
+      init_lr: rate that the decay starts from at step 0.
+      num_train_steps: step from which the rate is 0.
+      num_warmup_steps: while fewer steps than these have passed since `start_warmup_step`, the
+        rate is `init_lr` times their share instead.
+      poly_power: power of the decay.
+      start_warmup_step: step at which the warm-up starts. Before it the rate is below 0, as in
+        the reference: meant for runs that go on from a checkpoint of that step.
+
+    Returns:
+      float32 scalar.
+    """
+    step = tf.cast(step, tf.float32)
+    remaining = 1.0 - tf.minimum(step, float(num_train_steps)) / float(num_train_steps)
+    rate = init_lr * tf.pow(remaining, poly_power)
+    if num_warmup_steps:
+        warm = step - float(start_warmup_step)
+        rate = tf.where(warm < num_warmup_steps, init_lr * warm / num_warmup_steps, rate)
+    return tf.cast(rate, tf.float32)
+
+
+class Optimizer(tf.Module):
+    """What all optimizers share: the rate, clipping, the loss scale, slots and their names.
+
+    Args:
+      learning_rate: function of the step, such as `learning_rate_at`, or a number.
+      weight_decay_rate: share of a weight added to its update.
+      exclude_from_weight_decay: regular expressions searched for in variable names.
+      clip_norm: largest global norm of the gradients; 0 or None does not clip.
+
+    Attributes:
+      SLOTS: what is kept for each variable: float32 variables of its shape, which start at 0 and
+        are called ``<variable>/<slot>`` in checkpoints.
+      global_step: int64 variable, updates made so far.
+    """
+
+    SLOTS = ()
+
+    def __init__(
+        self,
+        learning_rate,
+        weight_decay_rate=0.01,
+        exclude_from_weight_decay=EXCLUDED_FROM_DECAY,
+        clip_norm=1.0,
+    ):
+        super().__init__()
+        self._learning_rate = learning_rate
+        self._weight_decay_rate = weight_decay_rate
+        self._exclude_from_weight_decay = exclude_from_weight_decay
+        self._clip_norm = clip_norm or None
+        self._loss_scale = None
+        self._slots = {}  # variable name -> its variables, in the order of SLOTS
+        self.global_step = tf.Variable(0, dtype=tf.int64, name=weight_names.STEP, trainable=False)
+
+    @classmethod
+    def bytes_per_parameter(cls):
+        """Memory of the slots."""
+        return 4 * len(cls.SLOTS)
+
+    def build(self, variables):
+        """Makes the slots of the variables that have none yet.
+
+        Under a strategy to be called in its scope, so that each replica gets its copy.
+
+        Raises:
+          ValueError: two variables have the same name, or this is one replica of several.
+        """
+        named = [(_name(variable), variable) for variable in variables]
+        names = [name for name, _ in named]
+        if len(set(names)) < len(names):
+            raise ValueError(f"variables must have names of their own; got {sorted(names)}")
+        missing = [(name, variable) for name, variable in named if name not in self._slots]
+        context = tf.distribute.get_replica_context()
+        if missing and context is not None and context.num_replicas_in_sync > 1:
+            raise ValueError(
+                f"no slots for {missing[0][0]}: call build(variables) in the scope of the strategy "
+                "before the first step"
+            )
+        for name, variable in missing:
+            with tf.init_scope():
+                self._slots[name] = tuple(
+                    tf.Variable(tf.zeros(variable.shape), name=f"{name}/{slot}", trainable=False)
+                    for slot in self.SLOTS
+                )
+
+    def variables_by_name(self):
+        """{checkpoint name: variable} of the slots, the step and what scales the loss."""
+        state = [slot for slots in self._slots.values() for slot in slots]
+        state.append(self.global_step)
+        if self._loss_scale is not None:
+            state += self._loss_scale.variables
+        return {_name(variable): variable for variable in state}
+
+    def scale_loss(self):
+        """From now on expects gradients of the loss times `gradient_scale()`, for float16.
+
+        Under a strategy to be called in its scope.
+        """
+        self._loss_scale = LossScale()
+
+    def gradient_scale(self):
+        """Factor of the loss whose gradients `apply_gradients` takes; None is 1."""
+        return None if self._loss_scale is None else self._loss_scale.scale
+
+    def updates_made(self):
+        """Steps so far without those whose update was left out, an int64 scalar."""
+        if self._loss_scale is None:
+            return tf.convert_to_tensor(self.global_step)
+        return self.global_step - self._loss_scale.left_out
+
+    def report(self):
+        """{name: scalar} of further things to log at each step.
+
+        Of an update, so to be called after `apply_gradients` and in the same function.
+        """
+        return {} if self._loss_scale is None else {"loss_scale": self._loss_scale.scale}
+
+    def learning_rate(self):
+        """The rate of the next update, a float32 scalar."""
+        if callable(self._learning_rate):
+            return self._learning_rate(self.global_step)
+        return tf.constant(self._learning_rate, tf.float32)
+
+    def apply_gradients(self, grads_and_vars):
+        """Clips the gradients to the global norm, updates the variables and counts the step.
+
+        In a replica the gradients must already be summed over all replicas: every replica then
+        makes the same update to its own copies, and nothing needs to be exchanged here.
+
+        Args:
+          grads_and_vars: pairs. Variables whose gradient is None stay as they are, without decay,
+            and get no slots.
+
+        Returns:
+          Global norm of the gradients before clipping, a scalar.
+
+        Raises:
+          ValueError: no variable has a gradient; see also `build`.
+        """
+        pairs = [(tf.convert_to_tensor(g), v) for g, v in grads_and_vars if g is not None]
+        if not pairs:
+            raise ValueError("none of the variables has a gradient")
+        gradients, variables = zip(*pairs, strict=True)
+        self.build(variables)
+        rate = self.learning_rate()
+        norm = tf.linalg.global_norm(gradients)
+        factor, skipped = 1.0, None
+        if self._loss_scale is not None:
+            factor = 1.0 / self._loss_scale.scale
+            norm *= factor
+            skipped = self._loss_scale.update(tf.math.is_finite(norm))
+            norm = tf.where(skipped, 0.0, norm)
+        if self._clip_norm is not None:
+            factor *= self._clip_norm / tf.maximum(norm, self._clip_norm)
+        for variable, gradient in zip(variables, gradients, strict=True):
+            self._update(variable, gradient, factor, rate, skipped)
+        self.global_step.assign_add(1)
+        return norm
+
+    def _update(self, variable, gradient, factor, rate, skipped):
+        """Updates one variable and its slots, unless `skipped` (a scalar, or None) is true."""
+        slots = self._slots[_name(variable)]
+        values = self._new_values(variable, gradient, slots, factor, rate)
+        for target, value in zip((*slots, variable), values, strict=True):
+            target.assign(value if skipped is None else tf.where(skipped, target, value))
+
+    def _decay_rate(self, variable):
+        """Share of a variable's weights added to its update."""
+        return (
+            0.0 if matches(self._exclude_from_weight_decay, variable) else self._weight_decay_rate
+        )
+
+    @abc.abstractmethod
+    def _new_values(self, variable, gradient, slots, factor, rate):
+        """New values of the slots, in the order of `SLOTS`, and of the variable.
+
+        Args:
+          variable: variable to update.
+          gradient: tensor of its shape.
+          slots: its variables, in the order of `SLOTS`.
+          factor: scalar to multiply the gradient by.
+          rate: scalar.
+        """
+
+
+class AdamBase(Optimizer):
+    """Adam without bias correction, with decoupled weight decay and a rate for each variable.
+
+    What its slots hold is the same in all subclasses: each can go on from the slots of another.
+
+    Args:
+      learning_rate, weight_decay_rate: see `Optimizer`.
+      beta_1: decay of the mean gradient.
+      beta_2: decay of the mean squared gradient.
+      epsilon: added outside the square root.
+      **settings: see `Optimizer`.
+    """
+
+    SLOTS = weight_names.ADAM_SLOTS
+
+    def __init__(
+        self,
+        learning_rate,
+        weight_decay_rate=0.01,
+        beta_1=0.9,
+        beta_2=0.999,
+        epsilon=1e-6,
+        **settings,
+    ):
+        super().__init__(learning_rate, weight_decay_rate, **settings)
+        self._beta_1 = beta_1
+        self._beta_2 = beta_2
+        self._epsilon = epsilon
+
+    def _new_values(self, variable, gradient, slots, factor, rate):
+        mean, square, update = kernels.adam_update(
+            *(tf.convert_to_tensor(x) for x in (variable, gradient, *slots, factor)),
+            beta_1=self._beta_1,
+            beta_2=self._beta_2,
+            epsilon=self._epsilon,
+            decay=self._decay_rate(variable),
+        )
+        update *= rate * self._trust_ratio(variable, update)
+        return mean, square, variable - update
+
+    @abc.abstractmethod
+    def _trust_ratio(self, variable, update):
+        """Factor of the rate for one variable."""
+
+
+class AdamWeightDecayOptimizer(AdamBase):
+    """AdamW without bias correction; arguments are those of `AdamBase`."""
+
+    def _trust_ratio(self, variable, update):
+        del variable, update
+        return 1.0
+
+
+class LossScale(tf.Module):
+    """Factor of a float16 loss that keeps small gradients above 0 and large ones finite.
+
+    It is halved after a gradient that is not finite, whose update is left out, and doubled after
+    2,000 good ones in a row (Mixed Precision Training, Micikevicius et al., 2018, section 3.2).
+
+    Attributes:
+      scale: the factor.
+      left_out: updates left out so far.
+    """
+
+    GOOD_UPDATES = 2000  # in a row, after which the scale is doubled
+    _FIRST, _LARGEST = 2.0**15, 2.0**24
+
+    def __init__(self):
+        super().__init__()
+        self.scale = tf.Variable(
+            self._FIRST, name=f"{weight_names.LOSS_SCALE}scale", trainable=False
+        )
+        self._good, self.left_out = (
+            tf.Variable(0, dtype=tf.int64, name=f"{weight_names.LOSS_SCALE}{name}", trainable=False)
+            for name in ("good_updates", "left_out")
+        )
+
+    def update(self, finite):
+        """Takes in whether the gradient was finite; true if its update is to be left out.
+
+        At a scale of 1 nothing is left out: the loss itself is then at fault.
+        """
+        scale = tf.convert_to_tensor(self.scale)
+        good = tf.where(finite, self._good + 1, 0)
+        grows = good >= self.GOOD_UPDATES
+        larger = tf.where(grows, tf.minimum(scale * 2.0, self._LARGEST), scale)
+        self.scale.assign(tf.where(finite, larger, tf.maximum(scale / 2.0, 1.0)))
+        self._good.assign(tf.where(grows, tf.zeros_like(good), good))
+        left_out = tf.logical_and(tf.logical_not(finite), scale > 1.0)
+        self.left_out.assign_add(tf.cast(left_out, tf.int64))
+        return left_out
+
+
+def _name(variable):
+    return variable.name.split(":")[0]
+
+
+def matches(patterns, variable):
+    """True if one of the regular expressions is found in the variable's name."""
+    return any(re.search(pattern, _name(variable)) for pattern in patterns)
+
+
+# --- the choice ---------------------------------------------------------------------------------
+
+
+def optimizer_class(name):
+    """The class of a name in `optimizer_table.OPTIMIZERS`.
+
+    Raises:
+      file_io.InputError: no such name.
+    """
+    optimizer_table.check(name)
+    row = optimizer_table.OPTIMIZERS[name]
+    return globals()[row.class_name]
+
+
+def create_optimizer(
+    init_lr,
+    num_train_steps,
+    num_warmup_steps,
+    optimizer="adamw",
+    poly_power=1.0,
+    start_warmup_step=0,
+    **settings,
+):
+    """The optimizer of a training run.
+
+    Args:
+      init_lr, num_train_steps, num_warmup_steps, poly_power, start_warmup_step: see
+        `learning_rate_at`.
+      optimizer: name in `optimizer_table.OPTIMIZERS`.
+      **settings: passed to the optimizer's constructor.
+
+    Raises:
+      file_io.InputError: unknown optimizer, a setting that it does not take, or a value out of
+        range.
+    """
+    optimizer_table.check(optimizer, settings)
+    chosen = optimizer_class(optimizer)
+    for name, value, lowest in (
+        ("init_lr", init_lr, 0),
+        ("num_train_steps", num_train_steps, 1),
+        ("num_warmup_steps", num_warmup_steps, 0),
+    ):
+        if value < lowest:
+            raise file_io.InputError(f"{name} must be at least {lowest}, got {value}")
+    return chosen(
+        lambda step: learning_rate_at(
+            step, init_lr, num_train_steps, num_warmup_steps, poly_power, start_warmup_step
+        ),
+        **settings,
+    )
+
+
+# --- Adam with bias correction and without weight decay ------------------------------------------
+
+
+class Adam(AdamBase):
+    """The algorithm of the paper, and with its constants.
+
+    Only the gradients are clipped to their global norm first, which the paper does not do.
+
+    Args:
+      learning_rate: see `Optimizer`.
+      beta_1, beta_2: see `AdamBase`.
+      epsilon: added to the root of the corrected mean square.
+      clip_norm: see `Optimizer`.
+    """
+
+    def __init__(self, learning_rate, beta_1=0.9, beta_2=0.999, epsilon=1e-8, clip_norm=1.0):
+        super().__init__(learning_rate, 0.0, beta_1, beta_2, epsilon, clip_norm=clip_norm)
+
+    def _new_values(self, variable, gradient, slots, factor, rate):
+        number = tf.cast(self.updates_made() + 1, tf.float32)
+        mean_share = _share(self._beta_1, number)
+        root_share = tf.sqrt(_share(self._beta_2, number))
+        # m / s_1 / (sqrt(v / s_2) + e) = m / (sqrt(v) + e sqrt(s_2)) * sqrt(s_2) / s_1
+        mean, square, update = kernels.adam_update(
+            *(tf.convert_to_tensor(x) for x in (variable, gradient, *slots, factor)),
+            beta_1=self._beta_1,
+            beta_2=self._beta_2,
+            epsilon=self._epsilon * root_share,
+            decay=0.0,
+        )
+        return mean, square, variable - update * (rate * root_share / mean_share)
+
+    def _trust_ratio(self, variable, update):
+        del variable, update
+        return 1.0
+
+
+def _share(beta, number):
+    """1 - beta^number, the sum of the weights in a running mean; exact for small numbers too."""
+    return -tf.math.expm1(number * (math.log(beta) if beta else -math.inf))
+
+
+# --- LAMB: Adam whose rate is scaled for each variable by a trust ratio --------------------------
+
+
+class LAMB(AdamBase):
+    """Layer-wise adaptive moments; arguments are those of `AdamBase`.
+
+    The ratio is the norm of the weights over the norm of the update, 1 where either is 0. Variables
+    excluded from weight decay are excluded from the ratio too, unless
+    `exclude_from_layer_adaptation` lists others.
+    """
+
+    def __init__(self, learning_rate, exclude_from_layer_adaptation=None, **settings):
+        super().__init__(learning_rate, **settings)
+        self._exclude_from_layer_adaptation = (
+            self._exclude_from_weight_decay
+            if exclude_from_layer_adaptation is None
+            else exclude_from_layer_adaptation
+        )
+        self._ratios = []  # of the variables that have one, at the last update
+
+    def apply_gradients(self, grads_and_vars):
+        self._ratios = []
+        return super().apply_gradients(grads_and_vars)
+
+    def report(self):
+        """Adds the lowest, the median and the highest of the trust ratios."""
+        if not self._ratios:
+            return super().report()
+        ratios = tf.sort(tf.stack(list(self._ratios)))
+        count = len(self._ratios)
+        return {
+            **super().report(),
+            "trust_ratio_lowest": ratios[0],
+            "trust_ratio_median": (ratios[(count - 1) // 2] + ratios[count // 2]) / 2.0,
+            "trust_ratio_highest": ratios[-1],
+        }
+
+    def _trust_ratio(self, variable, update):
+        if matches(self._exclude_from_layer_adaptation, variable):
+            return 1.0
+        weight_norm, update_norm = tf.norm(variable), tf.norm(update)
+        both = tf.logical_and(weight_norm > 0, update_norm > 0)
+        ratio = tf.where(both, tf.math.divide_no_nan(weight_norm, update_norm), 1.0)
+        self._ratios.append(ratio)
+        return ratio

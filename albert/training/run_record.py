@@ -1,0 +1,688 @@
+"""What a run tells of itself in its output folder: ``run.json`` and ``metrics.jsonl``.
+
+``run.json`` says what was run, with which settings, where, from which files, and what came of it.
+It describes the run that trained; one that only evaluates or predicts in the folder of another adds
+a session. ``metrics.jsonl`` has a line for each report of training and for each evaluation.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import functools
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import threading
+from types import NoneType
+from typing import NamedTuple
+
+from absl import logging
+
+import albert
+from albert.io import file_io, json_shapes, signals
+
+# Of an input of more bytes than these no more are hashed: the ends of its longer files.
+MOST_BYTES = 1 << 30
+# More names of files than these (RACE has one a passage) would make a long ``run.json``.
+MOST_NAMES = 1000
+_CHUNK = 1 << 20  # bytes read at a time
+
+
+def versions():
+    """{name: version} of what computes; None where it is not known."""
+    tensorflow = sys.modules.get("tensorflow")
+    found = {"albert": albert.__version__, "python": platform.python_version()}
+    found["tensorflow"] = tensorflow.__version__ if tensorflow else _installed("tensorflow")
+    return {**found, **{name: _installed(name) for name in ("numpy", "sentencepiece")}}
+
+
+@functools.cache
+def _installed(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def host():
+    """Name, processor, cores and bytes of memory of this machine; None where it is not known."""
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError), file_io.open_file("/proc/cpuinfo") as file:
+        lines = (line.partition(":") for line in file)
+        processor = next((v.strip() for k, _, v in lines if k.strip() == "model name"), processor)
+    memory = None
+    with contextlib.suppress(ValueError, OSError, AttributeError):
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "name": platform.node(),
+        "processor": processor,
+        "cores": os.cpu_count(),
+        "memory": memory,
+    }
+
+
+def git_commit():
+    """Commit of the package's own repository, with "-dirty" after changes; None without one."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
+
+    def git(command, *options):
+        found = subprocess.run(
+            ["git", "-C", root, command, *(f"--{option}" for option in options)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return found.stdout.strip()
+
+    try:
+        # The package may lie in a repository that is not its own, such as an environment's.
+        if os.path.realpath(git("rev-parse", "show-toplevel")) != os.path.realpath(root):
+            return None
+        return git("describe", "always", "dirty", "abbrev=40", "exclude=*")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def describe_input(path, files):
+    """What ``run.json`` says of an input.
+
+    Args:
+      path: what it is called: a file, a folder or the prefix of a checkpoint.
+      files: paths of its files.
+
+    Returns:
+      dict with "path", "bytes" and "sha256" (None where a file cannot be read); for several files
+      also their number as "count" and, unless they are many, their paths as "files". Of inputs
+      longer than `MOST_BYTES` the lengths and ends of files are hashed, which takes seconds.
+    """
+    described = {"path": path, "bytes": None, "sha256": None}
+    if len(files) > 1:
+        described["count"] = len(files)
+        if len(files) <= MOST_NAMES:
+            described["files"] = list(files)
+    try:
+        described["bytes"] = sum(map(file_io.size, files))
+        most = MOST_BYTES // len(files) if described["bytes"] > MOST_BYTES else MOST_BYTES
+        hashes = [_sha256(file, most) for file in files]
+    except OSError as error:
+        logging.warning("%s cannot be hashed: %s", path, error)
+        return described
+    if len(files) == 1:
+        return {**described, "sha256": hashes[0]}
+    text = "".join(f"{os.path.basename(f)} {h}\n" for f, h in zip(files, hashes, strict=True))
+    return {**described, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def _sha256(path, most):
+    """Hash of a file or, if it is longer than `most` bytes, of its length and its two ends."""
+    length = file_io.size(path)
+    if length <= most:
+        return file_io.sha256(path)
+    digest = hashlib.sha256(str(length).encode())
+    with file_io.open_file(path, "rb") as file:
+        for start in (0, length - most // 2):
+            file.seek(start)
+            left = most // 2
+            while left and (chunk := file.read(min(left, _CHUNK))):
+                digest.update(chunk)
+                left -= len(chunk)
+    return digest.hexdigest()
+
+
+# --- What a run tells of itself in its output folder: ``run.json`` and ``metrics.jsonl`` ---------
+
+
+FORMAT = 1
+RUN, METRICS = "run.json", "metrics.jsonl"
+RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
+TRAIN = "train"  # a stage, and the kind of a line
+EVAL = "eval"
+PREDICT = "predict"
+MESSAGE_LENGTH = 1000  # TensorFlow has messages of pages
+_TEXT, _OPTIONAL = str, (str, NoneType)
+_STEP = (int, NoneType)
+_SCORES = {"step": int, "*": (*json_shapes.NUMBER, NoneType)}
+_RESULT = (dict, NoneType)  # of _SCORES
+_BASELINE = {"*": (*json_shapes.NUMBER, NoneType)}
+_FLAGS = {"*": {"value": json_shapes.ANY, "source": _TEXT}}
+_INPUTS = {
+    "*": {"path": _TEXT, "bytes": _STEP, "sha256": _OPTIONAL, "count?": int, "files?": [_TEXT]}
+}
+_SESSION = {
+    "pid": int, "stages": [_TEXT], "command": [_TEXT], "started": _TEXT, "ended": _OPTIONAL,
+    "status": _TEXT, "message?": _TEXT, "first_step": _STEP, "last_step": _STEP,
+    "result": _RESULT, "test?": _RESULT,
+    "changed?": {"*": {"before": json_shapes.ANY, "after": json_shapes.ANY}},
+    "inputs?": _INPUTS,
+}  # fmt: skip
+_RECORD = {
+    "script": _TEXT, "command": [_TEXT], "directory": _TEXT, "flags": _FLAGS,
+    "versions": {"*": _OPTIONAL}, "host": {"*": (str, int, NoneType)}, "git_commit": _OPTIONAL,
+    "inputs": _INPUTS, "task?": _TEXT, "best_metric?": _TEXT, "parameters": _RESULT,
+    "started": _TEXT, "ended": _OPTIONAL, "status": _TEXT, "message?": _TEXT,
+    "sessions": [_SESSION], "result": _RESULT, "evaluated?": int, "baseline?": _BASELINE,
+    "test?": _RESULT,
+}  # fmt: skip
+_ROW = {"kind": _TEXT, "step": int, "checkpoint?": _TEXT, "*": (*json_shapes.NUMBER, NoneType)}
+# Flags that a run may go on with at other values.
+_MAY_CHANGE = """
+    do_train do_eval do_predict export_dir export_text checkpoint eval_wait_secs log_every_steps
+    keep_checkpoint_max save_checkpoints_steps save_checkpoints_secs iterations_per_loop
+""".split()
+_LOCK = threading.Lock()  # inputs are hashed beside the run
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def read(folder):
+    """The dict of a folder's ``run.json``; docs/lab.md describes it.
+
+    Raises:
+      file_io.InputError: there is none, or it is damaged; names the file.
+    """
+    path = os.path.join(folder, RUN)
+    record = file_io.read_json(path, "record of a run")
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise file_io.InputError(f"{path} is not the record of a run (format {FORMAT})")
+    json_shapes.check(record, _RECORD, path)
+    json_shapes.check_text(record, path)
+    for owner in (record, *record["sessions"]):
+        for name in ("result", "test"):
+            if owner.get(name):
+                json_shapes.check(owner[name], _SCORES, f"{path}: {name}")
+    return record
+
+
+class Context(NamedTuple):
+    """What a record says beside the score of the best checkpoint.
+
+    Attributes:
+      evaluated: checkpoints that the best was picked from; None if it is not known.
+      baseline: the score of the best constant answer; None if it is not known.
+      test: {name: score} on labelled test data; empty without any.
+    """
+
+    evaluated: int | None = None
+    baseline: float | None = None
+    test: dict = {}
+
+
+def read_context(folder, metric=None):
+    """The `Context` of a folder's score; an empty one without ``run.json``.
+
+    Args:
+      folder: output folder.
+      metric: name of the score; None: the one that picks the best checkpoint.
+
+    Raises:
+      file_io.InputError: the record is damaged.
+    """
+    if not file_io.exists(os.path.join(folder, RUN)):
+        return Context()
+    record = read(folder)
+    baseline = (record.get("baseline") or {}).get(metric or record.get("best_metric"))
+    test = {name: v for name, v in (record.get("test") or {}).items() if name != "step"}
+    return Context(record.get("evaluated"), baseline, test)
+
+
+def read_metrics(folder):
+    """The lines of a folder's ``metrics.jsonl`` as dicts, in their order; [] without the file.
+
+    A last line that is not whole, as a killed run leaves it, is left out.
+
+    Raises:
+      file_io.InputError: another line is damaged; names file and line.
+    """
+    return _read_rows(os.path.join(folder, METRICS))[0]
+
+
+def _read_rows(path):
+    """Rows of a file of metrics, and whether its end is whole."""
+    if not file_io.exists(path):
+        return [], True
+    with file_io.open_input(path, "metrics", "rb") as file:
+        *lines, last = file.read().split(b"\n")
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = file_io.parse_json(line.decode("utf-8"))
+        except ValueError as error:  # also file_io.InputError
+            raise file_io.InputError(f"{path} line {number} is damaged: {error}") from error
+        json_shapes.check(row, _ROW, f"{path} line {number}")
+        json_shapes.check_text(row, f"{path} line {number}")
+        rows.append(row)
+    return rows, not last
+
+
+# --- metrics.jsonl ------------------------------------------------------------------------------
+
+
+def start_training(folder, step):
+    """Prepares the files of a folder for training that goes on from a step.
+
+    Lines of later steps, which will come again, and the half of a line are dropped.
+
+    Raises:
+      file_io.InputError: a file cannot be written.
+    """
+    path = os.path.join(folder, METRICS)
+    rows, whole = _rows_to_go_on_with(path)
+    kept = [row for row in rows if row["step"] <= step]
+    if len(kept) < len(rows) or not whole:
+        _write_rows(path, kept)
+    set_steps(folder, step)
+
+
+def append_training(folder, step, seconds, values):
+    """Adds a line for the steps since the last one.
+
+    Args:
+      folder: output folder; `start_training` has been called for it.
+      step: steps taken so far.
+      seconds: time since this session built its model.
+      values: {name: number}.
+
+    Raises:
+      file_io.InputError: the file cannot be written.
+    """
+    row = {"kind": TRAIN, "step": step, "seconds": round(seconds, 3), **values}
+    _append_row(os.path.join(folder, METRICS), row)
+
+
+def append_evaluation(folder, step, checkpoint, scores):
+    """Adds a line for an evaluation; it takes the place of an earlier one of the same step.
+
+    Args:
+      folder: output folder.
+      step: step of the checkpoint.
+      checkpoint: its prefix, of which only the name is kept where it is in the folder.
+      scores: {name: number}.
+
+    Raises:
+      file_io.InputError: the file cannot be written.
+    """
+    path = os.path.join(folder, METRICS)
+    if os.path.dirname(checkpoint) == str(folder).rstrip("/"):
+        checkpoint = os.path.basename(checkpoint)
+    rows, whole = _rows_to_go_on_with(path)
+    kept = [row for row in rows if (row.get("kind"), row["step"]) != (EVAL, step)]
+    if len(kept) < len(rows) or not whole:
+        _write_rows(path, kept)
+    _append_row(path, {"kind": EVAL, "step": step, "checkpoint": checkpoint, **scores})
+
+
+def _rows_to_go_on_with(path):
+    try:
+        return _read_rows(path)
+    except file_io.InputError as error:
+        _move_away(path, error)
+        return [], True
+
+
+def _move_away(path, error):
+    """Gives a damaged file another name, so that nothing in it is lost."""
+    kept, count = f"{path}.damaged", 1
+    while file_io.exists(kept):
+        count += 1
+        kept = f"{path}.damaged{count}"
+    file_io.rename(path, kept)
+    logging.warning("%s; kept as %s and a new one is begun", error, kept)
+
+
+def _line(row):
+    return json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _append_row(path, row):
+    try:
+        with file_io.room_for(path), file_io.open_file(path, "a") as file:
+            file.write(_line(row))
+    except OSError as error:
+        raise file_io.InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _write_rows(path, rows):
+    file_io.write_text(path, "".join(map(_line, rows)))
+
+
+def plain(value):
+    """A value as JSON has it: numbers of numpy as Python's, None for those that are not finite."""
+    if isinstance(value, dict):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if hasattr(value, "item"):
+        return plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value)
+
+
+# --- changes to run.json ------------------------------------------------------------------------
+
+
+def update(folder, change):
+    """Changes a folder's ``run.json``; without one nothing is done.
+
+    The run goes on where that fails, with a warning.
+
+    Args:
+      folder: output folder.
+      change: function that changes the dict it is given.
+    """
+    path = os.path.join(folder, RUN)
+    with _LOCK:
+        try:
+            if not file_io.exists(path):
+                return
+            record = read(folder)
+            change(record)
+            file_io.write_json(path, plain(record))
+        except (OSError, file_io.InputError) as error:
+            logging.warning("%s does not say all of this run: %s", path, error)
+
+
+def _change_session(folder, change):
+    """``change(record, session)`` with the session of this process that is running, if any."""
+
+    def change_record(record):
+        own = [s for s in record["sessions"] if s["pid"] == os.getpid() and s["status"] == RUNNING]
+        if own:
+            change(record, own[-1])
+
+    update(folder, change_record)
+
+
+def set_steps(folder, step):
+    """Takes note of the step that this session's training has reached."""
+
+    def change(record, session):
+        if TRAIN in session["stages"]:
+            session["last_step"] = step
+            if session["first_step"] is None:
+                session["first_step"] = step
+
+    _change_session(folder, change)
+
+
+def set_result(folder, step, scores):
+    """Takes note of the scores of this session's best checkpoint so far."""
+
+    def change(record, session):
+        session["result"] = {"step": step, **scores}
+        record["result"] = _session_of_result(record)["result"]
+        if (record.get("test") or {}).get("step") != record["result"]["step"]:
+            record.pop("test", None)  # of a checkpoint that is not the best any more
+
+    _change_session(folder, change)
+
+
+def set_evaluated(folder, count, baseline):
+    """Takes note of what the result is the best of, and what it is to be compared with.
+
+    Args:
+      folder: output folder.
+      count: checkpoints that have been evaluated.
+      baseline: scores of the best constant answer, see `contracts.Task.evaluator`; or None.
+    """
+
+    def change(record, session):
+        if _describes(record, session) or _session_of_result(record) is session:
+            record.update(evaluated=count, baseline=baseline or {})
+
+    _change_session(folder, change)
+
+
+def set_test(folder, checkpoint, step, scores):
+    """Takes note of the scores on labelled test data.
+
+    Args:
+      folder: output folder.
+      checkpoint: prefix of the one that made the predictions; the record of the run has the scores
+        if it is one of this folder.
+      step: its step.
+      scores: {name: number}.
+    """
+
+    def change(record, session):
+        session["test"] = {"step": step, **scores}
+        if os.path.abspath(os.path.dirname(checkpoint)) == os.path.abspath(folder):
+            record["test"] = session["test"]
+
+    _change_session(folder, change)
+
+
+def set_model(folder, task, best_metric, total, trained):
+    """Takes note of what is trained or used.
+
+    Args:
+      folder: output folder.
+      task: name of the task.
+      best_metric: score that picks the best checkpoint.
+      total, trained: numbers of parameters.
+    """
+
+    def change(record, session):
+        if _describes(record, session):
+            record.update(task=task, best_metric=best_metric)
+            record["parameters"] = {"total": total, "trained": trained}
+
+    _change_session(folder, change)
+
+
+def set_flag(folder, name, value, source):
+    """Takes note of a setting that the run itself has decided; `source` says by what."""
+
+    def change(record, session):
+        if _describes(record, session):
+            record["flags"][name] = {"value": value, "source": source}
+
+    _change_session(folder, change)
+
+
+def _trains(session):
+    return TRAIN in session["stages"]
+
+
+def _describes(record, session):
+    """Whether the record describes the run of this session, not that of one before it."""
+    return _trains(session) or not any(map(_trains, record["sessions"]))
+
+
+def _session_of_result(record):
+    """The training with a result which came last, else another session with one, or None."""
+    found = [session for session in record["sessions"] if session["result"]]
+    return sorted(found, key=_trains)[-1] if found else None
+
+
+# --- a session ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorder:
+    """What is known of a run before it starts.
+
+    Attributes:
+      script: name of the script, without the package.
+      command: the words of the command.
+      flags: {name: {"value": …, "source": …}}; source is "default", "command line", "flag file …"
+        or whatever has set it.
+      inputs: {role: (path, list of its files)}, such as "vocabulary".
+    """
+
+    script: str
+    command: list
+    flags: dict
+    inputs: dict
+
+    @contextlib.contextmanager
+    def session(self, folder, stages, inputs):
+        """Keeps ``run.json`` of a folder while the block runs, and logs the settings.
+
+        Args:
+          folder: output folder, which is there.
+          stages: what is done, of "train", "eval" and "predict".
+          inputs: further ones, as of the class.
+
+        Raises:
+          OSError: the file cannot be written.
+        """
+        log_settings(self.flags)
+        inputs = {**self.inputs, **inputs}
+        with _LOCK:
+            earlier = _begin(self, folder, stages, inputs)
+        is_over = threading.Event()
+        hashing = threading.Thread(
+            target=_describe_inputs, args=(folder, inputs, earlier, is_over), daemon=True
+        )
+        hashing.start()
+        try:
+            yield
+        except BaseException as error:
+            is_over.set()  # nobody waits for the hashes
+            message = str(error)[:MESSAGE_LENGTH] or type(error).__name__
+            _end(folder, INTERRUPTED if signals.end_behind(error) else FAILED, message)
+            raise
+        hashing.join()
+        _end(folder, DONE)
+
+
+def log_settings(flags):
+    """Logs the flags that are not at their default, by where they come from."""
+    groups = {}
+    for name, flag in sorted(flags.items()):
+        if flag["source"] != "default":
+            groups.setdefault(flag["source"], []).append(f"{name}={_text(flag['value'])}")
+    logging.info("Settings (all others are defaults):")
+    for source, settings in sorted(groups.items(), reverse=True):
+        logging.info("  %s: %s", source, "  ".join(settings))
+
+
+def _text(value):
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _now():
+    return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def _begin(recorder, folder, stages, inputs):
+    """Writes what is known at once; returns the record that was there, or None."""
+    path = os.path.join(folder, RUN)
+    try:
+        earlier = read(folder) if file_io.exists(path) else None
+    except file_io.InputError as error:
+        earlier = _move_away(path, error)
+    started = _now()
+    session = {
+        "pid": os.getpid(), "stages": list(stages), "command": recorder.command, "result": None,
+        "started": started, "ended": None, "status": RUNNING, "first_step": None, "last_step": None,
+    }  # fmt: skip
+    record = {
+        "format": FORMAT, "script": recorder.script, "command": recorder.command,
+        "directory": os.getcwd(), "flags": recorder.flags, "versions": versions(),
+        "host": host(), "git_commit": None, "parameters": None, "started": started,
+        "result": None, "sessions": [], "inputs": {
+            r: {"path": name, "bytes": None, "sha256": None} for r, (name, _) in inputs.items()
+        },
+    }  # fmt: skip
+    if earlier:
+        record = _go_on(earlier, record, session)
+    record["sessions"].append(session)
+    if _describes(record, session):
+        record.update(status=RUNNING, ended=None)
+        record.pop("message", None)
+    file_io.write_json(path, plain(record))
+    return earlier
+
+
+def _go_on(earlier, record, session):
+    """The record of a folder in which another session begins."""
+    for other in earlier["sessions"]:
+        # Another process may evaluate beside one that trains, but two do not do the same.
+        if other["status"] == RUNNING and _trains(other) == _trains(session):
+            other.update(status=INTERRUPTED, message="ended without a word, perhaps killed")
+    if not _describes(earlier, session):
+        return earlier
+    session["changed"] = differences(earlier, plain(record), ("flags", "versions", "host"))
+    if _trains(session) and any(map(_trains, earlier["sessions"])):
+        _warn_of_changes(session["changed"])
+    kept = {name: earlier[name] for name in ("started", "sessions", "result", "parameters")}
+    return {**earlier, **record, **kept}
+
+
+def _warn_of_changes(changed):
+    """Says which flags of a training have other values than so far, where that may matter."""
+    found = [
+        f"{name.removeprefix('flags.')}={values['after']} (was {values['before']})"
+        for name, values in changed.items()
+        if name.startswith("flags.") and name.removeprefix("flags.") not in _MAY_CHANGE
+    ]
+    if found:
+        logging.warning("The training goes on with other settings: %s", ", ".join(found))
+
+
+def _describe_inputs(folder, inputs, earlier, is_over):
+    """Fills in what takes a while; in a thread beside the run, unless that `is_over`."""
+    found = {r: describe_input(path, files) for r, (path, files) in inputs.items()}
+    new = {"git_commit": git_commit(), "inputs": found}
+
+    def change(record, session):
+        if is_over.is_set():
+            return
+        if not _describes(record, session):
+            session.update(new)
+            return
+        record.update(new)
+        if earlier:
+            # A run that was killed early has not recorded its inputs.
+            inputs = {role: old for role, old in earlier["inputs"].items() if old["sha256"]}
+            known = {"inputs": inputs, "git_commit": earlier["git_commit"] or new["git_commit"]}
+            session["changed"].update(differences(known, new, tuple(known)))
+
+    _change_session(folder, change)
+
+
+# What is compared of an entry of a part; of the others, all.
+_ENTRY = {"flags": "value", "inputs": "sha256"}
+
+
+def differences(one, other, parts):
+    """{"part.name": {"before": …, "after": …}} of two records, as far as they differ.
+
+    Args:
+      one, other: records.
+      parts: which keys to look at; of flags the values are compared, of inputs the hashes.
+    """
+    found = {}
+    for part in parts:
+        if not isinstance(one[part], dict):
+            if one[part] != other[part]:
+                found[part] = {"before": one[part], "after": other[part]}
+            continue
+        for name in sorted(one[part].keys() | other[part].keys()):
+            values = [record[part].get(name) for record in (one, other)]
+            if part in _ENTRY:
+                values = [value and value[_ENTRY[part]] for value in values]
+            if values[0] != values[1]:
+                found[f"{part}.{name}"] = dict(zip(("before", "after"), values, strict=True))
+    return found
+
+
+def _end(folder, status, message=None):
+    def change(record, session):
+        ended = {"status": status, "ended": _now(), **({"message": message} if message else {})}
+        session.update(ended)
+        if _describes(record, session):
+            record.update(ended)
+
+    _change_session(folder, change)

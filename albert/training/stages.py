@@ -1,0 +1,364 @@
+"""The one road of every run: train, evaluate and predict any task."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from albert.data import input_pipeline
+from albert.io import file_io, locks
+from albert.model import checkpoints, model_folder
+from albert.training import (
+    budget,
+    contracts,
+    distribution,
+    engine,
+    evaluation,
+    results,
+    run_record,
+    stuck_runs,
+)
+
+_TRIAL = "budget_trial"  # folder in which steps are timed
+_ENDLESS = 10**6  # steps of that run, which is stopped
+
+
+def make_engine(task_, run, run_config):
+    """The `engine.Engine` of a run, which the run's record then tells of.
+
+    Args:
+      task_: `contracts.Task`.
+      run: `Run`.
+      run_config: `engine.RunConfig`.
+    """
+    runner = engine.Engine(task_, run.model_config, run_config, run.strategy)
+    runner.before_save = run.before_save
+    if distribution.is_chief(run.strategy):
+        counts = [
+            sum(variable.shape.num_elements() for variable in variables)
+            for variables in (runner.model.variables, runner.model.trained_variables)
+        ]
+        run_record.set_model(run_config.output_dir, task_.name, task_.best_metric, *counts)
+    return runner
+
+
+def start_training(task_, data, paths, run, run_config):
+    """What trains.
+
+    Args:
+      task_: `contracts.Task`.
+      data: `contracts.Data`.
+      paths: record files to train on.
+      run: `Run`.
+      run_config: `engine.RunConfig`.
+
+    Returns:
+      An `engine.Engine`, and ``(on_checkpoint, watch)`` that trains it, see `Engine.train`.
+    """
+    if not run.stuck:
+        task_ = dataclasses.replace(task_, signs=contracts.no_metrics)
+    runner = make_engine(task_, run, run_config)
+    specs, seed = data.specs("train"), run_config.seed
+    train_input = input_pipeline.train_input_fn(paths, specs, seed, **data.train_input)
+
+    def initialize(model):
+        if run.init_checkpoint:
+            return checkpoints.restore(model, run.init_checkpoint, rename=run.rename)
+        return None
+
+    return runner, functools.partial(runner.train, train_input, run.make_optimizer, initialize)
+
+
+def watch(run):
+    """How a run is judged while it trains: `stuck_runs.Watch`, or nothing."""
+    if not run.stuck:
+        return stuck_runs.UNWATCHED
+    config = run.run_config
+    return stuck_runs.Watch(
+        run.stuck, config.output_dir, config.num_train_steps, config.train_batch_size,
+        distribution.is_chief(run.strategy),
+    )  # fmt: skip
+
+
+def within_budget(run, start, eval_input):
+    """The run with the number of steps that fits its budget, as it was fixed or is measured now.
+
+    Args:
+      run: `Run` with a budget.
+      start: ``(run, run_config)``, see the function `start`.
+      eval_input: evaluation input, or None.
+
+    Raises:
+      file_io.InputError: too little, or the folder holds a run whose steps no budget has fixed.
+    """
+    on_chief = functools.partial(distribution.from_chief, run.strategy)
+    config, settings = run.run_config, run.budget
+    folder = config.output_dir
+    steps = on_chief(lambda: budget.read(folder, settings.minutes))
+    if steps is None:
+        if on_chief(lambda: bool(checkpoints.numbered(folder))):
+            raise file_io.InputError(
+                f"budget_minutes={settings.minutes:g}: {folder} holds a run whose steps no budget "
+                "has fixed: give another output_dir"
+            )
+        measured = _measure(run, start, eval_input)
+        intervals = config.save_checkpoints_steps, config.eval_every
+        steps = on_chief(lambda: budget.fix(folder, settings, measured, *intervals))
+    logging.info("budget_minutes=%g: %d steps", settings.minutes, steps)
+    return dataclasses.replace(
+        run,
+        run_config=dataclasses.replace(config, num_train_steps=steps),
+        make_optimizer=lambda: settings.make_optimizer(steps),
+    )
+
+
+def _measure(run, start, eval_input):
+    """`budget.Measured` of a trial run that begins like the run itself."""
+    on_chief = functools.partial(distribution.from_chief, run.strategy)
+    settings = run.budget
+    folder = os.path.join(run.run_config.output_dir, _TRIAL)
+    trial_config = dataclasses.replace(
+        run.run_config, output_dir=folder, num_train_steps=_ENDLESS,
+        save_checkpoints_steps=_ENDLESS, eval_every=0,
+    )  # fmt: skip
+    trial = dataclasses.replace(run, make_optimizer=lambda: settings.make_optimizer(_ENDLESS))
+    logging.info("budget_minutes=%g: timing the first steps", settings.minutes)
+    on_chief(lambda: file_io.remove(folder))
+    stopwatch = budget.Stopwatch(settings.clock, 60.0 * settings.minutes, on_chief)
+    runner, train_once = start(trial, trial_config)
+    evaluate = eval_input and stopwatch.evaluating(lambda: runner.evaluate(eval_input))
+    with contextlib.suppress(budget.EnoughTimed):
+        train_once(evaluate, stopwatch)
+    on_chief(lambda: file_io.remove(folder))
+    return stopwatch.measured
+
+
+# --- The one road of every run: train, evaluate and predict any task -----------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """How a run proceeds, whatever its task.
+
+    Attributes:
+      model_config: `encoder.AlbertConfig`.
+      run_config: `engine.RunConfig`.
+      strategy: `tf.distribute.Strategy`.
+      make_optimizer: function without arguments.
+      init_checkpoint: prefix of the weights to start from, or None.
+      from_scratch: start from random weights if there is no `init_checkpoint`.
+      rename: see `checkpoints.restore`.
+      complete_folder: function that makes the output folder usable by itself with the function it
+        is given: `model_folder.write` before training, else `model_folder.write_if_absent`.
+      do_train, do_eval, do_predict: the stages; with training each checkpoint is evaluated as it is
+        saved.
+      checkpoint: which one to evaluate or predict with; see `checkpoints.choose`. "all"
+        evaluates all and predicts with the best.
+      eval_wait_secs: see `evaluation.evaluate_all`.
+      record: `run_record.Recorder`, which describes the run in its folder; None: nobody does.
+      before_save: called by the chief before each checkpoint; raises where it must not save.
+      stuck: `stuck_runs.Settings` of how training is judged; None: it is not.
+      budget: `budget.Settings` that say how many steps there are; None: `engine` does.
+    """
+
+    model_config: Any
+    run_config: engine.RunConfig
+    strategy: tf.distribute.Strategy
+    make_optimizer: Callable[[], Any]
+    init_checkpoint: str | None = None
+    from_scratch: bool = False
+    rename: Callable[[str], str] | None = None
+    complete_folder: Callable[[Callable], Any] = lambda write: None
+    do_train: bool = False
+    do_eval: bool = False
+    do_predict: bool = False
+    checkpoint: str | None = None
+    eval_wait_secs: int = 0
+    record: run_record.Recorder | None = None
+    before_save: Callable[[], None] = lambda: None
+    stuck: Any = None
+    budget: Any = None
+
+    @property
+    def checkpoint_to_use(self):
+        """The one to predict with, as `checkpoints.choose` takes it."""
+        return None if self.checkpoint == "all" else self.checkpoint
+
+
+def run(task, data, run):
+    """Runs the stages that were asked for.
+
+    Args:
+      task: `contracts.Task`.
+      data: `contracts.Data`.
+      run: `Run`.
+
+    Returns:
+      The `engine.Engine`.
+
+    Raises:
+      file_io.InputError: there is nothing to start from, to evaluate or to predict with, or a file
+        cannot be used.
+    """
+    stages = {"train": run.do_train, "dev": run.do_eval, "test": run.do_predict}
+    splits = [split for split, wanted in stages.items() if wanted]
+    if splits:  # else the folder is only read, for an export
+        file_io.make_dirs(run.run_config.output_dir)
+    check_start(run)
+    with _written_by_one(run) as run, _recorded(run, data, splits):
+        paths = {split: data.records(split) for split in splits}
+        if run.do_train and distribution.is_chief(run.strategy):
+            run.complete_folder(model_folder.write)
+        with data.reading([path for found in paths.values() for path in found]):
+            eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
+            if run.do_train:
+                runner = _train(task, data, run, paths["train"], eval_input)
+            else:
+                runner = make_engine(task, run, run.run_config)
+            block = _evaluated(run, runner, eval_input) if run.do_eval else None
+            if run.do_predict:
+                block = _predict(run, data, runner, _eval_input(data, paths, "test")) or block
+            if block:
+                logging.info("%s", results.display(block))
+    return runner
+
+
+def _evaluated(run, runner, eval_input):
+    """`results.Block` of the best checkpoint or of the one that was asked for.
+
+    Training has evaluated each checkpoint already.
+    """
+    if run.do_train:
+        return evaluation.find_best_block(runner)
+    return evaluation.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
+
+
+def _train(task, data, run, paths, eval_input):
+    """Trains within the run's budget; again from the next seed where a run does not learn."""
+    start = functools.partial(start_training, task, data, paths)
+    if run.budget:
+        run = within_budget(run, start, eval_input)
+    config = run.run_config
+    on_chief = functools.partial(distribution.from_chief, run.strategy)
+    num_restarts = run.stuck.num_restarts if run.stuck else 0
+    for seed, count in stuck_runs.attempts(config.output_dir, config.seed, num_restarts, on_chief):
+        runner, train = start(run, dataclasses.replace(config, seed=seed))
+        further = {"restarts": count} if count else None
+        evaluate = eval_input and evaluation.evaluate_while_training(runner, eval_input, further)
+        try:
+            train(evaluate, watch(run))
+            return runner
+        except stuck_runs.StuckError as error:
+            stuck_runs.give_up(config.output_dir, seed, error, on_chief)
+            del runner, train, evaluate  # The next attempt needs their memory.
+
+
+@contextlib.contextmanager
+def _written_by_one(run):
+    """The run, which nobody else writes the output folder of while it trains."""
+    if not (run.do_train and distribution.is_chief(run.strategy)):
+        yield run
+        return
+    with locks.written_by_one(run.run_config.output_dir) as lock:
+        yield dataclasses.replace(run, before_save=lock.check)
+
+
+# Names of the stages, and of their data, in the record of a run.
+_STAGE_OF_SPLIT = {"train": run_record.TRAIN, "dev": run_record.EVAL, "test": run_record.PREDICT}
+
+
+def _recorded(run, data, splits):
+    """The context in which the stages run: the chief keeps the record."""
+    if not (run.record and splits and distribution.is_chief(run.strategy)):
+        return contextlib.nullcontext()
+    names = {split: _STAGE_OF_SPLIT[split] for split in splits}
+    inputs = {}
+    for split, stage in names.items():
+        if files := data.files(split):
+            several = os.path.dirname(os.path.commonprefix(files))
+            path = files[0] if len(files) == 1 else several
+            inputs[f"{stage}_data"] = (path, files)
+    return run.record.session(run.run_config.output_dir, names.values(), inputs)
+
+
+def check_start(run):
+    """Refuses before any work on the data what the stages could not do.
+
+    Raises:
+      file_io.InputError: no checkpoint of this run and no weights to start from; or the batches
+        cannot be dealt as asked, see `engine.training_batch` and `engine.check_batches`.
+    """
+    stages = {"eval_batch_size": run.do_eval, "predict_batch_size": run.do_predict}
+    needed = [name for name, is_needed in stages.items() if is_needed]
+    engine.check_batches(run.run_config, run.strategy, *needed)
+    checkpoints.check_path(run.run_config.output_dir)
+    if not run.do_train:
+        return
+    engine.training_batch(run.run_config, run.strategy)
+    if not (
+        run.init_checkpoint or run.from_scratch or checkpoints.numbered(run.run_config.output_dir)
+    ):
+        raise file_io.InputError(
+            "no weights to start from: give init_checkpoint or albert_hub_module_handle, or "
+            "from_scratch to start from random weights"
+        )
+
+
+def _eval_input(data, paths, split):
+    return input_pipeline.eval_input_fn(paths[split], data.specs(split), **data.eval_input)
+
+
+def load(runner, checkpoint=None):
+    """Loads the checkpoint that a flag names (default: the best, else the last); its prefix."""
+    folder = runner.run_config.output_dir
+    prefix = distribution.from_chief(
+        runner.strategy, lambda: checkpoints.choose(folder, checkpoint)
+    )
+    checkpoints.restore(runner.model, prefix, allow_new_heads=False)
+    logging.info("Using %s", prefix)
+    return prefix
+
+
+def _predict(run, data, runner, predict_input):
+    """Writes the predictions; `results.Block` of what they alone have scored, else None."""
+    prefix = load(runner, run.checkpoint_to_use)
+    rows = runner.predict(predict_input)
+    if not distribution.is_chief(run.strategy):
+        return None
+    folder = run.run_config.output_dir
+    metrics = data.write_predictions(folder, rows, data.ids("test"), prefix)
+    if metrics is None:
+        return None
+    if run.do_eval or not data.predicts_dev:  # The results of the checkpoints stay in their file.
+        best = runner.task.best_metric
+        split = "dev" if data.predicts_dev else "test"
+        name = os.path.basename(prefix)
+        logging.info("%s: %s %.3f on the %s data", name, best, metrics[best], split)
+    if not data.predicts_dev:
+        run_record.set_test(folder, prefix, checkpoints.read_step(prefix) or 0, metrics)
+    if run.do_eval or not data.predicts_dev:
+        return None
+    return evaluation.report(runner, prefix, metrics)
+
+
+def complete_folder(run):
+    """Adds what the output folder lacks, such as one that another program has trained.
+
+    Called at the end of a run that succeeded; training completes its folder before the first
+    checkpoint. What cannot be written is a warning: the run has done what it was asked for.
+    """
+    folder = run.run_config.output_dir
+    if run.do_train or not distribution.is_chief(run.strategy):
+        return
+    try:
+        used = checkpoints.choose(folder, run.checkpoint_to_use)
+        # A checkpoint of another folder says nothing about this one.
+        if os.path.abspath(os.path.dirname(used)) == os.path.abspath(folder):
+            run.complete_folder(model_folder.write_if_absent)
+    except (OSError, tf.errors.OpError, file_io.InputError) as error:
+        logging.warning("%s could not be completed for use by itself: %s", folder, error)

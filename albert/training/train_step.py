@@ -1,0 +1,98 @@
+"""One update of the weights, as each replica computes it: gradients, their sum, the optimizer.
+
+Denominators of the losses come from the inputs, so they are summed over replicas and micro-batches
+before the backward pass; losses and gradients of all the parts then simply add up.
+"""
+
+import tensorflow as tf
+
+from albert.model import kernels
+
+# Before the names of a task's signs of learning, among the results of a step.
+SIGNS = "signs/"
+
+
+def run(task, model, optimizer, features, seed, accumulation_steps=1):
+    """Computes gradients, sums them over all replicas and updates the weights; in a replica.
+
+    Args:
+      task: `contracts.Task`.
+      model: model of `heads`.
+      optimizer: `optimizers.Optimizer` with slots for the model's trained variables.
+      features: dict of tensors [B, ...], the batch of this replica.
+      seed: integer; dropout is a function of it, of the step, the replica and the micro-batch.
+      accumulation_steps: micro-batches that B is computed in, one after another.
+
+    Returns:
+      ``{name: [sum, weight]}`` of the losses, the gradient's norm and the task's metrics, and the
+      task's signs of learning under names that start with `SIGNS`.
+    """
+    context = tf.distribute.get_replica_context()
+
+    def add_up(values):
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+    weights = add_up(model.loss_weights(features))
+    seed = tf.stack([seed, tf.cast(optimizer.global_step, tf.int32)])
+    if context.num_replicas_in_sync > 1:
+        seed = tf.random.experimental.stateless_fold_in(seed, context.replica_id_in_sync_group)
+
+    def compute(features, seed):
+        return _gradients(task, model, features, seed, weights, optimizer.gradient_scale())
+
+    if accumulation_steps == 1:
+        parts = compute(features, seed)
+    else:
+        parts = _accumulate(compute, features, seed, accumulation_steps)
+    gradients, losses, metrics = add_up(parts)
+    norm = optimizer.apply_gradients(zip(gradients, model.trained_variables, strict=True))
+    per_step = {**losses, "gradient_norm": norm, **optimizer.report()}
+    return {**{name: tf.stack([value, 1.0]) for name, value in per_step.items()}, **metrics}
+
+
+def _gradients(task, model, features, seed, weights, scale):
+    """Gradients (times `scale`), losses and metrics of one micro-batch, ready to be added up."""
+    variables = model.trained_variables
+    # Only these: what is frozen is computed as in inference, and nothing of it is kept.
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
+        outputs = model(features, training=True, seed=seed)
+        losses = model.losses(outputs, features, weights)
+        loss = model.total(losses)
+        scaled = loss if scale is None else loss * scale
+    gradients = [tf.convert_to_tensor(g) for g in tape.gradient(scaled, variables)]
+    metrics = {
+        name: tf.stack([tf.cast(total, tf.float32), tf.cast(weight, tf.float32)])
+        for name, (total, weight) in task.train_metrics(outputs, features).items()
+    }
+    metrics |= {SIGNS + name: sums for name, sums in task.signs(outputs, features).items()}
+    return gradients, {**losses, "loss": loss}, metrics
+
+
+def _accumulate(compute, features, seed, count):
+    """The sum of ``compute(features, seed)`` over `count` micro-batches."""
+    split = {
+        name: tf.reshape(x, tf.concat([[count, -1], tf.shape(x)[1:]], 0))
+        for name, x in features.items()
+    }
+
+    def part(number):
+        chosen = {
+            name: tf.ensure_shape(x[number], [None, *features[name].shape[1:]])
+            for name, x in split.items()
+        }
+        return compute(chosen, tf.random.experimental.stateless_fold_in(seed, number))
+
+    def body(number, sums):
+        found = tf.nest.map_structure(kernels.apart, part(number))
+        return number + 1, tf.nest.map_structure(tf.add, sums, found)
+
+    first = part(tf.constant(0))
+    # Nothing else would keep the second part from being computed beside the first.
+    with tf.control_dependencies(tf.nest.flatten(first)):
+        second = tf.constant(1)
+    # Compiled once, so that the graph does not grow with the number of micro-batches.
+    _, sums = tf.while_loop(
+        lambda number, _: number < count, body, (second, first), parallel_iterations=1
+    )
+    return sums

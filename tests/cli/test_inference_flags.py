@@ -1,0 +1,50 @@
+"""How a fine-tuned model computes, from flags."""
+
+import re
+import types
+
+import pytest
+from absl import flags
+
+from albert.cli import inference_flags
+from albert.io import file_io
+from albert.serving import inference
+
+
+def values_of(folder, *given):
+    values = flags.FlagValues()
+    flags.DEFINE_string("model_dir", str(folder), "", flag_values=values)
+    inference_flags.define(values)
+    values(["test", *given])
+    return values
+
+
+@pytest.mark.parametrize(
+    ("exported", "given", "wanted"),
+    [
+        (None, [], "float32"),
+        (None, ["--precision=bfloat16"], "bfloat16"),
+        ("bfloat16", ["--precision=bfloat16"], "bfloat16"),
+        ("int8", ["--precision=bfloat16"], None),
+    ],
+)
+def test_precision_is_that_of_the_flag(monkeypatch, exported, given, wanted):
+    serving = exported and types.SimpleNamespace(precision=exported, path="exported")
+    asked = []
+
+    def find(path, *kinds):
+        asked.append((path, kinds))
+        return inference.FoundModel("folder", serving)
+
+    monkeypatch.setattr(inference, "find", find)
+
+    def load():
+        return inference_flags.found_model(values_of("run", *given), "a", "b")
+
+    if wanted is None:
+        message = "precision=bfloat16: exported was exported in int8 and computes in nothing else"
+        with pytest.raises(file_io.InputError, match=re.escape(message)):
+            load()
+    else:
+        assert load().precision == wanted
+    assert asked == [("run", ("a", "b"))]

@@ -1,0 +1,188 @@
+"""Flags of the optimizer: what they set, what they refuse, and the rate by the batch."""
+
+import functools
+import importlib
+import re
+
+import pytest
+import tensorflow as tf
+from absl import flags, logging
+
+from albert.cli import app, optimizer_flags
+from albert.io import file_io
+from albert.training import optimizer_table, optimizers
+
+SCRIPTS = ("run_pretraining", "run_classifier", "run_squad_v1", "run_squad_v2", "run_race")
+
+
+def values_of(script=None, **given):
+    values = flags.FlagValues()
+    if script:
+        importlib.import_module(f"albert.{script}").define_flags(values)
+    else:
+        optimizer_flags.define_optimizer_flags(values, "lamb", 0.00176)
+        flags.DEFINE_integer("train_batch_size", 4096, "Batch.", flag_values=values)
+    values(["script", *(f"--{name}={value}" for name, value in given.items())])
+    return values
+
+
+def refused(values):
+    """The message of the refusal, as a script prints it."""
+    with pytest.raises(file_io.InputError) as error:
+        optimizer_flags.check_optimizer(values)
+    return app.with_flag_names(str(error.value), values)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """What the optimizer is made with, instead of the optimizer."""
+    told = {}
+    monkeypatch.setattr(
+        optimizers, "create_optimizer", lambda *values, **named: told.update(named, values=values)
+    )
+    return told
+
+
+def test_by_default_nothing_is_said_to_the_optimizer(made):
+    values = values_of(optimizer="adamw")
+    optimizer_flags.check_optimizer(values)
+    optimizer_flags.make_optimizer(values, 10, 2, poly_power=2.0)
+    assert made == {"values": (0.00176, 10, 2), "optimizer": "adamw", "poly_power": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("beta_1", "0.8", 0.8),
+        ("beta_2", "0", 0.0),
+        ("epsilon", "1e-4", 1e-4),
+        ("weight_decay_rate", "0", 0.0),
+        ("clip_norm", "0", 0.0),
+        ("exclude_from_weight_decay", "bias, ^cls/", ["bias", "^cls/"]),
+        ("exclude_from_weight_decay", "", []),
+        ("exclude_from_layer_adaptation", '"b{1,2}",c', ["b{1,2}", "c"]),
+    ],
+)
+def test_each_flag_reaches_the_optimizer(made, name, text, value):
+    values = values_of(**{name: text})
+    optimizer_flags.check_optimizer(values)
+    optimizer_flags.make_optimizer(values, 10, 2)
+    assert made == {"values": (0.00176, 10, 2), "optimizer": "lamb", name: value}
+
+
+def test_flags_change_the_update():
+    def moved(**given):
+        optimizer = optimizer_flags.make_optimizer(values_of(learning_rate=0.1, **given), 10, 0)
+        variable = tf.Variable([3.0, 4.0], name="kernel")
+        optimizer.apply_gradients([(tf.constant([3.0, 4.0]), variable)])
+        return ([3.0, 4.0] - variable).numpy()
+
+    plain = {"optimizer": "adamw", "beta_1": 0.5, "beta_2": 0.75, "epsilon": 1.0}
+    # mean and root are both half of the gradient, which is clipped to the norm
+    clipped = [0.1 * 0.3 / 1.3, 0.1 * 0.4 / 1.4]
+    assert moved(**plain, exclude_from_weight_decay="^ker") == pytest.approx(clipped, rel=1e-5)
+    whole = [0.1 * 1.5 / 2.5, 0.1 * 2 / 3]
+    assert moved(**plain, weight_decay_rate=0, clip_norm=0) == pytest.approx(whole, rel=1e-5)
+    decayed = [value + 0.1 * 0.5 * weight for value, weight in zip(whole, (3, 4), strict=True)]
+    assert moved(**plain, weight_decay_rate=0.5, clip_norm=0) == pytest.approx(decayed, rel=1e-5)
+    free = moved(**plain | {"optimizer": "lamb"}, exclude_from_layer_adaptation="kernel")
+    assert free == pytest.approx(moved(**plain), rel=1e-6)
+    assert moved(**plain | {"optimizer": "lamb"}) @ [3.0, 4.0] > 2.4  # a step of 0.1 |w|
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"optimizer": "adam", "weight_decay_rate": 0},
+            "^--optimizer=adam takes no --weight_decay_rate, only --beta_1, --beta_2, --epsilon, "
+            "--clip_norm$",
+        ),
+        ({"optimizer": "adamw", "exclude_from_layer_adaptation": "a"}, "adamw takes no --exclude_"),
+        ({"optimizer": "adam", "exclude_from_weight_decay": ""}, "takes no --exclude_from_weight_"),
+        ({"beta_1": 1}, "^--beta_1=1.0 must be a share, from 0 to below 1$"),
+        ({"beta_2": "nan"}, "^--beta_2=nan must be a share"),
+        ({"epsilon": 0}, "^--epsilon=0.0 must be above 0$"),
+        ({"weight_decay_rate": -1}, "^--weight_decay_rate=-1.0 must be at least 0$"),
+        ({"clip_norm": "inf"}, "^--clip_norm=inf must be at least 0$"),
+        (
+            {"exclude_from_weight_decay": "a,b("},
+            r"^--exclude_from_weight_decay: 'b\(' is not a reg",
+        ),
+        ({"exclude_from_layer_adaptation": "a,,b"}, "layer_adaptation has an empty regular expr"),
+        (
+            {"optimizer": "adam", "learning_rate": "auto"},
+            "^--learning_rate=auto is for --optimizer=lamb: no rule is known for adam$",
+        ),
+    ],
+)
+def test_mistakes_are_named(given, message):
+    assert re.search(message, refused(values_of(**given)))
+
+
+def test_what_is_no_number_is_refused():
+    with pytest.raises(flags.IllegalFlagValueError, match="learning_rate=fast"):
+        values_of(learning_rate="fast")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_training_script_has_the_flags_and_checks_them(script):
+    values = values_of(script=script, output_dir="x", optimizer="adam", weight_decay_rate=0.1, **{
+        "run_pretraining": {"input_file": "x", "do_train": True},
+        "run_classifier": {"task_name": "sst-2", "data_dir": "x", "do_train": True},
+        "run_race": {"data_dir": "x"},
+    }.get(script, {"do_train": True, "train_file": "x"}))  # fmt: skip
+    main = functools.partial(importlib.import_module(f"albert.{script}").main, values)
+    with pytest.raises(file_io.InputError, match="optimizer=adam takes no `weight_decay_rate`"):
+        main()
+
+
+@pytest.mark.parametrize("name", optimizer_table.OPTIMIZERS)
+def test_settings_of_the_table_are_those_of_the_class(name):
+    possible = {
+        "beta_1": 0.5, "beta_2": 0.5, "epsilon": 0.1, "weight_decay_rate": 0.1, "clip_norm": 2.0,
+        "exclude_from_weight_decay": ["a"], "exclude_from_layer_adaptation": ["a"],
+    }  # fmt: skip
+    made = optimizers.optimizer_class(name)
+    taken = set(optimizer_table.OPTIMIZERS[name].settings)
+    made(0.1, **{setting: possible[setting] for setting in taken})
+    for setting in set(possible) - taken:
+        with pytest.raises(TypeError, match=setting):
+            made(0.1, **{setting: possible[setting]})
+
+
+# --- the rate by the batch ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told(monkeypatch):
+    found = []
+    for level in ("info", "warning"):
+        monkeypatch.setattr(
+            logging, level, lambda text, *rest, level=level: found.append((level, text % rest))
+        )
+    return found
+
+
+@pytest.mark.parametrize(("batch", "rate"), [(4096, 0.00176), (64, 2.2e-4), (16384, 0.00352)])
+def test_the_rate_of_lamb_follows_from_the_batch(made, told, batch, rate):
+    values = values_of(learning_rate="auto", train_batch_size=batch)
+    optimizer_flags.check_optimizer(values)
+    optimizer_flags.make_optimizer(values, 10, 2)
+    assert made["values"] == (pytest.approx(rate), 10, 2)
+    line = f"--learning_rate=auto: {rate:g} = 0.00176 * sqrt(--train_batch_size={batch} / 4096)"
+    assert told == [("info", line)]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "rate", "times"),
+    [("lamb", 6.5e-4, None), ("lamb", 6.7e-4, "3.05"), ("adamw", 1, None)],
+)
+def test_a_rate_far_above_the_rule_gets_one_warning(made, told, optimizer, rate, times):
+    values = values_of(optimizer=optimizer, learning_rate=rate, train_batch_size=64)
+    optimizer_flags.check_optimizer(values)
+    optimizer_flags.make_optimizer(values, 10, 2)
+    assert made["values"][0] == rate
+    line = f"--learning_rate={rate} is {times} times as high as is usual for lamb: 0.00022 = "
+    assert len(told) == (times is not None)
+    assert not told or (told[0][0] == "warning" and told[0][1].startswith(line))

@@ -1,0 +1,183 @@
+"""`run_pretraining --sentence_task`: records, metrics, checkpoints, and folders of other tasks."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import flags
+
+from albert import run_pretraining
+from albert.cli import pretraining_flags
+from albert.data import instances, record_files
+from albert.io import file_io
+from albert.model import checkpoints, encoder, pretraining_heads
+
+CONFIG = encoder.AlbertConfig(
+    vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+    intermediate_size=16, max_position_embeddings=16,
+)  # fmt: skip
+LENGTH, SLOTS = 8, 2
+SPECS = instances.feature_specs(LENGTH, SLOTS)
+HEAD = "cls/seq_relationship/output_weights"
+
+
+def make_rows():
+    rng = np.random.default_rng(1)
+    for _ in range(24):
+        ids = rng.integers(5, 40, LENGTH)
+        yield {
+            "input_ids": ids,
+            "input_mask": np.ones(LENGTH, int),
+            "segment_ids": np.arange(LENGTH) // 4,
+            "token_boundary": np.ones(LENGTH, int),
+            "masked_lm_positions": np.array([1, 5]),
+            "masked_lm_ids": ids[[1, 5]],
+            "masked_lm_weights": np.float32([1, 1]),
+            "next_sentence_labels": rng.integers(2),
+        }
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    record_files.write(str(folder / "labelled.tfrecord"), SPECS, make_rows(), {})
+    specs = [spec for spec in SPECS if spec.name != "next_sentence_labels"]
+    rows = ({name: row[name] for name in (s.name for s in specs)} for row in make_rows())
+    record_files.write(str(folder / "unlabelled.tfrecord"), specs, rows, {})
+    file_io.write_text(str(folder / "config.json"), CONFIG.to_json_string())
+    return folder
+
+
+@pytest.fixture
+def pretrain(inputs, run_script):
+    def run(output_dir, records="labelled", **given):
+        given = {"do_eval": True, "num_train_steps": 2, **given}
+        run_script(
+            run_pretraining, albert_config_file=inputs / "config.json", output_dir=output_dir,
+            input_file=inputs / f"{records}.tfrecord", max_seq_length=LENGTH,
+            max_predictions_per_seq=SLOTS, train_batch_size=8, eval_batch_size=8,
+            num_warmup_steps=1, learning_rate=0.001, optimizer="adamw", **given,
+        )  # fmt: skip
+
+    return run
+
+
+def last_results(folder):
+    last = (folder / "eval_results.txt").read_text().split("=" * 50)[-2]
+    found = dict(line.split(" = ") for line in last.strip().splitlines())
+    left_out = ("global_step", "best")
+    return {name: float(value) for name, value in found.items() if name not in left_out}
+
+
+def logged(folder):
+    """Tags of TensorBoard's events of training."""
+    events = [tf.compat.v1.train.summary_iterator(str(path)) for path in folder.glob("events*")]
+    return {value.tag for found in events for event in found for value in event.summary.value}
+
+
+def test_the_flag_knows_every_task():
+    values = flags.FlagValues()
+    pretraining_flags.define_sentence_task_flag(values)
+    assert values["sentence_task"].default == "sop"
+    assert values["sentence_task"].parser.enum_values == list(pretraining_heads.SENTENCE_TASKS)
+    with pytest.raises(flags.IllegalFlagValueError, match="sentence_task=reference"):
+        values(["script", "--sentence_task=reference"])
+
+
+MASKED = {"masked_lm_accuracy", "masked_lm_loss"}
+
+
+@pytest.mark.slow
+def test_masked_words_alone(inputs, pretrain, tmp_path):
+    folder = tmp_path / "none"
+    pretrain(folder, "unlabelled", sentence_task="none", num_train_steps=1)
+    pretrain(folder, "labelled", sentence_task="none")  # goes on; labels are ignored
+    found = last_results(folder)
+    assert set(found) == MASKED | {"loss"}
+    assert found["loss"] == found["masked_lm_loss"]
+    assert not any("sentence" in tag for tag in logged(folder))
+    names = {name for name, _ in tf.train.list_variables(str(folder / "model.ckpt-best"))}
+    assert not any(name.startswith("cls/seq_relationship") for name in names)
+    assert {name for name in names if "pooler" in name} == {
+        "bert/pooler/dense/kernel", "bert/pooler/dense/bias",
+    }  # fmt: skip
+    description = json.loads((folder / "pretraining.json").read_text())
+    assert description == {"version": 1, "sentence_task": "none"}
+    # Evaluation by itself knows what there is to measure, and refuses what is not.
+    before = (folder / "eval_results.txt").read_text()
+    pretrain(folder, do_train=False)
+    assert (folder / "eval_results.txt").read_text() == before
+    for task in ("sop", "nsp"):
+        with pytest.raises(
+            file_io.InputError, match=f"no head whose answers --sentence_task={task}"
+        ):
+            pretrain(folder, do_train=False, sentence_task=task)
+    with pytest.raises(
+        file_io.InputError, match="_task=none: it cannot go on with --sentence_task=s"
+    ):
+        pretrain(folder)
+    # The head is new where training starts from these weights.
+    pretrain(tmp_path / "sop", init_checkpoint=folder, num_train_steps=1, do_eval=False)
+    report = json.loads((tmp_path / "sop" / "load_report.json").read_text())
+    assert report["new"] == ["cls/seq_relationship/output_bias", HEAD]
+    assert not report["unused"]
+
+
+@pytest.mark.slow
+def test_next_sentences(pretrain, tmp_path, caplog):
+    folder = tmp_path / "nsp"
+    pretrain(folder, sentence_task="nsp")
+    found = last_results(folder)
+    names = {"next_sentence_accuracy", "next_sentence_loss"}
+    assert set(found) == MASKED | names | {"loss"}
+    total = found["masked_lm_loss"] + found["next_sentence_loss"]
+    assert found["loss"] == pytest.approx(total, rel=1e-6)
+    assert names <= logged(folder)
+    best = (folder / "best_trial.txt").read_text()
+    with pytest.raises(
+        file_io.InputError, match="_task=nsp: it cannot go on with --sentence_task=s"
+    ):
+        pretrain(folder)
+    with pytest.raises(file_io.InputError, match="has no feature 'next_sentence_labels'"):
+        pretrain(tmp_path / "unlabelled", "unlabelled", sentence_task="nsp")
+    # Evaluation by itself: the folder's task unless another is asked for.
+    before = (folder / "eval_results.txt").read_text()
+    pretrain(folder, do_train=False)
+    assert (folder / "eval_results.txt").read_text() == before
+    with caplog.at_level("INFO", logger="absl"):
+        pretrain(folder, do_train=False, sentence_task="sop")
+    cross = {"next_sentence_head_on_sentence_order_accuracy": "next_sentence_accuracy"}
+    cross["next_sentence_head_on_sentence_order_loss"] = "next_sentence_loss"
+    crossed = last_results(folder)
+    assert crossed == {
+        **{name: found[name] for name in (*MASKED, "loss")},
+        **{new: found[old] for new, old in cross.items()},
+    }
+    assert (
+        f"{folder} holds a model trained with --sentence_task=nsp: next_sentence_head_on_"
+        "sentence_order_accuracy and …_loss are those of its next sentence head on sentence order "
+        "labels"
+    ) in caplog.text
+    pretrain(folder, do_train=False, sentence_task="none", checkpoint=folder / "model.ckpt-2")
+    assert set(last_results(folder)) == MASKED | {"loss"}
+    assert (folder / "best_trial.txt").read_text() == best
+
+
+@pytest.mark.slow
+def test_a_folder_without_a_description_is_known_by_its_variables(pretrain, tmp_path):
+    for task in ("sop", "none"):
+        pretrain(tmp_path / task, sentence_task=task, num_train_steps=1, do_eval=False)
+        (tmp_path / task / "pretraining.json").unlink()
+
+    def has_head(task, step):
+        return checkpoints.reader(str(tmp_path / task / f"model.ckpt-{step}")).has_tensor(HEAD)
+
+    assert has_head("sop", 1) and not has_head("none", 1)
+    with pytest.raises(file_io.InputError, match="sop or nsp: it cannot go on with .*=none. To st"):
+        pretrain(tmp_path / "sop", sentence_task="none")
+    with pytest.raises(file_io.InputError, match="=none: it cannot go on with --sentence_task=sop"):
+        pretrain(tmp_path / "none")
+    # Nothing tells for which of both the head was trained.
+    pretrain(tmp_path / "sop", sentence_task="nsp", do_eval=False)
+    assert has_head("sop", 2)

@@ -1,0 +1,123 @@
+"""Flags of studies: what contradicts itself, and the head of a run in a folder that is there."""
+
+import importlib
+
+import pytest
+from absl import flags
+
+from albert.cli import study_flags
+from albert.io import file_io
+from albert.model import head_config, layers
+from tests.support import builders
+
+SCRIPTS = ("run_classifier", "run_race", "run_squad_v1", "run_squad_v2")
+REQUIRED = {"run_classifier": {"task_name": "SST-2"}, "run_race": {"data_dir": "x"}}
+
+
+def values_of(script, **values):
+    module = importlib.import_module(f"albert.{script}")
+    required = {"output_dir": "nowhere", "do_train": True, **REQUIRED.get(script, {})}
+    return builders.flag_values(module, **{**required, **values})
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"train_fraction": 0}, "train_fraction=0.0 must be a share"),
+        ({"eval_fraction": 1.1}, "eval_fraction=1.1 must be a share"),
+        ({"head_activation": "tanh"}, "--head_activation: only for a layer of --head_hidden_size"),
+        ({"cache_encoder_outputs": True}, "--cache_encoder_outputs: only for --freeze_encoder"),
+        (
+            {"freeze_encoder": True, "encoder_cache_dir": "x"},
+            "--encoder_cache_dir: only for --cache_encoder_outputs",
+        ),
+        (
+            {"freeze_encoder": True, "recompute": True},
+            r"--recompute: only for an encoder that is trained \(--freeze_encoder\)",
+        ),
+        ({"freeze_encoder": True, "hidden_dropout_prob": 0.1}, "--hidden_dropout_prob: only for"),
+        ({"freeze_encoder": True, "estimate_memory": True}, "leave out --freeze_encoder"),
+        ({"freeze_encoder": True, "do_train": False}, "--freeze_encoder is for --do_train"),
+        (
+            {"freeze_encoder": True, "cache_encoder_outputs": True, "checkpoint": "model.ckpt-1"},
+            "--checkpoint=model.ckpt-1 may have another encoder",
+        ),
+    ],
+)
+def test_contradictions_are_refused(script, values, message):
+    with pytest.raises(file_io.InputError, match=message):
+        study_flags.check_study(values_of(script, **values))
+
+
+def test_what_belongs_together_is_taken():
+    frozen = {"freeze_encoder": True, "cache_encoder_outputs": True, "encoder_cache_dir": "x"}
+    for values in ({}, frozen, {"head_hidden_size": 8, "head_activation": "tanh"}):
+        study_flags.check_study(values_of("run_squad_v1", **values))
+    assert set(study_flags.ACTIVATIONS) == set(layers.ACTIVATIONS)
+
+
+def test_random_weights_of_another_seed_are_not_those_of_the_cache():
+    frozen = {"freeze_encoder": True, "cache_encoder_outputs": True}
+    for others, is_refused in (({}, False), ({"from_scratch": True}, True)):
+        values = values_of("run_race", **frozen, **others)
+        if "num_restarts" not in values:
+            flags.DEFINE_integer("num_restarts", 0, "Starts.", flag_values=values)
+        study_flags.check_study(values)
+        values.num_restarts = 2
+        if is_refused:
+            with pytest.raises(file_io.InputError, match="leave out --num_restarts"):
+                study_flags.check_study(values)
+        else:
+            study_flags.check_study(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"distill_weights": "5,2,1"}, "--distill_weights=5,2,1: .* third weight must be 0"),
+        ({"cache_encoder_outputs": True}, "the --teacher reads each text at every step"),
+    ],
+)
+def test_a_teacher_and_a_frozen_encoder(values, message, tmp_path):
+    given = {"freeze_encoder": True, "teacher": "t", "distill_weights": "1,0,0"}
+    (tmp_path / "model.json").write_text('{"settings": {"head_hidden_size": 3}}')
+    given["teacher"] = tmp_path
+    study_flags.check_study(values_of("run_classifier", **given, head_hidden_size=3))
+    with pytest.raises(file_io.InputError, match="has --head_hidden_size=3, .* run no --head_hid"):
+        study_flags.check_study(values_of("run_classifier", **given))
+    given["teacher"] = "t"
+    study_flags.check_study(values_of("run_classifier", **given))
+    with pytest.raises(file_io.InputError, match=message):
+        study_flags.check_study(values_of("run_classifier", **given | values))
+
+
+def test_the_head_is_that_of_the_flags_or_of_the_folder(tmp_path):
+    def head(**values):
+        return study_flags.head(values_of("run_race", output_dir=tmp_path, **values))
+
+    wanted = head_config.Head(8, "tanh", "linear", 0.0)
+    assert head() == head(head_hidden_size=0) == head_config.NO_LAYER
+    assert head(head_hidden_size=8, head_activation="tanh") == wanted
+    settings = {"head_hidden_size": 8, "head_activation": "tanh", "max_seq_length": 32}
+    file_io.write_json(str(tmp_path / "model.json"), {"settings": settings})
+    # Prediction takes what is there; training begins anew, but does not go on with another.
+    assert head(do_train=False) == wanted
+    assert head(do_train=False, head_hidden_size=0) == head_config.NO_LAYER
+    assert head() == head_config.NO_LAYER
+    (tmp_path / "model.ckpt-3.index").touch()
+    assert head(head_hidden_size=8, head_activation="tanh") == wanted
+    with pytest.raises(file_io.InputError, match="--head_hidden_size=8, .* to have no --head_hid"):
+        head()
+    with pytest.raises(file_io.InputError, match="head_activation=tanh.*head_activation=relu"):
+        head(head_hidden_size=8)
+
+
+def test_selections_are_those_of_both_files():
+    values = values_of(
+        "run_squad_v2", answerable_only=True, drop_longer_than=99, train_fraction=0.2, seed=4
+    )
+    train, predict = study_flags.selections(values)
+    shared = {"answerable_only": True, "drop_longer_than": 99}
+    assert train.settings == {**shared, "train_fraction": 0.2, "seed": 4}
+    assert predict.settings == shared

@@ -1,0 +1,64 @@
+"""Checkpoints without optimizer state."""
+
+import numpy as np
+import pytest
+
+from albert import export_checkpoints
+from albert.io import file_io
+from albert.model import checkpoints, encoder, pretraining_heads, sources
+from tests.support import builders
+from tests.support.builders import weights
+
+
+def test_slots_and_step_are_left_out(golden, tmp_path, run_script):
+    source = golden / "model" / "shared" / "lamb"
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "checkpoint").write_text("of a run")
+    run_script(
+        export_checkpoints, albert_directory=source, checkpoint_name="model.ckpt-8",
+        export_path=tmp_path / "out" / "albert",
+    )  # fmt: skip
+    before, after = weights(source / "model.ckpt-8"), weights(tmp_path / "out" / "albert")
+    assert set(before) - set(after) == {n for n in before if "adam_" in n} | {"global_step"}
+    for name, value in after.items():
+        np.testing.assert_array_equal(value, before[name])
+    others = [p.name for p in (tmp_path / "out").iterdir() if "albert." not in p.name]
+    assert sorted(others) == ["README.md", "checkpoint"]
+    assert (tmp_path / "out" / "checkpoint").read_text() == "of a run"
+
+
+def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
+    folder = tmp_path / "model"
+    config = encoder.AlbertConfig(
+        400, embedding_size=4, hidden_size=8, num_attention_heads=2, intermediate_size=8
+    )
+    builders.write_model(folder, pretraining_heads.PretrainingModel(config, seed=1), config)
+    (folder / "eval_results.txt").write_text("")
+    (folder / "pretraining.json").write_text("{}")
+    run_script(export_checkpoints, albert_directory=folder, export_path=f"{tmp_path}/out/")
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == [
+        "30k-clean.model",
+        "README.md",
+        "albert_config.json",
+        "model.ckpt-best.data-00000-of-00001",
+        "model.ckpt-best.index",
+        "model.ckpt-best.manifest.json",
+        "pretraining.json",
+    ]
+    source = sources.locate(checkpoint=str(tmp_path / "out"))
+    assert source.spm_model_file.endswith("out/30k-clean.model")
+    report = checkpoints.restore(
+        pretraining_heads.PretrainingModel(config, seed=2), source.checkpoint
+    )
+    assert report.new == report.unused == []
+
+
+def test_mistakes_are_named(golden, tmp_path, run_script):
+    with pytest.raises(file_io.InputError, match="there is no checkpoint .*model.ckpt-best"):
+        run_script(export_checkpoints, albert_directory=tmp_path, export_path=tmp_path / "x")
+    folder = golden / "model" / "shared"
+    with pytest.raises(file_io.InputError, match="model.ckpt-best is the checkpoint itself"):
+        run_script(
+            export_checkpoints, albert_directory=folder, export_path=folder / "model.ckpt-best"
+        )

@@ -1,0 +1,121 @@
+"""The command line is a frozen interface: the reference's flags, each with a name that is kept."""
+
+import importlib
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from absl import flags
+
+from albert.io import file_io
+from tests.support.sources import COMMANDS
+
+RECORDED = json.loads(
+    (pathlib.Path(__file__).parent.parent / "testdata/golden/reference_flags.json").read_text(
+        "utf-8"
+    )
+)
+KEPT = [(script, name) for script in COMMANDS for name in RECORDED.get(script, {})]
+# Required in the reference; here other flags can bring what they bring.
+RELAXED = {
+    ("create_pretraining_data", "vocab_file"),
+    ("run_classifier", "spm_model_file"),
+    ("run_race", "spm_model_file"),
+    ("run_race", "albert_config_file"),
+    ("run_squad_v1", "spm_model_file"),
+    ("run_squad_v1", "albert_config_file"),
+    ("run_squad_v2", "spm_model_file"),
+    ("run_squad_v2", "albert_config_file"),
+}
+
+
+def _module(script):
+    return importlib.import_module(f"albert.{script}")
+
+
+def _defined(script):
+    values = flags.FlagValues()
+    _module(script).define_flags(values)
+    return values
+
+
+def _same(one, other):
+    both_nan = isinstance(one, float) and isinstance(other, float) and math.isnan(one + other)
+    return both_nan or (one == other and type(one) is type(other))
+
+
+@pytest.mark.parametrize(("script", "name"), KEPT)
+def test_flag_is_as_in_the_reference(script, name):
+    recorded, values = RECORDED[script][name], _defined(script)
+    assert name in values
+    assert values[name].flag_type() == recorded["type"]
+    assert _same(values[name].default, recorded["default"]), values[name].default
+
+
+@pytest.mark.parametrize("script", [script for script in COMMANDS if script in RECORDED])
+def test_required_flags_are_asked_for(script):
+    recorded = RECORDED[script]
+    required = {name for name, flag in recorded.items() if flag["required"]}
+    required -= {name for other, name in RELAXED if other == script}
+    given = dict.fromkeys(required, "missing-file")
+    if "task_name" in given:
+        given["task_name"] = "sst-2"
+    for missing in required:
+        values = _defined(script)
+        arguments = [f"--{name}={value}" for name, value in given.items() if name != missing]
+        with pytest.raises((flags.IllegalFlagValueError, file_io.InputError), match=missing):
+            values([script, *arguments])
+            _module(script).main(values)
+
+
+@pytest.mark.parametrize(("script", "name"), sorted(RELAXED))
+def test_relaxed_flags_were_required_and_are_not(script, name):
+    recorded = RECORDED[script][name]["required"]
+    assert recorded
+    if script in COMMANDS:
+        assert not _defined(script)[name].validators
+
+
+@pytest.mark.parametrize("script", COMMANDS)
+def test_help_says_something(script):
+    values, texts = _defined(script), {}
+    for name in values:
+        text = re.sub(r"^<[^>]*>: ", "", values[name].help)  # what absl puts before enums
+        assert re.fullmatch(r"[A-Z].{4,}\.", text, re.S), f"{script} --{name}: {text!r}"
+        assert text.strip(" .").lower() != name.replace("_", " ")
+        assert text not in texts, f"{script}: --{name} has the help of --{texts[text]}"
+        texts[text] = name
+
+
+def test_all_scripts_live_in_one_process():
+    """Each on its own flag values; nothing is defined by importing."""
+    before = set(flags.FLAGS)
+    for script in COMMANDS:
+        assert len(_defined(script)) > 0
+    assert set(flags.FLAGS) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--no_such_flag=1"], 1, "Unknown command line flag 'no_such_flag'"),
+        (["--output_dir=x", "stray"], 1, "error: not a flag: ['stray']"),
+        ([], 1, "--output_dir"),
+    ],
+)
+def test_mistakes_end_with_one_line(arguments, status, message, tmp_path):
+    """The common frame of the scripts, on the one that starts fastest."""
+    result = subprocess.run(
+        [sys.executable, "-m", "albert.make_demo_data", *arguments],
+        cwd=pathlib.Path(__file__).parent.parent.parent,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == status
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,100 @@
+"""The script: flags, refusals, a whole run and what reads its files."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from absl import flags
+
+from albert import prepare_corpus as script
+from albert.cli import app
+from albert.io import file_io
+from albert.text import corpus, corpus_cleaning, corpus_preparation
+from tests.support.sources import ROOT
+
+
+def parse(*arguments):
+    values = flags.FlagValues()
+    script.define_flags(values)
+    values(["script", *arguments])
+    return values
+
+
+NEEDED = ("--input_file=in", "--output_dir=out")
+
+
+def test_flags_reach_the_preparation():
+    assert script.preparation(parse(*NEEDED)) == corpus_preparation.Preparation()
+    chosen = script.preparation(
+        parse(
+            *NEEDED,
+            "--text_field=body",
+            "--whole_files",
+            "--text_lines=wrapped",
+            "--language=de",
+            "--min_letter_share=0.4",
+            "--min_document_words=3",
+            "--near_duplicate_threshold=0.7",
+            "--max_line_repeats=9",
+            "--data_dir=d",
+            "--contamination=glue, race",
+            "--only_report_contamination",
+        )
+    )
+    cleaning = corpus_cleaning.Cleaning("body", True, "wrapped", "de", 0.4, 3)
+    expected = corpus_preparation.Preparation(cleaning, 0.7, 9, ("glue", "race"), "d", True)
+    assert chosen == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (NEEDED[:1], "--output_dir must be given"),
+        ((*NEEDED, "--num_workers=0"), "--num_workers=0 must be at least 1"),
+        ((*NEEDED, "--min_letter_share=2"), "--min_letter_share=2.0 must be between 0 and 1"),
+        ((*NEEDED, "--near_duplicate_threshold=-1"), "--near_duplicate_threshold=-1.0 must be"),
+        ((*NEEDED, "--max_line_repeats=-1"), "--max_line_repeats=-1 must be at least 0"),
+        ((*NEEDED, "--contamination=glue"), "--data_dir must be given"),
+        ((*NEEDED, "--data_dir=d"), "are for --contamination, which is not given"),
+    ],
+)
+def test_mistakes_in_flags(arguments, message):
+    values = parse(*arguments)
+    with pytest.raises(file_io.InputError) as caught:
+        script.main(values)
+    assert re.search(message, app.with_flag_names(str(caught.value), values))
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "albert.prepare_corpus", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def test_a_run_makes_a_corpus(tmp_path):
+    pytest.importorskip("datasketch")
+    pytest.importorskip("sentencex")
+    text = "It rained all night. Nobody knew why!\nThe boats, about 12 of them, stayed at home."
+    rows = [json.dumps({"body": text}), json.dumps({"body": f"{text} Really."})]
+    (tmp_path / "a.jsonl").write_text("\n".join([*rows, rows[0]]))
+    arguments = (
+        *(f"--input_file={tmp_path}/*.jsonl", f"--output_dir={tmp_path}/out"),
+        *("--text_field=body", "--min_document_words=5"),
+    )
+    result = run(*arguments)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("1 documents, 3 sentences, 16 words")
+    plan = corpus.plan_blocks([str(tmp_path / "out" / "corpus-00000.txt")])
+    (lines,) = corpus.read_lines(plan.blocks[0][0])
+    assert lines[:3] == [
+        *("It rained all night.", "Nobody knew why!"),
+        "The boats, about 12 of them, stayed at home.",
+    ]
+    refused = run(*arguments)
+    assert refused.returncode == 1 and "error: --output_dir=" in refused.stderr

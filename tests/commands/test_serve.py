@@ -1,0 +1,114 @@
+"""The script that serves a model: its flags, and one run of it against curl's bytes."""
+
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from albert import serve
+from albert.io import file_io, tables
+from albert.model import checkpoints, layers, model_folder, sources
+from albert.serving import predictors, requests
+from albert.tasks import custom, glue
+from tests.support import builders, processes
+from tests.support.sources import ROOT
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"max_texts": 9, "max_waiting": 8}, "--max_texts=9 must not be more than --max_waiting=8"),
+        ({"model_dir": "no/folder"}, "--model_dir: there is no folder no/folder"),
+        ({"model_name": "a/b"}, "--model_name: expected letters, digits, dots and dashes, found"),
+    ],
+)
+def test_flags_are_checked_before_any_work(run_script, tmp_path, flags, message):
+    pytest.importorskip("aiohttp")
+    with pytest.raises(file_io.InputError, match=re.escape(message)):
+        run_script(serve, **({"model_dir": tmp_path} | flags))
+
+
+def test_the_missing_package_is_named(run_script, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    monkeypatch.delitem(sys.modules, "albert.serving.server", raising=False)
+    monkeypatch.delattr("albert.serving.server", raising=False)
+    import albert
+
+    monkeypatch.delattr(albert, "http_server", raising=False)
+    with pytest.raises(file_io.InputError, match="needs aiohttp: pip install aiohttp"):
+        run_script(serve, model_dir=tmp_path)
+
+
+def test_the_commands_of_the_documents_are_requests():
+    """Each body is taken by one kind of model at least, at the path that it goes to."""
+    text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = re.findall(r"^curl localhost:8501(\S+) +-d '(.*)'$", text, re.M)
+    forms = ("ONE_TEXT", "TWO_TEXTS", "WORDS", "CHOICE", "QUESTION")
+    taken = set()
+    for path, body in commands:
+        own = path in ("/predict", "/ask")
+        read = requests.read if own else requests.read_tensorflow
+        found = []
+        for name in forms:
+            form = getattr(requests, name)
+            with contextlib.suppress(file_io.InputError):
+                assert read(body.encode(), form, requests.Limits()).examples
+                found += [name] if not own or form.entry == path else []
+        assert found, f"{path} {body}"
+        taken.update(found)
+    assert len(commands) >= 8 and taken == set(forms)
+
+
+def fetch(url, body=None):
+    try:
+        with urllib.request.urlopen(url, body and json.dumps(body).encode(), timeout=60) as reply:
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+@pytest.mark.slow
+def test_a_server_from_its_start_to_its_end(tmp_path):
+    pytest.importorskip("aiohttp")
+    folder, labels = str(tmp_path / "sst"), ("bad", "good")
+    config = builders.tiny_config()
+    row = custom.CustomTask({}, tables.Columns(), labels, "mine")
+    source = sources.Source("", None, str(builders.SPM), None, True)
+    predictors.save_classifier_description(model_folder.write, folder, row, config, source, 16, 0.1)
+    model = glue.make_task(row).build_model(config, layers.Compute(), 0)
+    checkpoints.save(f"{folder}/model.ckpt-1", model)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "albert.serve", f"--model_dir={folder}", f"--port={port}"]
+    log = tmp_path / "log"
+    with log.open("w") as file, processes.killed_at_the_end([]) as running:
+        server = subprocess.Popen(
+            [*command, "--threads=1", "--host=0.0.0.0"], cwd=ROOT, stderr=file, stdin=-3
+        )
+        running.append(server)
+        processes.wait_until(
+            lambda: "Ready: classifier" in log.read_text(), server, say=log.read_text
+        )
+        url = f"http://127.0.0.1:{port}"
+        assert fetch(f"{url}/healthz") == (200, {"status": "ready"})
+        status, reply = fetch(f"{url}/predict", {"text": "a soup"})
+        assert status == 200 and reply["prediction"] in labels
+        status, rows = fetch(f"{url}/v1/models/sst:predict", {"instances": ["a soup"]})
+        assert (status, rows) == (200, {"predictions": [reply]})
+        assert fetch(f"{url}/predict", {"words": ["a"]})[0] == 400
+        # A second one cannot have the port.
+        second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=-3)
+        assert second.returncode == 1 and "error: " in second.stderr
+        assert "address already in use" in second.stderr and "Traceback" not in second.stderr
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
+    text = log.read_text()
+    assert "--host=0.0.0.0: whoever reaches this address may ask the model" in text
+    assert "Traceback" not in text and "soup" not in text

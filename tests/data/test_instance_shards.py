@@ -1,0 +1,294 @@
+"""Shards: complete, the same however often their making was ended, and never another job's."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from albert.data import instance_files, instance_shards, instances, masking, shuffling
+from albert.io import file_io, locks
+from albert.text import corpus
+from tests.support.sources import ROOT
+
+SENTENCES = [
+    "the old harbour lies at the end of a narrow road",
+    "every morning the boats leave before the sun is up",
+    "it rained all night",
+]
+
+
+@pytest.fixture
+def text(tmp_path):
+    documents = [
+        "\n".join(f"{SENTENCES[(number + i) % 3]} {number}" for i in range(2 + number % 7))
+        for number in range(20)
+    ]
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(documents) + "\n", "utf-8")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    plan = corpus.plan_blocks
+    monkeypatch.setattr(corpus, "plan_blocks", lambda paths: plan(paths, 1500, 10**6))
+
+
+def make_job(golden, dupe_factor=2, compress=False, **settings):
+    settings = {"max_seq_length": 40, "mask": masking.MaskingConfig(6), **settings}
+    return instance_files.Job(
+        instances.Settings(**settings),
+        dupe_factor,
+        spm_model_file=str(golden.parent / "tiny.model"),
+        compress=compress,
+    )
+
+
+def create(text, prefix, job, num_shards=3, num_workers=1, **kwargs):
+    return instance_shards.create([str(text)], str(prefix), num_shards, job, num_workers, **kwargs)
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def records_in(paths, compression=""):
+    return [r.numpy() for r in tf.data.TFRecordDataset(list(map(str, paths)), compression)]
+
+
+def test_shards_hold_the_records_of_a_single_file(text, golden, tmp_path):
+    job = make_job(golden)
+    counts = create(text, tmp_path / "out" / "part", job)
+    names = [f"part-0000{i}-of-00003" for i in range(3)]
+    assert sorted(os.listdir(tmp_path / "out")) == [*names, "part.manifest.json"]
+    single = instance_files.create([str(text)], [str(tmp_path / "single")], job)
+    assert counts == single
+    shards = [records_in([tmp_path / "out" / name]) for name in names]
+    assert sorted(sum(shards, [])) == sorted(records_in([tmp_path / "single"]))
+    manifest = json.loads((tmp_path / "out" / "part.manifest.json").read_text())
+    assert [shard["instances"] for shard in manifest["shards"]] == list(map(len, shards))
+    for shard, name in zip(manifest["shards"], names, strict=True):
+        assert shard["name"] == name
+        assert shard["sha256"] == file_io.sha256(str(tmp_path / "out" / name))
+    # At random: every shard has some of the first document and some of the last.
+    assert min(map(len, shards)) > len(sum(shards, [])) / 6
+
+
+def test_workers_do_not_change_a_byte(text, golden, tmp_path):
+    job = make_job(golden, compress=True)
+    create(text, tmp_path / "one" / "part", job)
+    create(text, tmp_path / "two" / "part", job, num_workers=2)
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+    assert len(records_in(tmp_path.glob("one/part-*"), "GZIP")) > 50
+
+
+def test_a_large_shard_has_several_buckets(text, golden, tmp_path, monkeypatch):
+    job = make_job(golden)
+    monkeypatch.setattr(shuffling, "BUCKET_BYTES", 5000)
+    create(text, tmp_path / "out" / "part", job, num_shards=2)
+    single = instance_files.create([str(text)], [str(tmp_path / "single")], job)
+    found = records_in(tmp_path.glob("out/part-*"))
+    assert len(found) == single["instances"]
+    assert sorted(found) == sorted(records_in([tmp_path / "single"]))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="ends forked processes")
+@pytest.mark.parametrize("stride", [29, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_run_killed_at_any_step_goes_on(text, golden, tmp_path, stride):
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.support.killed_runs"),
+            *(text, tmp_path / "out", golden.parent / "tiny.model", str(stride)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) > 60
+
+
+# --- other jobs -----------------------------------------------------------------------------------
+
+
+def test_finished_shards_are_kept(text, golden, tmp_path, monkeypatch):
+    job = make_job(golden)
+    counts = create(text, tmp_path / "out" / "part", job)
+    before = content(tmp_path / "out")
+    monkeypatch.setattr(instance_files, "make_instances", None)
+    assert create(text, tmp_path / "out" / "part", job) == counts
+    assert content(tmp_path / "out") == before
+    # The name of a text does not matter, what is in it does.
+    text = text.rename(tmp_path / "moved.txt")
+    assert create(text, tmp_path / "out" / "part", job) == counts
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_seq_length": 30}, "max_seq_length=40, now it is 30"),
+        ({"dupe_factor": 3}, "dupe_factor=2, now it is 3"),
+        ({"mask": masking.MaskingConfig(6, ngram=1)}, "ngram=3, now it is 1"),
+        ({"mask": None}, "mask_in_training=False, now it is True"),
+        ("shards", "num_shards=3, now it is 4"),
+        ("text", "text.txt, which has changed"),
+        ("more text", "made of 1 input file.s., now there are 2"),
+        ("vocabulary", "another vocabulary"),
+    ],
+)
+def test_changes_are_refused_by_name_or_made_anew(
+    text, golden, tmp_path, finished, change, message, monkeypatch
+):
+    prefix, inputs, num_shards = str(tmp_path / "out" / "part"), [str(text)], 3
+    job = make_job(golden)
+    if finished:
+        create(text, prefix, job)
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(shuffling, "shuffled_bucket", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                create(text, prefix, job)
+    before = set(os.listdir(tmp_path / "out"))
+    if isinstance(change, dict):
+        job = make_job(golden, **change)
+    elif change == "shards":
+        num_shards = 4
+    elif change == "vocabulary":
+        other = tmp_path / "vocab.txt"
+        other.write_text((golden.parent / "tiny_vocab.txt").read_text() + "\nmore")
+        job = instance_files.Job(job.settings, 2, vocab_file=str(other))
+    else:
+        text.write_text(text.read_text() + "\none more\nand two\n")
+        inputs *= 1 + (change == "more text")
+    with pytest.raises(file_io.InputError, match=message) as caught:
+        instance_shards.create(inputs, prefix, num_shards, job)
+    assert "overwrite_shards=true" in str(caught.value) and prefix in str(caught.value)
+    assert set(os.listdir(tmp_path / "out")) == before
+    instance_shards.create(inputs, prefix, num_shards, job, overwrite_shards=True)
+    instance_shards.create(inputs, str(tmp_path / "new" / "part"), num_shards, job)
+    assert content(tmp_path / "out") == content(tmp_path / "new")
+
+
+def test_changed_and_foreign_shards_are_refused(text, golden, tmp_path):
+    job, prefix = make_job(golden), tmp_path / "part"
+    foreign = tmp_path / "part-00000-of-00007"
+    foreign.write_bytes(b"precious")
+    with pytest.raises(file_io.InputError, match="no manifest: they are of another program"):
+        create(text, prefix, job)
+    assert foreign.read_bytes() == b"precious" and sorted(os.listdir(tmp_path)) == [
+        foreign.name,
+        "text.txt",
+    ]
+    create(text, prefix, job, overwrite_shards=True)
+    assert not foreign.exists()
+    shard = tmp_path / "part-00001-of-00003"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-1])
+    with pytest.raises(file_io.InputError, match=f"{shard.name} has .* bytes, not"):
+        create(text, prefix, job)
+    shard.unlink()
+    with pytest.raises(file_io.InputError, match=f"{shard.name} is missing"):
+        create(text, prefix, job)
+    create(text, prefix, job, overwrite_shards=True)
+    assert shard.read_bytes() == whole
+
+
+def test_two_runs_at_once_and_impossible_numbers(text, golden, tmp_path):
+    job, prefix = make_job(golden), tmp_path / "part"
+    (tmp_path / "part.unfinished").mkdir()
+    lock = locks.locked(str(tmp_path / "part.unfinished" / "lock"), "")
+    with lock, pytest.raises(file_io.InputError, match="another run is making .*part; wait"):
+        create(text, prefix, job)
+    with pytest.raises(file_io.InputError, match="num_shards=100000 must be between 1 and 99999"):
+        create(text, prefix, job, num_shards=100_000)
+
+
+def test_a_pass_that_two_runs_have_made_counts_once(text, golden, tmp_path, monkeypatch):
+    """The last worker of a killed run may finish a pass that the next run makes again."""
+    job = make_job(golden)
+    with monkeypatch.context() as patch:
+        patch.setattr(shuffling, "shuffled_bucket", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            create(text, tmp_path / "out" / "part", job)
+    for path in (tmp_path / "out" / "part.unfinished").glob("*.1.*"):
+        copy = path.with_name(path.name.replace(".1.", ".2.") + "0")
+        copy.write_bytes(path.read_bytes())
+    create(text, tmp_path / "out" / "part", job)
+    create(text, tmp_path / "new" / "part", job)
+    assert content(tmp_path / "out") == content(tmp_path / "new")
+
+
+def test_damaged_work_is_not_published(text, golden, tmp_path, monkeypatch):
+    job = make_job(golden)
+    with monkeypatch.context() as patch:
+        patch.setattr(shuffling, "shuffled_bucket", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            create(text, tmp_path / "out" / "part", job)
+    path = next((tmp_path / "out" / "part.unfinished").glob("bucket-*"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(file_io.InputError, match="unfinished holds .* of .* instances: .*damaged"):
+        create(text, tmp_path / "out" / "part", job)
+    assert os.listdir(tmp_path / "out") == ["part.unfinished"]
+
+
+def test_a_full_disk_keeps_what_is_done(text, golden, tmp_path, monkeypatch):
+    open_file = file_io.open_file
+
+    def full(path, mode="r"):
+        if "shard-00001" in str(path) and mode != "rb":
+            raise OSError(28, "No space left on device")
+        return open_file(path, mode)
+
+    job = make_job(golden)
+    with monkeypatch.context() as patch:
+        patch.setattr(file_io, "open_file", full)
+        with pytest.raises(file_io.InputError, match="cannot write .*No space left"):
+            create(text, tmp_path / "out" / "part", job)
+    assert (tmp_path / "out" / "part.unfinished" / "shard-00000.json").exists()
+    monkeypatch.setattr(instance_files, "make_instances", None)  # They are all there.
+    create(text, tmp_path / "out" / "part", job)
+    assert len(os.listdir(tmp_path / "out")) == 4
+
+
+@pytest.mark.parametrize(
+    "damaged", ["", "{", "[]", '{"version": 1}', '{"version": 1, "settings": 3}']
+)
+def test_damaged_descriptions_are_refused_or_made_anew(
+    text, golden, tmp_path, damaged, monkeypatch
+):
+    job, prefix = make_job(golden), tmp_path / "out" / "part"
+    create(text, prefix, job)
+    expected = content(tmp_path / "out")
+    (tmp_path / "out" / "part.manifest.json").write_text(damaged)
+    with pytest.raises(file_io.InputError, match="the shards there (have a manifest|were made by)"):
+        create(text, prefix, job)
+    create(text, prefix, job, overwrite_shards=True)
+    assert content(tmp_path / "out") == expected
+    with monkeypatch.context() as patch:
+        patch.setattr(shuffling, "shuffled_bucket", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            create(text, tmp_path / "new" / "part", job)
+    (tmp_path / "new" / "part.unfinished" / "job.json").write_text(damaged)
+    with pytest.raises(file_io.InputError, match="the shards there are unfinished and|described"):
+        create(text, tmp_path / "new" / "part", job)
+    create(text, tmp_path / "new" / "part", job, overwrite_shards=True)
+    assert content(tmp_path / "new") == expected
+
+
+def test_a_damaged_journal_is_named(text, golden, tmp_path, monkeypatch):
+    job = make_job(golden)
+    with monkeypatch.context() as patch:
+        patch.setattr(shuffling, "shuffled_bucket", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            create(text, tmp_path / "part", job)
+    (journal,) = (tmp_path / "part.unfinished").glob("done.*")
+    for rubbish in ("[1, 2]", "[", "[0, 0, 3]"):
+        journal.write_text(f"{rubbish}\n")
+        with pytest.raises(file_io.InputError, match="done.* is damaged .*; remove the folder"):
+            create(text, tmp_path / "part", job)

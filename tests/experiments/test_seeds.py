@@ -1,0 +1,148 @@
+"""The same run with several seeds, on runs that only leave their files."""
+
+import json
+import statistics
+
+import pytest
+
+from albert.experiments import seeds
+from albert.io import file_io
+from albert.training import results, run_record
+
+SCORES = {7: 0.5, 8: 0.75, 9: 0.7, 10: 0.9}
+
+
+def start_run(made, failing=(), told=(), scores=SCORES, short=(), steps=(), test=None):
+    """A `seeds.start` that writes what a run leaves, and notes the seeds that it made."""
+
+    def start(study, seed, folder):
+        made.append((seed, study.arguments(seed, folder)))
+        file_io.make_dirs(folder)
+        if seed in failing:
+            return 1
+        step = dict(steps).get(seed, 50)
+        results.write_trial(folder, results.Trial(100, step, scores[seed]))
+        judgements = [] if seed in short else [{"step": 5, "is_stuck": seed in told}]
+        judged = {"told": {"step": 5} if seed in told else None, "judgements": judgements}
+        file_io.write_json(f"{folder}/stuck.json", {**judged, "signs": {}})
+        if test:
+            record(folder, step, test[seed])
+        return 0
+
+    return start
+
+
+def record(folder, step, score):
+    """Leaves a ``run.json`` with four checkpoints, a baseline and a score on test data."""
+    recorder = run_record.Recorder("run_x", ["x"], {}, {})
+    with recorder.session(folder, ["train", "eval", "predict"], {}):
+        run_record.set_model(folder, "x", "f1", 10, 10)
+        run_record.set_result(folder, step, {"f1": 0.5})
+        run_record.set_evaluated(folder, 4, {"f1": 0.6})
+        run_record.set_test(folder, f"{folder}/model.ckpt-best", step, {"f1": score})
+
+
+def study(folder, metric="f1"):
+    return seeds.Study(str(folder), "run_x", metric, lambda seed, path: [f"{seed} {path}"])
+
+
+def read(folder):
+    return json.loads((folder / "seeds.json").read_text())
+
+
+def test_runs_are_made_once_and_summarized(tmp_path):
+    made = []
+    text = seeds.run(study(tmp_path), 7, 3, start_run(made))
+    assert made == [(seed, [f"{seed} {tmp_path}/seed_{seed}"]) for seed in (7, 8, 9)]
+    found = read(tmp_path)
+    values = [SCORES[seed] for seed in (7, 8, 9)]
+    assert found["metric"] == "f1" and found["failures"] == 0
+    assert found["mean"] == pytest.approx(statistics.mean(values))
+    assert found["deviation"] == pytest.approx(statistics.stdev(values))
+    assert (found["best"], found["best_folder"]) == (0.75, "seed_8")
+    assert found["runs"][0] == {
+        "seed": 7, "folder": "seed_7", "status": "finished", "exit_status": 0, "restarts": 0,
+        "result": 0.5, "step": 50, "judged": True, "evaluated": None, "baseline": None,
+        "test": None,
+    }  # fmt: skip
+    assert "| 8 | 0.7500 | 50 | 0 | finished |" in text
+    assert "mean 0.6500, standard deviation 0.1323, best 0.7500 (seed_8), over 3 runs" in text
+    more = seeds.run(study(tmp_path), 7, 4, start_run(made))
+    assert [seed for seed, _ in made] == [7, 8, 9, 10]
+    assert "best 0.9000 (seed_10), over 4 runs" in more
+
+
+def test_failures_and_stuck_runs_are_counted_and_left_out(tmp_path):
+    made = []
+    text = seeds.run(study(tmp_path), 7, 4, start_run(made, failing=(8,), told=(7,)))
+    found = read(tmp_path)
+    assert [run["status"] for run in found["runs"]] == ["stuck", "failed", "finished", "finished"]
+    assert found["failures"] == 2 and found["mean"] == pytest.approx(0.8)
+    assert found["runs"][1]["result"] is None and found["runs"][1]["exit_status"] == 1
+    assert "| 8 |  |  | 0 | failed |" in text and "left out: 1 stuck, 1 failed" in text
+    seeds.run(study(tmp_path), 7, 4, start_run(made))  # failed ones are tried again
+    assert [seed for seed, _ in made] == [7, 8, 9, 10, 8]
+    assert read(tmp_path)["failures"] == 1
+
+
+def test_what_has_learnt_nothing_does_not_win(tmp_path):
+    start = start_run([], steps=[(10, 0)], short=(8,), test={7: 0.5, 8: 0.7, 9: 0.6, 10: 0.9})
+    text = seeds.run(study(tmp_path), 7, 4, start)
+    found = read(tmp_path)
+    assert found["best_folder"] == "seed_8" and found["failures"] == 1
+    assert found["test_mean"] == pytest.approx(0.6)
+    assert found["test_deviation"] == pytest.approx(0.1)
+    header, _, first, second, third, last = text.splitlines()[:6]
+    name = "f1 (dev, best of 4 checkpoints)"
+    assert header == f"| seed | {name} | f1 (test) | best step | restarts | state |"
+    remark = "no better than a constant answer (0.6000)"
+    assert first == f"| 7 | 0.5000 | 0.5000 | 50 | 0 | finished; {remark} |"
+    assert second.endswith("| finished; not judged |") and third.endswith("| finished |")
+    assert last == "| 10 | 0.9000 | 0.9000 | 0 | 0 | best at step 0 |"
+    assert f"{name}: mean 0.6500, " in text and "over 3 runs; left out: 1 best at step 0" in text
+    assert text.endswith("f1 (test): mean 0.6000, standard deviation 0.1000")
+    text = seeds.run(study(tmp_path / "stuck"), 7, 2, start_run([], told=(7, 8)))
+    assert text.endswith("f1: no run has learnt: 2 stuck")
+    text = seeds.run(study(tmp_path / "bad"), 7, 1, start)
+    assert read(tmp_path / "bad")["best"] is None and "none is better than a constant" in text
+
+
+def test_the_lowest_loss_is_the_best(tmp_path):
+    text = seeds.run(study(tmp_path, "eval_loss"), 7, 1, start_run([]))
+    assert read(tmp_path)["best"] == 0.5 and "standard deviation unknown" in text
+    seeds.run(study(tmp_path, "eval_loss"), 7, 3, start_run([]))
+    assert read(tmp_path)["best_folder"] == "seed_7"
+
+
+def test_restarts_are_counted(tmp_path):
+    attempt = {"seed": 7, "step": 5, "share": 0.2, "message": "stuck", "folder": "attempt_1"}
+    attempts = {"given_up": [attempt], "moving": False}
+    (tmp_path / "seed_7").mkdir()
+    file_io.write_json(str(tmp_path / "seed_7" / "attempts.json"), attempts)
+    text = seeds.run(study(tmp_path), 7, 1, start_run([]))
+    assert read(tmp_path)["runs"][0]["restarts"] == 1 and "| 7 | 0.5000 | 50 | 1 |" in text
+
+
+def test_what_an_interrupted_call_has_done_is_kept(tmp_path):
+    made = []
+    begin = start_run(made)
+
+    def interrupted(study, seed, folder):
+        if seed == 8:
+            raise KeyboardInterrupt
+        return begin(study, seed, folder)
+
+    with pytest.raises(KeyboardInterrupt):
+        seeds.run(study(tmp_path), 7, 3, interrupted)
+    seeds.run(study(tmp_path), 7, 3, begin)
+    assert [seed for seed, _ in made] == [7, 8, 9]
+
+
+def test_mistakes_are_named(tmp_path):
+    with pytest.raises(file_io.InputError, match="none of the 2 runs has ended well"):
+        seeds.run(study(tmp_path), 7, 2, start_run([], failing=(7, 8)))
+    with pytest.raises(file_io.InputError, match="compares runs by f1, not by loss"):
+        seeds.run(study(tmp_path, "loss"), 7, 1, start_run([]))
+    (tmp_path / "seeds.json").write_text("[]")
+    with pytest.raises(file_io.InputError, match="seeds.json: expected object, found list"):
+        seeds.run(study(tmp_path), 7, 1, start_run([]))

@@ -1,0 +1,90 @@
+"""What is read of a SentencePiece model, and exports that fail; the rest is in test_huggingface.py,
+ids are compared in test_huggingface_peer.py.
+"""
+
+import base64
+import json
+import sys
+
+import pytest
+
+from albert.export import huggingface_export
+from albert.io import file_io, manifests
+from albert.model import encoder, huggingface, pretraining_heads
+from albert.text import tokenization
+from tests.support.builders import SPM, write_model
+
+CONFIG = encoder.AlbertConfig(
+    vocab_size=400, embedding_size=4, hidden_size=4, num_hidden_layers=1, num_attention_heads=1,
+    intermediate_size=4, max_position_embeddings=8,
+)  # fmt: skip
+
+
+@pytest.fixture
+def without_generated_module(monkeypatch):
+    """As with a protobuf that is older than the one that sentencepiece's own module is made for."""
+    monkeypatch.setitem(sys.modules, "sentencepiece.sentencepiece_model_pb2", None)
+
+
+def test_the_model_is_read_with_any_protobuf(tmp_path, tokenizer, without_generated_module):
+    huggingface_export.write_tokenizer(str(tmp_path), tokenizer, 8)
+    written = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    sp_model = tokenizer.sp_model
+    ids = list(range(len(sp_model)))
+    vocab = written["model"]["vocab"]
+    assert [piece for piece, _ in vocab] == sp_model.id_to_piece(ids)
+    plain = [i for i in ids if vocab[i][1] == sp_model.get_score(i)]
+    # The rest are pieces that are kept whole, and numbers before a comma.
+    assert len(plain) > 370
+    for i in set(ids) - set(plain):
+        assert sp_model.get_score(i) == 0 or tokenization.is_digit_comma(vocab[i][0])
+    charsmap, *rest = written["normalizer"]["normalizers"][-3:]
+    data = base64.b64decode(charsmap["precompiled_charsmap"])
+    assert len(data) > 200_000 and data in SPM.read_bytes()
+    assert rest[0]["pattern"]["Regex"] == " {2,}"
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    write_model(folder, pretraining_heads.PretrainingModel(CONFIG, 1), CONFIG, "spiece.model")
+    return folder
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("step", ["write_weights", "write_tokenizer", "write_config"])
+def test_an_export_that_fails_changes_nothing(tmp_path, model_dir, monkeypatch, step):
+    old = tmp_path / "old"
+    huggingface_export.export(model_dir=str(model_dir), output_dir=str(old))
+    (old / "notes.txt").write_text("mine")
+    before = contents(old)
+    assert {"config.json", "model.safetensors", "tokenizer.json", "spiece.model"} < set(before)
+
+    def fail(*_):
+        raise OSError("No space left on device")
+
+    module = huggingface_export if step == "write_tokenizer" else huggingface
+    monkeypatch.setattr(module, step, fail)
+    for name in ("old", "new"):
+        with pytest.raises(OSError, match="No space left"):
+            huggingface_export.export(model_dir=str(model_dir), output_dir=str(tmp_path / name))
+    assert contents(old) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_model_folder_may_take_its_own_export(tmp_path, model_dir):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name, content in contents(model_dir).items():
+        (folder / name).write_bytes(content)
+    huggingface_export.export(model_dir=str(folder), output_dir=str(folder))
+    before = contents(model_dir)
+    after = contents(folder)
+    assert before.items() <= after.items()
+    new = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    new.add(manifests.NAME)
+    assert set(after) - set(before) == new
+    assert file_io.read_json(folder / "config.json", "configuration")["vocab_size"] == 400

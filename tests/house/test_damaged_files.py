@@ -1,0 +1,443 @@
+"""Files from disk that are damaged or made to do harm: an error that names them, or no effect."""
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import run_classifier
+from albert.data import input_pipeline, record_files, tfrecord
+from albert.export import saved_model_export
+from albert.io import archives, file_io, manifests, tables
+from albert.model import checkpoints, encoder, huggingface, sources
+from albert.serving import predictors
+from albert.tasks import custom, glue
+from albert.training import results
+from tests.support.builders import SPM, flag_values, tiny_config
+
+InputError = file_io.InputError
+
+# --- archives -----------------------------------------------------------------------------------
+
+
+def archive(path, **members):
+    with tarfile.open(path, "w:gz", compresslevel=9) as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name.replace("__", "/"))
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return str(path)
+
+
+def refused(path, folder, message):
+    with pytest.raises(InputError, match=message):
+        archives.unpack_archive(str(path), str(folder))
+    assert not file_io.exists(str(folder)) or file_io.listdir(str(folder)) == []
+
+
+def test_a_flipped_bit_of_an_archive_is_found(tmp_path):
+    # Stored without compression: only the checksum at the end can tell.
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as tar:
+        info = tarfile.TarInfo("weights")
+        info.size = 5000
+        tar.addfile(info, io.BytesIO(b"w" * 5000))
+    content = bytearray(gzip.compress(plain.getvalue(), compresslevel=0))
+    content[content.index(b"wwww") + 77] ^= 1
+    (tmp_path / "a.tar.gz").write_bytes(content)
+    refused(tmp_path / "a.tar.gz", tmp_path / "cache", "damaged or not a .tar.gz archive .*CRC")
+
+
+def test_an_archive_cannot_fill_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "ALWAYS_UNPACKED", 1000)
+    path = archive(tmp_path / "a.tar.gz", zeros=bytes(1_000_000))
+    refused(path, tmp_path / "cache", "unpacks to more than 20 times its size; not unpacked")
+    monkeypatch.setattr(archives, "ALWAYS_UNPACKED", 1_000_000)
+    archives.unpack_archive(path, str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("members", [{"x" * 300: b"1"}, {"a": b"1", "a__b": b"2"}])
+def test_impossible_names_in_archives_are_refused(tmp_path, members):
+    path = archive(tmp_path / "a.tar.gz", **members)
+    refused(path, tmp_path / "cache", "cannot (be written|make the folder)")
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 5000 + "]" * 5000, "1" * 5000, '{"a": ' * 3000, "", "{", "nul"]
+)
+def test_json_that_python_cannot_read_is_named(tmp_path, text):
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"configuration: .*bad\.json is not valid JSON: "):
+        file_io.read_json(str(path), "configuration")
+    with pytest.raises(InputError, match="rows line 1: expected a JSON object; "):
+        next(tables.read_rows([text.encode() or b"{"], "rows", "jsonl"))
+
+
+def test_json_of_another_kind_is_named(tmp_path):
+    (tmp_path / "x.json").write_text("[1]")
+    with pytest.raises(InputError, match=r"x: .*x\.json must hold an object, found a list"):
+        file_io.read_json(str(tmp_path / "x.json"), "x", dict)
+
+
+# --- rows and labels ----------------------------------------------------------------------------
+
+
+def test_a_header_of_many_columns_takes_no_time():
+    header = b",".join(b"c%d" % i for i in range(300_000))
+    rows = tables.read_rows([header + b"\n", b"1\n"], "wide", "csv")
+    with pytest.raises(InputError, match="wide line 2: expected 300000 columns"):
+        next(rows)
+
+
+def test_lines_that_end_in_carriage_returns_alone_are_named():
+    with pytest.raises(InputError, match="x: its lines end in carriage returns alone"):
+        list(tables.read_rows([b"text\tlabel\rgood\t1\rbad\t0\r"], "x", "tsv"))
+    # One line with such an end is a line.
+    assert list(file_io.text_lines([b"one\r"], "x")) == [(1, "one\r")]
+
+
+def test_half_a_surrogate_pair_is_no_name():
+    with pytest.raises(InputError, match="must be a name without tabs"):
+        tables.name_of({"label": "a\ud83d"}, "label", "label_column", "here")
+
+
+@pytest.mark.parametrize("word", ["nan", "-inf", "Infinity"])
+def test_numbers_that_are_not_finite_do_not_make_a_classification(tmp_path, word):
+    path = tmp_path / "train.csv"
+    path.write_text(f"text,label\ngood,1.5\nbad,{word}\nworse,2.5\n")
+    files = {"train": str(path)}
+    with pytest.raises(InputError, match=rf"train\.csv: 1 labels are '{word}', the others numbers"):
+        custom.find_labels(str(tmp_path), files, tables.Columns())
+    names = custom.find_labels(str(tmp_path), files, tables.Columns(), "classification")
+    assert set(names) == {"1.5", "2.5", word}
+
+
+@pytest.mark.parametrize("content", [["a", "a"], [1, 2], ["a", "b\ud83d"], {"a": 1}, ["", "b"]])
+def test_damaged_label_files_are_named(tmp_path, content):
+    (tmp_path / "labels.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"labels\.json must hold a list of different label names"):
+        custom.find_labels(str(tmp_path), {}, tables.Columns())
+
+
+# --- scores -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "9e99", "-9e99"])
+def test_a_best_score_that_nothing_can_beat_is_refused(tmp_path, value):
+    (tmp_path / "best_trial.txt").write_text(f"20:10:{value}")
+    with pytest.raises(InputError, match=r"best_trial\.txt: .*that can be beaten, found '20:10"):
+        results.read_trial(str(tmp_path))
+
+
+# --- configurations -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 10000; got 1000000000"),
+        ({"vocab_size": 10**9}, "vocab_size must be at most 100000000; got 1000000000"),
+        (
+            {"hidden_size": 10**7, "intermediate_size": 10**7},
+            r"hidden_size 10000000, .* 6.0e\+14 p",
+        ),
+        ({"num_hidden_layers": int("9" * 400)}, "num_hidden_layers must be at most 10000"),
+    ],
+)
+def test_sizes_that_no_memory_holds_are_refused_at_once(changes, message):
+    with pytest.raises(InputError, match=message):
+        tiny_config(**changes)
+
+
+# --- Hugging Face -------------------------------------------------------------------------------
+
+
+def safetensors_file(path, tensors):
+    from safetensors.numpy import save_file
+
+    save_file(tensors, str(path))
+    return str(path)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused(tmp_path, value):
+    weights = np.ones((3, 2), np.float32)
+    weights[1, 1] = value
+    path = safetensors_file(tmp_path / "model.safetensors", {"albert.pooler.weight": weights})
+    message = r"model\.safetensors: albert\.pooler\.weight holds values that are not finite"
+    with pytest.raises(InputError, match=message):
+        huggingface.Reader(path)
+
+
+def test_a_flipped_bit_of_exported_weights_is_found(tmp_path):
+    path = tmp_path / "model.safetensors"
+    safetensors_file(path, {"albert.pooler.weight": np.ones((3, 2), np.float32)})
+    manifests.write(str(tmp_path))
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    message = r"model\.safetensors is not as it was exported: .* has the SHA-256"
+    with pytest.raises(InputError, match=message):
+        huggingface.Reader(str(path))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "albert.encoder.albert_layer_groups.999999.albert_layers.0.ffn.weight",
+        "bert.encoder.layer.99999.output.dense.weight",
+    ],
+)
+def test_a_layer_that_cannot_be_is_refused_at_once(tmp_path, name):
+    path = safetensors_file(tmp_path / "model.safetensors", {name: np.ones(1, np.float32)})
+    with pytest.raises(InputError, match=r"model\.safetensors: there is a weight .* only 1 blocks"):
+        huggingface.Reader(path)
+    longer = name.replace("99999", "99999" * 9)
+    path = safetensors_file(tmp_path / "model.safetensors", {longer: np.ones(1, np.float32)})
+    assert huggingface.Reader(path).has_tensor(longer)  # a name of nothing known
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "{}", '{"weight_map": []}', '{"weight_map": {"a": "../b"}}']
+)
+def test_a_damaged_index_of_weights_is_named(tmp_path, content):
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"index of weights: .*index\.json must hold"):
+        huggingface.Reader(str(path))
+
+
+def test_other_damaged_files_of_such_a_folder_are_named(tmp_path):
+    for name, content, read in (
+        ("config.json", "[]", huggingface.read_config),
+        ("config.json", '{"model_type": {}}', huggingface.read_config),
+        ("tokenizer_config.json", "3", huggingface.read_lower_case),
+        ("tokenizer_config.json", '{"do_lower_case": "no"}', huggingface.read_lower_case),
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(InputError, match=name.replace(".", r"\.")):
+            read(str(tmp_path))
+
+
+# --- hub modules --------------------------------------------------------------------------------
+
+
+def test_a_hub_module_is_read_but_not_run(golden, tmp_path, monkeypatch):
+    monkeypatch.setattr(tf.saved_model, "load", None)
+    source = sources.locate(hub_handle=str(golden / "hub_tf1"))
+    assert source.do_lower_case is True
+
+    class Root(tf.Module):
+        pass
+
+    root = Root()
+    info = tf.function(
+        lambda: {"do_lower_case": tf.identity(tf.constant(False))}, input_signature=[]
+    )
+    folder = saved_model_export.save_model(
+        root, {"tokenization_info": info}, str(tmp_path), "module"
+    )
+    (tmp_path / "module" / "assets").mkdir(exist_ok=True)
+    config, vocabulary = (tmp_path / "module" / "assets" / name for name in ("c.json", "v.model"))
+    config.write_text(tiny_config().to_json_string())
+    vocabulary.write_bytes(SPM.read_bytes())
+    found = sources.locate(
+        config_file=str(config), spm_model_file=str(vocabulary), hub_handle=folder
+    )
+    assert found.do_lower_case is False
+
+
+# --- folders of fine-tuned models ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("model"))
+    row = custom.CustomTask({}, tables.Columns(), ("bad", "good"))
+    config = tiny_config()
+    source = sources.Source(None, None, str(SPM), None, True)
+    from albert.model import layers, model_folder
+
+    predictors.save_classifier_description(model_folder.write, folder, row, config, source, 32, 0.1)
+    model = glue.make_task(row).build_model(config, layers.Compute(), 1)
+    checkpoints.save(os.path.join(folder, "model.ckpt-best"), model)
+    return folder
+
+
+def changed(folder, name, change):
+    """Puts another JSON value into a file; returns what puts it back."""
+    path = os.path.join(folder, name)
+    before = file_io.read_text(path, name)
+    value = json.loads(before)
+    change(value)
+    file_io.write_json(path, value)
+    return lambda: file_io.write_text(path, before)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("model.json", lambda v: v.pop("settings"), "settings is 'missing'"),
+        ("model.json", lambda v: v.update(kind=3), "kind is 3; training writes it"),
+        ("model.json", lambda v: v.update(spm_model_file=None), "expected the name of one file"),
+        ("model.json", lambda v: v.update(spm_model_file="../x"), r"one file .*found \['\.\./x'\]"),
+        ("model.json", lambda v: v["settings"].pop("columns"), "the setting columns is 'missing'"),
+        ("model.json", lambda v: v["settings"].update(columns=[1]), "the setting columns is"),
+        ("model.json", lambda v: v["settings"].update(labels=3), "the setting labels is 3"),
+        ("model.json", lambda v: v["settings"].update(max_seq_length="9"), "max_seq_length is '9'"),
+        ("model.json", lambda v: v["settings"].update(max_seq_length=999), "max_seq_length is 999"),
+        ("model.json", lambda v: v["settings"].update(max_seq_length=2), "max_seq_length is 2"),
+        ("model.json", lambda v: v["settings"].update(max_seq_length=True), "max_seq_length is Tr"),
+        ("model.json", lambda v: v["settings"].update(task_name=None), "the setting task_name is"),
+        (
+            "albert_config.json",
+            lambda v: v.update(vocab_size=10**8, intermediate_size=8),
+            r"whose weights have vocab_size 400 \(100000000\), intermediate_size 16 \(8\), in brac",
+        ),
+        ("labels.json", list.reverse, r"labels\.json holds \['good', 'bad'\], the description of"),
+    ],
+)
+def test_a_damaged_description_is_named(model_dir, name, change, message):
+    restore = changed(model_dir, name, change)
+    try:
+        with pytest.raises(InputError, match=message):
+            predictors.TextPredictor(model_dir)
+    finally:
+        restore()
+
+
+def test_the_folder_is_whole_otherwise(model_dir):
+    assert predictors.TextPredictor(model_dir).labels == ("bad", "good")
+
+
+# --- records ------------------------------------------------------------------------------------
+
+SPECS = (input_pipeline.FeatureSpec("input_ids", "int64", (2,)),)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (b"\xff\xff rubbish", "record 4 is not a tf.train.Example; make the file again"),
+        (tfrecord.example([]), "record 4 has other features than the first: {}"),
+        (
+            record_files.encode(
+                (input_pipeline.FeatureSpec("input_ids", "int64", (3,)),), {"input_ids": [1, 2, 3]}
+            ),
+            "has other lengths than the first",
+        ),
+    ],
+)
+def test_records_that_are_no_examples_are_named(tmp_path, row, message):
+    path = str(tmp_path / "x.tf_record")
+    good = record_files.encode(SPECS, {"input_ids": [1, 2]})
+    with tf.io.TFRecordWriter(path) as writer:
+        for serialized in [good] * 3 + [row]:
+            writer.write(serialized)
+    dataset = input_pipeline.eval_input_fn([path], SPECS, trim_batches=False)({"batch_size": 4})
+    with pytest.raises(InputError, match=message), record_files.damage_reported([path]):
+        list(dataset)
+
+
+def test_a_first_record_that_is_no_example_is_named(tmp_path):
+    path = str(tmp_path / "x.tf_record")
+    with tf.io.TFRecordWriter(path) as writer:
+        writer.write(b"\xff\xff rubbish")
+    with pytest.raises(InputError, match="x.tf_record: the first record is not a tf.train.Exam"):
+        record_files.check_files([path], SPECS, "")
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"version": 1, "num_bytes": "x"}', "[" * 9000])
+def test_a_cache_with_a_damaged_manifest_is_made_again(tmp_path, content):
+    path = str(tmp_path / "x.tf_record")
+    rows = [{"input_ids": [1, 2]}] * 3
+    for _ in range(2):
+        assert record_files.cached(path, SPECS, {}, lambda: rows) == 3
+        file_io.write_text(record_files.manifest_path(path), content)
+
+
+def test_a_damaged_cache_is_made_again_by_the_next_run(tmp_path, caplog):
+    path = str(tmp_path / "x.tf_record")
+
+    def make():
+        return record_files.cached(path, SPECS, {}, lambda: [{"input_ids": [1, 2]}] * 3)
+
+    make()
+    content = bytearray((tmp_path / "x.tf_record").read_bytes())
+    content[-5] ^= 1
+    (tmp_path / "x.tf_record").write_bytes(content)
+    input_fn = input_pipeline.eval_input_fn([path], SPECS, trim_batches=False)
+    message = "is damaged; the same command makes the file again"
+    with pytest.raises(InputError, match=message), record_files.damage_reported([path]):
+        list(input_fn({"batch_size": 3}))
+    make()
+    with record_files.damage_reported([path]):
+        assert len(list(input_fn({"batch_size": 3}))) == 1
+
+
+# --- leftovers ----------------------------------------------------------------------------------
+
+
+def test_what_killed_processes_left_for_a_path_is_deleted(tmp_path):
+    code = (
+        "import os, sys\nfrom albert import file_io\n"
+        "with file_io.atomic_writer(sys.argv[1]) as file:\n"
+        "    file.write('half'); file.flush(); os._exit(9)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "file")], check=False)
+    assert len(file_io.listdir(tmp_path)) == 1
+    kept = [f"file.tmp-{os.getppid()}-{file_io.machine()}", "file.tmp-7-another", "file.tmp-x"]
+    for name in kept:
+        (tmp_path / name).write_text("of a living process; of another machine; a user's")
+    (tmp_path / "file.tmp-8-another.old").mkdir()
+    (tmp_path / "file.tmp-9-another.new").mkdir()
+    for name in ("8-another.old", "9-another.new"):
+        (tmp_path / f"file.tmp-{name}" / "part").write_text("")
+    for name in ("8-another.old", "8-another.old/part", "9-another.new"):
+        os.utime(tmp_path / f"file.tmp-{name}", (5, 5))
+    file_io.write_text(str(tmp_path / "file"), "whole")
+    assert file_io.listdir(tmp_path) == sorted(["file", "file.tmp-9-another.new", *kept])
+
+
+def test_a_killed_export_leaves_nothing_that_looks_like_a_model(tmp_path, monkeypatch):
+    seen = []
+
+    def save(module, path, signatures):
+        file_io.make_dirs(path)
+        seen.extend(file_io.glob(f"{tmp_path}/*"))
+        raise tf.errors.ResourceExhaustedError(None, None, "disk full")
+
+    monkeypatch.setattr(tf.saved_model, "save", save)
+    with pytest.raises(InputError, match="cannot write the model to .*disk full"):
+        saved_model_export.save_model(tf.Module(), {}, str(tmp_path), "1700000000")
+    assert seen == [] and file_io.listdir(tmp_path) == []
+
+
+# --- flags --------------------------------------------------------------------------------------
+
+
+def test_a_negative_number_of_checkpoints_is_refused(tmp_path):
+    from albert.cli import common_flags
+
+    values = flag_values(
+        run_classifier, task_name="SST-2", output_dir=tmp_path, keep_checkpoint_max=-1
+    )
+    with pytest.raises(InputError, match="-1 checkpoints cannot be kept: give a number, or 0"):
+        common_flags.run_config(values, 10, 8)
+
+
+def test_configurations_of_other_kinds_are_named(tmp_path):
+    (tmp_path / "c.json").write_text("[" * 5000)
+    with pytest.raises(InputError, match=r"c\.json is not valid JSON"):
+        encoder.AlbertConfig.from_json_file(str(tmp_path / "c.json"))

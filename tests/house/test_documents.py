@@ -1,0 +1,250 @@
+"""The commands, flags, links and Python of README.md and docs/ are those of the project."""
+
+import ast
+import functools
+import importlib
+import re
+import shlex
+
+import pytest
+from absl import flags
+
+from tests.support import sources
+from tests.support.sources import DOORS, ROOMS, ROOT
+
+GUIDE = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+# Pages whose links are checked; those that are no guide are written for other ends.
+PAGES = [*GUIDE, "PARITY.md", "CHANGELOG.md", "benchmarks/RESULTS.md"]
+MAX_README, MAX_LINE = 250, 100
+# Options of other programs.
+OTHER_OPTIONS = {"flagfile", "help", "quick", "logdir", "dir", "tag_set", "signature_def"}
+OTHER_OPTIONS |= {"signal", "requeue", "open"}  # of SLURM
+PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard", "curl"}
+
+
+@functools.cache
+def text_of(page):
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page, language):
+    """Texts of the page's code blocks in a language; "" for blocks without one."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", text_of(page), re.S | re.M)
+    return [text for name, text in found if name == language]
+
+
+def without_blocks(page):
+    return re.sub(r"^```.*?^```$", "", text_of(page), flags=re.S | re.M)
+
+
+def lines_of(block):
+    """Lines of a shell program, with those that end in a backslash joined to the next."""
+    return [
+        line.strip()
+        for line in block.replace("\\\n", " ").splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
+
+
+COMMANDS = [
+    (page, line)
+    for page in [*GUIDE, "benchmarks/RESULTS.md"]
+    for block in blocks(page, "bash")
+    for line in lines_of(block)
+]
+SCRIPT_COMMANDS = [(page, line) for page, line in COMMANDS if line.startswith("python -m albert.")]
+
+
+def _values(script):
+    values = flags.FlagValues()
+    importlib.import_module(f"albert.{script}").define_flags(values)
+    return values
+
+
+# --- commands and flags -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("page", "command"), SCRIPT_COMMANDS)
+def test_commands_are_accepted(page, command):
+    """Names, types and required flags; what follows needs data and is run elsewhere."""
+    script, *arguments = shlex.split(command)[2:]
+    values = _values(script.removeprefix("albert."))
+    assert values([script, *arguments]) == [script]
+
+
+def test_other_commands_are_there():
+    """Each line starts with a script of this repository or a program that is installed with it."""
+    for page, command in COMMANDS:
+        words = [word for word in shlex.split(command, comments=True) if "=" not in word]
+        if words[0].startswith("./"):
+            assert (ROOT / words[0]).stat().st_mode & 0o100, f"{page}: {words[0]} cannot be run"
+        else:
+            assert words[0] in PROGRAMS, f"{page}: {command}"
+        if words[0] == "python" and words[1] != "-m":
+            assert (ROOT / words[1]).exists(), f"{page}: there is no {words[1]}"
+
+
+def test_pages_hold_commands():
+    """The README shows the whole way; a page without commands would go unnoticed."""
+    shown = {shlex.split(line)[2] for page, line in SCRIPT_COMMANDS if page == "README.md"}
+    steps = "train_vocab create_pretraining_data run_pretraining run_classifier run_squad_v2"
+    assert shown >= {f"albert.{name}" for name in f"{steps} run_race predict ask".split()}
+    first_words = {line.split()[0] for page, line in COMMANDS if page == "README.md"}
+    assert {"./run_demo.sh", "./run_tests.sh"} <= first_words
+
+
+def test_files_named_in_commands_exist():
+    for page, command in COMMANDS:
+        for name in re.findall(r"configs/[\w.]+", command):
+            assert (ROOT / name).exists(), f"{page}: {name}"
+
+
+def test_environment_of_the_sweep_is_documented_there():
+    sweeps = [line for _, line in COMMANDS if line.endswith("./run_glue.sh")]
+    assert sweeps
+    script = (ROOT / "run_glue.sh").read_text(encoding="utf-8")
+    for command in sweeps:
+        for word in shlex.split(command)[:-1]:
+            assert re.search(rf"^#   {word.split('=')[0]} ", script, re.M), word
+
+
+@pytest.mark.parametrize("page", GUIDE)
+def test_flags_named_in_the_text_exist(page):
+    known = {name for script in sources.COMMANDS for name in _values(script)} | OTHER_OPTIONS
+    known |= {f"no{name}" for name in known}
+    named = set(re.findall(r"--(\w+)", text_of(page)))
+    assert named <= known, named - known
+
+
+@pytest.mark.parametrize("page", GUIDE)
+def test_flags_follow_a_script_that_has_them(page):
+    """In the text (`script --flag=…`) and in programs with parts left out."""
+    text = without_blocks(page)
+    shown = re.findall(
+        rf"`(?:python -m albert\.)?({'|'.join(sources.COMMANDS)}) ([^`]*--[^`]*)`", text
+    )
+    for block in blocks(page, "sh"):
+        for line in lines_of(block):
+            shown += re.findall(r"python -m albert\.(\w+)(.*)", line)
+    for script, arguments in shown:
+        known = set(_values(script))
+        for name in re.findall(r"--(\w+)", arguments):
+            has = {name, name.removeprefix("no")} & known or name == "help"
+            assert has, f"{script} has no --{name}"
+
+
+# --- links --------------------------------------------------------------------------------------
+
+
+@functools.cache
+def anchors_of(page):
+    """Anchors of the page's headings, made as GitHub makes them."""
+    found = []
+    for heading in re.findall(r"^#+ (.*)$", without_blocks(page), re.M):
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        anchor = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        count = sum(re.sub(r"-\d+$", "", other) == anchor for other in found)
+        found.append(f"{anchor}-{count}" if count else anchor)
+    return found
+
+
+def links_of(page):
+    """(path from the root of the repository, anchor or "") of each link inside the project."""
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", without_blocks(page)):
+        path, _, anchor = target.partition("#")
+        resolved = (ROOT / page).parent.joinpath(path).resolve() if path else ROOT / page
+        yield str(resolved.relative_to(ROOT)), anchor
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    for path, anchor in links_of(page):
+        assert (ROOT / path).exists(), f"there is no {path}"
+        assert not anchor or anchor in anchors_of(path), f"{path} has no heading #{anchor}"
+
+
+def test_every_page_is_reached_from_the_readme():
+    reached, waiting = set(), ["README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in reached:
+            reached.add(page)
+            waiting += [path for path, _ in links_of(page) if path.endswith(".md")]
+    assert reached >= set(PAGES), set(PAGES) - reached
+    assert {f"docs/{path.name}" for path in (ROOT / "docs").iterdir()} <= set(GUIDE)
+
+
+# --- Python -------------------------------------------------------------------------------------
+
+PROGRAMS_IN_PYTHON = [
+    (page, block) for page in GUIDE for name in ("py", "python") for block in blocks(page, name)
+]
+
+
+def _file_of(module):
+    """Source of `albert.…`; None if there is no such module."""
+    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    return path if path.exists() else None
+
+
+def _names_in(path):
+    """Names that a module defines or imports at its top level."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+        else:
+            yield getattr(node, "name", None)
+
+
+def test_python_uses_names_that_exist():
+    """In programs, `module.name` of modules that they import from the package."""
+    assert len(PROGRAMS_IN_PYTHON) >= 5
+    for page, program in PROGRAMS_IN_PYTHON:
+        tree = ast.parse(program)
+        imported = {
+            alias.asname or alias.name: _file_of(f"{node.module}.{alias.name}")
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "albert"
+            for alias in node.names
+        }
+        missing = [name for name, path in imported.items() if path is None]
+        assert not missing, f"{page}: {missing}"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                module, name = node.value.id, node.attr
+                assert module not in imported or name in _names_in(imported[module]), (
+                    f"{page}: {module}.{name}"
+                )
+
+
+def test_names_in_the_table_of_python_exist():
+    rows = [line for line in text_of("docs/python.md").splitlines() if line.startswith("| `")]
+    named = [pair for row in rows for pair in re.findall(r"`(\w+)\.(\w+)`", row.split("|")[1])]
+    assert len(named) >= 15
+    for module, name in named:
+        files = {*(ROOT / "albert").rglob(f"{module}.py")}
+        files |= {*(ROOT / "albert/tasks/squad").glob(f"{module.removeprefix('squad_')}.py")}
+        assert any(name in _names_in(path) for path in files), f"there is no {module}.{name}"
+
+
+# --- form ---------------------------------------------------------------------------------------
+
+
+def test_the_readme_is_short():
+    assert text_of("README.md").count("\n") <= MAX_README
+
+
+@pytest.mark.parametrize("page", GUIDE)
+def test_lines_are_short(page):
+    """All but rows of tables and what programs print."""
+    printed = "".join(blocks(page, ""))
+    for number, line in enumerate(text_of(page).splitlines(), 1):
+        free = line.startswith("|") or line in printed
+        assert free or len(line) <= MAX_LINE, f"line {number}: {len(line)} characters"
+
+
+def test_the_architecture_names_every_room_and_door():
+    named = set(re.findall(r"\b\w+\b", text_of("docs/architecture.md")))
+    assert named >= {*ROOMS, *DOORS}

@@ -1,0 +1,78 @@
+"""The readers of the fuzzer: their samples, what once failed, and a few new cases of each."""
+
+import random
+
+import pytest
+
+from albert.io import file_io
+from tests.fuzz import mutations, readers, runner
+
+CASES = 5  # of each reader; python -m tests.fuzz runs as many as there is time for
+
+
+@pytest.fixture(scope="module")
+def all_readers(tmp_path_factory):
+    return readers.all_readers(str(tmp_path_factory.mktemp("work")))
+
+
+def test_samples_are_read_without_an_error(all_readers, tmp_path):
+    for reader in all_readers.values():
+        for content in reader.samples:
+            reader.read(runner.write_case(str(tmp_path), reader, content))
+
+
+def test_what_once_failed_and_new_damage_are_named_or_read(all_readers, tmp_path):
+    findings = []
+    for reader in all_readers.values():
+        contents = [runner.make_case(reader, 1, number) for number in range(CASES)]
+        for path in runner.kept(reader):
+            with open(path, "rb") as file:
+                contents.append(file.read())
+        for content in contents:
+            if finding := runner.run_case(str(tmp_path), reader, content):
+                findings.append(f"{reader.name}: {content[:200]}\n{finding}")
+    assert not findings, "\n\n".join(findings)
+
+
+def test_everything_kept_has_its_reader(all_readers):
+    names = {name.replace("/", "__") for name in all_readers}
+    assert set(file_io.listdir(runner.CORPUS)) <= names
+
+
+def _raise(error):
+    def read(path):
+        raise error(path)
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("read", "finding"),
+    [
+        (_raise(file_io.InputError), None),
+        (lambda path: None, None),
+        (_raise(KeyError), "KeyError"),
+        (_raise(lambda path: file_io.InputError("damaged")), "the message names no file: damaged"),
+    ],
+)
+def test_only_named_errors_are_right(tmp_path, read, finding):
+    found = runner.run_case(str(tmp_path), readers.Reader("x.bin", [b""], read), b"content")
+    assert found == finding if finding is None else finding in found
+
+
+def test_a_case_is_a_function_of_its_number():
+    reader = readers.Reader("x.bin", [b"some content", b"other"], None)
+    cases = [runner.make_case(reader, 1, number) for number in range(50)]
+    assert cases == [runner.make_case(reader, 1, number) for number in range(50)]
+    assert len(set(cases)) > 40
+    assert cases != [runner.make_case(reader, 2, number) for number in range(50)]
+
+
+@pytest.mark.parametrize("change", mutations.ALL, ids=lambda change: change.__name__)
+def test_every_change_takes_any_content(change):
+    rng = random.Random(1)
+    for content in (b"", b"1", b'{"a": 12}', bytes(range(256))):
+        results = [change(rng, content, [content, b"other"]) for _ in range(30)]
+        assert all(isinstance(result, bytes) for result in results)
+    content = b'{"a": 12, "word": "value"}'
+    assert any(change(rng, content, [content, b"other"]) != content for _ in range(30))

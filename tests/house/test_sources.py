@@ -1,0 +1,480 @@
+"""The rules of the code base, checked on its sources: rooms, imports, file access, sizes."""
+
+import ast
+import re
+import subprocess
+import sys
+
+import pytest
+
+from albert.cli import app
+from tests.support.sources import (
+    COMMANDS,
+    DOORS,
+    MODULES,
+    PACKAGE,
+    PLAIN,
+    PLAIN_MODULES,
+    ROOMS,
+    ROOT,
+    room_of,
+    tree_of,
+)
+
+# Names of the reference, which users import.
+ALLOWED_UTILS = {"classifier_utils", "squad_utils", "race_utils"}
+MAX_FUNCTION, MAX_MAIN = 60, 40
+
+# Calls that touch files; os.path functions that only handle names are free.
+FILE_CALLS = re.compile(
+    r"(open|io\.open|codecs\.open|os\.(open|fdopen|listdir|scandir|walk|rename|renames|replace"
+    r"|remove|unlink|rmdir|mkdir|makedirs|stat|truncate|symlink|link)"
+    r"|os\.path\.(exists|isfile|isdir|islink|getsize|getmtime)"
+    r"|tf\.io\.gfile\..*|tf\.gfile\..*|tf\.io\.(read_file|write_file|matching_files)"
+    r"|np\.(load|save|savez|savez_compressed|loadtxt|savetxt|fromfile))"
+)
+FILE_MODULES = {"shutil", "glob", "tempfile", "pathlib", "fileinput"}
+# Random functions that share one hidden state; generators that carry their own are free.
+RANDOM_STATE = re.compile(
+    r"random\.(?!Random$)\w+"
+    r"|np\.random\.(?!default_rng$|Generator$|SeedSequence$|PCG64$|Philox$|RandomState$)\w+"
+    r"|tf\.random\.(?!experimental\.(stateless|index)|stateless|split$|fold_in$)\w[\w.]*"
+)
+# Without a seed a model in training has to invent one; everything else passes seeds down.
+ALLOWED_RANDOM = {("model.layers", "tf.random.uniform")}
+CLI = {name for name in MODULES if room_of(name) == "cli"}
+OWN_GENERATORS = re.compile(
+    r"random\.Random|np\.random\.(default_rng|Generator|RandomState)"
+    r"|tf\.random\.(experimental\.)?Generator.*"
+)
+
+
+def imports_of(tree):
+    """(dotted module, imported names) of every import, however deep it stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, []
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"line {node.lineno}: relative import; write `from albert …`"
+            yield node.module, [alias.name for alias in node.names]
+
+
+def own_imports(name):
+    """Modules of the package that a module imports, dotted below the package."""
+    found = set()
+    for module, names in imports_of(tree_of(name)):
+        if module == "albert" or module.startswith("albert."):
+            base = module.removeprefix("albert").removeprefix(".")
+            dotted_names = [f"{base}.{other}".removeprefix(".") for other in names]
+            found.update(other if other in MODULES else base for other in dotted_names)
+    return found - {""}
+
+
+def dotted(node):
+    """`a.b.c` of an attribute chain, else ""."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        left = dotted(node.value)
+        return left and f"{left}.{node.attr}"
+    return ""
+
+
+def functions_of(name):
+    return [node for node in ast.walk(tree_of(name)) if isinstance(node, ast.FunctionDef)]
+
+
+def length(node):
+    return node.end_lineno - node.lineno + 1
+
+
+# --- untrusted files --------------------------------------------------------------------------
+
+# What would run what a file says.
+_RUNS_FILES = "load_model unsafe_load yaml torch joblib dill marshal shelve eval exec".split()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_nothing_that_is_read_is_run(name):
+    """See SECURITY.md; `pickle` is for pipes between processes of one program."""
+    for node in ast.walk(tree_of(name)):
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        assert called.split(".")[0] not in _RUNS_FILES and called.split(".")[-1] != "load_model"
+        assert not called.endswith(("saved_model.load", "hub.load", "np.load")), called
+        assert called != "pickle.load" or ast.unparse(node.args[0]).split(".")[0] in (
+            *("process", "sys"),
+        )
+
+
+# --- imports ----------------------------------------------------------------------------------
+
+
+def test_every_room_has_a_sentence_and_its_public_list_and_imports_nothing():
+    """Workers and ``--help`` import rooms, and must not load TensorFlow with them."""
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert folders == set(ROOMS)
+    for path in PACKAGE.glob("*/**/__init__.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        room = ".".join(path.parent.relative_to(PACKAGE).parts)
+        public = [n for n in tree.body if isinstance(n, ast.Assign)]
+        assert ast.get_docstring(tree) and not list(imports_of(tree)), room
+        assert len(tree.body) == 1 + len(public), room
+        for name in ast.literal_eval(public[0].value) if public else ():
+            assert f"{room}.{name}" in MODULES, f"{room} lists {name}, which does not exist"
+
+
+def test_what_rooms_share_is_public():
+    """Other rooms import only what a room's `__init__` lists; commands import everything."""
+    for name in MODULES:
+        for other in own_imports(name) if room_of(name) else ():
+            if room_of(other) != room_of(name):
+                room, _, module = other.rpartition(".")
+                source = PACKAGE.joinpath(*room.split("."), "__init__.py").read_text("utf-8")
+                public = ast.literal_eval(ast.parse(source).body[1].value)
+                assert module in public, f"{name} imports {other}, which is private"
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_doors_only_import(door):
+    """They carry names that users import; the code is in the rooms."""
+    tree = ast.parse((PACKAGE / f"{door}.py").read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree)
+    kinds = {type(node) for node in tree.body[1:-1]}
+    assert kinds == {ast.ImportFrom} and ast.unparse(tree.body[-1]).startswith("__all__")
+
+
+def test_no_import_cycle():
+    done, path = set(), []
+
+    def visit(name):
+        assert name not in path, f"import cycle: {' -> '.join([*path, name])}"
+        if name not in done:
+            path.append(name)
+            for other in own_imports(name):
+                visit(other)
+            path.pop()
+            done.add(name)
+
+    for name in MODULES:
+        visit(name)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_absl_flags_only_in_scripts(name):
+    uses = any(
+        module == "absl.flags" or (module == "absl" and {"flags", "app"} & set(names))
+        for module, names in imports_of(tree_of(name))
+    )
+    assert not uses or room_of(name) in ("", "cli"), f"{name} reads flags; pass settings instead"
+
+
+def test_plain_modules_do_not_name_tensorflow():
+    assert set(PLAIN) <= set(MODULES)
+    for name in set(PLAIN_MODULES) - {"io.file_io", *COMMANDS} - CLI:
+        modules = {module.split(".")[0] for module, _ in imports_of(tree_of(name))}
+        assert not modules & {"tensorflow", "tensorflow_hub", "tf_keras", "keras"}, name
+
+
+def test_plain_modules_and_scripts_start_without_tensorflow():
+    """Also through what they import; one process, asked after each import."""
+    names = PLAIN_MODULES
+    program = (
+        "import importlib, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module('albert.' + name)\n"
+        "    heavy = {'tensorflow', 'sklearn', 'sentencepiece', 'tqdm'} & set(sys.modules)\n"
+        "    if heavy: sys.exit(f'importing albert.{name} imports {heavy}')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, *names],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_tests_share_modules_that_are_no_tests():
+    """A test file can be renamed, split or run alone; what several need is beside them."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        for module, names in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+            parts = [*module.split("."), *(names if module == "tests" else [])]
+            found = [part for part in parts if part.startswith("test_")]
+            assert not found, f"tests/{path.name} imports {found[0]}"
+
+
+def test_tests_replace_no_private_names():
+    """What a test has to set is a parameter or a public constant."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "setattr":
+                texts = [n.value for n in node.args if isinstance(n, ast.Constant)]
+                names = [text.split(".")[-1] for text in texts if isinstance(text, str)]
+                private = [name for name in names if re.match(r"_(?!_)", name)]
+                assert not private, f"tests/{path.name} line {node.lineno}: {private[0]}"
+
+
+# --- files, chance, flags -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [n for n in MODULES if room_of(n) not in ("", "cli")])
+def test_libraries_speak_of_parameters_not_of_flags(name):
+    if name == "model.model_folder":
+        return  # names whole commands, which may be those of another script
+    texts = [n.value for n in ast.walk(tree_of(name)) if isinstance(n, ast.Constant)]
+    found = [text for text in texts if isinstance(text, str) and re.search(r"(?<!-)--[a-z]", text)]
+    assert not found, f"{name}: a script adds the dashes, see command_line.with_flag_names"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_function_is_rewritten_by_autograph(name):
+    """That takes longer than tracing, and no code here needs it."""
+    tree = tree_of(name)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    compiled = [call for call in calls if dotted(call.func) == "tf.function"]
+    named = [node for node in ast.walk(tree) if dotted(node) == "tf.function"]
+    assert len(compiled) == len(named), f"{name}: tf.function without autograph=False"
+    for call in compiled:
+        given = {argument.arg: ast.unparse(argument.value) for argument in call.keywords}
+        assert given.get("autograph") == "False", f"{name} line {call.lineno}"
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name != "io.file_io"])
+def test_files_are_touched_only_in_file_io(name):
+    modules = {module.split(".")[0] for module, _ in imports_of(tree_of(name))}
+    assert not modules & FILE_MODULES, f"{name} imports {modules & FILE_MODULES}; use file_io"
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, ast.Call):
+            call = dotted(node.func)
+            assert not FILE_CALLS.fullmatch(call), f"{name} line {node.lineno}: {call}; use file_io"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_hidden_random_state(name):
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, ast.Call):
+            call = dotted(node.func)
+            where = f"{name} line {node.lineno}: {call}"
+            hidden = RANDOM_STATE.fullmatch(call) and (name, call) not in ALLOWED_RANDOM
+            assert not hidden, f"{where} has a hidden state"
+    for statement in tree_of(name).body:
+        if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            for node in ast.walk(statement):
+                made = isinstance(node, ast.Call) and OWN_GENERATORS.fullmatch(dotted(node.func))
+                assert not made, f"{name} line {node.lineno}: a generator for the whole module"
+
+
+def _attributes(tree):
+    """Attributes read from the flag values, and functions of the room `cli` that are called."""
+    read, called = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id in ("values", "flag_values"):
+                read.add(node.attr)
+            elif f"cli.{node.value.id}" in CLI:
+                called.add(node.attr)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            called.add(node.func.id)
+        # values[name] in a loop over names that stand in the source as strings
+        elif isinstance(node, (ast.Tuple, ast.List)):
+            read.update(e.value for e in node.elts if isinstance(e, ast.Constant))
+    return read, called
+
+
+def _flags_read_by(script):
+    modules, waiting = ["cli.common_flags"], [script]
+    while waiting:
+        found = CLI & own_imports(waiting.pop()) - set(modules)
+        modules += found
+        waiting += found
+    shared = {}  # functions of one name in several modules count together
+    for node in (node for name in modules for node in tree_of(name).body):
+        shared.setdefault(getattr(node, "name", None), []).append(node)
+    own = [node for node in tree_of(script).body if getattr(node, "name", "") != "define_flags"]
+    read, called = _attributes(ast.Module(own, []))
+    waiting, seen = list(called), set()
+    while waiting:
+        name = waiting.pop()
+        if name in shared and name not in seen and not name.startswith("require_"):
+            seen.add(name)
+            more, called = _attributes(ast.Module(shared[name], []))
+            read |= more
+            waiting += called
+    return read
+
+
+@pytest.mark.parametrize("script", COMMANDS)
+def test_every_flag_is_read(script):
+    import importlib
+
+    from absl import flags
+
+    values = flags.FlagValues()
+    importlib.import_module(f"albert.{script}").define_flags(values)
+    unread = set(values) - _flags_read_by(script)
+    assert not unread, f"{script} defines flags that nothing reads: {sorted(unread)}"
+
+
+# --- sizes and names ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_sizes(name):
+    for function in functions_of(name):
+        if function.name != "define_flags":  # a table, however long
+            limit = MAX_MAIN if name in COMMANDS and function.name == "main" else MAX_FUNCTION
+            assert length(function) <= limit, f"{name}.{function.name}: {length(function)} lines"
+
+
+def test_arguments_are_written_one_by_one_and_functions_have_names():
+    for folder in ("albert", "benchmarks", "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                place = f"{path}:{getattr(node, 'lineno', 0)}"
+                if isinstance(node, ast.Call):
+                    spread = [a.value for a in node.args if isinstance(a, ast.Starred)]
+                    assert not any(isinstance(a, (ast.Tuple, ast.List)) for a in spread), place
+                named = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+                assert not (named and isinstance(node.value, ast.Lambda)), place
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_scripts_define_no_class_and_share_one_form(name):
+    assert not [node for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef)]
+    names = {function.name for function in functions_of(name)}
+    assert {"define_flags", "main"} <= names
+    assert "app.run(main, define_flags)" in ast.unparse(tree_of(name).body[-1])
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_names_say_what_is_inside(name):
+    """The three `…_utils` of the reference are doors."""
+    assert not re.search(r"utils?$|helpers?$|misc|common$", name)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_things_have_docstrings(name):
+    tree = tree_of(name)
+    assert ast.get_docstring(tree), f"{name} has no docstring"
+    for node in tree.body:
+        if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or node.name.startswith("_"):
+            continue
+        if name in COMMANDS and node.name in ("main", "define_flags"):
+            continue  # the module's docstring is theirs
+        short = isinstance(node, ast.FunctionDef) and length(node) <= 3
+        assert ast.get_docstring(node) or short, f"{name}.{node.name} has no docstring"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_is_tested(name):
+    """By a test file of its name or by one that imports it."""
+    room, _, module = name.rpartition(".")
+    if (ROOT / "tests" / (room_of(name) or "commands") / f"test_{module}.py").exists():
+        return
+    package = re.escape(f"albert.{room}".rstrip("."))
+    imported = re.compile(
+        rf"^ *from {package} import ([^\n(]*|\([^)]*)\b{module}\b|albert\.{re.escape(name)}\b", re.M
+    )
+    tests = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert any(imported.search(text) for text in tests), f"no test imports albert.{name}"
+
+
+# --- requirements -------------------------------------------------------------------------------
+
+# Import name -> distribution, where they differ.
+DISTRIBUTIONS = {
+    "absl": "absl-py",
+    "google": "protobuf",
+    "grpc": "grpcio",
+    "sklearn": "scikit-learn",
+    "tensorflow_hub": "tensorflow-hub",
+    "tensorflow_text": "tensorflow-text",
+    "apache_beam": "apache-beam",
+}
+# Needed though never imported here; setup.py says why.
+INDIRECT = {"tensorboard", "setuptools"}
+
+
+def _setup_lists():
+    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
+    return {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and node.targets[0].id in ("REQUIREMENTS", "EXTRAS")
+    }
+
+
+def _names(requirements):
+    return {re.match(r"[\w.-]+", requirement).group().lower() for requirement in requirements}
+
+
+def _third_party(folder):
+    """Distributions that the sources of a folder import."""
+    found = set()
+    for path in folder.rglob("*.py"):
+        if "testdata" in path.parts:  # run by other interpreters
+            continue
+        for module, _ in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+            top = module.split(".")[0]
+            if top not in sys.stdlib_module_names and top not in ("albert", "tests"):
+                found.add(DISTRIBUTIONS.get(top, top))
+    return found
+
+
+def test_requirements_agree_with_setup():
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").split("\n")
+    assert [line for line in lines if line] == _setup_lists()["REQUIREMENTS"]
+
+
+def test_the_oldest_tensorflow_is_the_same_everywhere():
+    """In what is installed, in what scripts refuse, in what is said and in what is tested."""
+    lists = _setup_lists()
+    every = [
+        *lists["REQUIREMENTS"],
+        *(name for extra in lists["EXTRAS"].values() for name in extra),
+    ]
+    floors = {r.split(">=")[1] for r in every if re.match(r"tensorflow(\[.*\])?>=", r)}
+    (floor,) = floors
+    assert floor == ".".join(map(str, app._MIN_TENSORFLOW))
+    assert f"TensorFlow {floor} and later" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f'print("{floor}"' in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_requirements_are_what_the_code_imports():
+    lists = _setup_lists()
+    needed = _third_party(PACKAGE)
+    extras = ("text", "wordpiece", "plots", "sweep", "corpus", "beam", "onnx", "serve")
+    optional = _names(name for extra in extras for name in lists["EXTRAS"][extra])
+    assert needed - optional == _names(lists["REQUIREMENTS"]) - INDIRECT
+
+
+def test_dev_extra_is_what_the_tests_import():
+    lists = _setup_lists()
+    there = _names(lists["REQUIREMENTS"] + lists["EXTRAS"]["dev"])
+    assert _third_party(ROOT / "tests") <= there
+
+
+# --- documents ----------------------------------------------------------------------------------
+
+
+def _test_names():
+    """`room/test_x.py::test_y` of every test; a parameter or class does not count."""
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        file = path.relative_to(ROOT / "tests").as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                yield f"{file}::{node.name}"
+
+
+def test_parity_names_tests_that_exist():
+    text = (ROOT / "PARITY.md").read_text(encoding="utf-8")
+    known = set(_test_names())
+    rows = [line for line in text.splitlines() if re.match(r"\| (kept|fixed|changed) ", line)]
+    assert len(rows) > 40
+    for row in rows:
+        cells = [cell.strip() for cell in row.strip("|").split(" | ")]
+        assert len(cells) == 4, row
+        named = re.findall(r"`(\w+/test_\w+\.py::\w+)`", cells[-1])
+        assert named and not set(named) - known, f"{row}\nnot there: {set(named) - known}"

@@ -1,0 +1,71 @@
+"""The notebook in `tutorials/` runs from its first cell to its last and shows what it says."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+from tests.support import forked
+from tests.support.sources import MODULES, ROOT
+
+NOTEBOOK = json.loads((ROOT / "tutorials" / "fine_tuning.ipynb").read_text(encoding="utf-8"))
+
+
+def code_cells():
+    return ["".join(c["source"]) for c in NOTEBOOK["cells"] if c["cell_type"] == "code"]
+
+
+def test_the_notebook_is_one_without_outputs():
+    assert (NOTEBOOK["nbformat"], NOTEBOOK["nbformat_minor"]) == (4, 5)
+    ids = [cell["id"] for cell in NOTEBOOK["cells"]]
+    assert len(set(ids)) == len(ids)
+    for cell in NOTEBOOK["cells"]:
+        assert cell["cell_type"] in ("code", "markdown")
+        assert cell.get("outputs", []) == [] and cell.get("execution_count") is None
+        assert all(len(line) <= 100 for line in "".join(cell["source"]).splitlines())
+    assert len(code_cells()) >= 6
+
+
+def test_it_is_plain_python_that_runs_scripts_of_the_project():
+    called = []
+    for cell in code_cells():
+        for node in ast.walk(ast.parse(cell)):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "albert":
+                called.append(node.args[0].value)
+    wanted = {"make_demo_data", "run_classifier", "run_sweep", "report"}
+    assert wanted <= set(called) <= set(MODULES)
+
+
+def check_rates(shown):
+    """The sweep's table teaches the rate that the tutorial trains with."""
+    rows = [line.split("|")[1:-1] for line in shown.splitlines() if line.startswith("| trial")]
+    header, best, other = [[cell.strip() for cell in row] for row in rows[-3:]]
+    assert header[1] == "learning_rate" and header[2].startswith("eval_accuracy (dev, best of 3")
+    assert (best[1], other[1]) == ("0.0005", "1e-05")
+    assert float(best[2]) > 0.75 and float(other[2]) < 0.65
+    assert best[3] == "done; not judged" and other[3].startswith("done; ")
+
+
+@pytest.mark.slow
+def test_it_runs_to_its_end(tmp_path):
+    pytest.importorskip("matplotlib")
+    start = f"import sys\nsys.executable = {forked.python()!r}"
+    result = subprocess.run(
+        [forked.python(), "-c", "\n\n".join([start, *code_cells()])],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    accuracy = re.search(r"best: step \d+, accuracy ([\d.]+)", result.stdout)
+    assert accuracy and float(accuracy.group(1)) > 0.9, result.stdout
+    check_rates(result.stdout)
+    assert (tmp_path / "tutorial_output" / "report.html").stat().st_size > 10_000
+    good, bad = result.stdout.splitlines()[-2:]
+    assert re.fullmatch(r"1  [\d.]+  The happy cook tasted the splendid soup.", good)
+    assert re.fullmatch(r"0  [\d.]+  The bread was awful.", bad)

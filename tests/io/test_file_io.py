@@ -1,0 +1,412 @@
+"""File access on local paths and, through TensorFlow's in-memory file system, on remote ones.
+Archives: unpacked once, whole or not at all, and never outside.
+"""
+
+import hashlib
+import io
+import os
+import random
+import re
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+from albert.io import archives, file_io
+
+
+@pytest.fixture(params=["local", "remote"])
+def folder(request, tmp_path):
+    """An empty folder, as a path without a slash at its end."""
+    if request.param == "local":
+        yield str(tmp_path)
+        return
+    path = f"ram://test_file_io/{tmp_path.name}"
+    file_io.make_dirs(path)
+    yield path
+    file_io.remove(path)
+
+
+def _error(function, *arguments):
+    with pytest.raises(file_io.InputError) as caught:
+        function(*arguments)
+    return str(caught.value)
+
+
+def test_is_remote():
+    assert file_io.is_remote("gs://bucket/file") and file_io.is_remote("ram://x")
+    assert not file_io.is_remote("/a/b") and not file_io.is_remote("a:b")
+
+
+def test_text_round_trip_keeps_line_ends(folder):
+    path = f"{folder}/text"
+    file_io.write_text(path, "größe\r\n▁b\n")
+    assert file_io.read_text(path, "--x") == "größe\r\n▁b\n"
+    with file_io.open_file(path, "rb") as file:
+        assert file.read() == "größe\r\n▁b\n".encode()
+    assert file_io.size(path) == 14
+    assert file_io.sha256(path) == hashlib.sha256("größe\r\n▁b\n".encode()).hexdigest()
+
+
+def test_json_round_trip(folder):
+    path = f"{folder}/value.json"
+    file_io.write_json(path, {"b": [1, None], "a": "ü"})
+    assert file_io.read_json(path, "--x") == {"a": "ü", "b": [1, None]}
+    assert file_io.read_text(path, "--x").startswith('{\n  "a": "ü",\n  "b"')
+
+
+def test_folders(folder):
+    file_io.make_dirs(f"{folder}/a/b")
+    file_io.make_dirs(f"{folder}/a/b")
+    file_io.write_text(f"{folder}/a/2.txt", "2")
+    file_io.write_text(f"{folder}/a/1.txt", "1")
+    assert file_io.listdir(f"{folder}/a") == ["1.txt", "2.txt", "b"]
+    assert file_io.glob(f"{folder}/a/*.txt") == [f"{folder}/a/1.txt", f"{folder}/a/2.txt"]
+    assert file_io.is_dir(f"{folder}/a") and not file_io.is_dir(f"{folder}/a/1.txt")
+    assert file_io.exists(f"{folder}/a/1.txt") and not file_io.exists(f"{folder}/a/3.txt")
+
+
+def test_remove(folder):
+    file_io.make_dirs(f"{folder}/a")
+    file_io.write_text(f"{folder}/a/file", "")
+    file_io.write_text(f"{folder}/other", "")
+    file_io.remove(f"{folder}/a")
+    file_io.remove(f"{folder}/other")
+    file_io.remove(f"{folder}/never was there")
+    assert file_io.listdir(folder) == []
+
+
+def test_remove_takes_a_link_and_not_what_it_points_to(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").touch()
+    os.symlink(tmp_path / "real", tmp_path / "link")
+    file_io.remove(tmp_path / "link")
+    assert [path.name for path in tmp_path.iterdir()] == ["real"]
+    assert (tmp_path / "real" / "file").exists()
+
+
+def test_link_gives_a_second_name(folder):
+    file_io.write_text(f"{folder}/a", "new")
+    file_io.write_text(f"{folder}/b", "old")
+    for _ in range(2):  # the second time both are one file already
+        file_io.link(f"{folder}/a", f"{folder}/b")
+        assert file_io.listdir(folder) == ["a", "b"]
+        assert file_io.read_text(f"{folder}/b", "--x") == "new"
+    file_io.remove(f"{folder}/a")
+    assert file_io.read_text(f"{folder}/b", "--x") == "new"
+
+
+def test_link_copies_where_there_are_no_links(tmp_path, monkeypatch):
+    def refuse(source, target):
+        raise PermissionError
+
+    monkeypatch.setattr(file_io.os, "link", refuse)
+    file_io.write_text(str(tmp_path / "a"), "new")
+    file_io.link(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert (tmp_path / "b").read_text() == "new"
+    assert not os.path.samefile(tmp_path / "a", tmp_path / "b")
+
+
+def test_rename_replaces(folder):
+    file_io.write_text(f"{folder}/a", "new")
+    file_io.write_text(f"{folder}/b", "old")
+    file_io.rename(f"{folder}/a", f"{folder}/b")
+    assert file_io.listdir(folder) == ["b"]
+    assert file_io.read_text(f"{folder}/b", "--x") == "new"
+
+
+def test_copy_within_and_across_file_systems(folder, tmp_path):
+    file_io.write_text(f"{folder}/a", "text")
+    file_io.write_text(f"{folder}/b", "old")
+    for target in (f"{folder}/b", str(tmp_path / "c")):
+        file_io.copy(f"{folder}/a", target)
+        assert file_io.read_text(target, "--x") == "text"
+    assert not [name for name in file_io.listdir(folder) if "tmp" in name]
+
+
+def test_failed_copy_leaves_nothing_behind(tmp_path, monkeypatch):
+    (tmp_path / "a").write_text("text")
+    (tmp_path / "b").write_text("old")
+
+    def full(source, target):
+        open(target, "w").close()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(file_io.shutil, "copyfile", full)
+    with pytest.raises(file_io.NoRoomError, match="No space.*; it needs 4 bytes"):
+        file_io.copy(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert file_io.listdir(tmp_path) == ["a", "b"]
+    assert (tmp_path / "b").read_text() == "old"
+
+
+def test_interrupted_write_keeps_the_old_file(folder):
+    file_io.write_text(f"{folder}/file", "old")
+    with (
+        pytest.raises(KeyboardInterrupt),
+        file_io.atomic_writer(f"{folder}/file") as file,
+    ):
+        file.write("half")
+        raise KeyboardInterrupt
+    assert file_io.listdir(folder) == ["file"]
+    assert file_io.read_text(f"{folder}/file", "--x") == "old"
+
+
+def test_written_file_appears_only_when_whole(folder):
+    with file_io.atomic_writer(f"{folder}/file", "wb") as file:
+        file.write(b"1")
+        assert "file" not in file_io.listdir(folder)
+    assert file_io.listdir(folder) == ["file"]
+
+
+def test_killed_writer_leaves_the_old_file(tmp_path):
+    (tmp_path / "file").write_text("old")
+    code = (
+        "import os, sys\nfrom albert import file_io\n"
+        "with file_io.atomic_writer(sys.argv[1]) as file:\n"
+        "    file.write('half'); file.flush(); os._exit(9)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path / "file")], check=False)
+    assert run.returncode == 9
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_new_folder_appears_only_when_whole(folder):
+    with file_io.atomic_folder(f"{folder}/new/", last="b") as temporary:
+        file_io.write_text(f"{temporary}/a", "1")
+        file_io.write_text(f"{temporary}/b", "2")
+        assert "new" not in file_io.listdir(folder)
+    assert file_io.listdir(folder) == ["new"]
+    assert file_io.listdir(f"{folder}/new") == ["a", "b"]
+
+
+def test_files_get_into_a_folder_only_when_all_are_written(folder, monkeypatch):
+    """While they do, the file that makes others count is not there."""
+    for name in ("a", "b", "mine"):
+        file_io.write_text(f"{folder}/{name}", "old")
+    moves = []
+
+    def rename(source, target, real=file_io.rename):
+        if ".tmp-" not in target:
+            moves.append((os.path.basename(target), file_io.exists(f"{folder}/a")))
+        real(source, target)
+
+    monkeypatch.setattr(file_io, "rename", rename)
+    with file_io.atomic_folder(folder, last="a") as temporary:
+        for name in ("a", "b", "c"):
+            file_io.write_text(f"{temporary}/{name}", "new")
+        assert file_io.read_text(f"{folder}/a", "--x") == "old"
+    assert moves == [("b", False), ("c", False), ("a", False)]
+    texts = {name: file_io.read_text(f"{folder}/{name}", "--x") for name in "a b c mine".split()}
+    assert texts == {"a": "new", "b": "new", "c": "new", "mine": "old"}
+    assert file_io.listdir(folder) == sorted(texts)
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_an_interrupted_folder_changes_nothing(folder, error):
+    file_io.make_dirs(f"{folder}/old")
+    file_io.write_text(f"{folder}/old/a", "old")
+    for name in ("old", "new"):
+        with (
+            pytest.raises(type(error)),
+            file_io.atomic_folder(f"{folder}/{name}", last="a") as temporary,
+        ):
+            file_io.write_text(f"{temporary}/a", "new")
+            raise error
+    assert file_io.listdir(folder) == ["old"]
+    assert file_io.listdir(f"{folder}/old") == ["a"]
+    assert file_io.read_text(f"{folder}/old/a", "--x") == "old"
+
+
+def test_an_atomic_folder_over_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    message = _error(lambda: file_io.atomic_folder(tmp_path / "file", last="a").__enter__())
+    assert message == f"cannot make the folder {tmp_path / 'file'}: File exists"
+
+
+# --- messages -----------------------------------------------------------------------------------
+
+
+def test_open_input_errors(folder):
+    assert _error(file_io.open_input, f"{folder}/none", "--train_file") == (
+        f"--train_file: there is no file {folder}/none"
+    )
+    assert _error(file_io.open_input, folder, "--train_file") == (
+        f"--train_file: {folder} is a folder, a file was expected"
+    )
+
+
+def test_open_input_unreadable(tmp_path, monkeypatch):
+    path = tmp_path / "secret"
+    path.touch()
+
+    def refuse(*arguments):
+        raise PermissionError(13, "Permission denied")
+
+    # Patched: tests that run as root may read everything.
+    monkeypatch.setattr(file_io, "open_file", refuse)
+    message = _error(file_io.open_input, str(path), "--vocab_file")
+    assert message == f"--vocab_file: cannot read {path}: Permission denied"
+
+
+def test_not_utf8(folder):
+    with file_io.open_file(f"{folder}/file", "wb") as file:
+        file.write(b"abc\xff")
+    message = _error(file_io.read_text, f"{folder}/file", "--x")
+    assert re.search(r"--x: .*/file is not UTF-8 text: .*0xff in position 3", message)
+
+
+def test_bad_json(folder):
+    file_io.write_text(f"{folder}/bad.json", '{\n  "a": 1,\n}')
+    message = _error(file_io.read_json, f"{folder}/bad.json", "--albert_config_file")
+    pattern = r"--albert_config_file: .*bad\.json is not valid JSON: .* at line [23] column \d+$"
+    assert re.search(pattern, message)
+
+
+def test_json_with_byte_order_mark(folder):
+    file_io.write_text(f"{folder}/a.json", '\ufeff{"a": 1}')
+    assert file_io.read_json(f"{folder}/a.json", "--x") == {"a": 1}
+
+
+def test_make_dirs_over_a_file(tmp_path):
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        assert re.search(
+            f"cannot make the folder {path}: (File exists|Not a directory)",
+            _error(file_io.make_dirs, str(path)),
+        )
+
+
+def test_make_dirs_not_writable(tmp_path, monkeypatch):
+    def refuse(dir):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(file_io.tempfile, "TemporaryFile", refuse)
+    message = _error(file_io.make_dirs, str(tmp_path))
+    assert message == f"cannot write to the folder {tmp_path}: Read-only file system"
+
+
+def test_expand_globs(folder):
+    for name in ("b1", "b2", "a", "c[1]"):
+        file_io.write_text(f"{folder}/{name}", "")
+    file_io.make_dirs(f"{folder}/b3")
+    found = file_io.expand_globs(f"{folder}/b*, {folder}/a,,{folder}/b2,{folder}/c[1]", "--x")
+    assert found == [f"{folder}/{name}" for name in ("b1", "b2", "a", "c[1]")]
+
+
+def test_expand_globs_errors(folder):
+    message = _error(file_io.expand_globs, f"{folder}/q*", "--input_file")
+    assert message == f"--input_file: no file matches '{folder}/q*'"
+    assert _error(file_io.expand_globs, " ,", "--x") == "--x: no file is named in ' ,'"
+    assert "no file matches" in _error(file_io.expand_globs, folder, "--x")
+
+
+def test_input_error_is_a_value_error():
+    assert issubclass(file_io.InputError, ValueError)
+
+
+def test_local_files_need_no_tensorflow(tmp_path):
+    code = (
+        "import sys\nfrom albert import file_io\n"
+        "file_io.make_dirs(sys.argv[1] + '/a'); file_io.write_json(sys.argv[1] + '/b', 1)\n"
+        "file_io.copy(sys.argv[1] + '/b', sys.argv[1] + '/c'); file_io.remove(sys.argv[1] + '/a')\n"
+        "file_io.expand_globs(sys.argv[1] + '/*', ''); print('tensorflow' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
+
+
+def test_lines_of_text_have_their_numbers():
+    lines = [b"\xef\xbb\xbfone\r\n", b"\n", b"\xef\xbb\xbf\xc3\xbc"]
+    found = list(file_io.text_lines(lines, "data"))
+    assert found == [(1, "one\r\n"), (2, "\n"), (3, "\ufeff\xfc")]  # a mark only at the start
+
+
+def test_a_line_that_is_not_text_is_named():
+    lines = file_io.text_lines([b"one\n", b"tw\xff\n"], "data.tsv")
+    assert next(lines) == (1, "one\n")
+    with pytest.raises(file_io.InputError, match="^data.tsv line 2: not UTF-8 text .*0xff"):
+        next(lines)
+
+
+# --- archives ----------------------------------------------------------------------------------
+
+
+def make_archive(path, members):
+    """{name: content, or a TarInfo to add as it is} -> archive."""
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in members.items():
+            if isinstance(content, tarfile.TarInfo):
+                tar.addfile(content)
+            else:
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    return str(path)
+
+
+def test_files_and_folders_are_unpacked(tmp_path):
+    path = make_archive(tmp_path / "a.tar.gz", {"./a.txt": b"A", "sub/b.txt": b"B" * 3_000_000})
+    folder = archives.unpack_archive(path, str(tmp_path / "cache"))
+    assert (tmp_path / "cache" / folder / "a.txt").read_bytes() == b"A"
+    assert (tmp_path / "cache" / folder / "sub" / "b.txt").read_bytes() == b"B" * 3_000_000
+    assert archives.unpack_archive(path, str(tmp_path / "cache")) == folder
+
+
+def test_another_archive_of_the_same_name_is_unpacked_anew(tmp_path):
+    one = archives.unpack_archive(
+        make_archive(tmp_path / "a.tgz", {"a": b"1", "b": b""}), str(tmp_path / "cache")
+    )
+    other = archives.unpack_archive(
+        make_archive(tmp_path / "a.tgz", {"a": b"2", "b": b""}), str(tmp_path / "cache")
+    )
+    assert one != other
+    assert file_io.read_text(f"{other}/a", "a") == "2"
+
+
+def test_a_single_folder_stands_for_the_archive(tmp_path):
+    path = make_archive(tmp_path / "a.tar.gz", {"albert_base/config.json": b"{}"})
+    assert archives.unpack_archive(path, str(tmp_path / "cache")).endswith("/albert_base")
+
+
+def link_to_etc(kind):
+    info = tarfile.TarInfo("link")
+    info.type, info.linkname = kind, "/etc/passwd"
+    return info
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"a": b"", "../evil": b"x"}, r"member '../evil' lies outside"),
+        ({"a/../../evil": b"x"}, r"'a/../../evil' lies outside"),
+        ({"/tmp/evil": b"x"}, "'/tmp/evil' lies outside"),
+        ({"link": link_to_etc(tarfile.SYMTYPE)}, "'link' is neither a file nor a folder"),
+        ({"link": link_to_etc(tarfile.LNKTYPE)}, "'link' is neither a file nor a folder"),
+        ({"link": link_to_etc(tarfile.CHRTYPE)}, "'link' is neither a file nor a folder"),
+    ],
+)
+def test_members_that_lead_out_are_refused(tmp_path, members, message):
+    path = make_archive(tmp_path / "a.tar.gz", {"good": b"x", **members})
+    with pytest.raises(file_io.InputError, match=message):
+        archives.unpack_archive(path, str(tmp_path / "cache"))
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
+def test_a_cut_archive_is_named_and_leaves_nothing(tmp_path, share):
+    noise = random.Random(1).randbytes(200_000)
+    path = make_archive(tmp_path / "a.tar.gz", {"a": noise, "b": noise})
+    content = (tmp_path / "a.tar.gz").read_bytes()
+    (tmp_path / "a.tar.gz").write_bytes(content[: int(share * len(content))])
+    with pytest.raises(file_io.InputError, match="a.tar.gz is cut off, damaged or not a .tar.gz"):
+        archives.unpack_archive(path, str(tmp_path / "cache"))
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_bytes_that_are_mapped(tmp_path):
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(200)))
+    assert file_io.map_bytes(str(path))[:] == bytes(range(200))
+    assert file_io.free_bytes(str(tmp_path)) > 0

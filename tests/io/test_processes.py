@@ -1,0 +1,52 @@
+"""Tasks in this process and in others; how both end is tested with what uses them."""
+
+import os
+
+import pytest
+
+from albert.io import file_io, processes
+
+
+class Adder:
+    """A worker for the test."""
+
+    def __init__(self, arguments, advance):
+        self._number, self._advance = arguments, advance
+
+    def run(self, task):
+        if task < 0:
+            raise file_io.InputError(f"negative: {task}")
+        self._advance(task)
+        return self._number + task, os.getpid()
+
+
+class Shown:
+    """What was told of progress."""
+
+    def __init__(self):
+        self.done = 0
+
+    def advance(self, count):
+        self.done += count
+
+    def show(self, done):
+        self.done = done
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_all_tasks_are_done_once(num_workers):
+    shown = Shown()
+    results = list(processes.run(Adder, 10, [1, 2, 3, 4], num_workers, shown))
+    assert sorted(value for value, _ in results) == [11, 12, 13, 14]
+    assert shown.done == 10
+    here = {pid == os.getpid() for _, pid in results}
+    assert here == {num_workers < 2}
+
+
+def test_a_mistake_is_raised_here():
+    with pytest.raises(file_io.InputError, match="negative: -1"):
+        list(processes.run(Adder, 10, [-1, 1], 2, Shown()))
+
+
+def test_cores():
+    assert 1 <= processes.num_cores() <= os.cpu_count()

@@ -1,0 +1,141 @@
+"""Predictions; and rows of csv, tsv, jsonl and plain text, with file and line in every message."""
+
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+from albert.io import file_io, tables
+
+
+def rows_of(content, form, columns=None):
+    return list(tables.read_rows(content.splitlines(keepends=True), "data", form, columns))
+
+
+def test_csv_is_that_of_pythons_module():
+    content = b'text,label\r\n"one, ""two""\r\nthree",1\r\n\r\nfour,2\r\n'
+    assert rows_of(content, "csv") == [
+        ("data line 2", {"text": 'one, "two"\r\nthree', "label": "1"}),
+        ("data line 5", {"text": "four", "label": "2"}),
+    ]
+
+
+def test_quotation_marks_are_plain_in_tsv():
+    assert rows_of(b'text\tlabel\n"a\t"b""\n\nc\t1', "tsv") == [
+        ("data line 2", {"text": '"a', "label": '"b""'}),
+        ("data line 4", {"text": "c", "label": "1"}),
+    ]
+
+
+def test_jsonl():
+    assert rows_of(b'{"text": "a", "label": 1}\n \n{"label": true}\n', "jsonl") == [
+        ("data line 1", {"text": "a", "label": 1}),
+        ("data line 3", {"label": True}),
+    ]
+
+
+def test_plain_text():
+    one, two = tables.Columns("t"), tables.Columns("t", "u")
+    assert rows_of(b"a\tb\nc\n", "txt", one) == [
+        ("data line 1", {"t": "a\tb"}),
+        ("data line 2", {"t": "c"}),
+    ]
+    assert rows_of(b"a\tb\r\n", "txt", two) == [("data line 1", {"t": "a", "u": "b"})]
+    with pytest.raises(file_io.InputError, match="data line 1: expected two texts with a tab"):
+        rows_of(b"a b\n", "txt", two)
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv"])
+def test_a_byte_order_mark_is_no_part_of_the_first_name(form):
+    assert rows_of(b"\xef\xbb\xbftext\nx\n", form) == [("data line 2", {"text": "x"})]
+
+
+@pytest.mark.parametrize(
+    ("form", "content", "message"),
+    [
+        ("csv", b"a,b\n1\n", r"data line 2: expected 2 columns (a, b), found 1"),
+        ("csv", b"a,b\n1,2\n1,2,3\n", "data line 3: expected 2 columns (a, b), found 3"),
+        (
+            "csv",
+            b'a\nx\n"open\nand\n',
+            "data: the row that begins in line 3 is not csv: unexpected",
+        ),
+        ("csv", b'a\n"x"y\n', "data: the row that begins in line 2 is not csv"),
+        ("csv", b"a,b,a\n", "data line 1: the columns ['a'] appear twice"),
+        ("tsv", b"a\tb\n1\t2\t3\n", "data line 2: expected 2 columns (a, b), found 3"),
+        ("tsv", b"a\n\xff\n", "data line 2: not UTF-8 text"),
+        ("jsonl", b'{"a": 1}\n{"a": \n', "data line 2: expected a JSON object; Expecting value"),
+        ("jsonl", b"[1]\n", "data line 1: expected a JSON object, found a list"),
+        ("jsonl", b'{"a": "\xff"}\n', "data line 1: not UTF-8 text"),
+    ],
+)
+def test_mistakes_are_named_with_their_line(form, content, message):
+    with pytest.raises(file_io.InputError, match=re.escape(message)):
+        rows_of(content, form)
+
+
+def test_forms_are_told_from_names():
+    assert [tables.format_of(f"x.y.{ending}") for ending in ("CSV", "tsv", "jsonl")] == [
+        *("csv", "tsv", "jsonl"),
+    ]
+    with pytest.raises(file_io.InputError, match=r"x\.xlsx: .* ends in \.csv or \.tsv or \.jsonl"):
+        tables.format_of("x.xlsx")
+
+
+def test_rows_are_read_one_at_a_time(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a\n1\n2,3\n")
+    rows = tables.read_file(str(path), "train_file")
+    assert next(rows) == (f"{path} line 2", {"a": "1"})
+    with pytest.raises(file_io.InputError, match="line 3"):
+        next(rows)
+    with pytest.raises(file_io.InputError, match="train_file: there is no file .*no.csv"):
+        next(tables.read_file(str(tmp_path / "no.csv"), "train_file"))
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [(" a b ", "a b"), (3, "3"), (2.5, "2.5"), (True, "true"), (False, "false"), (0, "0")],
+)
+def test_names(value, name):
+    assert tables.name_of({"label": value}, "label", "label_column", "here") == name
+
+
+@pytest.mark.parametrize("value", ["", "  ", None, [], "a\tb", "a\nb"])
+def test_what_is_no_name(value):
+    with pytest.raises(file_io.InputError, match="here: column 'label' must be a name without"):
+        tables.name_of({"label": value}, "label", "label_column", "here")
+
+
+def test_texts():
+    assert tables.text_of({"text": " a "}, "text", "text_column", "here") == " a "
+    for value, message in (("", "holds no text"), (" \t", "holds no text"), (3, "must be a text")):
+        with pytest.raises(file_io.InputError, match=f"here: column 'text' {message}"):
+            tables.text_of({"text": value}, "text", "text_column", "here")
+    with pytest.raises(
+        file_io.InputError, match=r"here: .* no column 'x' \(text_column\); there are a, b"
+    ):
+        tables.text_of({"a": 1, "b": 2}, "x", "text_column", "here")
+
+
+def test_forms_of_predictions():
+    probabilities = np.float32([[0.1, 0.9], [0.75, 0.25]])
+    rows = list(tables.predictions(("no", "yes"), ["a", "b"], [1, 0], probabilities))
+    file = io.StringIO()
+    tables.write_predictions(file, "tsv", ("no", "yes"), rows)
+    assert file.getvalue().splitlines() == [
+        "id\tprediction\tprobability_no\tprobability_yes",
+        "a\tyes\t0.1\t0.9",
+        "b\tno\t0.75\t0.25",
+    ]
+    file = io.StringIO()
+    tables.write_predictions(file, "jsonl", ("no", "yes"), rows[:1])
+    assert json.loads(file.getvalue()) == {
+        "id": "a", "prediction": "yes", "probabilities": {"no": 0.1, "yes": 0.9},
+    }  # fmt: skip
+    numbers = list(tables.predictions((), ["a"], np.float32([2.3]), np.zeros((1, 1))))
+    file = io.StringIO()
+    tables.write_predictions(file, "jsonl", (), numbers)
+    assert file.getvalue() == '{"id": "a", "prediction": 2.3}\n'

@@ -1,0 +1,427 @@
+"""Hugging Face folders, both ways: names, values, errors.
+
+The outputs and ids of transformers are compared in test_huggingface_peer.py.
+"""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import export_to_huggingface
+from albert.export import huggingface_export
+from albert.io import file_io, manifests
+from albert.model import checkpoints, encoder, heads, pretraining_heads, sources
+from albert.text import tokenization
+from tests.support.builders import model_weights
+from tests.support.huggingface_samples import (
+    BERT,
+    CLASSES,
+    CONFIG,
+    LABELS,
+    MODELS,
+    ONLY_ALBERT,
+    SQUARE,
+    exported,
+    write_model,
+)
+
+
+def read_safetensors(path):
+    from safetensors import numpy as safetensors_numpy
+
+    return safetensors_numpy.load(pathlib.Path(path).read_bytes())
+
+
+def write_safetensors(path, tensors):
+    from safetensors import numpy as safetensors_numpy
+
+    pathlib.Path(path).write_bytes(safetensors_numpy.save(tensors))
+    # As another program does, which knows of no manifest.
+    (path.parent / manifests.NAME).unlink(missing_ok=True)
+
+
+# --- names and shapes, as transformers 5 writes them --------------------------------------------
+
+BLOCK = {
+    "attention.query.weight": [12, 12], "attention.query.bias": [12],
+    "attention.key.weight": [12, 12], "attention.key.bias": [12],
+    "attention.value.weight": [12, 12], "attention.value.bias": [12],
+    "attention.dense.weight": [12, 12], "attention.dense.bias": [12],
+    "attention.LayerNorm.weight": [12], "attention.LayerNorm.bias": [12],
+    "ffn.weight": [20, 12], "ffn.bias": [20],
+    "ffn_output.weight": [12, 20], "ffn_output.bias": [12],
+    "full_layer_layer_norm.weight": [12], "full_layer_layer_norm.bias": [12],
+}  # fmt: skip
+ENCODER = {
+    "embeddings.word_embeddings.weight": [400, 8],
+    "embeddings.token_type_embeddings.weight": [2, 8],
+    "embeddings.position_embeddings.weight": [24, 8],
+    "embeddings.LayerNorm.weight": [8], "embeddings.LayerNorm.bias": [8],
+    "encoder.embedding_hidden_mapping_in.weight": [12, 8],
+    "encoder.embedding_hidden_mapping_in.bias": [12],
+    **{
+        f"encoder.albert_layer_groups.{group}.albert_layers.{inner}.{name}": shape
+        for group in (0, 1) for inner in (0, 1) for name, shape in BLOCK.items()
+    },
+}  # fmt: skip
+POOLER = {"pooler.weight": [12, 12], "pooler.bias": [12]}
+HEADS = {
+    "encoder": {},
+    "pretraining": {
+        "predictions.dense.weight": [8, 12], "predictions.dense.bias": [8],
+        "predictions.LayerNorm.weight": [8], "predictions.LayerNorm.bias": [8],
+        "predictions.bias": [400],
+        "sop_classifier.classifier.weight": [2, 12], "sop_classifier.classifier.bias": [2],
+    },
+    "classification": {"classifier.weight": [3, 12], "classifier.bias": [3]},
+    "regression": {"classifier.weight": [1, 12], "classifier.bias": [1]},
+    "token_classification": {"classifier.weight": [3, 12], "classifier.bias": [3]},
+    "multiple_choice": {"classifier.weight": [1, 12], "classifier.bias": [1]},
+    "squad_v1": {"qa_outputs.weight": [2, 12], "qa_outputs.bias": [2]},
+}  # fmt: skip
+
+
+WITHOUT_POOLER = ("squad_v1", "token_classification")
+
+
+def expected_shapes(head):
+    encoder = {**ENCODER, **({} if head in WITHOUT_POOLER else POOLER)}
+    prefix = "" if head == "encoder" else "albert."
+    return {**{prefix + name: shape for name, shape in encoder.items()}, **HEADS[head]}
+
+
+@pytest.mark.parametrize("head", MODELS)
+def test_names_and_shapes_are_those_of_transformers(tmp_path, head):
+    _, folder = exported(tmp_path, head)
+    found = read_safetensors(folder / "model.safetensors")
+    assert {name: list(value.shape) for name, value in found.items()} == expected_shapes(head)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == [CLASSES[head]]
+    assert config["model_type"] == "albert"
+    assert config["hidden_act"] == "gelu_new"
+    if "classification" in head:
+        assert config["id2label"] == {"0": "no", "1": "maybe", "2": "yes"}
+        assert config["label2id"] == {"no": 0, "maybe": 1, "yes": 2}
+    if head == "regression":
+        assert config["problem_type"] == "regression"
+
+
+def test_matrices_are_stored_the_other_way_round(tmp_path):
+    model, folder = exported(tmp_path, "encoder")
+    found = read_safetensors(folder / "model.safetensors")
+    name = "bert/encoder/transformer/group_1/inner_group_0/ffn_1/intermediate/dense/kernel"
+    theirs = found["encoder.albert_layer_groups.1.albert_layers.0.ffn.weight"]
+    np.testing.assert_array_equal(theirs, model_weights(model)[name].T)
+
+
+@pytest.mark.parametrize(
+    ("config", "architecture"),
+    [(CONFIG, "albert"), (SQUARE, "albert"), (BERT, "albert"), (BERT, "bert")],
+    ids=["mapped", "square", "unshared", "bert"],
+)
+@pytest.mark.parametrize("head", MODELS)
+def test_a_round_trip_changes_no_bit(tmp_path, head, config, architecture, caplog):
+    model, folder = exported(tmp_path, head, config, architecture)
+    source = sources.locate(checkpoint=str(folder))
+    with caplog.at_level("WARNING", logger="absl"):
+        assert encoder.AlbertConfig.from_json_file(source.config_file) == config
+    assert not caplog.text
+    other = MODELS[head](config)
+    report = checkpoints.restore(other, source.checkpoint, allow_new_heads=False)
+    assert report.unused == []
+    pooler = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
+    assert report.new == (pooler if head in WITHOUT_POOLER else [])
+    wanted = model_weights(model)
+    for name, value in model_weights(other).items():
+        if name not in report.new:
+            np.testing.assert_array_equal(value, wanted[name], err_msg=name)
+    tokenizer = tokenization.FullTokenizer(spm_model_file=source.spm_model_file)
+    assert tokenizer.vocab_size == 400
+
+
+BERT_LAYER = {
+    "attention.self.query.weight": [12, 12], "attention.self.query.bias": [12],
+    "attention.self.key.weight": [12, 12], "attention.self.key.bias": [12],
+    "attention.self.value.weight": [12, 12], "attention.self.value.bias": [12],
+    "attention.output.dense.weight": [12, 12], "attention.output.dense.bias": [12],
+    "attention.output.LayerNorm.weight": [12], "attention.output.LayerNorm.bias": [12],
+    "intermediate.dense.weight": [20, 12], "intermediate.dense.bias": [20],
+    "output.dense.weight": [12, 20], "output.dense.bias": [12],
+    "output.LayerNorm.weight": [12], "output.LayerNorm.bias": [12],
+}  # fmt: skip
+BERT_PRETRAINING = {
+    "bert.embeddings.word_embeddings.weight": [400, 12],
+    "bert.embeddings.token_type_embeddings.weight": [2, 12],
+    "bert.embeddings.position_embeddings.weight": [24, 12],
+    "bert.embeddings.LayerNorm.weight": [12], "bert.embeddings.LayerNorm.bias": [12],
+    "bert.pooler.dense.weight": [12, 12], "bert.pooler.dense.bias": [12],
+    "cls.predictions.transform.dense.weight": [12, 12],
+    "cls.predictions.transform.dense.bias": [12],
+    "cls.predictions.transform.LayerNorm.weight": [12],
+    "cls.predictions.transform.LayerNorm.bias": [12],
+    "cls.predictions.bias": [400],
+    "cls.seq_relationship.weight": [2, 12], "cls.seq_relationship.bias": [2],
+    **{
+        f"bert.encoder.layer.{layer}.{name}": shape
+        for layer in range(4) for name, shape in BERT_LAYER.items()
+    },
+}  # fmt: skip
+
+
+def test_a_bert_is_written_as_one(tmp_path):
+    _, folder = exported(tmp_path, "pretraining", BERT, "bert")
+    found = read_safetensors(folder / "model.safetensors")
+    assert {name: list(value.shape) for name, value in found.items()} == BERT_PRETRAINING
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == ["BertForPreTraining"]
+    assert (config["model_type"], config["hidden_act"]) == ("bert", "gelu")
+    assert not config.keys() & set(ONLY_ALBERT)
+
+
+def test_what_is_no_bert_is_not_written_as_one(tmp_path, run_script):
+    write_model(tmp_path / "ours", "encoder")
+    message = (
+        r"--architecture=bert: .* embedding_size 8 \(of a BERT 12\), num_hidden_groups 2 \(of a "
+        r"BERT 4\), inner_group_num 2 \(of a BERT 1\); write it with --architecture=albert"
+    )
+    flags = {"model_dir": tmp_path / "ours", "output_dir": tmp_path / "out"}
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(export_to_huggingface, architecture="bert", **flags)
+    assert not (tmp_path / "out").exists()
+
+
+def test_older_names_and_second_names_of_a_bert_are_understood(tmp_path):
+    model, folder = exported(tmp_path, "pretraining", BERT, "bert")
+    tensors = read_safetensors(folder / "model.safetensors")
+    older = {}
+    for name, value in tensors.items():
+        if "LayerNorm" in name:
+            name = name.replace("weight", "gamma").replace("bias", "beta")
+        older[name] = value
+    older["cls.predictions.decoder.bias"] = older.pop("cls.predictions.bias")
+    words = older["bert.embeddings.word_embeddings.weight"]
+    older["cls.predictions.decoder.weight"] = words
+    older["bert.embeddings.position_ids"] = np.arange(24)[np.newaxis]
+    write_safetensors(folder / "model.safetensors", older)
+    other = pretraining_heads.PretrainingModel(BERT, seed=2)
+    report = checkpoints.restore(other, str(folder), allow_new_heads=False)
+    assert report.new == report.unused == []
+    for name, value in model_weights(other).items():
+        np.testing.assert_array_equal(value, model_weights(model)[name], err_msg=name)
+    older["cls.predictions.decoder.weight"] = words + 1
+    write_safetensors(folder / "model.safetensors", older)
+    with pytest.raises(file_io.InputError, match="cls.predictions.decoder.weight is not the table"):
+        checkpoints.restore(other, str(folder))
+
+
+# --- what else such files can look like --------------------------------------------------------
+
+
+def test_every_form_of_a_path_is_read(tmp_path):
+    model, folder = exported(tmp_path, "encoder")
+    for path in (folder, folder / "model.safetensors", f"{folder}/"):
+        other = encoder.AlbertModel(CONFIG, 2)
+        checkpoints.restore(other, str(path))
+        np.testing.assert_array_equal(other.embedding_table, model.embedding_table)
+
+
+def test_split_files_are_read(tmp_path):
+    model, folder = exported(tmp_path, "encoder")
+    tensors = read_safetensors(folder / "model.safetensors")
+    names = sorted(tensors)
+    parts = {"model-1-of-2.safetensors": names[::2], "model-2-of-2.safetensors": names[1::2]}
+    for part, chosen in parts.items():
+        write_safetensors(folder / part, {name: tensors[name] for name in chosen})
+    (folder / "model.safetensors").unlink()
+    index = {"weight_map": {name: part for part, chosen in parts.items() for name in chosen}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    other = encoder.AlbertModel(CONFIG, 2)
+    assert checkpoints.restore(other, str(folder)).new == []
+    np.testing.assert_array_equal(other.embedding_table, model.embedding_table)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_half_precision_becomes_float32(tmp_path, kind):
+    model, folder = exported(tmp_path, "encoder")
+    dtype = tf.as_dtype(kind).as_numpy_dtype
+    tensors = read_safetensors(folder / "model.safetensors")
+    halves = {name: value.astype(dtype) for name, value in tensors.items()}
+    write_safetensors(folder / "model.safetensors", halves)
+    other = encoder.AlbertModel(CONFIG, 2)
+    checkpoints.restore(other, str(folder))
+    wanted = model.embedding_table.numpy().astype(dtype).astype(np.float32)
+    np.testing.assert_array_equal(other.embedding_table, wanted)
+
+
+def test_second_names_of_shared_weights_are_understood(tmp_path):
+    model, folder = exported(tmp_path, "pretraining")
+    tensors = read_safetensors(folder / "model.safetensors")
+    tensors["predictions.decoder.bias"] = tensors.pop("predictions.bias")
+    tensors["predictions.decoder.weight"] = tensors["albert.embeddings.word_embeddings.weight"]
+    tensors["albert.embeddings.position_ids"] = np.arange(24)[np.newaxis]
+    write_safetensors(folder / "model.safetensors", tensors)
+    other = pretraining_heads.PretrainingModel(CONFIG, seed=2)
+    report = checkpoints.restore(other, str(folder), allow_new_heads=False)
+    assert report.new == report.unused == []
+    np.testing.assert_array_equal(other.masked_lm.bias, model.masked_lm.bias)
+    tensors["predictions.decoder.weight"] = tensors["predictions.decoder.weight"] + 1
+    write_safetensors(folder / "model.safetensors", tensors)
+    with pytest.raises(file_io.InputError, match="decoder.weight is not the table of word embed"):
+        checkpoints.restore(other, str(folder))
+
+
+def test_the_head_of_a_token_classifier_is_not_taken_for_another(tmp_path):
+    _, folder = exported(tmp_path, "classification")
+    config = json.loads((folder / "config.json").read_text())
+    config["architectures"] = ["AlbertForTokenClassification"]
+    (folder / "config.json").write_text(json.dumps(config))
+    report = checkpoints.restore(heads.ClassifierModel(CONFIG, 3, seed=2), str(folder))
+    assert report.new == ["output_bias", "output_weights"]
+    assert report.unused == ["cls/token/output_bias", "cls/token/output_weights"]
+    other = heads.TokenClassifierModel(CONFIG, 3, seed=2)
+    assert "cls/token/output_bias" in checkpoints.restore(other, str(folder)).loaded
+
+
+def test_the_folder_says_whether_text_is_lower_cased(tmp_path):
+    _, folder = exported(tmp_path, "encoder")
+    assert sources.locate(checkpoint=str(folder)).do_lower_case
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config["do_lower_case"] = False
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    assert not sources.locate(checkpoint=str(folder)).do_lower_case
+    assert sources.locate(checkpoint=str(folder), do_lower_case=True).do_lower_case
+
+
+@pytest.mark.parametrize(("here", "there"), [("gelu", "gelu_new"), ("gelu_erf", "gelu")])
+def test_either_gelu_keeps_its_meaning(tmp_path, here, there):
+    config = encoder.AlbertConfig(**{**CONFIG.to_dict(), "hidden_act": here})
+    _, folder = exported(tmp_path, "encoder", config)
+    assert json.loads((folder / "config.json").read_text())["hidden_act"] == there
+    assert encoder.AlbertConfig.from_json_file(str(folder / "config.json")) == config
+
+
+def test_the_description_of_a_model_folder_is_used(tmp_path):
+    from albert.model import model_folder
+
+    for kind, settings, expected in (
+        ("classifier", {"labels": LABELS}, "classification"),
+        ("squad_v1", {}, "squad_v1"),
+        ("multiple_choice", {}, "multiple_choice"),
+    ):
+        folder = tmp_path / kind
+        write_model(folder, expected)
+        source = sources.locate(checkpoint=str(folder), do_lower_case=False)
+        model_folder.write(str(folder), kind, CONFIG, source, settings)
+        out = tmp_path / f"{kind}_out"
+        assert huggingface_export.export(str(folder), output_dir=str(out)) == expected
+        config = json.loads((out / "config.json").read_text())
+        assert config.get("id2label") == ({"0": "no", "1": "maybe", "2": "yes"} if "labels" in
+                                          settings else None)  # fmt: skip
+        assert not json.loads((out / "tokenizer_config.json").read_text())["do_lower_case"]
+
+
+# --- mistakes -----------------------------------------------------------------------------------
+
+
+def change_config(folder, **changes):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+
+
+def test_another_architecture_is_refused(tmp_path):
+    _, folder = exported(tmp_path, "encoder")
+    change_config(folder, model_type="roberta")
+    message = "architecture 'roberta' .*config.json.*only 'albert' and 'bert' can be read"
+    with pytest.raises(file_io.InputError, match=message):
+        sources.locate(checkpoint=str(folder))
+    with pytest.raises(file_io.InputError, match=message):
+        checkpoints.restore(encoder.AlbertModel(CONFIG), str(folder / "model.safetensors"))
+
+
+def test_a_vocabulary_of_another_size_is_refused(tmp_path):
+    _, folder = exported(tmp_path, "encoder")
+    change_config(folder, vocab_size=300)
+    config = encoder.AlbertConfig.from_json_file(str(folder / "config.json"))
+    with pytest.raises(file_io.InputError, match=r"word_embeddings is \[400, 8\] .* \[300, 8\]"):
+        checkpoints.restore(encoder.AlbertModel(config), str(folder))
+    (tmp_path / "ours" / "albert_config.json").write_text(config.to_json_string())
+    with pytest.raises(file_io.InputError, match="400 pieces, .* only 300"):
+        huggingface_export.export(str(tmp_path / "ours"), output_dir=str(tmp_path / "x"))
+    large = encoder.AlbertConfig(**{**CONFIG.to_dict(), "vocab_size": 500})
+    (tmp_path / "ours" / "albert_config.json").write_text(large.to_json_string())
+    with pytest.raises(file_io.InputError, match=r"\[400, 8\]; the configuration says vocab_size"):
+        huggingface_export.export(str(tmp_path / "ours"), output_dir=str(tmp_path / "x"))
+    assert not (tmp_path / "x").exists()
+
+
+def test_damaged_and_older_files_are_named(tmp_path):
+    _, folder = exported(tmp_path, "encoder")
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(file_io.InputError, match="model.safetensors is damaged or not a safeten"):
+        checkpoints.restore(encoder.AlbertModel(CONFIG), str(folder))
+    weights.unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"x")
+    with pytest.raises(file_io.InputError, match="holds pytorch_model.bin, but no model.safeten"):
+        checkpoints.restore(encoder.AlbertModel(CONFIG), str(folder))
+
+
+def test_a_folder_without_its_sentencepiece_model_is_named(tmp_path):
+    _, folder = exported(tmp_path, "encoder")
+    (folder / "spiece.model").unlink()
+    message = "spm_model_file or vocab_file must be given: .* tokenizer.json, but no spiece.mo"
+    with pytest.raises(file_io.InputError, match=message):
+        sources.locate(checkpoint=str(folder))
+
+
+def test_a_mapping_that_should_not_be_there_is_refused(tmp_path):
+    _, folder = exported(tmp_path, "encoder", SQUARE)
+    tensors = read_safetensors(folder / "model.safetensors")
+    tensors["encoder.embedding_hidden_mapping_in.bias"] += 1
+    write_safetensors(folder / "model.safetensors", tensors)
+    with pytest.raises(file_io.InputError, match="both 12 and the weights of embedding_hidden_map"):
+        checkpoints.restore(encoder.AlbertModel(SQUARE), str(folder))
+
+
+def test_heads_that_do_not_exist_there_are_refused(tmp_path):
+    folder = tmp_path / "ours"
+    write_model(folder, "regression")
+
+    def export(**flags):
+        return huggingface_export.export(str(folder), output_dir=str(tmp_path / "out"), **flags)
+
+    with pytest.raises(file_io.InputError, match="one output: say .* head=regression or head"):
+        export()
+    with pytest.raises(file_io.InputError, match="head=classification needs at least two .*has 1"):
+        export(head="classification")
+    with pytest.raises(file_io.InputError, match="cannot write the head pretraining: .* lacks"):
+        export(head="pretraining")
+    write_model(folder, "classification")
+    with pytest.raises(file_io.InputError, match="`labels`: the model has 3 labels, got 2"):
+        export(labels=["a", "b"])
+    model = heads.SquadV2Model(CONFIG, 2, 2, seed=1)
+    checkpoints.save(str(folder / "model.ckpt-best"), model)
+    with pytest.raises(file_io.InputError, match="heads of SQuAD 2.0 .* has no class"):
+        export()
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_script(tmp_path, run_script):
+    write_model(tmp_path / "ours", "classification")
+    run_script(
+        export_to_huggingface, model_dir=tmp_path / "ours", output_dir=tmp_path / "out",
+        labels="no,maybe,yes", license="mit",
+    )  # fmt: skip
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert card.startswith('---\nlicense: "mit"\nlibrary_name: "transformers"\n')
+    assert 'pipeline_tag: "text-classification"\n' in card
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["label2id"]["yes"] == 2
+    prefix = tmp_path / "ours" / "model.ckpt-best.index"
+    run_script(export_to_huggingface, checkpoint=prefix, output_dir=tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["label2id"]["LABEL_2"] == 2
+    with pytest.raises(file_io.InputError, match="give --model_dir or --checkpoint"):
+        run_script(export_to_huggingface, output_dir=tmp_path / "out")

@@ -1,0 +1,232 @@
+"""Hugging Face folders as transformers sees them: the same outputs and ids, both ways."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert.export import huggingface_export
+from albert.model import checkpoints, encoder, sources
+from tests.support.builders import TESTDATA
+from tests.support.huggingface_samples import (
+    BERT,
+    CLASSES,
+    CONFIG,
+    LABELS,
+    MODELS,
+    ONLY_ALBERT,
+    SQUARE,
+    class_of,
+    exported,
+)
+from tests.support.processes import killed_at_the_end
+
+EXACT = encoder.AlbertConfig(**{**CONFIG.to_dict(), "hidden_act": "gelu_erf"})
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory):
+    """``peer(requests) -> answers`` of `testdata/huggingface_peer.py`; see there."""
+    python = os.environ.get("ALBERT_TRANSFORMERS_PYTHON")
+    if not python:
+        if not (importlib.util.find_spec("transformers") and importlib.util.find_spec("torch")):
+            pytest.skip("needs transformers and torch (ALBERT_TRANSFORMERS_PYTHON names a Python)")
+        python = sys.executable
+    log = tmp_path_factory.mktemp("peer") / "log"
+    with open(log, "w") as file:
+        process = subprocess.Popen(
+            [python, str(TESTDATA / "huggingface_peer.py")], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=file, text=True,
+            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        )  # fmt: skip
+
+    def ask(requests):
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(requests) + "\n")
+            process.stdin.flush()
+        answers = process.stdout.readline()
+        assert answers, log.read_text()
+        return json.loads(answers)
+
+    with killed_at_the_end([process]):
+        yield ask
+
+
+def make_inputs(config, choices=None):
+    """Two rows, one with padding; [B, S] or [B, C, S]."""
+    rng = np.random.default_rng(3)
+    shape = [2, 16] if choices is None else [2, choices, 16]
+    mask = np.ones(shape, np.int32)
+    mask[-1, ..., 11:] = 0
+    return {
+        "input_ids": rng.integers(0, config.vocab_size, shape).astype(np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": rng.integers(0, 2, shape).astype(np.int32) * mask,
+    }
+
+
+def our_outputs(model, head, inputs):
+    """What we compute, under the names of transformers."""
+    if head == "encoder":
+        encoded = model(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"])
+        return {
+            "last_hidden_state": encoded.sequence_output,
+            "pooler_output": encoded.pooled_output,
+        }
+    if head == "pretraining":
+        places = np.tile(np.arange(16, dtype=np.int32), [2, 1])
+        outputs = model({**inputs, "masked_lm_positions": places})
+        words = tf.reshape(outputs["masked_lm_logits"], [2, 16, -1])
+        return {"prediction_logits": words, "order_logits": outputs["sentence_order_logits"]}
+    outputs = model(inputs)
+    if head == "squad_v1":
+        return {name: outputs[name] for name in ("start_logits", "end_logits")}
+    if head == "token_classification":
+        return {"logits": outputs["logits"]}
+    return {"logits": tf.reshape(outputs["logits"], [2, -1])}
+
+
+def assert_close(theirs, ours):
+    assert set(theirs) == set(ours)
+    for name, value in ours.items():
+        assert np.std(value) > 0.001, name
+        np.testing.assert_allclose(theirs[name], value, atol=1e-5, err_msg=name)
+
+
+EXPORTED = {"mapped": (CONFIG, "albert"), "square": (SQUARE, "albert"), "bert": (BERT, "bert")}
+MADE = {"tanh": (CONFIG, "albert"), "erf": (EXACT, "albert"), "bert": (BERT, "bert")}
+
+
+def write_inputs(folder, config, head):
+    """The files of the inputs and of the outputs, as a request names them."""
+    inputs = make_inputs(config, 2 if head == "multiple_choice" else None)
+    np.savez(folder / "inputs.npz", **inputs)
+    return {name: str(folder / f"{name}.npz") for name in ("inputs", "outputs")}
+
+
+@pytest.mark.slow
+def test_transformers_computes_the_same_from_our_folders(tmp_path, peer):
+    requests, models = [], {}
+    for name, (config, architecture) in EXPORTED.items():
+        for head in MODELS:
+            place = tmp_path / name / head
+            models[name, head], folder = exported(place, head, config, architecture)
+            requests.append({
+                "do": "load", "class": class_of(head, architecture), "folder": str(folder),
+                **write_inputs(place, config, head),
+            })  # fmt: skip
+    for (name, head), answer in zip(models, peer(requests), strict=True):
+        labels = answer.pop("labels")
+        assert not any(answer.values()), (name, head, answer)
+        if "classification" in head:
+            assert list(labels.values()) == LABELS
+        inputs, theirs = (
+            dict(np.load(tmp_path / name / head / f"{file}.npz")) for file in ("inputs", "outputs")
+        )
+        assert_close(theirs, our_outputs(models[name, head], head, inputs))
+
+
+@pytest.mark.slow
+def test_we_compute_the_same_from_folders_of_transformers(tmp_path, peer, caplog):
+    requests = []
+    for name, (config, architecture) in MADE.items():
+        act = {"gelu": "gelu_new", "gelu_erf": "gelu"}[config.hidden_act]
+        sizes = {**config.to_dict(), "hidden_act": act}
+        if architecture == "bert":
+            sizes = {key: value for key, value in sizes.items() if key not in ONLY_ALBERT}
+        for head in CLASSES:
+            place = tmp_path / name / head
+            place.mkdir(parents=True)
+            labels = {"regression": 1}.get(head, 3 if "classification" in head else 2)
+            requests.append({
+                "do": "make", "class": class_of(head, architecture),
+                "folder": str(place / "theirs"), "config": {**sizes, "num_labels": labels},
+                **write_inputs(place, config, head),
+            })  # fmt: skip
+    peer(requests)
+    for name, (config, _) in MADE.items():
+        for head in CLASSES:
+            place = tmp_path / name / head
+            source = sources.locate(checkpoint=str(place / "theirs"), needs_vocabulary=False)
+            assert encoder.AlbertConfig.from_json_file(source.config_file) == config
+            assert "Unknown keys" not in caplog.text
+            model = MODELS[head](config)
+            report = checkpoints.restore(model, source.checkpoint, allow_new_heads=False)
+            assert report.unused == []
+            inputs, theirs = (
+                dict(np.load(place / f"{file}.npz")) for file in ("inputs", "outputs")
+            )
+            assert_close(theirs, our_outputs(model, head, inputs))
+
+
+TOKENIZERS = ["AutoTokenizer", "PreTrainedTokenizerFast", "AlbertTokenizer", "AlbertTokenizerFast"]
+TEXTS = [
+    "The old harbour lies at the end of the town.",
+    "Two  spaces,\ta tab\u00a0and a thin\u2009one.",
+    "In 1999, 2,000 boats came; 12, 13, and 14.",
+    "Caf\u00e9 \u00dcber na\u00efve \ufb01ne \u00bd \u2460 \u0130stanbul",
+    '"quoted" (bracketed) well-known \u2013 \u00a35 \u20ac6',
+    "\u6f22\u5b57 \u0441\u043b\u043e\u0432\u043e \U0001f600 x\u0301\u0323y",
+    "",
+    "``a'' \u0937\u0947\u0932\u0941",
+]
+
+
+def test_token_ids_are_the_same(tmp_path, tokenizer, peer):
+    _, folder = exported(tmp_path, "encoder")
+    (answer,) = peer(
+        [{"do": "tokenize", "folder": str(folder), "classes": TOKENIZERS, "texts": TEXTS}]
+    )
+    ids = [tokenizer.encode(text) for text in TEXTS]
+    for name in TOKENIZERS:
+        wanted = [[tokenizer.cls_id, *row, tokenizer.sep_id] for row in ids]
+        # The class itself reads `` and '' as quotation marks.
+        count = len(TEXTS) - name.startswith("Albert")
+        assert answer[name]["ids"][:count] == wanted[:count], name
+        pair = answer[name]["pair"]
+        assert pair["input_ids"] == [*wanted[0], *wanted[1][1:]]
+        assert pair["token_type_ids"] == [0] * len(wanted[0]) + [1] * (len(wanted[1]) - 1)
+
+
+@pytest.mark.slow
+def test_token_ids_are_the_same_on_real_text(tmp_path, peer, shared, english):
+    """Numbers before a comma can be cut elsewhere there; see `huggingface_export`."""
+    corpus = shared / "data" / "corpus"
+    texts = [
+        line
+        for name in ("wiki_000.txt", "book_000.txt")
+        for line in (corpus / name).read_text(encoding="utf-8").splitlines()[:3000]
+        if line.strip()
+    ]
+    huggingface_export.write_tokenizer(str(tmp_path), english, 512)
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
+    (answer,) = peer(
+        [{"do": "tokenize", "folder": str(tmp_path), "classes": TOKENIZERS, "texts": texts}]
+    )
+    ids = [[english.cls_id, *english.encode(t), english.sep_id] for t in texts]
+    assert len(texts) > 4000
+    for name in TOKENIZERS:
+        differing = [
+            text
+            for text, one, other in zip(texts, ids, answer[name]["ids"], strict=True)
+            if one != other
+        ]
+        assert len(differing) <= len(texts) // 1000, differing
+
+
+def test_wordpiece_vocabularies_are_written_too(tmp_path, wordpiece, peer):
+    huggingface_export.write_tokenizer(str(tmp_path), wordpiece, 24)
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
+    classes = ["BertTokenizer", "AutoTokenizer"]
+    (answer,) = peer(
+        [{"do": "tokenize", "folder": str(tmp_path), "classes": classes, "texts": TEXTS}]
+    )
+    for name in classes:
+        wanted = [[wordpiece.cls_id, *wordpiece.encode(t), wordpiece.sep_id] for t in TEXTS]
+        assert answer[name]["ids"] == wanted, name

@@ -1,0 +1,283 @@
+"""Folders of fine-tuned models can be used alone."""
+
+import dataclasses
+import importlib
+import json
+import re
+import shutil
+
+import pytest
+from absl import flags
+
+from albert.io import file_io
+from albert.model import checkpoints, heads, model_folder, pretraining_heads, sources
+from albert.tasks import glue, race, token_classification
+from albert.tasks.squad import task as squad_task
+from tests.support.builders import TESTDATA, tiny_config
+
+CONFIG = tiny_config(max_position_embeddings=32)
+SETTINGS = {"max_seq_length": 32, "labels": ["good", "bad"]}
+
+
+def source_in(folder, **changes):
+    """Files of a model elsewhere, which is gone when the folder is used."""
+    folder.mkdir()
+    shutil.copy(TESTDATA / "tiny.model", folder / "30k.model")
+    shutil.copy(TESTDATA / "tiny_vocab.txt", folder / "words.txt")
+    found = {"spm_model_file": str(folder / "30k.model"), "vocab_file": None, **changes}
+    return sources.Source("config.json", None, do_lower_case=True, **found)
+
+
+def write(folder, source, kind="squad_v1"):
+    model_folder.write(str(folder), kind, CONFIG, source, SETTINGS)
+    prefix = str(folder / "model.ckpt-3")
+    checkpoints.save(prefix, heads.SquadV1Model(CONFIG, seed=1))
+    return prefix
+
+
+def test_a_folder_is_all_that_is_needed(tmp_path):
+    source = source_in(tmp_path / "elsewhere")
+    prefix = write(tmp_path / "out", source)
+    shutil.rmtree(tmp_path / "elsewhere")
+    found = model_folder.read(str(tmp_path / "out"), "squad_v1", "squad_v2")
+    assert (found.kind, found.config, found.settings) == ("squad_v1", CONFIG, SETTINGS)
+    assert found.source.checkpoint == prefix
+    assert found.source.do_lower_case
+    tokenizer = model_folder.load_tokenizer(found.source, found.config)
+    assert tokenizer.sp_model is not None
+    # Also as the start of another run.
+    located = sources.locate(checkpoint=str(tmp_path / "out"))
+    assert located.spm_model_file == found.source.spm_model_file
+    assert located.config_file == found.source.config_file
+
+
+def test_a_run_that_starts_from_it_reads_texts_as_it_does(tmp_path, caplog):
+    source = dataclasses.replace(source_in(tmp_path / "elsewhere"), do_lower_case=False)
+    write(tmp_path / "out", source)
+    folder = str(tmp_path / "out")
+    with caplog.at_level("WARNING", logger="absl"):
+        assert sources.locate(checkpoint=folder).do_lower_case is False
+        same = sources.locate(checkpoint=folder, spm_model_file=source.spm_model_file)
+        assert same.do_lower_case is False
+        assert not caplog.text
+        assert sources.locate(checkpoint=folder, do_lower_case=True).do_lower_case is True
+    assert "do_lower_case=True is used, but the model says False" in caplog.text
+
+
+def test_wordpiece_vocabularies_are_found_too(tmp_path):
+    source = source_in(tmp_path / "elsewhere", spm_model_file=None)
+    source = sources.Source("", None, None, str(tmp_path / "elsewhere" / "words.txt"), False)
+    write(tmp_path / "out", source)
+    found = model_folder.read(str(tmp_path / "out"))
+    assert found.source.vocab_file == str(tmp_path / "out" / "vocab.txt")
+    assert not found.source.do_lower_case
+    assert sources.locate(checkpoint=str(tmp_path / "out")).vocab_file.endswith("vocab.txt")
+
+
+def test_the_best_checkpoint_is_taken(tmp_path):
+    prefix = write(tmp_path / "out", source_in(tmp_path / "elsewhere"))
+    checkpoints.copy(prefix, str(tmp_path / "out" / "model.ckpt-best"))
+    assert model_folder.read(str(tmp_path / "out")).source.checkpoint.endswith("ckpt-best")
+
+
+def test_a_vocabulary_that_is_there_already_is_left_alone(tmp_path):
+    """A training whose output folder is that of its vocabulary must not copy a file to itself."""
+    source = source_in(tmp_path / "out")
+    before = (tmp_path / "out" / "30k.model").stat()
+    write(tmp_path / "out", source)
+    after = (tmp_path / "out" / "30k.model").stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+CHANGES = [
+    ({"num_hidden_layers": 3}, r"num_hidden_layers 3 \(there 1\)"),
+    ({"num_attention_heads": 4}, r"num_attention_heads 4 \(there 2\)"),
+    ({"hidden_act": "relu", "num_hidden_layers": 2}, r"hidden_act relu \(there gelu\), num_hid"),
+    ({"hidden_dropout_prob": 0.3, "initializer_range": 0.1}, None),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), CHANGES)
+def test_a_configuration_that_was_changed_is_refused_though_the_weights_fit(
+    tmp_path, changes, message
+):
+    write(tmp_path / "out", source_in(tmp_path / "elsewhere"))
+    path = tmp_path / "out" / "albert_config.json"
+    path.write_text(dataclasses.replace(CONFIG, **changes).to_json_string())
+    uses = (
+        lambda: model_folder.read(str(tmp_path / "out")),
+        lambda: sources.locate(checkpoint=str(tmp_path / "out")),
+    )
+    for use in uses:
+        if message is None:
+            use()
+            continue
+        with pytest.raises(file_io.InputError, match=message) as raised:
+            use()
+        assert f"{path} is not the configuration that {path.parent}/model.json recorded" in str(
+            raised.value
+        )
+    # What the user names counts, and a description without the entry says nothing.
+    sources.locate(checkpoint=str(tmp_path / "out"), config_file=str(path))
+    name = tmp_path / "out" / "model.json"
+    description = json.loads(name.read_text())
+    del description["config"]
+    name.write_text(json.dumps(description))
+    for use in uses:
+        use()
+
+
+# --- folders that another program has trained ----------------------------------------------------
+
+
+def foreign(folder, source, model=None):
+    """A folder with a checkpoint alone."""
+    prefix = write(folder, source)
+    for path in folder.iterdir():
+        if not path.name.startswith("model.ckpt"):
+            path.unlink()
+    if model is not None:
+        checkpoints.save(prefix, model)
+    return str(folder)
+
+
+def test_a_run_without_training_adds_what_is_missing(tmp_path):
+    source = source_in(tmp_path / "elsewhere")
+    folder = foreign(tmp_path / "out", source)
+    given = (folder, "squad_v1", CONFIG, source, SETTINGS)
+    assert model_folder.write_if_absent(*given)
+    found = model_folder.read(folder)
+    assert (found.kind, found.config, found.settings) == ("squad_v1", CONFIG, SETTINGS)
+    assert model_folder.load_tokenizer(found.source, found.config).sp_model is not None
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    assert not model_folder.write_if_absent(*given)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
+
+
+def test_what_is_there_is_kept_with_a_warning(tmp_path, caplog):
+    source = source_in(tmp_path / "elsewhere")
+    out = tmp_path / "out"
+    folder = foreign(out, source)
+    wide = dataclasses.replace(CONFIG, intermediate_size=32)
+    cases = [
+        (
+            CONFIG,
+            source,
+            {**SETTINGS, "labels": ["bad", "good"]},
+            r'labels \["good", "bad"\] \(here',
+        ),
+        (CONFIG, dataclasses.replace(source, do_lower_case=False), SETTINGS, "do_lower_case true"),
+        (wide, source, SETTINGS, r"intermediate_size 16 \(here 32\)"),
+    ]
+    model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+    (out / "30k.model").rename(out / "renamed.model")
+    text = (out / "model.json").read_text().replace("30k.model", "renamed.model")
+    (out / "model.json").write_text(text)
+    with caplog.at_level("WARNING", logger="absl"):
+        model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+        assert not caplog.text  # the vocabulary's name is no difference
+        for config, files, settings, message in cases:
+            caplog.clear()
+            assert not model_folder.write_if_absent(folder, "squad_v1", config, files, settings)
+            assert re.search(rf"model.json stays as it is, .*{message}", caplog.text)
+        (out / "renamed.model").write_bytes(b"another")
+        model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+        assert "the vocabulary" in caplog.text
+    assert (out / "model.json").read_text() == text
+    assert not (out / "30k.model").exists()
+
+
+@pytest.mark.parametrize("name", ["albert_config.json", "30k.model"])
+def test_other_files_are_not_replaced_either(tmp_path, caplog, name):
+    source = source_in(tmp_path / "elsewhere")
+    out = tmp_path / "out"
+    folder = foreign(out, source)
+    other = dataclasses.replace(CONFIG, intermediate_size=32).to_json_string()
+    (out / name).write_text(other)
+    with caplog.at_level("WARNING", logger="absl"):
+        assert not model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+    assert "out stays as it is, though this run used other values" in caplog.text
+    assert (out / name).read_text() == other and not (out / "model.json").exists()
+    # Another form of the same configuration stays too, but is no obstacle.
+    (out / name).unlink()
+    legacy = {**CONFIG.to_dict(), "net_structure_type": 0}
+    (out / "albert_config.json").write_text(json.dumps(legacy))
+    assert model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+    assert json.loads((out / "albert_config.json").read_text()) == legacy
+
+
+@pytest.mark.parametrize(
+    ("make", "kinds", "message"),
+    [
+        (
+            lambda: heads.ClassifierModel(CONFIG, 3, seed=1),
+            ("classifier",),
+            r": python -m albert.run_classifier --task_name=… --data_dir=… --do_predict --output_",
+        ),
+        (
+            lambda: heads.RegressionModel(CONFIG, seed=1),
+            ("multiple_choice",),
+            r": python -m albert.run_race --nodo_train --nodo_eval --data_dir=… --do_predict --ou",
+        ),
+        (
+            lambda: heads.SquadV1Model(CONFIG, seed=1),
+            ("squad_v1", "squad_v2"),
+            r": python -m albert.run_squad_v1 --predict_file=… --do_predict --output_dir=\S+out ",
+        ),
+        (
+            lambda: heads.TokenClassifierModel(CONFIG, 3, seed=1),
+            ("token_classifier",),
+            r": python -m albert.run_token_classifier --test_file=… --do_predict --output_dir=\S+o",
+        ),
+        (
+            lambda: heads.SquadV2Model(CONFIG, 2, 2, 0.1, seed=1),
+            ("squad_v1", "squad_v2"),
+            r": python -m albert.run_squad_v2 --predict_file=… --do_predict --output_dir=\S+out ",
+        ),
+        (lambda: heads.RegressionModel(CONFIG, seed=1), (), "run_classifier .* or .*run_race"),
+        (
+            lambda: heads.ClassifierModel(CONFIG, 3, seed=1),
+            ("squad_v1", "squad_v2"),
+            "by its weights it is a model of kind classifier; expected squad_v1 or squad_v2",
+        ),
+        (
+            lambda: pretraining_heads.PretrainingModel(CONFIG),
+            (),
+            "of kind pre-trained; expected classifier or",
+        ),
+    ],
+)
+def test_a_folder_without_description_names_the_command_that_adds_it(
+    tmp_path, make, kinds, message
+):
+    folder = foreign(tmp_path / "out", source_in(tmp_path / "elsewhere"), make())
+    with pytest.raises(file_io.InputError, match=message):
+        model_folder.read(folder, *kinds)
+
+
+def test_every_kind_has_a_command():
+    kinds = {glue.KIND, race.KIND, *squad_task.KINDS, token_classification.KIND}
+    assert set(model_folder.COMMANDS) == kinds
+    for command in model_folder.COMMANDS.values():
+        script, *arguments = command.split()
+        values = flags.FlagValues()
+        importlib.import_module(f"albert.{script}").define_flags(values)
+        values([script, *arguments, "--output_dir=x"])
+
+
+def test_mistakes_are_named(tmp_path):
+    with pytest.raises(file_io.InputError, match="there is no model folder .*nowhere"):
+        model_folder.read(str(tmp_path / "nowhere"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(file_io.InputError, match=r"empty has no model.json: expected the output"):
+        model_folder.read(str(tmp_path / "empty"))
+    write(tmp_path / "out", source_in(tmp_path / "elsewhere"))
+    with pytest.raises(file_io.InputError, match="of kind squad_v1; expected classifier"):
+        model_folder.read(str(tmp_path / "out"), "classifier")
+    for path in (tmp_path / "out").glob("model.ckpt*"):
+        path.unlink()
+    with pytest.raises(file_io.InputError, match="there is no checkpoint"):
+        model_folder.read(str(tmp_path / "out"))
+    (tmp_path / "out" / "model.json").write_text('{"version": 7}')
+    with pytest.raises(file_io.InputError, match="not a model description of version 1"):
+        model_folder.read(str(tmp_path / "out"))

@@ -1,0 +1,64 @@
+"""What pre-training leaves beside its checkpoints."""
+
+import dataclasses
+
+import pytest
+from absl import logging
+
+from albert.io import file_io
+from albert.model import checkpoints, encoder, model_folder, pretraining_heads, sources
+
+CONFIG = encoder.AlbertConfig(
+    vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+    intermediate_size=16, max_position_embeddings=16,
+)  # fmt: skip
+
+
+def test_the_configuration_is_that_of_the_run(tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(logging, "info", lambda text, *rest: told.append(text % rest))
+    path = tmp_path / sources.CONFIG_NAME
+    model_folder.write_pretrained(str(tmp_path), CONFIG, "sop")
+    assert encoder.AlbertConfig.from_json_file(path) == CONFIG and not told
+    # One that says the same stays as it is written.
+    path.write_text(path.read_text() + "\n\n")
+    model_folder.write_pretrained(str(tmp_path), CONFIG, "sop")
+    assert path.read_text().endswith("\n\n\n") and not told
+    other = dataclasses.replace(CONFIG, hidden_dropout_prob=0.1, share="none")
+    model_folder.write_pretrained(str(tmp_path), other, "sop")
+    assert encoder.AlbertConfig.from_json_file(path) == other
+    changes = "hidden_dropout_prob 0.1 (was 0.0), share none (was all)"
+    assert told == [f"{path} now says what this run trains with: {changes}"]
+
+
+def test_a_damaged_configuration_is_named(tmp_path):
+    (tmp_path / sources.CONFIG_NAME).write_text("{")
+    with pytest.raises(file_io.InputError, match=sources.CONFIG_NAME):
+        model_folder.write_pretrained(str(tmp_path), CONFIG, "sop")
+
+
+def save(path, sentence_task):
+    model = pretraining_heads.PretrainingModel(CONFIG, seed=1, sentence_task=sentence_task)
+    checkpoints.save(str(path / "model.ckpt-3"), model)
+
+
+def test_the_sentence_task_is_told_by_description_or_variables(tmp_path):
+    def found():
+        return model_folder.sentence_tasks(str(tmp_path))
+
+    assert found() == model_folder.sentence_tasks("nowhere") == ["sop", "nsp", "none"]
+    model_folder.write_pretrained(str(tmp_path), CONFIG, "nsp")
+    assert found() == ["sop", "nsp", "none"]  # a run that has no checkpoint yet may be any
+    save(tmp_path, "nsp")
+    assert found() == ["nsp"]
+    description = tmp_path / sources.PRETRAINING_NAME
+    description.unlink()
+    assert found() == ["sop", "nsp"]
+    save(tmp_path, "none")
+    assert found() == ["none"]
+    for text in ("[]", '{"version": 1}', '{"version": 2, "sentence_task": "sop"}'):
+        description.write_text(text)
+        with pytest.raises(
+            file_io.InputError, match=f"{description} is not a description of pre-t"
+        ):
+            found()

@@ -1,0 +1,164 @@
+"""Every kind of model behind one function: the answers of its predictor, whatever is in a text."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from albert.export import graphs, serving_export
+from albert.io import file_io, tables
+from albert.model import checkpoints, head_config, heads, layers, model_folder, sources
+from albert.serving import choice_predictor, predictors, requests, served_model, token_predictor
+from albert.tasks import custom, glue, race, token_classification, word_files
+from albert.tasks.squad import task as squad_task
+from tests.support import builders, serving_samples
+
+CONFIG = builders.tiny_config(initializer_range=0.5)
+SOURCE = sources.Source("", None, str(builders.SPM), None, True)
+LENGTH = 24
+TEXTS = ["the bread was fine .", "a soup", "the bread was very good . " * 9, "\ud800 \x00 🙂 é"]
+
+
+def save(folder, model):
+    checkpoints.save(f"{folder}/model.ckpt-7", model)
+    return str(folder)
+
+
+def classifier(folder, labels, pair=None):
+    row = custom.CustomTask({}, tables.Columns(text_pair=pair), labels, "mine")
+    predictors.save_classifier_description(
+        model_folder.write, str(folder), row, CONFIG, SOURCE, LENGTH, 0.1
+    )
+    return save(folder, glue.make_task(row).build_model(CONFIG, layers.Compute(), 4))
+
+
+def token_classifier(folder):
+    labels = ("O", "B-PER", "I-PER")
+    files = token_classification.Files({}, word_files.Columns(), labels)
+    token_predictor.save_description(
+        model_folder.write, str(folder), files, CONFIG, SOURCE, LENGTH, 0.1, head_config.NO_LAYER
+    )
+    made = token_classification.make_task(labels, LENGTH)
+    return save(folder, made.build_model(CONFIG, layers.Compute(), 4))
+
+
+def multiple_choice(folder):
+    settings = {"max_seq_length": LENGTH, "max_qa_length": 12}
+    model_folder.write(str(folder), race.KIND, CONFIG, SOURCE, settings)
+    return save(folder, heads.MultipleChoiceModel(CONFIG, 4, seed=4))
+
+
+def squad(folder):
+    settings = squad_task.Settings(48, 16, 10, 20, 30)
+    model_folder.write(str(folder), squad_task.V1, CONFIG, SOURCE, dataclasses.asdict(settings))
+    made = squad_task.make_task(squad_task.V1, settings)
+    return save(folder, made.build_model(CONFIG, layers.Compute(), 4))
+
+
+def answered(model, examples):
+    """As JSON: whatever a model answers must have that form."""
+    return json.loads(requests.to_json(model.answer(examples)))
+
+
+def test_labels_of_texts_and_pairs(tmp_path):
+    folder = classifier(tmp_path / "pair", ("no", "yes"), pair="text_pair")
+    model = served_model.load(folder)
+    assert (model.form, model.max_seq_length) == (requests.TWO_TEXTS, LENGTH)
+    pairs = [(text, "it is good") for text in TEXTS]
+    # Whatever order a client has the fields in.
+    found = answered(model, [{"text_pair": b, "text": a} for a, b in pairs])
+    expected = list(predictors.TextPredictor(folder).predict(pairs, 1))
+    assert [row["prediction"] for row in found] == [row.prediction for row in expected]
+    for row, other in zip(found, expected, strict=True):
+        assert row.keys() == {"prediction", "probabilities"}
+        assert list(row["probabilities"]) == ["no", "yes"]
+        values = list(other.probabilities.values())
+        np.testing.assert_allclose(list(row["probabilities"].values()), values, atol=1e-5)
+    asked = []
+    served_model.warm(model, 4, lambda: asked.append(1) or len(asked) < 4)
+    assert len(asked) == 4
+    served_model.warm(dataclasses.replace(model, answer=asked.append), 4)
+    tried = [(len(examples), len(examples[0]["text"].split())) for examples in asked[4:]]
+    assert tried == [(1, 2), (1, 10), (1, 18), (2, 18), (4, 18)]  # beside 6 other tokens
+
+
+def test_numbers_words_and_choices(tmp_path):
+    folder = classifier(tmp_path / "number", ())
+    model = served_model.load(folder)
+    (row,) = answered(model, [{"text": TEXTS[0]}])
+    (expected,) = predictors.TextPredictor(folder).predict(TEXTS[:1])
+    assert row == {"prediction": float(expected.chosen)}
+
+    folder = token_classifier(tmp_path / "words")
+    model = served_model.load(folder)
+    words = [text.split() for text in TEXTS[:3]]
+    found = answered(model, [{"words": row} for row in words])
+    expected = list(token_predictor.TokenPredictor(folder).predict(words, 1))
+    for row, other in zip(found, expected, strict=True):
+        assert row.keys() == {"words", "labels", "probabilities", "entities"}
+        assert (row["words"], row["labels"]) == (list(other.sentence.words), other.labels)
+
+    folder = multiple_choice(tmp_path / "choice")
+    model = served_model.load(folder)
+    question = choice_predictor.Question("", TEXTS[0], "it was _ .", ("fine", "bad", "so"))
+    example = {"article": TEXTS[0], "question": "it was _ .", "options": ["fine", "bad", "so"]}
+    served_model.warm(model, 1)
+    found = answered(model, [example, example | {"options": ["fine", "bad"]}])
+    (expected,) = choice_predictor.ChoicePredictor(folder).predict([question])
+    assert found[0]["answer"] == expected.to_dict()["answer"]
+    assert [list(row["probabilities"]) for row in found] == [["A", "B", "C"], ["A", "B"]]
+
+
+def test_answers_to_questions(tmp_path):
+    folder = squad(tmp_path / "squad")
+    model = served_model.load(folder)
+    assert model.form.entry == "/ask" and model.max_seq_length == 48
+    served_model.warm(model, 1)
+    example = {"question": "how was it ?", "context": TEXTS[2], "num_answers": 2}
+    found = answered(model, [example, example | {"context": TEXTS[0], "num_answers": 1}])
+    reply = predictors.Answerer(folder).ask(example["question"], TEXTS[2])
+    assert found[0]["answer"] == reply.answers[0].text
+    assert [len(row["answers"]) for row in found] == [2, 1]
+    assert all(TEXTS[2][a["start"] : a["end"]] == a["text"] for a in found[0]["answers"])
+    with pytest.raises(file_io.InputError, match="the text cannot be searched"):
+        answered(model, [example | {"context": "\u200b"}])
+
+
+def test_exported_models(tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    folder = classifier(tmp_path / "trained", ("no", "yes"))
+    serving_export.export(folder, str(tmp_path / "exported"), "onnx")
+    exported = served_model.load(str(tmp_path / "exported"), threads=1)
+    assert (exported.form, exported.max_seq_length) == (requests.ONE_TEXT, LENGTH)
+    examples = [{"text": text} for text in TEXTS]
+    found, expected = answered(exported, examples), answered(served_model.load(folder), examples)
+    for row, other in zip(found, expected, strict=True):
+        assert row["prediction"] == other["prediction"]
+        both = [list(r["probabilities"].values()) for r in (row, other)]
+        np.testing.assert_allclose(*both, atol=1e-5)
+    with pytest.raises(file_io.InputError, match="runtime=none"):
+        served_model.load(str(tmp_path / "exported"), runtime="none")
+
+
+@pytest.mark.parametrize("kind", serving_samples.KINDS)
+@pytest.mark.parametrize("length", [1, True, 10**30])
+def test_lengths_that_leave_no_room_are_named(tmp_path, kind, length):
+    path = tmp_path / "run" / "model.json"
+    trained = serving_samples.trained_in(path.parent, kind)
+    description = json.loads(path.read_text())
+    description["settings"]["max_seq_length"] = length
+    path.write_text(json.dumps(description))
+    with pytest.raises(file_io.InputError, match=rf"model\.json: .* max_seq_length is {length},"):
+        served_model.load(trained.path)
+    changed = model_folder.read(trained.path)
+    with pytest.raises(file_io.InputError, match=f"max_seq_length is {length},"):
+        graphs.ExportedModel(changed)
+
+
+def test_what_cannot_be_served(tmp_path):
+    with pytest.raises(file_io.InputError, match="there is no model folder"):
+        served_model.load(str(tmp_path / "nothing"))
+    with pytest.raises(file_io.InputError, match=r"has no model\.json"):
+        served_model.load(str(tmp_path))

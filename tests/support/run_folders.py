@@ -1,0 +1,81 @@
+"""Output folders of runs and sweeps as the scripts leave them, made without any training."""
+
+import json
+
+from albert.experiments import sweep_journal, sweep_plan
+from albert.training import run_record
+
+
+def make_run(folder, script="run_classifier", task="custom", metric="eval_accuracy", **settings):
+    """Writes ``run.json`` and ``metrics.jsonl`` of a run with ten steps and two evaluations.
+
+    Args:
+      folder: path, made here.
+      script, task, metric: of the run.
+      **settings: flags; ``seed`` moves the scores, ``data`` names the data to predict; ``baseline``
+        and ``test`` are scores of a constant answer and on test data.
+    """
+    folder.mkdir(parents=True)
+    data, baseline, test = (settings.pop(name, None) for name in ("data", "baseline", "test"))
+    flags = {"task_name": task, "learning_rate": 0.001, "seed": 1, **settings}
+    recorder = run_record.Recorder(
+        script=script,
+        command=["python", "-m", f"albert.{script}", "--text_column=a b"],
+        flags={n: {"value": v, "source": "command line"} for n, v in flags.items()},
+        inputs={"predict_data": (str(data), [str(data)])} if data else {},
+    )
+    path, shift = str(folder), 0.01 * flags["seed"]
+    with recorder.session(path, ["train", "eval", "predict"], {}):
+        run_record.set_model(path, task, metric, 1000, 500)
+        run_record.start_training(path, 0)
+        for step in range(1, 11):
+            rows = {"loss": 1 / step + shift, "accuracy": 0.5, "learning_rate": 0.01 / step}
+            rows |= {"gradient_norm": 5.0**-step, "examples_per_second": 30.0 + step}
+            run_record.append_training(path, step, step / 2, rows)
+        for step in (5, 10):
+            scores = {metric: 0.5 + step / 40 + shift, "eval_loss": 1.5 / step}
+            run_record.append_evaluation(path, step, f"{path}/model.ckpt-{step}", scores)
+        run_record.set_result(path, step, scores)
+        if baseline is not None:
+            run_record.set_evaluated(path, 2, {metric: baseline})
+        if test is not None:
+            run_record.set_test(path, f"{path}/model.ckpt-{step}", step, {metric: test})
+    return folder
+
+
+def make_sweep(folder, parameters, score, seeds=(), **spec):
+    """Writes the journal and the folders of a grid whose trials have all ended.
+
+    Args:
+      folder: path.
+      parameters: {name: list of values}.
+      score: function of a point and a seed; None: the trial failed.
+      seeds: of each point.
+      **spec: further keys of the specification.
+    """
+    fields = {"script": "run_classifier", "parameters": parameters, "seeds": list(seeds), **spec}
+    plan = sweep_plan.make_plan(fields)
+    folder.mkdir(parents=True)
+    journal = sweep_journal.Journal(str(folder), {**plan.describe(), "settings": {"task": "x"}})
+    for point in sweep_plan.points(plan):
+        for seed in seeds or (None,):
+            number = len(journal.trials)
+            value = score(point, seed)
+            journal.trials.append(
+                sweep_journal.Trial(
+                    number, f"trial_{number:04d}", [], point, seed,
+                    state=sweep_journal.DONE if value is not None else sweep_journal.FAILED,
+                    value=value, step=10, metrics={"eval_accuracy": value},
+                    error=[] if value is not None else ["error: <out> of memory"],
+                )
+            )  # fmt: skip
+            name = folder / f"trial_{number:04d}"
+            if value is not None:
+                make_run(name, seed=seed or 1, **{k: v for k, v in point.items() if k != "seed"})
+    journal.write()
+    return folder
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path

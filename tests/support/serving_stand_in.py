@@ -1,0 +1,58 @@
+"""A server of a model that needs no TensorFlow, for the tests that stop and disturb it.
+
+    python -m tests.support.serving_stand_in PORT SECONDS [slow|broken]
+
+Each text takes SECONDS; the reply is the text. "slow": loading takes as long, too, and waits for no
+longer than it is told to go on; "broken": loading fails.
+"""
+
+import dataclasses
+import sys
+import time
+
+from albert.io import file_io
+from albert.serving import requests
+
+
+@dataclasses.dataclass
+class EchoModel:
+    """Answers texts with themselves.
+
+    Attributes:
+      seconds: that each text takes.
+      form, max_seq_length, kind: see `served_model.ServedModel`.
+    """
+
+    seconds: float = 0.0
+    form: requests.Form = requests.ONE_TEXT
+    max_seq_length: int = 64
+    kind: str = "classifier"
+
+    def answer(self, examples):
+        for example in examples:
+            time.sleep(self.seconds)
+            if "broken" in example.values():
+                raise RuntimeError("a mistake of the model")
+            if "refused" in example.values():
+                raise file_io.InputError("text: the model refuses it")
+        return [{"prediction": example["text"]} for example in examples]
+
+
+def main(port, seconds, how=""):
+    from albert.serving import server
+
+    def load(go_on):
+        if how == "broken":
+            raise file_io.InputError("there is no model")
+        while how == "slow" and go_on():
+            time.sleep(0.01)
+        return EchoModel(float(seconds))
+
+    server.run(server.Settings(port=int(port), read_timeout=1.0), load)
+
+
+if __name__ == "__main__":
+    from absl import logging
+
+    logging.set_verbosity(logging.INFO)
+    main(*sys.argv[1:])

@@ -1,0 +1,60 @@
+"""The modules of the package and their rooms, for the tests that look at sources."""
+
+import ast
+import functools
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PACKAGE = ROOT / "albert"
+ROOMS = "io text model data training tasks serving export experiments cli".split()
+# Names of the reference, and two of the public API, that only import what is in the rooms.
+DOORS = """
+    modeling optimization lamb_optimizer tokenization classifier_utils squad_utils race_utils
+    heads checkpoints
+""".split()
+COMMANDS = sorted(
+    path.stem for path in PACKAGE.glob("*.py") if path.stem not in ("__init__", *DOORS)
+)
+# Dotted below the package, such as "io.file_io".
+MODULES = COMMANDS + sorted(
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+    for path in PACKAGE.glob("*/**/*.py")
+    if path.stem != "__init__"
+)
+# Modules of rooms with TensorFlow that must be imported without it: workers that make data, the
+# checks of flags, servers of ONNX models and reports start with them.
+PLAIN = """
+    model.head_config model.huggingface model.weight_names
+    data.beam_runner data.inspection data.instance_files data.instance_shards data.instances
+    data.masking data.sequence_formats data.shuffling data.tfrecord
+    training.budget training.optimizer_table training.results training.run_record
+    training.stuck_runs
+    tasks.metrics tasks.squad.features tasks.squad.metrics tasks.squad.spans tasks.word_files
+    serving.answer_text serving.batcher serving.requests serving.server serving.server_metrics
+    export.onnx_graph
+    experiments.blimp experiments.charts experiments.demo_data experiments.model_card
+    experiments.report_html experiments.reproduction experiments.seeds experiments.sweep
+    experiments.sweep_journal experiments.sweep_plan experiments.sweep_results
+    experiments.sweep_search
+""".split()
+
+
+def room_of(name):
+    """The room of a module; "" for a command."""
+    return name.split(".")[0] if "." in name else ""
+
+
+PLAIN_MODULES = [
+    name for name in MODULES if room_of(name) in ("", "io", "text", "cli") or name in PLAIN
+]
+
+
+@functools.cache
+def tree_of(name):
+    """Syntax tree of a module of the package."""
+    return ast.parse(path_of(name).read_text(encoding="utf-8"))
+
+
+def path_of(name):
+    """File of a module of the package."""
+    return PACKAGE.joinpath(*name.split(".")).with_suffix(".py")

@@ -1,0 +1,337 @@
+"""One's own data: labels, kinds, ids, and fine-tuning end to end."""
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from albert import run_classifier
+from albert.cli import common_flags
+from albert.io import file_io, tables
+from albert.tasks import custom, glue
+from albert.training import run_record
+from tests.support import builders
+from tests.support.builders import glue_flags, read_results
+
+TEXT = tables.Columns()
+
+
+def task_of(folder, name="data.csv", content="text,label\na,x\nb,y\n", columns=TEXT, **changes):
+    (folder / name).write_text(content)
+    files = {"train": str(folder / name), "dev": None, "test": None, **changes}
+    return custom.find_task(files, columns, str(folder / "out"))
+
+
+def write_jsonl(path, labels):
+    rows = [json.dumps({"text": f"text {i}", "label": label}) for i, label in enumerate(labels)]
+    path.write_text("\n".join(rows))
+
+
+# --- labels -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        (["b", "a", "b"], ("a", "b")),
+        (["1", "0"], ("0", "1")),
+        ([10, 9, -1], ("-1", "9", "10")),
+        ([True, False], ("false", "true")),
+        (["1.0", "b"], ("1.0", "b")),
+        (["0.5", "1"], ()),
+        ([1, 2.5], ()),
+        (["1e-3", "2"], ()),
+        (["5.000", "0.000"], ()),
+    ],
+)
+def test_labels_and_kind_are_told_from_the_train_file(tmp_path, labels, found):
+    write_jsonl(tmp_path / "train.jsonl", labels)
+    files = {"train": str(tmp_path / "train.jsonl")}
+    task = custom.find_task(files, TEXT, str(tmp_path / "out"))
+    assert task.labels == found
+    assert task.is_regression == (not found)
+    assert task.best_metric == ("eval_accuracy" if found else "pearson")
+    keys = [key for key, _ in task.scores]
+    expected = {0: ["pearson", "spearman", "MSE"], 2: ["eval_accuracy", "f1"]}
+    assert keys == expected.get(len(found), ["eval_accuracy"])
+
+
+def test_the_kind_can_be_given(tmp_path):
+    write_jsonl(tmp_path / "train.jsonl", ["1.0", "2.0"])
+    files = {"train": str(tmp_path / "train.jsonl")}
+    found = custom.find_task(files, TEXT, str(tmp_path), "classification")
+    assert found.labels == ("1.0", "2.0")
+    write_jsonl(tmp_path / "train.jsonl", [1, 2, 3])
+    assert custom.find_task(files, TEXT, str(tmp_path), "regression").is_regression
+
+
+def test_saved_labels_are_used_afterwards(tmp_path):
+    task = task_of(tmp_path)
+    (tmp_path / "out").mkdir()
+    custom.save_labels(str(tmp_path / "out"), task.labels)
+    assert json.loads((tmp_path / "out" / "labels.json").read_text()) == ["x", "y"]
+    (tmp_path / "new.csv").write_text("text,label\na,y\nb,z\n")
+    for split in ("train", "dev", "test"):
+        later = custom.find_task({split: str(tmp_path / "new.csv")}, TEXT, str(tmp_path / "out"))
+        assert later.labels == ("x", "y")
+        message = r"new\.csv line 3: label 'z', expected one of x, y \(labels\.json\)"
+        with pytest.raises(file_io.InputError, match=message):
+            list(later.iter_examples(None, split))
+    with pytest.raises(file_io.InputError, match="label_type=regression, but .* a classification"):
+        custom.find_labels(str(tmp_path / "out"), {}, TEXT, "regression")
+    (tmp_path / "out" / "labels.json").write_text('{"x": 1}')
+    with pytest.raises(
+        file_io.InputError, match=r"labels\.json must hold a list of different label"
+    ):
+        custom.find_labels(str(tmp_path / "out"), {}, TEXT)
+
+
+def test_without_training_there_must_be_labels(tmp_path):
+    (tmp_path / "dev.csv").write_text("text,label\na,x\n")
+    with pytest.raises(file_io.InputError, match=r"there is no .*labels\.json with the names of"):
+        custom.find_task({"dev": str(tmp_path / "dev.csv")}, TEXT, str(tmp_path))
+
+
+def test_one_label_is_no_classification(tmp_path):
+    with pytest.raises(file_io.InputError, match="two labels or more; all 2 rows have 'x'"):
+        task_of(tmp_path, content="text,label\na,x\nb,x\n")
+    with pytest.raises(file_io.InputError, match=r"data\.csv: there is no row"):
+        task_of(tmp_path, content="text,label\n")
+
+
+# --- examples ---------------------------------------------------------------------------------
+
+
+def test_examples_of_pairs_with_ids(tmp_path):
+    columns = tables.Columns("premise", "hypothesis", "gold", "key")
+    content = 'key\tgold\tpremise\thypothesis\nk1\tno\tA  B\t"C"\nk2\tyes\tD\tE\n'
+    task = task_of(tmp_path, "data.tsv", content, columns)
+    assert task.is_pair
+    examples = list(task.iter_examples(None, "train"))
+    assert examples == [
+        glue.InputExample("k1", "a b", '"c"', "no"),
+        glue.InputExample("k2", "d", "e", "yes"),
+    ]
+    raw = next(iter(task.iter_examples(None, "train", use_spm=False)))
+    assert raw.text_a == "A  B"
+
+
+def test_all_forms_give_the_same_examples(tmp_path):
+    columns = tables.Columns()
+    found = []
+    for form, content in (
+        ("csv", "text,label\nfine bread,1\nugly cake,0\n"),
+        ("tsv", "text\tlabel\nfine bread\t1\nugly cake\t0\n"),
+        ("jsonl", '{"text": "fine bread", "label": 1}\n{"label": "0", "text": "ugly cake"}\n'),
+    ):
+        task = task_of(tmp_path, f"data.{form}", content, columns)
+        found.append(list(task.iter_examples(None, "train")))
+    assert found[0] == found[1] == found[2]
+    assert [example.guid for example in found[0]] == ["0", "1"]
+
+
+def test_test_data_may_lack_labels(tmp_path):
+    (tmp_path / "test.csv").write_text("text\nc\n")
+    task = task_of(tmp_path, test=str(tmp_path / "test.csv"))
+    assert not task.is_labelled("test")
+    assert [example.label for example in task.iter_examples(None, "test")] == ["x"]
+    (tmp_path / "test.csv").write_text("text,label\nc,y\n")
+    assert task.is_labelled("test")
+    assert [example.label for example in task.iter_examples(None, "test")] == ["y"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("text,label\na,x\n ,y\n", r"data\.csv line 3: column 'text' holds no text"),
+        (
+            "sentence,label\na,x\nb,y\n",
+            r"line 2: there is no column 'text' \(text_column\); there",
+        ),
+        (
+            "text,target\na,x\nb,y\n",
+            r"line 2: there is no column 'label' \(label_column\); there",
+        ),
+        ("text,label\na,x\nb,\n", "line 3: column 'label' must be a name"),
+        ("text,label\na,x\nb\n", r"line 3: expected 2 columns \(text, label\), found 1"),
+        ('text,label\na,x\n"b,y\n', "row that begins in line 3 is not csv"),
+    ],
+)
+def test_bad_rows_are_named(tmp_path, content, message):
+    with pytest.raises(file_io.InputError, match=message):
+        list(task_of(tmp_path, content=content).iter_examples(None, "train"))
+
+
+def test_a_label_of_a_regression_must_be_a_number(tmp_path):
+    (tmp_path / "dev.csv").write_text("text,label\na,1.5\nb,nan\n")
+    task = task_of(tmp_path, content="text,label\na,0.5\nb,2\n", dev=str(tmp_path / "dev.csv"))
+    assert [example.label for example in task.iter_examples(None, "train")] == [0.5, 2.0]
+    with pytest.raises(
+        file_io.InputError, match=r"dev\.csv line 3: label 'nan', expected a number"
+    ):
+        list(task.iter_examples(None, "dev"))
+
+
+def test_mixed_endings_and_repeated_columns_are_refused(tmp_path):
+    (tmp_path / "dev.jsonl").write_text("")
+    with pytest.raises(file_io.InputError, match=r"one ending; found train_file=.*, validation_fi"):
+        task_of(tmp_path, dev=str(tmp_path / "dev.jsonl"))
+    with pytest.raises(file_io.InputError, match="must be different; found text, text, label"):
+        task_of(tmp_path, columns=tables.Columns(text_pair="text"))
+    with pytest.raises(file_io.InputError, match="test_file must be given"):
+        task_of(tmp_path).check_splits(["test"])
+
+
+# --- end to end -------------------------------------------------------------------------------
+
+
+def own_files(folder):
+    """The reviews of `reviews` as csv: training, validation, test data with and without labels."""
+    folder.mkdir()
+    for split, text in builders.reviews().items():
+        rows = [line.split("\t") for line in text.splitlines()[1:]]
+        with open(folder / f"{split}.csv", "w", newline="") as file:
+            writer = csv.writer(file)
+            if split == "test":
+                writer.writerow(["key", "sentence"])
+                writer.writerows([f"id-{key}", text] for key, text in rows)
+            else:
+                writer.writerow(["mood", "sentence"])
+                writer.writerows([label, text] for text, label in rows)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own")
+    builders.write_glue(folder)
+    own_files(folder / "own")
+    return folder
+
+
+def own_flags(inputs, output_dir, **changes):
+    own = inputs / "own"
+    flags = glue_flags(
+        inputs, output_dir, "custom", train_file=own / "train.csv", text_column="sentence",
+        validation_file=own / "dev.csv", label_column="mood", from_scratch=True, **changes,
+    )  # fmt: skip
+    del flags["data_dir"]
+    return flags
+
+
+@pytest.mark.slow
+def test_the_same_data_gives_the_same_model_as_the_glue_task(inputs, tmp_path, run_script):
+    stages = {"do_train": True, "do_eval": True, "do_predict": True, "train_step": 60}
+    glue = glue_flags(inputs, tmp_path / "glue", from_scratch=True, **stages)
+    run_script(run_classifier, **glue)
+    test_file = inputs / "own" / "test.csv"
+    own = own_flags(inputs, tmp_path / "own", test_file=test_file, **stages)
+    run_script(run_classifier, **own)
+    ours, theirs = (read_results(tmp_path / name) for name in ("own", "glue"))
+    assert [block.pop("f1") for block in ours]
+    assert ours == theirs
+    files = [(tmp_path / name / "test_results.tsv").read_text() for name in ("own", "glue")]
+    assert files[0] == files[1]
+    assert json.loads((tmp_path / "own" / "labels.json").read_text()) == ["0", "1"]
+    # The id column is not that of the training files: prediction alone can name it.
+    shutil.rmtree(tmp_path / "own" / "eval")
+    only = {"do_train": False, "do_eval": False, "id_column": "key"}
+    run_script(run_classifier, **{**own, **only})
+    table = (tmp_path / "own" / "predictions.tsv").read_text().splitlines()
+    assert table[0] == "id\tprediction\tprobability_0\tprobability_1"
+    probabilities = np.float32([line.split("\t") for line in files[0].splitlines()])
+    for number, (line, row) in enumerate(zip(table[1:], probabilities, strict=True)):
+        guid, label, *numbers = line.split("\t")
+        assert (guid, label) == (f"id-{number}", str(row.argmax()))
+        assert numbers == [str(x) for x in row]
+    assert not (tmp_path / "own" / "predict_results.txt").exists()
+
+
+@pytest.mark.slow
+def test_labelled_test_data_is_scored(inputs, tmp_path, run_script):
+    flags = own_flags(inputs, tmp_path, test_file=inputs / "own" / "dev.csv", train_step=1)
+    run_script(run_classifier, **flags, do_train=True, do_eval=True, do_predict=True)
+    lines = (tmp_path / "predict_results.txt").read_text().splitlines()
+    scores = dict(line.split(" = ") for line in lines)
+    best = max(read_results(tmp_path), key=lambda block: float(block["eval_accuracy"]))
+    assert scores == {key: value for key, value in best.items() if key in scores}
+    assert set(scores) == {"eval_accuracy", "eval_loss", "f1", "loss"}
+    record = run_record.read(str(tmp_path))
+    assert record["test"] == pytest.approx(record["result"]) and record["evaluated"] == 2
+    assert set(record["baseline"]) == set(scores)
+
+
+@pytest.mark.slow
+def test_a_regression_on_pairs(inputs, tmp_path, run_script):
+    content = "".join(
+        json.dumps({"a": f"the bread was {word} .", "b": "the cake", "score": score}) + "\n"
+        for word, score in (("fine", 4.5), ("ugly", 0.5), ("lovely", 5), ("awful", 0)) * 8
+    )
+    (tmp_path / "data.jsonl").write_text(content)
+    flags = glue_flags(
+        inputs, tmp_path / "out", "custom", from_scratch=True, do_train=True, do_eval=True,
+        do_predict=True, text_column="a", text_pair_column="b", label_column="score",
+        train_step=100, save_checkpoints_steps=100, warmup_step=10,
+        **dict.fromkeys(
+            ("train_file", "validation_file", "test_file"), tmp_path / "data.jsonl"
+        ),
+    )  # fmt: skip
+    del flags["data_dir"]
+    run_script(run_classifier, **flags)
+    last = read_results(tmp_path / "out")[-1]
+    assert {"pearson", "spearman", "MSE"} <= set(last)
+    assert float(last["pearson"]) > 0.8
+    assert json.loads((tmp_path / "out" / "labels.json").read_text()) == []
+    table = (tmp_path / "out" / "predictions.tsv").read_text().splitlines()
+    results = (tmp_path / "out" / "test_results.tsv").read_text().splitlines()
+    assert table == ["id\tprediction", *(f"{i}\t{score}" for i, score in enumerate(results))]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data_dir": "x"}, "--data_dir: only for GLUE tasks"),
+        ({"train_file": None, "do_train": True}, "there is no .*labels.json"),
+        ({"validation_file": None, "do_eval": True}, "--validation_file must be given"),
+        ({"do_predict": True}, "--test_file must be given"),
+        ({"text_column": "text"}, "no column 'text' .*there are mood, sentence"),
+        ({"label_column": "label"}, "no column 'label' .*there are mood, sentence"),
+        ({"text_pair_column": "sentence"}, "must be different; found sentence, sentence, mood"),
+        ({"train_file": "nowhere.csv"}, "--train_file: there is no file nowhere.csv"),
+        ({"train_file": "x.xlsx"}, r"x\.xlsx: expected a name that ends in"),
+        ({"export_text": True}, "--export_text needs --export_dir"),
+    ],
+)
+def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
+    flags = {**own_flags(inputs, tmp_path), "do_train": True, **changes}
+    flags = {name: value for name, value in flags.items() if value is not None}
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(run_classifier, **flags)
+
+
+def test_the_task_of_the_flags(inputs, tmp_path):
+    def find(**chosen):
+        return common_flags.classifier_row(builders.flag_values(run_classifier, **chosen))
+
+    own = own_flags(inputs, tmp_path)
+    assert find(**own).columns == tables.Columns("sentence", None, "mood", None)
+    assert find(**glue_flags(inputs, tmp_path, "mrpc")) is glue.get_task("MRPC")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"train_file": "x.csv", "label_type": "regression"},
+            "--train_file, --label_type: only for",
+        ),
+        ({"data_dir": None}, "--data_dir must be given"),
+    ],
+)
+def test_glue_tasks_take_no_files(inputs, tmp_path, run_script, changes, message):
+    flags = {**glue_flags(inputs, tmp_path), "do_train": True, **changes}
+    flags = {name: value for name, value in flags.items() if value is not None}
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(run_classifier, **flags)

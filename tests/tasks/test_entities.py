@@ -1,0 +1,52 @@
+"""Entities and their scores, against what the package seqeval 1.2.2 gave for the same labels."""
+
+import json
+
+import pytest
+
+from albert.tasks import word_files
+
+
+def test_scores_are_those_of_seqeval(testdata):
+    """Random labels with the letters of IOB1, IOB2 and IOBES, well formed or not."""
+    cases = json.loads((testdata / "seqeval.json").read_text())
+    assert len(cases) == 40
+    for case in cases:
+        pair = [[row.split() for row in case[name]] for name in ("labels", "predictions")]
+        assert word_files.scores(*pair) == pytest.approx(case["scores"], abs=1e-12)
+        assert word_files.accuracy(*pair) == pytest.approx(case["accuracy"], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        "I-PER I-PER O I-LOC B-LOC O I-ORG",  # IOB1: B only where another of its type ends
+        "B-PER I-PER O B-LOC B-LOC O B-ORG",  # IOB2
+        "B-PER E-PER O S-LOC S-LOC O S-ORG",  # IOBES
+        "B-PER L-PER O U-LOC U-LOC O U-ORG",  # BILOU
+    ],
+)
+def test_one_rule_reads_every_scheme(labels):
+    assert word_files.find(labels.split()) == [
+        ("PER", 0, 2), ("LOC", 3, 4), ("LOC", 4, 5), ("ORG", 6, 7)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ("O B-PER I-PER", True),
+        ("B-A-1 E-b c", False),  # a label with white space is split here
+        ("O", False),
+        ("O NN VB", False),
+        ("B-PER X-PER", False),
+        ("B-PER I-", False),
+    ],
+)
+def test_labels_that_mark_entities(labels, expected):
+    assert word_files.mark_entities(labels.split()) == expected
+
+
+def test_without_entities_all_scores_are_zero():
+    zero = {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+    assert word_files.scores([["O", "O"]], [["O", "O"]]) == zero

@@ -1,0 +1,306 @@
+"""Distillation: its formulas against numpy, what is trained and saved, and a student's start."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert.io import file_io
+from albert.model import checkpoints, encoder, layers
+from albert.tasks import glue, pretraining
+from albert.training import distillation, optimizers, train_step
+
+TEACHER = encoder.AlbertConfig(
+    vocab_size=40,
+    embedding_size=8,
+    hidden_size=12,
+    num_hidden_layers=4,
+    num_attention_heads=3,
+    intermediate_size=20,
+    max_position_embeddings=16,
+    hidden_dropout_prob=0.1,
+)
+STUDENT = dataclasses.replace(TEACHER, num_hidden_layers=2)
+SKIPPING = layers.Compute(skip_padding=True)
+CLASSIFIER = glue.make_task(glue.get_task("MNLI"))
+TASKS = {
+    "pretraining": (pretraining.TASK, "masked_lm_loss", "masked_lm_logits"),
+    "classifier": (CLASSIFIER, "classification_loss", "logits"),
+}
+
+
+def make_features(name, seed=0):
+    rng = np.random.default_rng(seed)
+    lengths = np.array([10, 4, 7])
+    mask = (np.arange(10) < lengths[:, None]).astype(np.int32)
+    features = {
+        "input_ids": rng.integers(40, size=(3, 10)).astype(np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": np.zeros((3, 10), np.int32),
+        "is_real_example": np.array([1, 1, 0], np.int32),
+    }
+    if name == "pretraining":
+        features |= {
+            "masked_lm_positions": np.array([[1, 3], [2, 0], [5, 1]], np.int32),
+            "masked_lm_ids": np.array([[7, 8], [9, 0], [3, 4]], np.int32),
+            "masked_lm_weights": np.array([[1, 1], [1, 0], [1, 1]], np.float32),
+            "next_sentence_labels": np.array([[0], [1], [1]], np.int32),
+        }
+    else:
+        features["label_ids"] = np.array([0, 2, 1], np.int32)
+    return {key: tf.constant(value) for key, value in features.items()}
+
+
+def save_teacher(folder, name, config=TEACHER, seed=5):
+    model = TASKS[name][0].build_model(config, layers.Compute(), seed)
+    for variable in model.variables:  # far from uniform, so that there is something to learn
+        variable.assign(variable * 5)
+    prefix = str(folder / "model.ckpt-1")
+    checkpoints.save(prefix, model)
+    return prefix, model
+
+
+def make_lesson(prefix, name, **settings):
+    return distillation.Lesson(TEACHER, prefix, *TASKS[name][1:], **settings)
+
+
+def build(prefix, name, student=STUDENT, compute=SKIPPING, **settings):
+    lesson = make_lesson(prefix, name, **settings)
+    return distillation.distilled(TASKS[name][0], lesson).build_model(student, compute, 1)
+
+
+# Formulas
+
+
+def log_softmax(x):
+    x = np.float64(x)
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def divergence(teacher, student, temperature):
+    p, q = log_softmax(teacher / temperature), log_softmax(student / temperature)
+    return (np.exp(p) * (p - q)).sum(-1)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 7.5])
+def test_the_divergence_is_that_of_numpy(temperature):
+    rng = np.random.default_rng(1)
+    teacher, student = rng.normal(0, 4, (2, 6, 30)).astype(np.float32)
+    found = distillation.soft_divergence(teacher, student, temperature)
+    np.testing.assert_allclose(found, divergence(teacher, student, temperature), rtol=1e-4)
+    same = distillation.soft_divergence(teacher, teacher + 3.0, temperature)
+    np.testing.assert_allclose(same, np.zeros(6), atol=1e-5)
+
+
+def test_the_cosine_is_that_of_numpy_and_0_without_a_direction():
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=(2, 2, 5, 7)).astype(np.float32)
+    a[1, 3] = 0
+    norms = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+    wanted = np.divide((a * b).sum(-1), norms, out=np.zeros((2, 5)), where=norms > 0)
+    x = tf.constant(a)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        found = distillation.cosine(x, b)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert np.isfinite(tape.gradient(found, x)).all()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_losses_are_means_over_what_is_taught(tmp_path, name):
+    prefix, teacher = save_teacher(tmp_path, name)
+    model = build(prefix, name, weights=(5.0, 2.0, 1.0), temperature=3.0)
+    features = make_features(name)
+    outputs = model(features, training=True, seed=tf.constant([1, 2]))
+    taught = teacher(features)
+    logits = TASKS[name][2]
+    np.testing.assert_allclose(outputs[f"teacher_{logits}"], taught[logits], atol=1e-4)
+
+    terms = {key: float(value) for key, value in model.losses(outputs, features).items()}
+    weights = np.array([1, 1, 1, 0, 0, 0]) if name == "pretraining" else np.array([1, 1, 0])
+    each = divergence(taught[logits].numpy(), outputs[logits].numpy(), 3.0)
+    wanted = 9.0 * (each * weights).sum() / weights.sum()
+    np.testing.assert_allclose(terms["distillation_loss"], wanted, rtol=1e-3)
+
+    ours = outputs["sequence_output"].numpy()
+    theirs = outputs["teacher_sequence_output"].numpy()
+    real = features["input_mask"].numpy().astype(bool) & np.array([[True], [True], [False]])
+    cosines = (ours * theirs).sum(-1)[real]
+    cosines /= (np.linalg.norm(ours, axis=-1) * np.linalg.norm(theirs, axis=-1))[real]
+    np.testing.assert_allclose(terms["hidden_cosine_loss"], (1 - cosines).mean(), rtol=1e-3)
+
+    own = sum(v for k, v in terms.items() if k not in ("distillation_loss", "hidden_cosine_loss"))
+    wanted = 5 * terms["distillation_loss"] + 2 * own + terms["hidden_cosine_loss"]
+    np.testing.assert_allclose(
+        float(model.total(model.losses(outputs, features))), wanted, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_has_no_weight_is_not_computed(tmp_path, name):
+    prefix, _ = save_teacher(tmp_path, name)
+    features = make_features(name)
+    for weights, missing in (((1, 0, 0), "hidden_cosine_loss"), ((0, 0, 1), "distillation_loss")):
+        model = build(prefix, name, weights=weights)
+        outputs = model(features, training=True)
+        terms = model.losses(outputs, features)
+        assert missing not in terms and missing not in model.loss_weights(features)
+        (left,) = {"distillation_loss", "hidden_cosine_loss"} & set(terms)
+        np.testing.assert_allclose(model.total(terms), terms[left], rtol=1e-6)
+
+
+# Training
+
+
+def updated(model, name, count=1, compiled=False):
+    task, features = TASKS[name][0], make_features(name)
+    features = {key: tf.concat([value, value], 0) for key, value in features.items()}
+    optimizer = optimizers.create_optimizer(1e-2, 100, 0)
+    optimizer.build(model.trained_variables)
+
+    def step():
+        return train_step.run(task, model, optimizer, features, 7, count)
+
+    step = tf.function(step, autograph=False) if compiled else step
+    return [step() for _ in range(5)], optimizer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TASKS)
+def test_only_the_student_is_trained_and_saved(tmp_path, name):
+    prefix, _ = save_teacher(tmp_path, name)
+    model = build(prefix, name)
+    student = TASKS[name][0].build_model(STUDENT, SKIPPING, 1)
+    names = {v.name for v in student.variables}
+    assert {v.name for v in model.variables} == names
+    features = make_features(name)
+    before = model(features, training=True)[f"teacher_{TASKS[name][2]}"]
+    results, optimizer = updated(model, name)
+    after = model(features, training=True)[f"teacher_{TASKS[name][2]}"]
+    np.testing.assert_array_equal(after, before)
+    assert {"distillation_loss", "hidden_cosine_loss"} < set(results[0])
+    assert results[-1]["loss"][0] < results[0]["loss"][0]
+    checkpoints.save(str(tmp_path / "student"), model, optimizer)
+    stored = checkpoints.read_tensors(str(tmp_path / "student"))
+    assert set(stored) == {n.removesuffix(":0") for n in names}
+    # In evaluation the teacher has no part.
+    outputs = model(features)
+    assert not [key for key in outputs if key.startswith("teacher_")]
+    checkpoints.restore(student, str(tmp_path / "student"))
+    for key, value in student(features).items():
+        np.testing.assert_allclose(outputs[key], value, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_micro_batches_make_the_update_of_the_whole_batch(tmp_path):
+    prefix, _ = save_teacher(tmp_path, "pretraining")
+    steady = dataclasses.replace(STUDENT, hidden_dropout_prob=0.0)
+    values = []
+    for count in (1, 2):
+        model = build(prefix, "pretraining", steady)
+        updated(model, "pretraining", count, compiled=count > 1)
+        values.append({v.name: v.numpy() for v in model.variables})
+    for variable, value in values[0].items():
+        # Adam moves by 1e-2 a step where a gradient is hardly more than rounding, too.
+        np.testing.assert_allclose(values[1][variable], value, atol=2e-4, err_msg=variable)
+
+
+# The start
+
+
+def started(tmp_path, teacher, student):
+    prefix, model = save_teacher(tmp_path, "pretraining", teacher)
+    fresh = pretraining.TASK.build_model(student, layers.Compute(), 3)
+    checkpoints.restore(fresh, prefix, rename=distillation.name_in_teacher(teacher, student))
+    values = {v.name.removesuffix(":0"): v.numpy() for v in model.variables}
+    return {v.name.removesuffix(":0"): v.numpy() for v in fresh.variables}, values
+
+
+def test_a_student_that_shares_repeats_the_same_layers(tmp_path):
+    student, teacher = started(tmp_path, TEACHER, STUDENT)
+    assert student.keys() == teacher.keys()
+    for name, value in student.items():
+        np.testing.assert_array_equal(value, teacher[name])
+
+
+@pytest.mark.parametrize(
+    ("teacher", "student", "groups"),
+    [  # (sharing, groups) of each; the teacher's groups of the student's attentions and ffns
+        (("all", 4), ("all", 2), ((0, 2), (0, 2))),
+        (("none", 1), ("none", 1), ((0, 2), (0, 2))),
+        (("all", 2), ("all", 2), ((0, 1), (0, 1))),
+        (("attention", 1), ("attention", 1), ((0,), (0, 2))),
+        (("ffn", 1), ("all", 2), ((0, 2), (0, 0))),
+        (("none", 1), ("all", 1), ((0,), (0,))),
+    ],
+)
+def test_a_student_takes_every_other_layer(tmp_path, teacher, student, groups):
+    teacher = dataclasses.replace(TEACHER, share=teacher[0], num_hidden_groups=teacher[1])
+    student = dataclasses.replace(STUDENT, share=student[0], num_hidden_groups=student[1])
+    found, values = started(tmp_path, teacher, student)
+    name = "bert/encoder/transformer/group_{}/inner_group_0/{}".format
+    for part, end in enumerate(("attention_1/self/key/kernel", "ffn_1/intermediate/dense/kernel")):
+        for group, source in enumerate(groups[part]):
+            np.testing.assert_array_equal(found[name(group, end)], values[name(source, end)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_hidden_layers": 6}, "num_hidden_layers=6 are more than the 4 of the teacher"),
+        ({"hidden_size": 6}, "hidden_size 6 .the teacher's is 12.*init_from_teacher"),
+        ({"num_attention_heads": 4}, "num_attention_heads 4 .the teacher's is 3"),
+    ],
+)
+def test_a_student_of_other_sizes_cannot_take_the_weights(changes, message):
+    with pytest.raises(file_io.InputError, match=message):
+        distillation.name_in_teacher(TEACHER, dataclasses.replace(STUDENT, **changes))
+
+
+# Wrong lessons
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"weights": (5.0, 2.0)}, r"distill_weights must be three .* Got 5.0,2.0"),
+        ({"weights": (0.0, 2.0, 0.0)}, "distill_weights must be three"),
+        ({"weights": (1.0, -1.0, 1.0)}, "distill_weights must be three"),
+        ({"weights": (1.0, float("nan"), 1.0)}, "distill_weights must be three"),
+        ({"temperature": 0.0}, "distill_temperature must be above 0 and finite; got 0.0"),
+        ({"temperature": float("inf")}, "distill_temperature .* got inf"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(file_io.InputError, match=message):
+        make_lesson("teacher", "classifier", **settings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_size": 39}, "vocab_size 39 .the teacher's is 40"),
+        ({"hidden_size": 6}, "hidden_size 6 .the teacher's is 12.* give the hidden states"),
+        ({"max_position_embeddings": 32}, "max_position_embeddings=32 are more than"),
+    ],
+)
+def test_a_student_that_cannot_be_compared_is_refused(changes, message):
+    student = dataclasses.replace(STUDENT, **changes)
+    with pytest.raises(file_io.InputError, match=message):
+        build("there is no teacher", "pretraining", student)
+
+
+def test_hidden_sizes_may_differ_where_only_probabilities_are_taught(tmp_path):
+    prefix, _ = save_teacher(tmp_path, "classifier")
+    small = dataclasses.replace(STUDENT, hidden_size=6, intermediate_size=8)
+    model = build(prefix, "classifier", small, weights=(1.0, 1.0, 0.0))
+    features = make_features("classifier")
+    assert np.isfinite(model.total(model.losses(model(features, training=True), features)))
+
+
+def test_a_teacher_without_the_head_is_refused(tmp_path):
+    prefix, _ = save_teacher(tmp_path, "pretraining")
+    with pytest.raises(file_io.InputError, match="lacks .*output_bias.*no head for the task"):
+        build(prefix, "classifier")

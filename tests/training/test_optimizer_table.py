@@ -1,0 +1,70 @@
+"""The table of optimizers: one class and one row are all that a new one needs."""
+
+import pytest
+import tensorflow as tf
+from absl import flags
+
+from albert.cli import optimizer_flags
+from albert.io import file_io
+from albert.model import encoder, layers, weight_names
+from albert.training import memory, optimizer_table, optimizers
+
+
+class Momentum(optimizers.Optimizer):
+    """The plainest optimizer with a slot."""
+
+    SLOTS = ("momentum",)
+
+    def _new_values(self, variable, gradient, slots, factor, rate):
+        mean = 0.5 * slots[0] + gradient * factor
+        return mean, variable - rate * mean
+
+
+@pytest.fixture
+def momentum(monkeypatch):
+    monkeypatch.setattr(optimizers, "Momentum", Momentum, raising=False)
+    row = optimizer_table.Row("Momentum")
+    monkeypatch.setitem(optimizer_table.OPTIMIZERS, "momentum", row)
+
+
+@pytest.mark.parametrize("name", optimizer_table.OPTIMIZERS)
+def test_every_row_names_a_class(name):
+    found = optimizers.optimizer_class(name)
+    assert issubclass(found, optimizers.Optimizer) and found.SLOTS
+    assert found.bytes_per_parameter() == 4 * len(found.SLOTS)
+    assert type(optimizers.create_optimizer(0.1, 10, 0, optimizer=name)) is found
+
+
+def test_other_names_are_refused():
+    with pytest.raises(file_io.InputError, match="optimizer=sgd: expected adamw, lamb or adam$"):
+        optimizer_table.check("sgd")
+
+
+def test_a_row_is_all_that_a_run_needs(momentum):
+    optimizer = optimizers.create_optimizer(0.1, 10, 0, optimizer="momentum", clip_norm=None)
+    variable = tf.Variable([1.0, -2.0], name="a")
+    for _ in range(2):
+        optimizer.global_step.assign(0)
+        optimizer.apply_gradients([(tf.constant([1.0, 2.0]), variable)])
+    assert optimizer.variables_by_name()["a/momentum"].numpy().tolist() == [1.5, 3.0]
+    assert variable.numpy() == pytest.approx([0.75, -2.5])
+
+
+def test_a_row_is_all_that_flags_estimates_and_checkpoints_need(momentum):
+    for as_text in (False, True):
+        values = flags.FlagValues()
+        optimizer_flags.define_optimizer_flags(values, "adamw", 0.1, as_text)
+        values(["script", "--optimizer=momentum", "--clip_norm=2"])
+        optimizer_flags.check_optimizer(values)
+        assert values.optimizer == "momentum" and "momentum" in values["optimizer"].help
+    config = encoder.AlbertConfig(vocab_size=50)
+    found = memory.estimate(config, 8, 128, layers.Compute(), optimizer="momentum")
+    assert found.optimizer == found.parameters
+    assert weight_names.is_state("a/momentum") and not weight_names.is_state("momentum")
+
+
+def test_state_is_told_from_weights():
+    state = ("bert/pooler/bias/adam_m", "a/adam_v", "global_step", "loss_scale/scale")
+    assert all(map(weight_names.is_state, state))
+    weights = ("bert/pooler/bias", "adam_m", "a/adam_m/kernel", "a/global_step", "a/momentum")
+    assert not any(map(weight_names.is_state, weights))

@@ -1,0 +1,56 @@
+"""Shares of examples: drawn by the seed, the smaller ones within the larger."""
+
+import pytest
+import tensorflow as tf
+
+from albert.data import input_pipeline, record_files
+from albert.io import file_io
+from albert.training import contracts, subsets
+
+
+def test_smaller_shares_are_part_of_larger_ones():
+    shares = (0.001, 0.005, 0.05, 0.2, 0.7, 1.0)
+    found = [subsets.chosen(1000, share, 5) for share in shares]
+    assert [len(places) for places in found] == [1, 5, 50, 200, 700, 1000]
+    for smaller, larger in zip(found, found[1:], strict=False):
+        assert set(smaller) < set(larger)
+    assert all(places == sorted(places) for places in found)
+    assert found[2] == subsets.chosen(1000, 0.05, 5) != subsets.chosen(1000, 0.05, 6)
+    # Not from the front alone.
+    assert max(found[2]) > 800 and min(found[2]) < 200
+
+
+def test_there_is_always_an_example():
+    assert len(subsets.chosen(3, 1e-9, 1)) == 1
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.5, float("nan")])
+def test_what_is_no_share_is_refused(share):
+    with pytest.raises(file_io.InputError, match="train_fraction=.* above 0 and at most 1"):
+        subsets.check_share("train_fraction", share)
+
+
+def test_records_of_a_share(tmp_path):
+    specs = (input_pipeline.FeatureSpec("x", "int64"),)
+    paths = {split: str(tmp_path / split) for split in ("train", "dev")}
+    for path in paths.values():
+        record_files.write(path, specs, [{"x": number} for number in range(40)], {"of": "x"})
+    data = contracts.Data(
+        specs=lambda split: specs, records=lambda split: [paths[split]], ids=None,
+        write_predictions=None, reading=None,
+    )  # fmt: skip
+    strategy = tf.distribute.get_strategy()
+    assert subsets.of_data(data, {"train": ("train_fraction", 1.0)}, 5, strategy) is data
+
+    def numbers(share, split="train"):
+        shares = {"train": ("train_fraction", share), "dev": ("eval_fraction", 1.0)}
+        (path,) = subsets.of_data(data, shares, 5, strategy).records(split)
+        found = record_files.serialized_examples([path]).as_numpy_iterator()
+        manifest = file_io.read_json(record_files.manifest_path(path), "manifest")
+        return [int(input_pipeline.parse(specs, [row])["x"][0]) for row in found], manifest
+
+    small, manifest = numbers(0.1)
+    large, _ = numbers(0.5)
+    assert small == subsets.chosen(40, 0.1, 5) and set(small) < set(large)
+    assert manifest["settings"] == {"of": "x", "train_fraction": 0.1, "seed": 5}
+    assert numbers(0.1, "dev")[0] == list(range(40))

@@ -1,0 +1,307 @@
+"""Training by budget, with restarts, early ends and evaluations of their own, on a tiny task."""
+
+import contextlib
+import dataclasses
+import gc
+import json
+import weakref
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert.data import record_files, tfrecord
+from albert.io import file_io
+from albert.model import checkpoints, encoder
+from albert.tasks import metrics
+from albert.training import (
+    budget,
+    contracts,
+    distribution,
+    engine,
+    learning_signals,
+    optimizers,
+    stages,
+    stuck_runs,
+)
+from tests.support import builders
+
+SPECS = (
+    tfrecord.FeatureSpec("input_mask", "int64", (8,), sequence=True),
+    tfrecord.FeatureSpec("x", "float32", (2,)),
+    tfrecord.FeatureSpec("label_ids", "int64"),
+    tfrecord.FeatureSpec("is_real_example", "int64"),
+)
+STUCK_SEEDS = (3, 4)
+
+
+class Line(builders.WithoutEncoder):
+    """Two classes told by a line; with some seeds the inputs are not seen."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self._sees = 0.0 if seed in STUCK_SEEDS else 1.0
+        self.kernel = tf.Variable([[0.0, 0.0], [0.0, 0.0]], name="kernel")
+        self.bias = tf.Variable([float(seed), float(seed)], name="bias")
+        self.trained_variables = [self.kernel, self.bias]
+
+    def __call__(self, features, training=False, seed=None):
+        logits = tf.matmul(features["x"] * self._sees, self.kernel) + self.bias
+        loss = tf.nn.sparse_softmax_cross_entropy_with_logits(features["label_ids"], logits)
+        return {
+            "probabilities": tf.nn.softmax(logits),
+            "predictions": tf.argmax(logits, -1, tf.int64),
+            "per_example_loss": loss,
+        }
+
+    def loss_weights(self, features):
+        return {"loss": tf.cast(tf.size(features["label_ids"]), tf.float32)}
+
+    def losses(self, outputs, features, weights=None):
+        return {"loss": tf.reduce_sum(outputs["per_example_loss"]) / weights["loss"]}
+
+    def total(self, losses):
+        return losses["loss"]
+
+
+def eval_outputs(outputs, features):
+    names = ("label_ids", "is_real_example")
+    return {**{name: features[name] for name in names}, **outputs}
+
+
+TASK = contracts.Task(
+    name="line",
+    build_model=lambda config, compute, seed: Line(seed),
+    eval_outputs=eval_outputs,
+    evaluator=lambda: metrics.Evaluator((("eval_accuracy", metrics.accuracy),)),
+    train_metrics=contracts.no_metrics,
+    best_metric="eval_accuracy",
+    signs=learning_signals.of_labels,
+)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    rows = [
+        {
+            "input_mask": np.ones(8, np.int64),
+            "x": (x := rng.normal(size=2).astype(np.float32)),
+            "label_ids": np.int64(x[0] + 0.3 * rng.normal() > 0),
+            "is_real_example": np.int64(1),
+        }
+        for _ in range(320)
+    ]
+    path = str(tmp_path_factory.mktemp("data") / "line")
+    record_files.write(path, SPECS, rows, {})
+    return path
+
+
+def data_of(path):
+    return contracts.Data(
+        specs=lambda split: SPECS,
+        records=lambda split: [path],
+        ids=lambda split: [],
+        write_predictions=lambda *args: None,
+        reading=lambda paths: contextlib.nullcontext(),
+    )
+
+
+def make_run(folder, settings=None, limits=None, rate=0.02, **changes):
+    config = {
+        "output_dir": str(folder), "num_train_steps": 40, "train_batch_size": 16,
+        "eval_batch_size": 32, "predict_batch_size": 32, "save_checkpoints_steps": 10,
+        "keep_checkpoint_max": 5, "iterations_per_loop": 1000, "log_every_steps": 20, "seed": 5,
+    }  # fmt: skip
+    run_config = engine.RunConfig(**{**config, **changes})
+    return stages.Run(
+        model_config=encoder.AlbertConfig(vocab_size=8),  # the model here needs none
+        run_config=run_config,
+        strategy=distribution.create_strategy("one_device"),
+        make_optimizer=lambda: optimizers.create_optimizer(rate, 1000, 0),
+        from_scratch=True,
+        do_train=True,
+        do_eval=True,
+        stuck=settings,
+        budget=limits,
+    )
+
+
+def train(path, run, of_task=TASK):
+    return stages.run(of_task, data_of(path), run)
+
+
+def evaluated(folder):
+    return [int(block["global_step"]) for block in builders.read_results(folder)]
+
+
+def saved(folder):
+    return [checkpoints.step_of(prefix) for prefix in checkpoints.numbered(str(folder))]
+
+
+# --- evaluations --------------------------------------------------------------------------------
+
+
+def test_evaluations_have_steps_of_their_own(path, tmp_path):
+    run = make_run(tmp_path, eval_every=15, keep_checkpoint_max=0, num_train_steps=20)
+    train(path, run)
+    assert evaluated(tmp_path) == [0, 15, 20]
+    assert saved(tmp_path) == [0, 10, 15, 20]
+    assert checkpoints.find_best(str(tmp_path))
+    # A run that goes on from a checkpoint between them does not evaluate it.
+    for step in (15, 20):
+        checkpoints.delete(str(tmp_path / f"model.ckpt-{step}"))
+    for name in ("eval_results.txt", "best_trial.txt"):
+        (tmp_path / name).unlink()
+    train(path, run)
+    assert 10 not in evaluated(tmp_path)
+
+
+def test_training_ends_where_nothing_gets_better(path, tmp_path, caplog):
+    """At a rate of 0 nothing ever does."""
+    run = make_run(tmp_path, rate=0.0, early_stopping_patience=2)
+    with caplog.at_level("INFO", logger="absl"):
+        train(path, run)
+    assert evaluated(tmp_path) == saved(tmp_path) == [0, 10, 20]
+    assert "No better one in 2 evaluations" in caplog.text
+    caplog.clear()
+    with caplog.at_level("INFO", logger="absl"):
+        train(path, run)
+    assert "Training has ended already at step 20" in caplog.text
+    assert evaluated(tmp_path) == [0, 10, 20]
+
+
+def test_the_lowest_loss_can_pick_the_best(path, tmp_path):
+    of_task = dataclasses.replace(TASK, best_metric="eval_loss")
+    train(path, make_run(tmp_path, early_stopping_patience=1, num_train_steps=20), of_task)
+    losses = {int(b["global_step"]): float(b["eval_loss"]) for b in builders.read_results(tmp_path)}
+    assert losses[0] > losses[10] > losses[20]
+    assert checkpoints.read_step(str(tmp_path / "model.ckpt-best")) == 20
+    assert (tmp_path / "best_trial.txt").read_text().startswith("20:20:0.")
+
+
+# --- restarts -----------------------------------------------------------------------------------
+
+JUDGED = stuck_runs.Settings(0.5, 0.0, "Try another rate", least_examples=160)
+
+
+@pytest.mark.slow
+def test_a_run_that_does_not_learn_is_warned_of(path, tmp_path, caplog):
+    with caplog.at_level("WARNING", logger="absl"):
+        train(path, make_run(tmp_path / "stuck", JUDGED, seed=3))
+        assert len(caplog.messages) == 1
+        assert "At 50% of the steps: this run does not learn" in caplog.messages[0]
+        train(path, make_run(tmp_path / "good", JUDGED, num_train_steps=20))
+    assert len(caplog.messages) == 1
+    assert stuck_runs.was_warned(str(tmp_path / "stuck")) and not stuck_runs.was_warned(
+        str(tmp_path / "good")
+    )
+
+
+def restarting(num_restarts):
+    return dataclasses.replace(JUDGED, num_restarts=num_restarts)
+
+
+@pytest.mark.slow
+def test_restarts_take_the_next_seed_and_go_on_exactly_after_a_kill(path, tmp_path, monkeypatch):
+    train(path, make_run(tmp_path / "good", JUDGED, seed=5))
+    wanted = builders.weights(tmp_path / "good" / "model.ckpt-40")
+    folder = tmp_path / "out"
+    run = make_run(folder, restarting(2), seed=3)
+    # Killed in the first attempt, in the second, and in the third, each after a checkpoint.
+    save, kills = stuck_runs.Watch.save, [(3, 10), (4, 10), (5, 30)]
+
+    def killed(watch, step):
+        save(watch, step)
+        seed = 3 + len(list(folder.glob("attempt_*")))
+        if (seed, step) in kills:
+            kills.remove((seed, step))
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(stuck_runs.Watch, "save", killed)
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            train(path, run)
+    train(path, run)
+    assert not kills
+    found = json.loads((folder / "attempts.json").read_text())
+    assert [(a["seed"], a["step"]) for a in found["given_up"]] == [(3, 20), (4, 20)]
+    builders.assert_same(builders.weights(folder / "model.ckpt-40"), wanted)
+    assert {block["restarts"] for block in builders.read_results(folder)} == {"2"}
+    for number in (1, 2):
+        assert saved(folder / f"attempt_{number}") == [0, 10]
+
+
+@pytest.mark.slow
+def test_a_run_whose_attempts_are_all_stuck_fails(path, tmp_path, monkeypatch):
+    make, alive, made = engine.Engine.__init__, weakref.WeakSet(), []
+
+    def make_alone(self, *arguments):
+        gc.collect()
+        made.append(len(alive))  # Memory holds one attempt at a time.
+        alive.add(self)
+        make(self, *arguments)
+
+    monkeypatch.setattr(engine.Engine, "__init__", make_alone)
+    for _ in range(2):
+        with pytest.raises(file_io.InputError, match=r"all 2 attempts \(seeds 3 to 4\) are stuck"):
+            train(path, make_run(tmp_path, restarting(1), seed=3))
+    assert made == [0, 0]
+    assert not saved(tmp_path)
+
+
+# --- budget -------------------------------------------------------------------------------------
+
+
+class Clock:
+    """A second later each time it is asked."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 1.0
+        return self.now
+
+
+def limits(made, minutes=0.6, **changes):
+    def make_optimizer(steps):
+        made.append(steps)
+        return optimizers.create_optimizer(0.02, steps, 0)
+
+    return budget.Settings(minutes, make_optimizer, clock=Clock(), started=0.0, **changes)
+
+
+@pytest.mark.slow
+def test_a_budget_fixes_steps_and_schedule(path, tmp_path, monkeypatch):
+    made = []
+    intervals = {"save_checkpoints_steps": 50, "log_every_steps": 5}
+    train(path, make_run(tmp_path, limits=limits(made), **intervals))
+    steps = json.loads((tmp_path / "budget.json").read_text())["num_train_steps"]
+    assert made == [10**6, steps] and saved(tmp_path)[-1] == evaluated(tmp_path)[-1] == steps
+    assert 20 < steps < 150 and not (tmp_path / "budget_trial").exists()
+    # What was timed leaves no trace: the run is that of this number of steps.
+    plain = make_run(tmp_path / "plain", num_train_steps=steps, save_checkpoints_steps=50)
+
+    def schedule():
+        return optimizers.create_optimizer(0.02, steps, 0)
+
+    train(path, dataclasses.replace(plain, make_optimizer=schedule))
+    last = f"model.ckpt-{steps}"
+    builders.assert_same(
+        builders.weights(tmp_path / last), builders.weights(tmp_path / "plain" / last)
+    )
+    # A run that goes on keeps them, without timing anything.
+    checkpoints.delete(str(tmp_path / last))
+    monkeypatch.setattr(budget, "Stopwatch", None)
+    train(path, make_run(tmp_path, limits=limits(made), save_checkpoints_steps=50))
+    assert made[2:] == [steps] and saved(tmp_path)[-1] == steps
+    with pytest.raises(file_io.InputError, match="plain holds a run whose steps no budget"):
+        train(path, make_run(tmp_path / "plain", limits=limits(made)))
+
+
+def test_training_without_evaluation_has_a_budget_too(path, tmp_path):
+    run = make_run(tmp_path, limits=limits([], most_steps=12))
+    train(path, dataclasses.replace(run, do_eval=False))
+    assert saved(tmp_path) == [0, 10, 12]
+    assert not (tmp_path / "eval_results.txt").exists()

@@ -1,0 +1,107 @@
+"""What a training run reports."""
+
+import os
+import re
+import subprocess
+import types
+
+import pytest
+import tensorflow as tf
+
+from albert.training import training_log
+from tests.support import forked
+from tests.support.sources import ROOT
+
+
+def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatch):
+    clock = iter(range(0, 1000, 2))
+    # Only for this module: logging reads the time too.
+    monkeypatch.setattr(
+        training_log, "time", types.SimpleNamespace(time=lambda: float(next(clock)))
+    )
+    with (
+        caplog.at_level("INFO", logger="absl"),
+        training_log.TrainingLog(str(tmp_path), 0, 100, batch_size=8, created=-10.5) as log,
+    ):
+        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, 5.0, report=False)
+        log.update(4, {"loss": 4.0, "learning_rate": 0.25}, 1.0, report=True)
+        log.update(6, {"loss": 1.0, "learning_rate": 0.125}, 0.0, report=True)
+    first, second, third = (record.getMessage() for record in caplog.records)
+    assert first == "First step after 10.5 s"
+    # Steps 2 to 4 took one turn of the clock, 2 seconds; half of it they waited for input.
+    assert "step 4/100  loss 5  learning_rate 0.25" in second
+    assert "  12.0 examples/s  input 50%  0:01:04 left" in second
+    assert "step 6/100  loss 1  learning_rate 0.125" in third
+    (events,) = [name for name in os.listdir(tmp_path) if "tfevents" in name]
+    tags = {
+        (event.step, value.tag)
+        for event in tf.compat.v1.train.summary_iterator(str(tmp_path / events))
+        for value in event.summary.value
+    }
+    assert {(4, "loss"), (6, "loss"), (6, "learning_rate"), (6, "input_share")} <= tags
+
+
+def test_workers_without_a_folder_report_nothing(tmp_path, caplog, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with (
+        caplog.at_level("INFO", logger="absl"),
+        training_log.TrainingLog(None, 0, 2, batch_size=8, created=0.0) as log,
+    ):
+        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, 0.0, report=True)
+        log.update(2, {"loss": 4.0, "learning_rate": 0.25}, 0.0, report=True)
+    assert not caplog.records
+    assert not os.listdir(tmp_path)
+
+
+def test_slow_training_has_a_speed_too(tmp_path, caplog, monkeypatch):
+    clock = iter(range(0, 10000, 400))
+    monkeypatch.setattr(
+        training_log, "time", types.SimpleNamespace(time=lambda: float(next(clock)))
+    )
+    with (
+        caplog.at_level("INFO", logger="absl"),
+        training_log.TrainingLog(str(tmp_path), 0, 3, batch_size=8, created=0.0) as log,
+    ):
+        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, 0.0, report=False)
+        log.update(2, {"loss": 4.0, "learning_rate": 0.25}, 0.0, report=True)
+    assert "  0.0200 examples/s" in caplog.records[-1].getMessage()
+
+
+def test_means_since_they_were_last_asked_for():
+    means = training_log.RunningMeans(("loss", "accuracy"))
+    assert means.take() == {}
+    means.add({"loss": 4.0, "accuracy": 0.0, "other": 1.0}, 1)
+    means.add({"loss": 1.0, "accuracy": 0.5, "other": 1.0}, 2)
+    assert means.take() == pytest.approx({"train_loss": 2.0, "train_accuracy": 1 / 3})
+    assert means.take() == {}
+    means.add({"loss": 7.0, "accuracy": 1.0}, 5)
+    assert means.take() == {"train_loss": 7.0, "train_accuracy": 1.0}
+    none = training_log.RunningMeans(())
+    none.add({"loss": 1.0}, 1)
+    assert none.take() == {}
+
+
+def resident():
+    """Bytes of this process in memory."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+def test_reports_take_no_memory(tmp_path):
+    with tf.summary.create_file_writer(str(tmp_path)).as_default(step=1):
+        for number in range(8000):
+            training_log.write_scalar("loss", number / 7)
+            if number == 2000:
+                before = resident()
+    assert resident() - before < 3 << 19  # 3 MiB if TensorFlow kept the numbers
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_run_stays_flat():
+    command = [forked.python(), "-m", "benchmarks.memory_growth", "--steps=400", "--evaluations=20"]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"growth: (\S+) MiB, (\S+) files, (\S+) threads", output)
+    growth, files, threads = map(float, found.groups())
+    # What has to be bound is what each evaluation and each step adds; half of this is chance.
+    assert growth < 20 and files <= 2 and threads <= 2, output
