@@ -6,7 +6,6 @@ from absl import flags, logging
 
 from albert.cli import app, common_flags, record_flags
 from albert.io import file_io
-from albert.model import pretraining_heads
 
 
 def define_flags(flag_values):
@@ -35,7 +34,7 @@ def define_flags(flag_values):
 
 def main(values):
     from albert.export import hub_export
-    from albert.model import checkpoints, encoder, model_folder, sources
+    from albert.model import checkpoints, encoder, model_folder, pretraining_heads, sources
 
     common_flags.require_positive(values, "max_seq_length")
 

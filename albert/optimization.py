@@ -2,7 +2,6 @@
 
 from albert.model.weight_names import (
     STEP,
-    is_state,
 )
 from albert.training.optimizers import (
     EXCLUDED_FROM_DECAY,
@@ -24,7 +23,6 @@ __all__ = [
     "Optimizer",
     "STEP",
     "create_optimizer",
-    "is_state",
     "learning_rate_at",
     "matches",
     "optimizer_class",

@@ -294,7 +294,7 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
     loaded = sorted(name for name in variables if source[name] in shapes)
     new = sorted(set(variables) - set(loaded))
     taken = {source[name] for name in loaded}
-    unused = sorted(name for name in set(shapes) - taken if not weight_names.is_state(name))
+    unused = sorted(set(shapes) - taken - weight_names.training_state(shapes))
     found = {name: shapes[source[name]] for name in loaded}
     _check_shapes(prefix, found, variables, _misfit(shapes, variables))
     if not loaded:
@@ -488,9 +488,8 @@ def read_tensors(path):
     prefix = resolve(path)
     _check_manifest(prefix)
     checkpoint = reader(prefix)
-    names = [
-        name for name in checkpoint.get_variable_to_shape_map() if not weight_names.is_state(name)
-    ]
+    every = checkpoint.get_variable_to_shape_map()
+    names = sorted(set(every) - weight_names.training_state(every))
     try:
         return {name: checkpoint.get_tensor(name) for name in names}
     except READ_ERRORS as error:

@@ -4,6 +4,7 @@ The tables here are the one place that knows both names of a weight.
 """
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from albert.io import file_io
@@ -268,8 +269,12 @@ class RenamingReader:
         return self._checkpoint.get_tensor(self._keys[name])
 
 
-def is_state(name: str) -> bool:
-    """Returns whether a name of a checkpoint is that of the step, a slot or the loss scale."""
-    variable, _, slot = name.rpartition("/")
-    is_slot = bool(variable) and slot in ADAM_SLOTS
-    return is_slot or name == STEP or name.startswith(LOSS_SCALE)
+def training_state(names: Iterable[str]) -> set[str]:
+    """Returns the names of a checkpoint that are no weights: the step, slots and the loss scale.
+
+    Args:
+      names: all names of the checkpoint; a slot has the name of its variable with one more part.
+    """
+    names = set(names)
+    slots = {name for name in names if name.rpartition("/")[0] in names}
+    return slots | {name for name in names if name == STEP or name.startswith(LOSS_SCALE)}

@@ -392,7 +392,7 @@ class Files:
         }
 
     def write_predictions(self, output_dir, rows, ids, prefix=None):
-        """Writes both files of predictions, and scores if there are labels; see `contracts.Data`."""
+        """Writes the predictions, and scores them if there are labels; see `contracts.Data`."""
         for name in (CONLL_NAME, JSONL_NAME):
             found = predictions(self.sentences("test"), self.labels, rows)
             with file_io.atomic_writer(os.path.join(output_dir, name)) as file:

@@ -120,12 +120,8 @@ def data_of_examples(
             if split in shared:
                 path = record_files.shared_name(path, specs, made_with)
             if split == "test":
-                count = record_files.cached_with_ids(
-                    path,
-                    specs,
-                    made_with,
-                    lambda: ((example.guid, featurize(example)) for example in examples(split)),
-                )
+                rows = ((example.guid, featurize(example)) for example in examples(split))
+                count = record_files.cached_with_ids(path, specs, made_with, lambda: rows)
             else:
                 count = record_files.cached(
                     path, specs, made_with, lambda: map(featurize, examples(split))

@@ -52,8 +52,8 @@ def check_resume(output_dir, is_frozen):
     last = checkpoints.numbered(output_dir)[-1:]
     if not last:
         return
-    state = filter(weight_names.is_state, checkpoints.reader(last[0]).get_variable_to_shape_map())
-    slots = [name for name in state if name != weight_names.STEP]
+    names = checkpoints.reader(last[0]).get_variable_to_shape_map()
+    slots = weight_names.training_state(names) - {weight_names.STEP}
     was_frozen = not any(name.startswith(checkpoints.ENCODER_PREFIX) for name in slots)
     if slots and was_frozen != is_frozen:
         how, here = ("frozen", "trained") if was_frozen else ("trained", "frozen")

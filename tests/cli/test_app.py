@@ -13,7 +13,8 @@ from tests.support.sources import ROOT
 
 SCRIPT = """
 from absl import flags
-from albert import command_line, file_io, signals
+from albert.cli import app
+from albert.io import file_io, signals
 
 def define_flags(values):
     flags.DEFINE_string("how", None, "How to end.", flag_values=values)
@@ -21,7 +22,7 @@ def define_flags(values):
 def main(values):
     {body}
 
-command_line.run(main, define_flags)
+app.run(main, define_flags)
 """
 
 

@@ -200,7 +200,7 @@ def test_a_run_ends_with_the_program_that_started_it(tmp_path):
     interpreter = make_interpreter(tmp_path, script)
     program = (
         f"import sys, types; sys.executable = {str(interpreter)!r}\n"
-        "from albert import seeds\n"
+        "from albert.experiments import seeds\n"
         "study = types.SimpleNamespace(script='x', arguments=lambda *given: [])\n"
         "seeds.start(study, 1, '')\n"
     )

@@ -391,7 +391,7 @@ def test_a_damaged_cache_is_made_again_by_the_next_run(tmp_path, caplog):
 
 def test_what_killed_processes_left_for_a_path_is_deleted(tmp_path):
     code = (
-        "import os, sys\nfrom albert import file_io\n"
+        "import os, sys\nfrom albert.io import file_io\n"
         "with file_io.atomic_writer(sys.argv[1]) as file:\n"
         "    file.write('half'); file.flush(); os._exit(9)\n"
     )

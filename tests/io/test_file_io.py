@@ -162,7 +162,7 @@ def test_written_file_appears_only_when_whole(folder):
 def test_killed_writer_leaves_the_old_file(tmp_path):
     (tmp_path / "file").write_text("old")
     code = (
-        "import os, sys\nfrom albert import file_io\n"
+        "import os, sys\nfrom albert.io import file_io\n"
         "with file_io.atomic_writer(sys.argv[1]) as file:\n"
         "    file.write('half'); file.flush(); os._exit(9)\n"
     )
@@ -307,7 +307,7 @@ def test_input_error_is_a_value_error():
 
 def test_local_files_need_no_tensorflow(tmp_path):
     code = (
-        "import sys\nfrom albert import file_io\n"
+        "import sys\nfrom albert.io import file_io\n"
         "file_io.make_dirs(sys.argv[1] + '/a'); file_io.write_json(sys.argv[1] + '/b', 1)\n"
         "file_io.copy(sys.argv[1] + '/b', sys.argv[1] + '/c'); file_io.remove(sys.argv[1] + '/a')\n"
         "file_io.expand_globs(sys.argv[1] + '/*', ''); print('tensorflow' in sys.modules)"

@@ -18,8 +18,8 @@ from tests.support.processes import killed_at_the_end, wait_until
 # Holds the lock of a folder until a file `stop` is there.
 HOLDER = """
 import os, sys, time
-from albert import folder_lock
-with folder_lock.written_by_one(sys.argv[1]):
+from albert.io import locks
+with locks.written_by_one(sys.argv[1]):
     print("held", flush=True)
     while not os.path.exists(sys.argv[1] + "/stop"):
         time.sleep(0.01)

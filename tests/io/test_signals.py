@@ -82,7 +82,7 @@ def test_a_computation_is_told_of_a_signal_before_its_end(handled):
 
 SCRIPT = """
 import os, signal, time
-from albert import command_line
+from albert.cli import app
 
 def main(values):
     child = os.fork()
@@ -93,7 +93,7 @@ def main(values):
     print(os.WTERMSIG(os.waitpid(child, 0)[1]), flush=True)
     time.sleep(60)
 
-command_line.run(main, lambda values: None)
+app.run(main, lambda values: None)
 """
 
 

@@ -80,7 +80,7 @@ def test_batches_of_all_lengths_give_the_same_answers(squad_file, tokenizer, tmp
 
 
 def test_the_answers_are_those_of_the_recorded_rules(squad_file, tokenizer, tmp_path):
-    """The evaluator adds nothing to `squad_answers`: same rows, same answers, threshold left open."""
+    """The evaluator adds nothing to `squad_answers`: same rows and answers, any threshold."""
     _, questions = make_questions(tmp_path, squad_file, tokenizer, V2)
     rng = np.random.default_rng(5)
     count = len(questions.features)

@@ -24,7 +24,7 @@ from albert.training import subsets
 V1, V2 = "squad_v1", "squad_v2"  # kinds of tasks, in the names of files
 # A worker takes about half a second to start, the time of 4,000 questions.
 MIN_EXAMPLES_PER_PROCESS = 4000
-_WORKER = "from albert import squad_records; squad_records.worker_main()"
+_WORKER = "from albert.tasks.squad import records; records.worker_main()"
 _LEFT_FILE_FORMAT = "albert-squad-features-left"
 _LEFT_FILE_VERSION = 1
 _MOST_TOKENS = 1 << 20  # a damaged length must not take all memory
