@@ -56,6 +56,17 @@ def test_flag_is_as_in_the_reference(script, name):
     assert _same(values[name].default, recorded["default"]), values[name].default
 
 
+@pytest.mark.parametrize("script", COMMANDS)
+def test_flags_keep_their_names_types_and_defaults(script):
+    """Of every script; recorded before flags became settings. New flags may be added."""
+    path = pathlib.Path(__file__).parent.parent / "testdata" / "flags.json"
+    values = _defined(script)
+    for name, (kind, default) in json.loads(path.read_text("utf-8")).get(script, {}).items():
+        assert name in values, name
+        assert values[name].flag_type() == kind, name
+        assert _same(values[name].default, default), (name, values[name].default)
+
+
 @pytest.mark.parametrize("script", [script for script in COMMANDS if script in RECORDED])
 def test_required_flags_are_asked_for(script):
     recorded = RECORDED[script]

@@ -1,0 +1,212 @@
+"""Flags as fields of frozen settings: each flag stands once, and nothing below hands flags on.
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Device(options.Group):
+        "Where a command computes."
+
+        use_tpu: bool = options.flag(False, "Run on a TPU.")
+        num_tpu_cores: int = options.flag(8, "TPU cores.", check=options.positive)
+
+A command's settings are a group that holds others: ``device: Device = options.group(Device)``.
+`define` makes the absl flags of a group, `read` makes the group of parsed flags. Programs can make
+groups themselves, without any flag.
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from absl import flags
+
+from albert.io import file_io
+
+_FLAG, _GROUP = "flag", "group"  # keys of a field's metadata
+_DEFINERS = {
+    str: flags.DEFINE_string,
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    bool: flags.DEFINE_bool,
+    tuple: flags.DEFINE_list,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """What a flag is, beside its name and type, which are those of the field.
+
+    Attributes:
+      default: its value where it is not given.
+      help: one sentence for ``--help``.
+      choices: the texts that it can be; empty: any.
+      minimum, maximum: bounds of a number, which absl checks as it parses; None: none.
+      check: ``(name, value)`` that raises `file_io.InputError`; called for values other than None.
+      parser: `absl.flags.ArgumentParser` of values that are not plain texts or numbers.
+      required: whether a command cannot do without it.
+      alias: another name of the flag.
+    """
+
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    check: Callable[[str, Any], None] | None = None
+    parser: flags.ArgumentParser | None = None
+    required: bool = False
+    alias: str | None = None
+
+
+def flag(default: Any, help: str, **rest: Any) -> Any:
+    """Returns the field of a flag; the arguments are those of `Flag`."""
+    row = Flag(default, help, **rest)
+    return dataclasses.field(default=default, metadata={_FLAG: row})
+
+
+def group(kind: type, **defaults: Any) -> Any:
+    """Returns a field that holds a group; `defaults` replace those of its flags, by name."""
+    known = {name for name, _, _ in _rows(kind)}
+    if unknown := defaults.keys() - known:
+        raise ValueError(f"{kind.__name__} has no flags {sorted(unknown)}")
+
+    def make() -> Any:
+        return _with_defaults(kind, defaults)
+
+    return dataclasses.field(default_factory=make, metadata={_GROUP: (kind, defaults)})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Group:
+    """Settings of one concern.
+
+    Attributes:
+      given: names of the flags among its fields that the user gave, whatever their values.
+    """
+
+    given: frozenset[str] = frozenset()
+
+    def refuse_given(self, purpose: str, *names: str) -> None:
+        """Rejects flags that have no effect in this run.
+
+        Raises:
+          file_io.InputError: names the flags and what they are for.
+        """
+        found = [f"--{name}" for name in names if getattr(self, name)]
+        if found:
+            raise file_io.InputError(f"{', '.join(found)}: only for {purpose}")
+
+    def require(self, *names: str) -> None:
+        """Rejects a run without flags that it needs.
+
+        Raises:
+          file_io.InputError: names the flags.
+        """
+        missing = [f"--{name}" for name in names if not getattr(self, name)]
+        if missing:
+            raise file_io.InputError(f"{', '.join(missing)} must be given")
+
+
+# --- checks of single values ----------------------------------------------------------------------
+
+
+def positive(name: str, value: float) -> None:
+    """Checks a count that must be at least 1.
+
+    Raises:
+      file_io.InputError: names the flag and its value.
+    """
+    if value < 1:
+        raise file_io.InputError(f"--{name}={value} must be at least 1")
+
+
+def not_negative(name: str, value: float) -> None:
+    """Checks a number that must be at least 0; raises `file_io.InputError` otherwise."""
+    if value < 0:
+        raise file_io.InputError(f"--{name}={value} must be at least 0")
+
+
+def fraction(name: str, value: float) -> None:
+    """Checks a fraction below 1, such as a dropout; raises `file_io.InputError` otherwise."""
+    if not 0 <= value < 1:
+        raise file_io.InputError(f"--{name}={value} must be a share, from 0 to below 1")
+
+
+# --- from fields to flags and back ----------------------------------------------------------------
+
+
+def _type_of(annotation: Any) -> type:
+    """`int` of ``int``, ``int | None`` and the like; `tuple` of ``tuple[str, ...]``."""
+    if isinstance(annotation, types.UnionType):
+        (annotation,) = (part for part in annotation.__args__ if part is not types.NoneType)
+    return typing.get_origin(annotation) or annotation
+
+
+def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type, Flag]]:
+    """Yields name, type and `Flag` of each flag of a group, those of groups in it included."""
+    hints = typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        if _GROUP in field.metadata:
+            inner, changed = field.metadata[_GROUP]
+            yield from _rows(inner, {**changed, **(defaults or {})})
+        elif _FLAG in field.metadata:
+            row = field.metadata[_FLAG]
+            if field.name in (defaults or {}):
+                row = dataclasses.replace(row, default=defaults[field.name])
+            yield field.name, _type_of(hints[field.name]), row
+
+
+def _with_defaults(kind: type, defaults: dict) -> Any:
+    """A group at its defaults, some of which are others."""
+    own = {f.name for f in dataclasses.fields(kind) if _FLAG in f.metadata} & defaults.keys()
+    made = {name: defaults[name] for name in own}
+    for field in dataclasses.fields(kind):
+        if _GROUP in field.metadata:
+            inner, changed = field.metadata[_GROUP]
+            made[field.name] = _with_defaults(inner, {**changed, **defaults})
+    return kind(**made)
+
+
+def define(kind: type, flag_values: flags.FlagValues) -> None:
+    """Defines the flags of a group and of the groups in it."""
+    for name, value_type, row in _rows(kind):
+        if row.parser:
+            serializer = flags.ArgumentSerializer()
+            flags.DEFINE(row.parser, name, row.default, row.help, flag_values, serializer)
+        elif row.choices:
+            flags.DEFINE_enum(name, row.default, row.choices, row.help, flag_values=flag_values)
+        else:
+            bounds = {"lower_bound": row.minimum, "upper_bound": row.maximum}
+            bounds = {key: bound for key, bound in bounds.items() if bound is not None}
+            default = list(row.default) if value_type is tuple and row.default else row.default
+            _DEFINERS[value_type](name, default, row.help, flag_values=flag_values, **bounds)
+        if row.alias:
+            flags.DEFINE_alias(row.alias, name, flag_values=flag_values)
+    required = [name for name, _, row in _rows(kind) if row.required]
+    flags.mark_flags_as_required(required, flag_values)
+
+
+def read(kind: type, flag_values: flags.FlagValues) -> Any:
+    """Returns the group of parsed flags, each value checked by itself.
+
+    Raises:
+      file_io.InputError: a value is none that the flag can have; names the flag.
+    """
+    made, given = {}, set()
+    for field in dataclasses.fields(kind):
+        if _GROUP in field.metadata:
+            made[field.name] = read(field.metadata[_GROUP][0], flag_values)
+        elif _FLAG in field.metadata:
+            found, row = flag_values[field.name], field.metadata[_FLAG]
+            value = tuple(found.value) if isinstance(found.value, list) else found.value
+            if row.check and value is not None:
+                row.check(field.name, value)
+            made[field.name] = value
+            if found.present:
+                given.add(field.name)
+    return kind(**made, given=frozenset(given))
+
+
+def names(kind: type) -> Sequence[str]:
+    """Returns the names of all flags of a group, those of groups in it included."""
+    return [name for name, _, _ in _rows(kind)]
