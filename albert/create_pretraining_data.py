@@ -4,15 +4,13 @@ Input: UTF-8 text, one sentence a line, a blank line between documents.
 """
 
 import functools
-import signal
-import sys
 import time
 
 from absl import flags
 
 from albert.cli import app, pretraining_data_flags, runner_flags
 from albert.data import beam_runner, instance_files, instance_shards
-from albert.io import file_io, processes
+from albert.io import file_io, processes, signals
 
 
 def define_flags(flag_values=flags.FLAGS):
@@ -59,10 +57,10 @@ def main(values):
     left = "the output files are as they were"
     if values.num_shards:
         left = "the same command goes on from here"
-    # As any exception, this lets the temporary files be removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"terminated; {left}"))
     try:
         counts, outputs = create(values, todo, inputs, num_workers)
+    except signals.Terminated:
+        raise signals.Terminated(left) from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; {left}") from None
     seconds = time.monotonic() - started

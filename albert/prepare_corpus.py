@@ -1,13 +1,11 @@
 """Makes a clean corpus of raw texts: a sentence a line, no duplicates, no evaluation sets."""
 
-import signal
-import sys
 import time
 
 from absl import flags
 
 from albert.cli import app, common_flags
-from albert.io import file_io, processes
+from albert.io import file_io, processes, signals
 from albert.text import corpus_cleaning, corpus_preparation
 
 
@@ -17,11 +15,17 @@ def define_flags(flag_values=flags.FLAGS):
     text(
         "input_file",
         None,
-        "Text or .jsonl files, also .gz, .bz2 or .zst: comma-separated globs. UTF-8; in text a "
-        "blank line is between documents.",
+        "Text or .jsonl files, also .gz, .bz2 or .zst: comma-separated globs. In text a blank line "
+        "is between documents.",
     )
     text("output_dir", None, "Empty or new folder for the corpus and its report.")
     text("text_field", "text", "Name of the text in .jsonl files.")
+    text("encoding", "utf-8", "Encoding of the files, such as latin-1; the corpus is UTF-8.")
+    switch(
+        "skip_bad_files",
+        False,
+        "Leave out files that are damaged, of another encoding or no JSON; the report names them.",
+    )
     switch("whole_files", False, "A text file is one document; blank lines are inside of it.")
     flags.DEFINE_enum(
         "text_lines",
@@ -69,6 +73,7 @@ def preparation(values):
     for name in ("min_document_words", "max_line_repeats"):
         if values[name].value < 0:
             raise file_io.InputError(f"--{name}={values[name].value} must be at least 0")
+    corpus_cleaning.check_encoding(values.encoding)
     sets = tuple(name.strip() for name in (values.contamination or "").split(",") if name.strip())
     if sets:
         common_flags.require_given(values, "data_dir")
@@ -84,12 +89,14 @@ def preparation(values):
             language=values.language,
             min_letter_share=values.min_letter_share,
             min_words=values.min_document_words,
+            encoding=values.encoding,
         ),
         near_duplicate_threshold=values.near_duplicate_threshold,
         max_line_repeats=values.max_line_repeats,
         contamination=sets,
         data_dir=values.data_dir,
         only_report_contamination=values.only_report_contamination,
+        skip_bad_files=values.skip_bad_files,
     )
 
 
@@ -99,12 +106,13 @@ def main(values):
     paths = file_io.expand_globs(values.input_file, "--input_file")
     started = time.monotonic()
     num_workers = values.num_workers or processes.num_cores()
-    # As any exception, this lets the temporary files be removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated; nothing was written"))
+    left = "the same command resumes from here"
     try:
         report = corpus_preparation.prepare(paths, values.output_dir, chosen, num_workers)
+    except signals.Terminated:
+        raise signals.Terminated(left) from None
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; nothing was written") from None
+        raise KeyboardInterrupt(f"interrupted; {left}") from None
     print(f"{corpus_preparation.report_text(report)}\n  {time.monotonic() - started:.1f} s")
 
 

@@ -51,6 +51,7 @@ def main(values):
         raise file_io.InputError(f"--output_dir={values.output_dir} is not empty; name a new one")
     check_inputs(values, record)
     words = reproduction.command(record, output_dir, record_flags.changed_defaults(record))
+    reproduction.repeat_schedule(record, values.run, output_dir)
     logging.info("Running %s", " ".join(words))
     reproduction.run(words, record["directory"])
     equal, different, circumstances = reproduction.compare(values.run, output_dir)

@@ -8,9 +8,9 @@ from absl import flags
 
 from albert.cli import app, common_flags, script_flags
 from albert.experiments import sweep, sweep_journal, sweep_plan, sweep_results
-from albert.io import file_io
+from albert.io import file_io, signals
 
-_INTERRUPTED = "interrupted; the same command goes on from the last checkpoints"
+_GOES_ON = "the same command goes on from the last checkpoints"
 
 
 def define_flags(flag_values):
@@ -88,8 +88,10 @@ def main(values):
     runner = sweep.Sweep(plan, settings, values.output_dir, values.python, values.parallel)
     try:
         runner.run(values.retry_failed)
+    except signals.Terminated:
+        raise signals.Terminated(_GOES_ON) from None
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_INTERRUPTED) from None
+        raise KeyboardInterrupt(f"interrupted; {_GOES_ON}") from None
     summary = runner.summary()
     print(sweep_results.to_markdown(summary), end="")
     if summary["best"] is None:

@@ -2,27 +2,24 @@
 
 import functools
 import os
-import signal
 import time
 
 from absl import flags, logging
 
 from albert.cli import app, common_flags, runner_flags
 from albert.data import beam_runner
-from albert.io import file_io, processes
+from albert.io import file_io, processes, signals
 from albert.text import corpus
+
+_NOTHING = "nothing was written"
 
 
 def define_flags(flag_values=flags.FLAGS):
     """Flags of this script."""
     kwargs = {"flag_values": flag_values}
-    flags.DEFINE_string("input_file", None, "UTF-8 text files: comma-separated globs.", **kwargs)
-    flags.DEFINE_string(
-        "output_prefix",
-        None,
-        "Path of the files to write, without .model and .vocab (or .txt).",
-        **kwargs,
-    )
+    text, *_ = common_flags.definers(flag_values)
+    text("input_file", None, "UTF-8 text, also .gz, .bz2 or .zst: comma-separated globs.")
+    text("output_prefix", None, "Path of the files to write, without .model and .vocab (or .txt).")
     flags.DEFINE_bool(
         "wordpiece",
         False,
@@ -113,15 +110,12 @@ def main(values):
     if values.wordpiece:
         train, write = corpus.train_wordpiece, corpus.write_wordpiece
     started = time.monotonic()
-    # Training does not return to Python for minutes: let signals end the process at once.
-    # Nothing has been written by then.
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    before = {kind: signal.signal(kind, signal.SIG_DFL) for kind in kinds}
     try:
-        vocabulary, counts = train(paths, chosen, _draw(values))
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
+        vocabulary, counts = processes.call(train, paths, chosen, _draw(values))
+    except signals.Terminated:
+        raise signals.Terminated(_NOTHING) from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; {_NOTHING}") from None
     write(prefix, vocabulary)
     files = f"{prefix}.txt" if values.wordpiece else f"{prefix}.model and {prefix}.vocab"
     sample = ""

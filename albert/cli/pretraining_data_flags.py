@@ -10,7 +10,7 @@ from albert.io import file_io
 def define_flags(flag_values):
     """What is read, what instances are like, and what is written."""
     text, integer, number, switch = common_flags.definers(flag_values)
-    text("input_file", None, "Text files: comma-separated globs.")
+    text("input_file", None, "Text files, also .gz, .bz2 or .zst: comma-separated globs.")
     text(
         "output_file",
         None,

@@ -228,8 +228,7 @@ def _read_tensors(path):
 def _read_file(path):
     import safetensors
 
-    with file_io.open_input(path, "weights", "rb") as file:
-        content = file.read()
+    content = file_io.read_bytes(path, "weights", most=None)
     try:
         tensors = safetensors.deserialize(content)
     except safetensors.SafetensorError as error:

@@ -127,7 +127,7 @@ def test_pack_full_length_and_one_more():
 
 def test_import_brings_no_tensorflow():
     code = (
-        "import sys, albert.packing, albert.metrics; "
+        "import sys, albert.text.packing, albert.tasks.metrics; "
         "print({'tensorflow', 'scipy', 'sklearn'} & {*sys.modules})"
     )
     output = subprocess.run(
