@@ -279,7 +279,7 @@ def _stamp(path):
 @functools.lru_cache(maxsize=1 << 16)  # Files may be of terabytes, and several parts ask.
 def _count(path, stamp):
     try:
-        with file_io.open_file(path, "rb") as file:
+        with file_io.open_input(path, "records", "rb") as file:
             return sum(1 for _ in tfrecord.read_record_lengths(file))
     except ValueError as error:
         raise file_io.InputError(f"{path} is damaged: {error}; make it again") from error
