@@ -479,7 +479,7 @@ class Engine:
             self._datasets[key] = distribution.distribute(self.strategy, input_fn, batch_size, flag)
         if self._infer is None:
             self._infer = self._make_infer()
-        weights = self.model.ready_weights()
+        weights = self.model.prepare_weights()
         iterator = iter(self._datasets[key])
         while True:
             try:
@@ -495,7 +495,7 @@ class Engine:
         def replica_infer(features, weights):
             index = features["example_index"]
             features = {name: v for name, v in features.items() if name != "example_index"}
-            with self.model.using(weights):
+            with self.model.use_weights(weights):
                 outputs = self.model(features, training=False)
             rows = self.task.eval_outputs(outputs, features)
             rows["example_index"] = index

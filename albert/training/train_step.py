@@ -88,7 +88,7 @@ def _accumulate(compute, features, seed, count):
         return compute(chosen, tf.random.experimental.stateless_fold_in(seed, number))
 
     def body(number, sums):
-        found = tf.nest.map_structure(kernels.apart, part(number))
+        found = tf.nest.map_structure(kernels.graph_barrier, part(number))
         return number + 1, tf.nest.map_structure(tf.add, sums, found)
 
     first = part(tf.constant(0))
