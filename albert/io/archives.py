@@ -45,17 +45,19 @@ def unpack_archive(path, cache_dir):
         file nor a folder, that lies outside or has no possible name, or unpacks to far more than
         its size, or there is no room; nothing is left behind.
     """
-    target = os.path.join(cache_dir, file_io.sha256(path)[:32])
-    if not file_io.is_dir(target):
-        file_io.make_dirs(cache_dir)
-        with file_io.room_for(target):
-            _unpack(path, target)
+    # Opened once: what is unpacked is what was hashed, even if the path gets another file.
+    with file_io.open_input(path, "archive", "rb") as file:
+        target = os.path.join(cache_dir, file_io.sha256_of(file)[:32])
+        if not file_io.is_dir(target):
+            file_io.make_dirs(cache_dir)
+            with file_io.room_for(target):
+                _unpack(path, file, target)
     names = file_io.listdir(target)
     only = os.path.join(target, names[0]) if len(names) == 1 else target
     return only if file_io.is_dir(only) else target
 
 
-def _unpack(path, target):
+def _unpack(path, file, target):
     # Imported here: data workers, which start in milliseconds, unpack nothing.
     import gzip
     import tarfile
@@ -64,9 +66,11 @@ def _unpack(path, target):
     damage = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
     temporary = file_io.temporary_name(target)
     try:
-        with file_io.open_file(path, "rb") as file, gzip.open(file) as content:
+        size = file.tell()  # after it was hashed
+        file.seek(0)
+        with gzip.open(file) as content:
             file_io.make_dirs(temporary)
-            stream = _Stream(path, content, file_io.size(path))
+            stream = _Stream(path, content, size)
             names = {""}
             for member in _members(stream):
                 name = _checked_name(path, member)

@@ -599,10 +599,15 @@ def read_json(path, what, kind=None, most=SMALL):
 
 def sha256(path):
     """Hexadecimal SHA-256 of a file's bytes."""
-    digest = hashlib.sha256()
     with open_file(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
+        return sha256_of(file)
+
+
+def sha256_of(file):
+    """Hexadecimal SHA-256 of what is left to read of a file that was opened for reading bytes."""
+    digest = hashlib.sha256()
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
     return digest.hexdigest()
 
 

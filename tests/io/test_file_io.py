@@ -422,6 +422,21 @@ def test_a_single_folder_stands_for_the_archive(tmp_path):
     assert archives.unpack_archive(path, str(tmp_path / "cache")).endswith("/albert_base")
 
 
+def test_an_archive_that_is_replaced_meanwhile_is_the_one_that_was_hashed(tmp_path, monkeypatch):
+    path = make_archive(tmp_path / "a.tar.gz", {"a": b"1", "b": b""})
+    make_archive(tmp_path / "other", {"a": b"2", "b": b""})
+    hash_file = file_io.sha256_of
+
+    def hash_and_replace(file):
+        digest = hash_file(file)
+        (tmp_path / "other").replace(path)
+        return digest
+
+    monkeypatch.setattr(file_io, "sha256_of", hash_and_replace)
+    folder = archives.unpack_archive(path, str(tmp_path / "cache"))
+    assert file_io.read_text(f"{folder}/a", "a") == "1"
+
+
 def link_to_etc(kind):
     info = tarfile.TarInfo("link")
     info.type, info.linkname = kind, "/etc/passwd"

@@ -330,7 +330,7 @@ NO_HTTP = [
     (request_of("a").replace(b"Host", b"Expect: magic\r\nHost"), "417",
      "POST /predict: Expectation Failed"),
     (request_of("a").replace(b"Host: localhost\r\n", b""), "400",
-     "the request: expected HTTP/1.1, found Missing 'Host' header"),
+     ""),  # whose words depend on the version
     (request_of("a").replace(b"Host", b"Host: a\r\nHost"), "400", ""),
 ]  # fmt: skip
 
