@@ -170,6 +170,20 @@ def write(folder, run_folder, form, step, said):
     return True
 
 
+def write_for_checkpoint(folder: str, prefix: str, form: Form, **facts: str | None) -> None:
+    """Writes the card of a model that was made from a checkpoint; see `write`.
+
+    Args:
+      folder: where the model has been written.
+      prefix: the checkpoint.
+      form: `Form`.
+      facts: fields of `Said`.
+    """
+    from albert.model import checkpoints
+
+    write(folder, os.path.dirname(prefix), form, checkpoints.read_step(prefix), Said(**facts))
+
+
 def _mark(text):
     digest = hashlib.sha256(text.strip().encode()).hexdigest()[:16]
     return f"<!-- written by albert, {digest} -->"
