@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import export_to_huggingface, predict, run_token_classifier
+from albert import export_checkpoints, export_to_huggingface, predict, run_token_classifier
 from albert.experiments import model_card, reproduction
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads
