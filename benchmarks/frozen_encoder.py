@@ -95,7 +95,7 @@ def stepping(made, config, compute, data):
     optimizer = optimizers.create_optimizer(1e-5, 1000, 0)
     optimizer.build(model.trained_variables)
     input_fn = input_pipeline.train_input_fn(
-        data.records("train"), data.specs("train"), 1, **data.train_input
+        data.records("train"), data.specs("train"), 1, data.train_input
     )
     dataset = input_fn({"batch_size": FLAGS.batch_size})
 
