@@ -126,7 +126,7 @@ def main(_):
         path, specs = write_records(folder, settings)
         data = contracts.Data(lambda split: specs, lambda split: [path], None, None, None)
         run = make_run(config, folder)
-        cached = frozen_encoder.of_run(data, frozen, run, os.path.join(folder, "cache"))
+        cached = frozen_encoder.cached_data(data, frozen, run, os.path.join(folder, "cache"))
         started = time.perf_counter()
         cached.records("train")
         texts = record_files.count_records([path])

@@ -367,7 +367,7 @@ def _batches(lengths, places, tokens):
 # --- the cache of a run -------------------------------------------------------------------------
 
 
-def of_run(data, task, run, cache_dir, part_bytes=256 << 20):
+def cached_data(data, task, run, cache_dir, part_bytes=256 << 20):
     """The data of a run with the outputs of its encoder, computed when records are asked for.
 
     Args:
