@@ -95,7 +95,7 @@ def stepping(made, config, compute, data):
     optimizer = optimizers.create_optimizer(1e-5, 1000, 0)
     optimizer.build(model.trained_variables)
     input_fn = input_pipeline.train_input_fn(
-        data.records("train"), data.specs("train"), 1, **data.train_input
+        data.records("train"), data.specs("train"), 1, data.train_input
     )
     dataset = input_fn({"batch_size": FLAGS.batch_size})
 
@@ -126,7 +126,7 @@ def main(_):
         path, specs = write_records(folder, settings)
         data = contracts.Data(lambda split: specs, lambda split: [path], None, None, None)
         run = make_run(config, folder)
-        cached = frozen_encoder.of_run(data, frozen, run, os.path.join(folder, "cache"))
+        cached = frozen_encoder.cached_data(data, frozen, run, os.path.join(folder, "cache"))
         started = time.perf_counter()
         cached.records("train")
         texts = record_files.count_records([path])

@@ -91,7 +91,7 @@ def input_of(path, masker):
     lengths = (FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
     found = dynamic_masking.look_at([path])
     data = pretraining.make_data({"train": found, "dev": found}, lengths, 1, masker)
-    input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, **data.train_input)
+    input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, data.train_input)
     return input_fn({"batch_size": FLAGS.batch_size})
 
 

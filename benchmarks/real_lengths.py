@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from albert.data import input_pipeline, record_files
+from albert.data import input_options, input_pipeline, record_files
 from albert.model import encoder, layers
 from albert.tasks import glue
 from albert.text import tokenization
@@ -52,7 +52,9 @@ def make_engine(task, config, compute, folder):
 
 def evaluation(runner, path, specs, count, trim):
     """Function that predicts `count` examples and returns how many, and their logits."""
-    input_fn = input_pipeline.eval_input_fn([path], specs, count, trim_batches=trim)
+    input_fn = input_pipeline.eval_input_fn(
+        [path], specs, input_options.EvalInput(trim, max_examples=count)
+    )
 
     def run():
         logits = runner.predict(input_fn)["logits"]
@@ -66,7 +68,7 @@ def training(task, config, path, specs, compute, batch_size, steps, trim):
     model = task.build_model(config, compute, 1)
     optimizer = optimizers.create_optimizer(1e-5, 1000, 0)
     optimizer.build(model.trained_variables)
-    dataset = input_pipeline.train_input_fn([path], specs, 1, trim_batches=trim)
+    dataset = input_pipeline.train_input_fn([path], specs, 1, input_options.TrainInput(trim))
     batches = list(dataset({"batch_size": batch_size}).take(steps))
 
     @tf.function(reduce_retracing=True)

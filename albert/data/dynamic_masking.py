@@ -232,7 +232,7 @@ class Masker:
         }
 
     def transform(self, number, features):
-        """Masks a training batch; see `input_pipeline.train_input_fn`.
+        """Masks a training batch, see `input_options.TrainInput.transform`.
 
         Args:
           number: integer tensor that no other batch has.
@@ -270,7 +270,7 @@ class Masker:
         }
 
     def rewrite(self, number, serialized, seq_length):
-        """Records with masks from records without; see `input_pipeline.eval_input_fn`.
+        """Makes records with masks from records without, see `input_options.EvalInput.rewrite`.
 
         Args:
           number: integer tensor, the block's place in the files.

@@ -351,7 +351,7 @@ def _pretraining(path):
     lengths = (builders.PRETRAINING_LENGTH, builders.PREDICTIONS)
     limits = pretraining.limits(builders.PRETRAINING_CONFIG)
     data = pretraining.make_data({"train": found, "dev": found}, lengths, 9, limits=limits)
-    input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, **data.train_input)
+    input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, data.train_input)
     return data, input_fn({"batch_size": 3})
 
 

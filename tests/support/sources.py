@@ -25,7 +25,8 @@ MODULES = COMMANDS + sorted(
 # checks of flags, servers of ONNX models and reports start with them.
 PLAIN = """
     model.head_config model.huggingface model.weight_names
-    data.beam_runner data.inspection data.instance_files data.instance_shards data.instances
+    data.beam_runner data.input_options data.inspection data.instance_files data.instance_shards
+    data.instances
     data.masking data.sequence_formats data.shuffling data.tfrecord
     training.budget training.optimizer_table training.results training.run_record
     training.stuck_runs
