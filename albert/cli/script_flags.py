@@ -5,12 +5,12 @@ import importlib.util
 
 from absl import flags
 
-from albert.experiments import sweep, sweep_plan
+from albert.experiments import sweep_plan, trial_processes
 from albert.io import file_io
 
 
 def _definer(script):
-    module = sweep.module_of(script)
+    module = trial_processes.module_of(script)
     try:
         found = importlib.util.find_spec(module)
     except (ImportError, ValueError):

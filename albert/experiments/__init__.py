@@ -16,4 +16,5 @@ __all__ = (
     "sweep_journal",
     "sweep_plan",
     "sweep_results",
+    "trial_processes",
 )

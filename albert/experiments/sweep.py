@@ -7,18 +7,20 @@ none runs on beside the next start of the sweep.
 """
 
 import contextlib
-import ctypes
 import dataclasses
-import fcntl
 import os
-import re
 import signal
 import subprocess
-import sys
 import time
 
-from albert.experiments import sweep_journal, sweep_plan, sweep_results, sweep_search
-from albert.io import file_io
+from albert.experiments import (
+    sweep_journal,
+    sweep_plan,
+    sweep_results,
+    sweep_search,
+    trial_processes,
+)
+from albert.io import file_io, locks
 
 # What is kept of a trial that was ended early: what it was, and how far it came.
 RECORDS = {
@@ -26,13 +28,8 @@ RECORDS = {
     *("attempts.json", "stuck.json", "seeds.json"),
 }
 _LOCK = "sweep.lock"
-_LOCK_SECONDS = 60  # how long trials of a killed sweep may take to end
-_HOLDER_SECONDS = 1  # how long a process that was killed may still be seen
-_PATIENCE_SECONDS = 10  # of a trial that was asked to end
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MOST_KILLS = 3  # starts of a trial that something outside has killed
-_ERROR_LINES = 5
-_PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 
 @dataclasses.dataclass
@@ -99,8 +96,12 @@ class Sweep:
           KeyboardInterrupt: after Ctrl-C or another signal to end; the trials have ended, too.
         """
         file_io.make_dirs(os.path.join(self._folder, "logs"))
-        with _locked(self._folder) as lock, _signals_interrupt():
-            self._lock = lock
+        lock = locks.inherited(
+            os.path.join(self._folder, _LOCK),
+            f"runs the sweep in {self._folder} already",
+            f"trials of an earlier start of the sweep in {self._folder} still run; end them first",
+        )
+        with lock as self._lock, _signals_interrupt():
             self._read_journal()
             for trial in self.trials:
                 if trial.state == sweep_journal.PRUNED:
@@ -197,21 +198,14 @@ class Sweep:
         trial.state = sweep_journal.RUNNING
         self._write()  # before there is a folder of it
         log = log_of(self._folder, trial.name)
-        module = module_of(self._plan.script)
-        command = [self._python, "-m", module, *self._plan.arguments, *trial.arguments]
-        command.append(sweep_plan.argument("output_dir", os.path.join(self._folder, trial.name)))
-        with file_io.open_file(log, "ab") as file:
-            start = file.tell()
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(self._lock,),
-                preexec_fn=_die_with_parent(),
-            )
-        self._running[trial.number] = _Process(process, start)
+        folder = os.path.join(self._folder, trial.name)
+        arguments = [*self._plan.arguments, *trial.arguments]
+        arguments.append(sweep_plan.argument("output_dir", folder))
+        log_start = file_io.size(log) if file_io.exists(log) else 0
+        process = trial_processes.start(
+            self._plan.script, arguments, self._python, log, (self._lock,)
+        )
+        self._running[trial.number] = _Process(process, log_start)
         self._say(f"{trial.name}: {self._shown(trial)}log: {log}")
 
     def _shown(self, trial):
@@ -228,8 +222,7 @@ class Sweep:
             status = running.process.poll()
             if self._plan.prune and self._prune(trial, running):
                 if status is None:
-                    _signal(running.process, signal.SIGKILL)
-                    running.process.wait()
+                    trial_processes.kill(running.process)
                 del self._running[number]
                 self._end(trial)
                 self._clean(trial)
@@ -281,7 +274,9 @@ class Sweep:
             trial.error = [f"killed from outside {kills} times (status {status}); out of memory?"]
         else:
             trial.state = sweep_journal.FAILED
-            trial.error = _last_lines(log_of(self._folder, trial.name), running.log_start)
+            trial.error = trial_processes.error_lines(
+                log_of(self._folder, trial.name), running.log_start
+            )
         self._end(trial)
 
     def _end(self, trial):
@@ -304,14 +299,8 @@ class Sweep:
 
     def _stop(self):
         """Ends the trials that run, and notes it."""
-        for running in self._running.values():
-            _signal(running.process, signal.SIGTERM)
-        for number, running in self._running.items():
-            try:
-                running.process.wait(timeout=_PATIENCE_SECONDS)
-            except subprocess.TimeoutExpired:
-                _signal(running.process, signal.SIGKILL)
-                running.process.wait()
+        trial_processes.stop([running.process for running in self._running.values()])
+        for number in self._running:
             if not self.trials[number].has_ended:
                 self.trials[number].state = sweep_journal.INTERRUPTED
         self._write()
@@ -335,88 +324,9 @@ def _given_trials(plan, known):
     return found
 
 
-def module_of(script):
-    """The module of a script: of this package, or with dots as it is."""
-    return script if "." in script else f"albert.{script}"
-
-
 def log_of(folder, name):
     """The file that a trial of a sweep prints to."""
     return os.path.join(folder, "logs", f"{name.replace('/', '-')}.log")
-
-
-def _last_lines(log, start):
-    """The message at the end of a log, at most `_ERROR_LINES`, from byte `start` on."""
-    with file_io.open_file(log, "rb") as file:
-        file.seek(max(start, file_io.size(log) - 10000))
-        text = file.read().decode("utf-8", errors="replace")
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    # A message of a script is one line; of what comes after it nothing is lost.
-    marked = [i for i, line in enumerate(lines) if re.match(r"error: |FATAL ", line)]
-    return lines[marked[-1] :][:_ERROR_LINES] if marked else lines[-_ERROR_LINES:] or ["no output"]
-
-
-def _die_with_parent():
-    """Function for a new process: the kernel is to kill it as soon as this one ends."""
-    if sys.platform != "linux":
-        return None  # The lock keeps the next start waiting until it has ended by itself.
-    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
-
-    def prepare():
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # It ended before.
-            os._exit(1)
-
-    return prepare
-
-
-def _signal(process, number):
-    """A signal to all processes of a trial that has not been waited for: its number is its own."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-
-
-@contextlib.contextmanager
-def _locked(folder):
-    """Holds the lock of a folder, as the trials do that inherit it; its file descriptor."""
-    path = os.path.join(folder, _LOCK)
-    with file_io.open_file(path, "a+") as file:
-        _take_lock(file, folder)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield file.fileno()
-
-
-def _take_lock(file, folder):
-    started = time.monotonic()
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError:
-            waited = time.monotonic() - started
-        file.seek(0)
-        holder = file.read().strip()
-        if waited > _LOCK_SECONDS:
-            raise file_io.InputError(
-                f"trials of an earlier start of the sweep in {folder} still run; end them first"
-            )
-        if waited > _HOLDER_SECONDS and holder.isdigit() and _is_alive(int(holder)):
-            raise file_io.InputError(
-                f"another process ({holder}) runs the sweep in {folder} already"
-            )
-        time.sleep(0.05)
-
-
-def _is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 @contextlib.contextmanager

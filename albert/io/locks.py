@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
 from absl import logging
 
@@ -23,6 +24,8 @@ HEARTBEAT_SECONDS = 15.0
 # Heartbeats that a process may miss, as on a machine that is overloaded.
 MISSED = 8
 _PATIENCE = 60.0  # seconds between lines of a process that waits
+_KILL_SECONDS = 1.0  # that a killed process may still be seen
+ORPHAN_SECONDS = 60.0  # that programs of a killed process may take to end
 
 
 class Lock:
@@ -195,31 +198,69 @@ def made_by_one(path):
 
 
 @contextlib.contextmanager
-def locked(path, refusal=None):
+def locked(path: str, refusal: str | None = None) -> Iterator[bool]:
     """Holds a lock that ends with this process, however that ends.
 
     Args:
-      path: local file, made where it does not exist; it stays.
-      refusal: what is wrong if another process holds it; None waits for that.
+      path: local file, created if missing; it stays.
+      refusal: message if another process holds the lock; None waits for that process.
 
     Yields:
       Whether it had to wait.
 
     Raises:
-      file_io.InputError: another process holds it, and it was not to be waited for.
+      file_io.InputError: another process holds the lock, and `refusal` is given.
     """
+    with file_io.open_file(path, "ab") as file:
+        is_free = _flock(file)
+        if not is_free and refusal is not None:
+            raise file_io.InputError(f"{refusal}; wait for it or end it")
+        if not is_free:
+            _flock(file, wait=True)
+        yield not is_free
+
+
+@contextlib.contextmanager
+def inherited(path: str, refusal: str, orphans: str) -> Iterator[int]:
+    """Holds a lock as `locked`, also for programs that inherit its descriptor.
+
+    Args:
+      path: local file, created if missing; it stays and names the process.
+      refusal: words for what the other process does if it holds the lock.
+      orphans: message if the other process has ended, but its programs keep the lock.
+
+    Yields:
+      The file descriptor to inherit.
+
+    Raises:
+      file_io.InputError: the lock is held, after waiting for programs that are about to end.
+    """
+    with file_io.open_file(path, "a+") as file:
+        started = time.monotonic()
+        while not _flock(file):
+            waited = time.monotonic() - started
+            file.seek(0)
+            holder = file.read().strip()
+            if waited > ORPHAN_SECONDS:
+                raise file_io.InputError(orphans)
+            if waited > _KILL_SECONDS and holder.isdigit() and _start_of(int(holder)):
+                raise file_io.InputError(f"another process ({holder}) {refusal}")
+            time.sleep(0.05)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield file.fileno()
+
+
+def _flock(file, wait=False):
+    """Takes the lock of the operating system on a file; False if another process holds it."""
     import fcntl  # which Windows lacks
 
-    with file_io.open_file(path, "ab") as file:
-        waited = False
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if refusal is not None:
-                raise file_io.InputError(f"{refusal}; wait for it or end it") from error
-            fcntl.flock(file, fcntl.LOCK_EX)
-            waited = True
-        yield waited
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
 
 
 # --- processes ----------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ PLAIN = """
     experiments.blimp experiments.charts experiments.demo_data experiments.model_card
     experiments.report_html experiments.reproduction experiments.seeds experiments.sweep
     experiments.sweep_journal experiments.sweep_plan experiments.sweep_results
-    experiments.sweep_search
+    experiments.sweep_search experiments.trial_processes
 """.split()
 
 
