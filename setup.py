@@ -13,6 +13,8 @@ REQUIREMENTS = [
     "grpcio>=1.24.3",  # as TensorFlow has it
     "numpy>=1.26",
     "protobuf>=4.22",
+    # Every export writes a model card, whose front matter is YAML.
+    "pyyaml>=6.0",
     "safetensors>=0.4.3",
     "sentencepiece>=0.2.0",
     # tensorflow-hub imports pkg_resources, which later versions no longer bring.

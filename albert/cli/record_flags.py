@@ -177,6 +177,8 @@ def write_card(flag_values, folder, prefix, form):
     """
     from albert.model import checkpoints
 
-    said = model_card.Said(flag_values.license, flag_values.base_model, flag_values.language)
+    fields = model_card.CardFields(
+        flag_values.license, flag_values.base_model, flag_values.language
+    )
     run_folder, step = os.path.dirname(prefix), checkpoints.read_step(prefix)
-    model_card.write(folder, run_folder, form, step, said)
+    model_card.write(folder, run_folder, form, step, fields)
