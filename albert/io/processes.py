@@ -20,10 +20,9 @@ from typing import Any
 
 from albert.io import file_io, progress
 
-_worker = None  # result of `start` in a worker process
-_IS_LINUX = sys.platform == "linux"
+_worker: Any = None  # result of `start` in a worker process
 # Loaded here, as a process between fork and exec must not load libraries.
-_PRCTL = ctypes.CDLL(None).prctl if _IS_LINUX else None
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 
@@ -47,7 +46,7 @@ def end_with_parent(parent: int) -> None:
     Args:
       parent: process id of the parent, which may have ended already.
     """
-    if _IS_LINUX:
+    if _PRCTL:
         _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
@@ -55,25 +54,27 @@ def end_with_parent(parent: int) -> None:
         threading.Thread(target=_exit_after_parent, daemon=True).start()
 
 
-def _exit_after_parent():
-    multiprocessing.parent_process().join()
+def _exit_after_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent:
+        parent.join()
     os._exit(1)
 
 
-def start_program(command: list[str], **options: Any) -> subprocess.Popen:
+def start_program(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
     """Starts a program that ends with this process; `options` are those of `subprocess.Popen`."""
-    prepare = functools.partial(end_with_parent, os.getpid()) if _IS_LINUX else None
+    prepare = functools.partial(end_with_parent, os.getpid()) if _PRCTL else None
     return subprocess.Popen(command, preexec_fn=prepare, **options)
 
 
 def run(
-    start: Callable,
+    start: Callable[..., Any],
     arguments: Any,
-    tasks: list,
+    tasks: list[Any],
     num_workers: int,
     shown: progress.Progress,
     apart: bool = False,
-) -> Iterator:
+) -> Iterator[Any]:
     """Yields the result of each task, in the order in which they end.
 
     Args:
@@ -96,23 +97,23 @@ def run(
         yield from _run_in_processes(start, arguments, tasks, num_workers, shown)
 
 
-def _start_worker(start, arguments, num_done, parent):
+def _start_worker(start: Callable[..., Any], arguments: Any, num_done: Any, parent: int) -> None:
     global _worker
     end_with_parent(parent)
 
-    def advance(count):
+    def advance(count: int) -> None:
         with num_done.get_lock():
             num_done.value += count
 
     _worker = start(arguments, advance)
 
 
-def _run_task(task):
+def _run_task(task: Any) -> Any:
     return _worker.run(task)
 
 
 @contextlib.contextmanager
-def _starting_workers():
+def _starting_workers() -> Iterator[None]:
     """Starts processes in the block completely and keeps Ctrl-C from them.
 
     Only the parent handles Ctrl-C, and ends them: a worker that ignored the signal itself would be
@@ -120,8 +121,10 @@ def _starting_workers():
     """
     is_main_thread = threading.current_thread() is threading.main_thread()
     kinds = (signal.SIGINT, signal.SIGTERM) if is_main_thread else ()
-    arrived = []
-    handlers = {kind: signal.signal(kind, lambda kind, _: arrived.append(kind)) for kind in kinds}
+    arrived: list[int] = []
+    handlers = {
+        kind: signal.signal(kind, lambda number, _: arrived.append(number)) for kind in kinds
+    }
     # Inherited by the workers. Here, other threads may still take the signal.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -130,11 +133,17 @@ def _starting_workers():
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for kind, handler in handlers.items():
             signal.signal(kind, handler)
-        for kind in arrived:
-            signal.raise_signal(kind)
+        for number in arrived:
+            signal.raise_signal(number)
 
 
-def _run_in_processes(start, arguments, tasks, num_workers, shown):
+def _run_in_processes(
+    start: Callable[..., Any],
+    arguments: Any,
+    tasks: list[Any],
+    num_workers: int,
+    shown: progress.Progress,
+) -> Iterator[Any]:
     # Spawned, not forked: the parent may have threads, and a fork would copy them half-alive.
     context = multiprocessing.get_context("spawn")
     num_done = context.Value("q", 0)

@@ -109,7 +109,7 @@ def test_another_machine_is_lost_when_its_heartbeat_stays_away(
             hold(tmp_path)
     assert os.listdir(tmp_path) == [".lock"]
     hold(tmp_path)
-    assert "has given no sign of life for 1 seconds: taking over" in caplog.text
+    assert "has sent no heartbeat for 1 seconds: taking over" in caplog.text
 
 
 def test_the_heart_beats_and_a_lost_lock_is_noticed(tmp_path, monkeypatch):
