@@ -36,7 +36,7 @@ def make_page(folders, axes):
         raise file_io.InputError("--heat_map is for one sweep")
     runs = report_data.read_runs(folders)
     if kinds == [report_data.SEEDS]:
-        return report.runs_page(runs, report_data.seeds_said(folders[0]))
+        return report.runs_page(runs, report_data.describe_seeds(folders[0]))
     return report.run_page(runs[0]) if len(runs) == 1 else report.runs_page(runs)
 
 

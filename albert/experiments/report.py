@@ -213,7 +213,7 @@ def _curves_of_run(run):
 
 def _curves_of_types(run, by_type):
     """Figures of the scores of types of entities; each names as many types as it can."""
-    found, most = [], charts.MOST_NAMED
+    found, most = [], charts.MAX_NAMED
     for score, names in by_type.items():
         kinds = list(names)
         for start in range(0, len(kinds), most):
@@ -529,7 +529,7 @@ def _glue_row(row):
 
     seeds = f"{len(row['scores'])} of {row['num_seeds']}" if "num_seeds" in row else ""
     score, deviation = percent(row["score"]), percent(row.get("deviation"))
-    state = glue_table.said_state(row)
+    state = glue_table.state_text(row)
     known = [scores.get(row["task"]) for scores in PUBLISHED.values()]
     return [row["task"], row["metric"], score, deviation, seeds, state, *known]
 

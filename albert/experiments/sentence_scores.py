@@ -33,8 +33,8 @@ class Scorer:
     Args:
       model: `pretraining_heads.PretrainingModel`.
       tokenizer: `tokenization.FullTokenizer`.
-      batch_size: most masked copies that are computed together. All copies of a sentence are in one
-        batch, however many they are.
+      batch_size: maximum number of masked copies in a batch. All copies of a sentence are in one
+        batch, even if there are more.
     """
 
     def __init__(self, model, tokenizer, batch_size=256):
@@ -50,8 +50,8 @@ class Scorer:
         logits = self._model(inputs, training=False)["masked_lm_logits"]  # [C, V]
         return -kernels.cross_entropy(ids, logits)
 
-    def score(self, sentences):
-        """Pseudo-log-likelihoods, float64 [N], in natural logarithms.
+    def score(self, sentences: list[str]) -> np.ndarray:
+        """Returns pseudo-log-likelihoods, float64 [N], in natural logarithms.
 
         Args:
           sentences: list of str.

@@ -1,9 +1,9 @@
-"""Runs the trials of a sweep: one process and one folder each, so that a trial resumes by itself.
+"""Runs the trials of a sweep: one process and one folder each, so that each trial can resume.
 
-What is to be done next follows from the journal and the folders of the trials alone, never from
-what this process remembers. So a sweep that is killed at any moment, with its trials or without,
-goes on where it was. Trials end with the process that started them, and they hold the sweep's lock:
-none runs on beside the next start of the sweep.
+The next step follows only from the journal and the folders of the trials, never from the memory of
+this process. So a sweep that is killed at any moment, with or without its trials, resumes where it
+was. Trials end with the process that started them, and they hold the sweep's lock: none of them can
+run at the same time as the next start of the sweep.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 
 from albert.experiments import (
     sweep_journal,
@@ -22,24 +23,24 @@ from albert.experiments import (
 )
 from albert.io import file_io, locks
 
-# What is kept of a trial that was ended early: what it was, and how far it came.
+# Files to keep of a trial that was ended early: its settings and results.
 RECORDS = {
     *("run.json", "metrics.jsonl", "eval_results.txt", "best_trial.txt"),
     *("attempts.json", "stuck.json", "seeds.json"),
 }
 _LOCK = "sweep.lock"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_MOST_KILLS = 3  # starts of a trial that something outside has killed
+_MAX_KILLS = 3  # by something outside, of one trial
 
 
 @dataclasses.dataclass
 class _Process:
-    """A trial that runs.
+    """The process of a trial.
 
     Attributes:
       process: `subprocess.Popen`, the leader of a process group.
       log_start: bytes of the log that earlier starts have written.
-      evaluations: how many of its were looked at.
+      evaluations: number of evaluations that were checked for pruning.
     """
 
     process: subprocess.Popen
@@ -52,18 +53,27 @@ class Sweep:
 
     Args:
       plan: `sweep_plan.Plan`.
-      settings: {flag: text} that all trials have, to tell this sweep from another.
-      folder: of the sweep.
+      settings: {flag: text} of all trials, to tell this sweep from another.
+      folder: folder of the sweep.
       python: program that runs modules with ``-m``.
       parallel: trials at the same time.
-      say: takes a line about what happens.
-      poll_seconds: time between two looks at the trials.
+      say: function that shows a line about an event.
+      poll_seconds: time between two checks of the trials.
 
     Raises:
       file_io.InputError: the folder is not of this machine, or Optuna is needed and missing.
     """
 
-    def __init__(self, plan, settings, folder, python, parallel=1, say=print, poll_seconds=0.2):
+    def __init__(
+        self,
+        plan: sweep_plan.Plan,
+        settings: dict[str, str],
+        folder: str,
+        python: str,
+        parallel: int = 1,
+        say: Callable[[str], object] = print,
+        poll_seconds: float = 0.2,
+    ) -> None:
         if file_io.is_remote(folder):
             raise file_io.InputError(f"output_dir={folder}: a sweep needs a folder of this machine")
         if plan.needs_history:
@@ -77,23 +87,23 @@ class Sweep:
         self._journal = None  # of a folder that nobody else writes to
 
     @property
-    def trials(self):
-        """The `sweep_journal.Trial`s, once it runs."""
+    def trials(self) -> list[sweep_journal.Trial]:
+        """Returns the trials, once the sweep runs."""
         return self._journal.trials
 
-    def summary(self):
-        """The table so far, see `sweep_results.summarize`."""
+    def summary(self) -> dict:
+        """Returns the table so far, see `sweep_results.summarize`."""
         return sweep_results.summarize(self._plan.describe(), self.trials)
 
-    def run(self, retry_failed=False):
-        """Runs what has not ended; the table is written after each trial.
+    def run(self, retry_failed: bool = False) -> None:
+        """Runs all trials that have not ended; writes the table after each.
 
         Args:
-          retry_failed: also run the trials again that have failed.
+          retry_failed: also run failed trials again.
 
         Raises:
-          file_io.InputError: another process is at work in the folder, or it has another sweep.
-          KeyboardInterrupt: after Ctrl-C or another signal to end; the trials have ended, too.
+          file_io.InputError: another process runs the sweep, or the folder has another sweep.
+          KeyboardInterrupt: after Ctrl-C or another signal to end; the trials have also ended.
         """
         file_io.make_dirs(os.path.join(self._folder, "logs"))
         lock = locks.inherited(
@@ -112,7 +122,7 @@ class Sweep:
                 self._write()
                 while self._start_trials() or self._running:
                     time.sleep(self._poll_seconds)
-                    self._look()
+                    self._check_trials()
             except BaseException:
                 self._stop()
                 raise
@@ -149,7 +159,7 @@ class Sweep:
         number = len(self.trials)
         if number >= self._count:
             return None
-        # The trials that run beside it count for nothing, or chance would decide what is known.
+        # The trials that run at the same time do not count, or chance would decide what is known.
         known = max(0, number - self._parallel + 1)
         if self._plan.needs_history and not all(t.has_ended for t in self.trials[:known]):
             return None
@@ -215,8 +225,8 @@ class Sweep:
             pairs.append(f"seed={trial.seed}")
         return " ".join(pairs) + "; " if pairs else ""
 
-    def _look(self):
-        """Takes in what has happened to the trials that run."""
+    def _check_trials(self):
+        """Handles the events of the trials that run."""
         for number, running in list(self._running.items()):
             trial = self.trials[number]
             status = running.process.poll()
@@ -231,7 +241,7 @@ class Sweep:
                 self._take_result(trial, status, running)
 
     def _prune(self, trial, running):
-        """Whether a trial is to be ended; notes where."""
+        """Whether to end a trial; notes the step."""
         curve = self._curve(trial)
         if len(curve) == running.evaluations:
             return False
@@ -265,8 +275,8 @@ class Sweep:
                 trial.state, trial.error = sweep_journal.FAILED, [str(error)]
         elif status < 0 or status == 130:
             kills = self._kills[trial.number] = self._kills.get(trial.number, 0) + 1
-            if kills < _MOST_KILLS:
-                # By whoever is about to kill this process, too, or for want of memory.
+            if kills < _MAX_KILLS:
+                # Perhaps for lack of memory, or this process is the next to be killed.
                 self._say(f"{trial.name}: killed from outside; it goes on")
                 time.sleep(1)
                 return
@@ -284,8 +294,8 @@ class Sweep:
         name = self._plan.metric or sweep_results.SCORE
         score = "" if trial.value is None else f", {name} {trial.value:.4f}"
         at = "" if trial.step is None else f" at step {trial.step}"
-        said = "".join(f"; {text}" for text in sweep_results.remarks([trial], self._plan.minimize))
-        self._say(f"{trial.name}: {trial.state}{score}{at}{said}")
+        warnings = sweep_results.remarks([trial], self._plan.minimize)
+        self._say("; ".join([f"{trial.name}: {trial.state}{score}{at}", *warnings]))
         if trial.error:
             log = log_of(self._folder, trial.name)
             self._say("\n".join([f"  the end of {log}:", *(f"    {x}" for x in trial.error)]))
@@ -298,7 +308,7 @@ class Sweep:
                 file_io.remove(os.path.join(folder, name))
 
     def _stop(self):
-        """Ends the trials that run, and notes it."""
+        """Ends all running trials, and notes that they were interrupted."""
         trial_processes.stop([running.process for running in self._running.values()])
         for number in self._running:
             if not self.trials[number].has_ended:
@@ -324,14 +334,14 @@ def _given_trials(plan, known):
     return found
 
 
-def log_of(folder, name):
-    """The file that a trial of a sweep prints to."""
+def log_of(folder: str, name: str) -> str:
+    """Returns the log file of a trial."""
     return os.path.join(folder, "logs", f"{name.replace('/', '-')}.log")
 
 
 @contextlib.contextmanager
 def _signals_interrupt():
-    """Every signal that asks a process to end does what Ctrl-C does."""
+    """Lets every signal that asks a process to end do the same as Ctrl-C."""
 
     def interrupt(number, frame):
         raise KeyboardInterrupt

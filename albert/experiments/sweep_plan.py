@@ -1,4 +1,4 @@
-"""What a sweep is to try: its specification, read and checked, and the points of its parameters.
+"""Reads and checks the specification of a sweep, and lists the points of its parameters.
 
 A point is a value for each parameter. A trial is one run of a script: a point, with one of the
 seeds where points are repeated over seeds. Trials are numbered from 0, all seeds of a point before
@@ -49,19 +49,19 @@ class Range:
     log: bool = False
 
     @property
-    def is_whole(self):
+    def is_whole(self) -> bool:
         """Whether only whole numbers are drawn."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
-    def at(self, share):
-        """The number at a share (0 to 1) of the way from `low` to `high`."""
+    def at(self, fraction: float) -> float:
+        """Returns the number at a fraction (0 to 1) of the way from `low` to `high`."""
         if self.log:
             low, high = math.log(self.low), math.log(self.high)
-            return self.near(math.exp(low + share * (high - low)))
-        return self.near(self.low + share * (self.high - self.low))
+            return self.near(math.exp(low + fraction * (high - low)))
+        return self.near(self.low + fraction * (self.high - self.low))
 
-    def near(self, value):
-        """A number of the range: `value` in few digits."""
+    def near(self, value: float) -> float:
+        """Rounds `value` to few digits, inside the range."""
         if self.is_whole:
             value = round(value)
         elif value:
@@ -78,7 +78,7 @@ class Plan:
       arguments: arguments that all trials get.
       parameters: {flag: tuple of values or `Range`}; empty with `trials`.
       trials: {name: arguments} where the trials are given one by one.
-      seeds: values of the flag ``seed``, one trial each; empty: one trial a point.
+      seeds: values of the flag ``seed``, one trial each; empty: one trial per point.
       metric: score of a trial; None: the one that its best checkpoint is picked by.
       minimize: whether a low score is good; None: it is if the metric is a loss.
       method: one of `METHODS`.
@@ -112,24 +112,24 @@ class Plan:
         _check_search(self)
         _check_repeats(self)
 
-    def scored_by(self, metric):
-        """The same sweep with a metric, if it has none."""
+    def scored_by(self, metric: str | None) -> "Plan":
+        """Returns the same sweep with a metric, if it has none."""
         if self.metric or not metric:
             return self
         return dataclasses.replace(self, metric=metric, minimize=self.minimize or None)
 
     @property
-    def repeats(self):
-        """Trials of one point."""
+    def repeats(self) -> int:
+        """Returns the number of trials per point."""
         return max(1, len(self.seeds))
 
     @property
-    def needs_history(self):
+    def needs_history(self) -> bool:
         """Whether a trial depends on the results of earlier ones."""
         return self.method == "tpe" or self.prune
 
-    def describe(self):
-        """What makes this sweep another than that one, as JSON holds it."""
+    def describe(self) -> dict:
+        """Returns the fields that tell this sweep from another, as JSON holds them."""
         fields = dataclasses.asdict(self)
         for name in ("arguments", "num_trials", "trials"):
             del fields[name]  # More trials are the same sweep.
