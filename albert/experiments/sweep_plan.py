@@ -12,6 +12,7 @@ import math
 import random
 import re
 import sys
+from collections.abc import Iterator, Sequence
 
 from albert.io import file_io, json_shapes
 from albert.training import results
@@ -179,12 +180,12 @@ def _check_repeats(plan):
 # --- reading ------------------------------------------------------------------------------------
 
 
-def read_spec(path):
-    """The JSON object of a specification file, with keys and types checked.
+def read_spec(path: str) -> dict:
+    """Reads the JSON object of a specification file, and checks its keys and types.
 
     Raises:
-      file_io.InputError: it is no JSON (names line and column), or has an unknown key or a value of
-        another type.
+      file_io.InputError: it is not JSON (the message has line and column), or has an unknown key
+        or a value of another type.
     """
     spec = file_io.read_json(path, "spec")
     json_shapes.check_text(spec, f"spec: {path}")
@@ -211,17 +212,22 @@ def _kind(value):
     return f"a {type(value).__name__}"
 
 
-def make_plan(spec, arguments=(), trials=None, path=None):
-    """The `Plan` of a specification.
+def make_plan(
+    spec: dict,
+    arguments: Sequence[str] = (),
+    trials: dict[str, list[str]] | None = None,
+    path: str | None = None,
+) -> Plan:
+    """Makes the plan of a specification.
 
     Args:
       spec: dict with the keys of the file.
-      arguments: further ones that all trials get.
-      trials: {name: arguments} in place of those of the specification.
+      arguments: further arguments of all trials.
+      trials: {name: arguments} that replace those of the specification.
       path: file that the specification was read from, for messages.
 
     Raises:
-      file_io.InputError: something is missing, contradictory or of a wrong form.
+      file_io.InputError: a field is missing, contradictory or of a wrong form.
     """
     try:
         return _make_plan(spec, arguments, trials)
@@ -251,29 +257,29 @@ def _make_plan(spec, arguments, trials):
     )
 
 
-def arguments_of(what, flags):
-    """The arguments of {flag: value}; `what` has them, for messages.
+def arguments_of(owner: str, flags: dict) -> list[str]:
+    """Returns {flag: value} as arguments; messages name their owner.
 
     Raises:
-      file_io.InputError: it is no dict, or a value is neither text, number nor truth value.
+      file_io.InputError: it is not a dict, or a value is neither text, number nor truth value.
     """
     if not isinstance(flags, dict):
-        raise file_io.InputError(f"{what}: expected an object of flags, found {flags!r}")
+        raise file_io.InputError(f"{owner}: expected an object of flags, found {flags!r}")
     for name, value in flags.items():
         if not isinstance(value, SCALARS):
             raise file_io.InputError(
-                f"{what}: {name} must be a text, a number or true or false, found {value!r}"
+                f"{owner}: {name} must be a text, a number or true or false, found {value!r}"
             )
     return [argument(name, value) for name, value in flags.items()]
 
 
-def argument(name, value):
-    """How a script is given a value."""
+def argument(name: str, value: object) -> str:
+    """Returns the command line argument of a value."""
     return f"--{name}={text_of(value)}"
 
 
-def text_of(value):
-    """A value as scripts take it and tables show it."""
+def text_of(value: object) -> str:
+    """Returns a value as scripts take it and tables show it."""
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
@@ -313,8 +319,8 @@ def _range(name, given):
     return Range(*ends, log)
 
 
-def parse_grid(text):
-    """The parameters of a text such as ``learning_rate=1e-3,3e-3;train_batch_size=16,32``.
+def parse_grid(text: str) -> dict[str, list]:
+    """Parses the parameters of a text such as ``learning_rate=1e-3,3e-3;train_batch_size=16,32``.
 
     Returns:
       {name: list of values}, as a specification has them.
@@ -353,18 +359,18 @@ def _parse(text):
 # --- points -------------------------------------------------------------------------------------
 
 
-def grid_size(parameters):
-    """Number of points of a grid; None with a range in it."""
+def grid_size(parameters: dict[str, tuple | Range]) -> int | None:
+    """Returns the number of points of a grid; None if it has a range."""
     if any(isinstance(values, Range) for values in parameters.values()):
         return None
     return math.prod(len(values) for values in parameters.values())
 
 
-def points(plan):
+def points(plan: Plan) -> Iterator[dict[str, object]]:
     """Yields the points of grid and random search, {name: value}, each different from the others.
 
-    The last parameter of a grid changes fastest. The points of a random search depend on the seed
-    alone; there are no more of them than the parameters have.
+    The last parameter of a grid changes fastest. The points of a random search depend only on
+    the seed; there are no more of them than the parameters have.
     """
     if plan.method == "grid":
         for values in itertools.product(*plan.parameters.values()):
@@ -383,8 +389,8 @@ def points(plan):
             yield point
 
 
-def count(plan):
-    """Number of trials in the whole sweep."""
+def count(plan: Plan) -> float | None:
+    """Returns the number of trials in the whole sweep."""
     if plan.trials:
         return len(plan.trials) * plan.repeats
     size = grid_size(plan.parameters)
