@@ -5,7 +5,7 @@ import dataclasses
 from absl import flags
 
 from albert.cli import app, options
-from albert.experiments import charts, report_data, report_pages
+from albert.experiments import report, report_data
 from albert.io import file_io
 
 
@@ -38,20 +38,20 @@ def make_page(folders: list[str], axes: tuple[str, ...] | None) -> str:
     """
     kinds = [report_data.kind_of(folder) for folder in folders]
     if len(folders) == 1 and kinds[0] == report_data.GLUE:
-        return report_pages.glue_page(folders[0])
+        return report.glue_page(folders[0])
     if len(folders) == 1 and kinds[0] == report_data.SWEEP:
-        return report_pages.sweep_page(report_data.read_sweep(folders[0]), axes)
+        return report.sweep_page(report_data.read_sweep(folders[0]), axes)
     if axes is not None:
         raise file_io.InputError("--heat_map is for one sweep")
     runs = report_data.read_runs(folders)
     if kinds == [report_data.SEEDS]:
-        return report_pages.runs_page(runs, report_data.seeds_said(folders[0]))
-    return report_pages.run_page(runs[0]) if len(runs) == 1 else report_pages.runs_page(runs)
+        return report.runs_page(runs, report_data.describe_seeds(folders[0]))
+    return report.run_page(runs[0]) if len(runs) == 1 else report.runs_page(runs)
 
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
-    charts.check_installed()
+    report.check_installed()
     folders = report_data.find_folders(settings.runs)
     page = make_page(folders, settings.heat_map)
     file_io.write_text(settings.output, page)

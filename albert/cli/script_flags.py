@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from absl import flags
 
-from albert.experiments import sweep
+from albert.experiments import trial_processes
 from albert.io import file_io
 
 
 def _definer(script: str) -> Callable[[flags.FlagValues], None]:
-    module = sweep.module_of(script)
+    module = trial_processes.module_of(script)
     try:
         found = importlib.util.find_spec(module)
     except (ImportError, ValueError):

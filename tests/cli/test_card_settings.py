@@ -11,4 +11,4 @@ def test_facts_are_fields_of_the_card():
     options.define(card_settings.Card, values)
     values(["script", "--license=mit", "--language=de"])
     facts = options.read(card_settings.Card, values).facts()
-    assert model_card.Said(**facts) == model_card.Said("mit", None, "de")
+    assert model_card.CardFields(**facts) == model_card.CardFields("mit", None, "de")

@@ -244,8 +244,8 @@ def _read_record(path):
         reproduction.compare(folder_of(path), folder_of(path))
     card = os.path.join(folder_of(path), "card")
     file_io.make_dirs(card)
-    said = model_card.Said()
-    model_card.write(card, folder_of(path), model_card.transformers_form("encoder"), 2, said)
+    fields = model_card.CardFields()
+    model_card.write(card, folder_of(path), model_card.transformers_form("encoder"), 2, fields)
     recorder = run_record.Recorder(record["script"], ["x"], record["flags"], {})
     with recorder.session(folder_of(path), ["train"], {}):
         run_record.start_training(folder_of(path), 1)

@@ -34,9 +34,9 @@ PLAIN = """
     serving.answer_text serving.batcher serving.requests serving.server serving.server_metrics
     export.onnx_graph
     experiments.blimp experiments.charts experiments.demo_data experiments.model_card
-    experiments.report_html experiments.reproduction experiments.seeds experiments.sweep
+    experiments.reproduction experiments.seeds experiments.sweep
     experiments.sweep_journal experiments.sweep_plan experiments.sweep_results
-    experiments.sweep_search
+    experiments.sweep_search experiments.trial_processes
 """.split()
 
 
