@@ -12,12 +12,16 @@ from absl import flags
 from tests.support import sources
 from tests.support.sources import DOORS, ROOMS, ROOT
 
-GUIDE = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+GUIDE = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+]
 # Pages whose links are checked; those that are no guide are written for other ends.
 PAGES = [*GUIDE, "PARITY.md", "CHANGELOG.md", "benchmarks/RESULTS.md"]
 MAX_README, MAX_LINE = 250, 100
 # Options of other programs.
-OTHER_OPTIONS = {"flagfile", "help", "quick", "logdir", "dir", "tag_set", "signature_def"}
+OTHER_OPTIONS = {"flagfile", "help", "quick", "room", "logdir", "dir", "tag_set", "signature_def"}
 OTHER_OPTIONS |= {"signal", "requeue", "open"}  # of SLURM
 PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard", "curl"}
 
@@ -248,3 +252,23 @@ def test_lines_are_short(page):
 def test_the_architecture_names_every_room_and_door():
     named = set(re.findall(r"\b\w+\b", text_of("docs/architecture.md")))
     assert named >= {*ROOMS, *DOORS}
+
+
+def _definitions(tree, prefix=""):
+    """Yields `name` and `Class.name` of all functions and classes of a module."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield prefix + node.name
+            if isinstance(node, ast.ClassDef):
+                yield from _definitions(node, f"{node.name}.")
+
+
+@pytest.mark.parametrize(("page", "at_least"), [("CONTRIBUTING.md", 20), ("architecture.md", 10)])
+def test_functions_are_where_the_pages_say(page, at_least):
+    """`file: function`, with the file below the package."""
+    text = text_of(page if page in GUIDE else f"docs/{page}")
+    places = re.findall(r"`([\w/]+\.py): ([\w.]+)`", text)
+    assert len(places) >= at_least
+    for file, name in places:
+        tree = ast.parse((ROOT / "albert" / file).read_text(encoding="utf-8"))
+        assert name in _definitions(tree), f"{page}: there is no {name} in {file}"
