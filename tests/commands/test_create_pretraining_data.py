@@ -392,7 +392,7 @@ def test_killed_runs_of_shards_end_with_the_same_files(shared):
     """At random moments, with workers that are left alone; the benchmark does so twenty times."""
     result = subprocess.run(
         [
-            *(sys.executable, "benchmarks/killed_data_creation.py", "--kills=3"),
+            *(sys.executable, "-m", "benchmarks.robustness.killed_data_creation", "--kills=3"),
             f"--input_file={shared}/data/corpus/wiki_000.txt",
             f"--spm_model_file={shared}/data/spm/30k-clean.model",
         ],

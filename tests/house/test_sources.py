@@ -21,8 +21,6 @@ from tests.support.sources import (
     tree_of,
 )
 
-# Names of the reference, which users import.
-ALLOWED_UTILS = {"classifier_utils", "squad_utils", "race_utils"}
 MAX_FUNCTION, MAX_MAIN = 60, 40
 
 # Calls that touch files; os.path functions that only handle names are free.
