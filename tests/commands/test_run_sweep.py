@@ -107,7 +107,10 @@ def test_another_sweep_in_the_same_folder_is_refused(unbroken):
         (["--grid=rate=0.1", "--script_flags=--stepz=3"], "Unknown command line flag 'stepz'"),
         (["--grid=rate=0.1", "--script_flags=--rate=0.2"], "parameter 'rate' also stands among"),
         (["--grid=rate=0.1", "--script_flags=--output_dir=x"], "is a folder in that of the sweep"),
-        (["--grid=rate=0.1", "--script_flags=--steps='3"], "not a command line: No closing quotation"),
+        (
+            ["--grid=rate=0.1", "--script_flags=--steps='3"],
+            "not a command line: No closing quotation",
+        ),
         (["--grid=rate=0.1", "--script=run_clasifier"], "there is no script albert.run_clasifier"),
         (["--grid=rate=0.1", "--script=command_line"], "there is no script albert.command_line"),
         (["--spec=setup.py"], "setup.py is not valid JSON: .* at line 1 column"),
@@ -369,7 +372,7 @@ def test_ctrl_c_ends_the_trials_and_the_next_start_goes_on(tmp_path):
         assert f"another process ({process.pid}) runs the sweep" in second.stderr
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130 and "interrupted; the same command goes on" in errors
+    assert process.returncode == 130 and "interrupted; the same command resumes" in errors
     assert json.loads((tmp_path / "out" / "sweep.json").read_text())["trials"][0]["state"] == (
         "interrupted"
     )
