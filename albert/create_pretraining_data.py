@@ -5,8 +5,6 @@ Input: UTF-8 text, one sentence per line, a blank line between documents.
 
 import dataclasses
 import functools
-import signal
-import sys
 import time
 
 from absl import flags, logging
@@ -20,14 +18,16 @@ from albert.data import (
     masking,
     sequence_formats,
 )
-from albert.io import file_io, processes
+from albert.io import file_io, processes, signals
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
     """The text, the instances made of it, and the files that hold them."""
 
-    input_file: str | None = options.flag(None, "Text files: comma-separated globs.")
+    input_file: str | None = options.flag(
+        None, "Text files, also .gz, .bz2 or .zst: comma-separated globs."
+    )
     output_file: str | None = options.flag(
         None,
         "Record files to write, comma-separated; filled in turn. With --num_shards: the prefix of "
@@ -206,10 +206,10 @@ def main(values: flags.FlagValues) -> None:
     state = "the output files are unchanged"
     if settings.num_shards:
         state = "the same command resumes the work"
-    # This raises an exception, so that the temporary files are removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"terminated; {state}"))
     try:
         counts, outputs = create(settings, job, inputs)
+    except signals.Terminated:
+        raise signals.Terminated(state) from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; {state}") from None
     print(instance_files.report(counts, job, outputs, time.monotonic() - started))

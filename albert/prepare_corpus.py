@@ -1,14 +1,12 @@
 """Makes a clean corpus of raw texts: one sentence per line, no duplicates, no evaluation sets."""
 
 import dataclasses
-import signal
-import sys
 import time
 
 from absl import flags
 
 from albert.cli import app, options
-from albert.io import file_io, processes
+from albert.io import file_io, processes, signals
 from albert.text import corpus_cleaning, corpus_preparation
 
 
@@ -18,13 +16,20 @@ class Settings(options.Group):
 
     input_file: str | None = options.flag(
         None,
-        "Text or .jsonl files, also .gz, .bz2 or .zst: comma-separated globs. UTF-8; in text a "
-        "blank line separates documents.",
+        "Text or .jsonl files, also .gz, .bz2 or .zst: comma-separated globs. In text a blank line "
+        "separates documents.",
     )
     output_dir: str | None = options.flag(
         None, "Empty or new folder for the corpus and its report."
     )
     text_field: str = options.flag("text", "Name of the text in .jsonl files.")
+    encoding: str = options.flag(
+        "utf-8", "Encoding of the files, such as latin-1; the corpus is UTF-8."
+    )
+    skip_bad_files: bool = options.flag(
+        False,
+        "Skip files that are damaged, of another encoding or not JSON; the report names them.",
+    )
     whole_files: bool = options.flag(
         False, "A text file is one document; blank lines separate its paragraphs."
     )
@@ -77,6 +82,7 @@ class Settings(options.Group):
     def check(self) -> None:
         """Rejects flags that are missing or have no effect; raises `file_io.InputError`."""
         self.require("input_file", "output_dir")
+        corpus_cleaning.check_encoding(self.encoding)
         if self.evaluation_sets():
             self.require("data_dir")
         elif self.only_report_contamination or self.data_dir:
@@ -100,12 +106,14 @@ def preparation(settings: Settings) -> corpus_preparation.Preparation:
             language=settings.language,
             min_letter_share=settings.min_letter_share,
             min_words=settings.min_document_words,
+            encoding=settings.encoding,
         ),
         near_duplicate_threshold=settings.near_duplicate_threshold,
         max_line_repeats=settings.max_line_repeats,
         contamination=settings.evaluation_sets(),
         data_dir=settings.data_dir,
         only_report_contamination=settings.only_report_contamination,
+        skip_bad_files=settings.skip_bad_files,
     )
 
 
@@ -116,12 +124,13 @@ def main(values: flags.FlagValues) -> None:
     paths = file_io.expand_globs(settings.input_file, "--input_file")
     started = time.monotonic()
     num_workers = settings.num_workers or processes.num_cores()
-    # This raises an exception, so that the temporary files are removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated; nothing was written"))
+    state = "the same command resumes from here"
     try:
         report = corpus_preparation.prepare(paths, output_dir, chosen, num_workers)
+    except signals.Terminated:
+        raise signals.Terminated(state) from None
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; nothing was written") from None
+        raise KeyboardInterrupt(f"interrupted; {state}") from None
     print(f"{corpus_preparation.report_text(report)}\n  {time.monotonic() - started:.1f} s")
 
 

@@ -49,8 +49,12 @@ def define_flags(flag_values):
         0.0,
         "Above 0: mask records that have masks anew at every step, this share of the tokens.",
     )
-    text("spm_model_file", None, "SentencePiece model of the records; needed to draw masks.")
-    text("vocab_file", None, "WordPiece vocabulary of the records; needed to draw masks.")
+    text(
+        "spm_model_file",
+        None,
+        "SentencePiece model of the records, to draw masks; kept in --output_dir.",
+    )
+    text("vocab_file", None, "WordPiece vocabulary of the records, likewise.")
     options.define(pretraining.Masks, flag_values)
     blimp_flags.define_flags(flag_values)
     distillation_flags.define_flags(flag_values)
@@ -109,6 +113,7 @@ def make_data(values, config, sentence_labels):
         sentence_labels=sentence_labels,
         equal_tokens=values.train_batch_tokens > 0,
         mixture=sources if len(sources) > 1 else None,
+        limits=pretraining_task.limits(config),
     )
 
 
@@ -119,7 +124,8 @@ def main(values):
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
     pretraining_flags.set_batch_size(values, strategy)
-    source = common_flags.source(values, needs_vocabulary=False)
+    has_vocabulary = bool(values.spm_model_file or values.vocab_file)
+    source = common_flags.source(values, needs_vocabulary=has_vocabulary)
     config = dropout_flags.read_config(values, source)
     common_flags.check_seq_length(values, config)
     slots = pretraining_flags.mask_config(values).num_slots

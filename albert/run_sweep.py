@@ -11,9 +11,9 @@ from absl import flags
 
 from albert.cli import app, options, script_flags
 from albert.experiments import sweep, sweep_journal, sweep_plan, sweep_results
-from albert.io import file_io
+from albert.io import file_io, signals
 
-_INTERRUPTED = "interrupted; the same command resumes from the last checkpoints"
+_RESUMES = "the same command resumes from the last checkpoints"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,8 +179,10 @@ def main(values: flags.FlagValues) -> None:
     runner = sweep.Sweep(plan, common, settings.output_dir, settings.python, settings.parallel)
     try:
         runner.run(settings.retry_failed)
+    except signals.Terminated:
+        raise signals.Terminated(_RESUMES) from None
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_INTERRUPTED) from None
+        raise KeyboardInterrupt(f"interrupted; {_RESUMES}") from None
     summary = runner.summary()
     print(sweep_results.to_markdown(summary), end="")
     if summary["best"] is None:

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import os
-import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +11,10 @@ from absl import flags, logging
 
 from albert.cli import app, options, runner
 from albert.data import beam_runner
-from albert.io import file_io, processes
+from albert.io import file_io, processes, signals
 from albert.text import corpus
+
+_NOTHING = "nothing was written"
 
 
 def _check_coverage(name: str, value: float) -> None:
@@ -25,7 +26,9 @@ def _check_coverage(name: str, value: float) -> None:
 class Settings(options.Group):
     """The text, the kind and size of the vocabulary, and how it is trained."""
 
-    input_file: str | None = options.flag(None, "UTF-8 text files: comma-separated globs.")
+    input_file: str | None = options.flag(
+        None, "UTF-8 text, also .gz, .bz2 or .zst: comma-separated globs."
+    )
     output_prefix: str | None = options.flag(
         None, "Path of the files to write, without .model and .vocab (or .txt)."
     )
@@ -104,15 +107,12 @@ def _train(settings: Settings, paths: list[str]) -> tuple[Any, dict[str, int]]:
         random_seed=settings.random_seed,
     )
     train = corpus.train_wordpiece if settings.wordpiece else corpus.train_vocab
-    # Training does not return to Python for minutes, so signals end the process at once. No file
-    # has been written until then.
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    before = {kind: signal.signal(kind, signal.SIG_DFL) for kind in kinds}
     try:
-        return train(paths, recipe, _draw(settings))
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
+        return processes.call(train, paths, recipe, _draw(settings))
+    except signals.Terminated:
+        raise signals.Terminated(_NOTHING) from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; {_NOTHING}") from None
 
 
 def _report(settings: Settings, num_files: int, counts: dict[str, int], seconds: float) -> str:

@@ -22,6 +22,44 @@ def definers(flag_values):
     return tuple(functools.partial(define, flag_values=flag_values) for define in kinds)
 
 
+_MIXED = "mixed_"
+
+
+class _PrecisionParser(flags.EnumParser):
+    """Names of precisions; bfloat16 and mixed_bfloat16 are the same, and so for float16.
+
+    Args:
+      names: as the script has them; `parse` gives one of these.
+    """
+
+    def __init__(self, names):
+        self._names = {_PrecisionParser._other(name): name for name in names if "float16" in name}
+        super().__init__([*names, *self._names])
+
+    @staticmethod
+    def _other(name):
+        return name.removeprefix(_MIXED) if name.startswith(_MIXED) else _MIXED + name
+
+    def parse(self, argument):
+        name = super().parse(argument)
+        return self._names.get(name, name)
+
+
+def define_precision(flag_values, default, names, text):
+    """--precision of a script.
+
+    Args:
+      flag_values: flag values.
+      default: one of the names, or None.
+      names: precisions; each of 16 bits is taken by its other name, too, see `_PrecisionParser`.
+      text: its help.
+    """
+    parser = _PrecisionParser(names)
+    flag = flags.EnumFlag("precision", default, text, parser.enum_values)
+    flag.parser = parser
+    flags.DEFINE_flag(flag, flag_values)
+
+
 def define_device_flags(flag_values):
     """Where and how a script computes."""
     flags.DEFINE_bool("use_tpu", False, "Run on a TPU.", flag_values=flag_values)
@@ -70,13 +108,12 @@ def define_device_flags(flag_values):
 
 def define_compute_flags(flag_values):
     """Precision, memory and speed; with `compute` and `engine` of training scripts."""
-    flags.DEFINE_enum(
-        "precision",
+    define_precision(
+        flag_values,
         "float32",
         list(PRECISIONS),
         "Type of products and activations; variables, normalisation, losses and the optimizer stay "
         "float32. mixed_float16 scales the loss.",
-        flag_values=flag_values,
     )
     flags.DEFINE_integer(
         "gradient_accumulation_steps",

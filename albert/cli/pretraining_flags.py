@@ -221,6 +221,8 @@ def make_run(values, source, config, lessons, sentence_task, strategy):
     from albert.model import checkpoints, model_folder
     from albert.training import stages
 
+    if source.spm_model_file or source.vocab_file:
+        model_folder.load_tokenizer(source, config)  # refuses one that does not fit
     return stages.Run(
         model_config=config,
         run_config=common_flags.run_config(values, values.num_train_steps, values.eval_batch_size),
@@ -229,7 +231,7 @@ def make_run(values, source, config, lessons, sentence_task, strategy):
         from_scratch=True,
         rename=checkpoints.group_zero_name if values.init_from_group0 else lessons.rename,
         complete_folder=lambda _: model_folder.write_pretrained(
-            values.output_dir, config, sentence_task
+            values.output_dir, config, sentence_task, source
         ),
         record=record_flags.recorder(values, "run_pretraining", source),
         **schedule_flags.of_run(

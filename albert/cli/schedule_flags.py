@@ -25,7 +25,8 @@ def define_flags(flag_values, fine_tuning=True):
     number(
         "budget_minutes",
         0.0,
-        "Above 0: time the first steps and train as many as fit, with their evaluations.",
+        "Above 0: train until so many minutes are up, with the evaluations; the learning rate "
+        "follows the clock.",
     )
     if not fine_tuning:
         return
@@ -55,6 +56,8 @@ def check(values):
         common_flags.refuse_given(values, purpose, "eval_every", "early_stopping_patience")
     if not values.do_train:
         common_flags.refuse_given(values, "training", "budget_minutes")
+    if values.budget_minutes and "start_warmup_step" in values:
+        common_flags.refuse_given(values, "runs without --budget_minutes", "start_warmup_step")
     if fine_tuning:
         _check_seeds(values)
 
@@ -158,9 +161,8 @@ def _budget(values, steps, warmup_share, schedule):
         return None
     is_bound = any(values[name].present for name in _LENGTHS if name in values)
 
-    def make_optimizer(fixed):
-        warmup_steps = round(warmup_share * fixed)
-        return optimizer_flags.make_optimizer(values, fixed, warmup_steps, **schedule)
+    def make_optimizer(pace):
+        return optimizer_flags.make_optimizer(values, 1, warmup_share, pace=pace, **schedule)
 
     return budget.Settings(values.budget_minutes, make_optimizer, steps if is_bound else None)
 

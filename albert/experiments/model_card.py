@@ -116,6 +116,8 @@ _METRICS = {
     "sentence_order_accuracy": "accuracy",
     "next_sentence_accuracy": "accuracy",
     "f1": "f1",
+    "precision": "precision",
+    "recall": "recall",
     "exact": "exact_match",
     "exact_match": "exact_match",
     "matthew_corr": "matthews_correlation",

@@ -22,6 +22,7 @@ from albert.model import (
     kernels,
     layers,
     model_folder,
+    prepared_weights,
     pretraining_heads,
     saved_model_files,
     sources,
@@ -45,7 +46,7 @@ class Scorer:
         self._model = model
         self._tokenizer = tokenizer
         self._batch_size = batch_size
-        self._infer = encoder.ReadyModel(model, self._log_probs, _INPUTS)
+        self._infer = prepared_weights.CompiledModel(model, self._log_probs, _INPUTS)
 
     def _log_probs(self, features):
         """[C] log-probabilities of the tokens under the masks."""

@@ -358,7 +358,15 @@ def test_a_killed_search_makes_the_suggestions_of_an_unbroken_one(tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_trials_and_the_next_start_goes_on(tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "status", "message"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 75, "ended by SIGTERM"),
+        (signal.SIGHUP, 75, "ended by SIGHUP"),
+    ],
+)
+def test_signals_end_the_trials_and_the_next_start_goes_on(tmp_path, kind, status, message):
     note = tmp_path / "note"
     flags = f"--script_flags=--seconds=0.1 --steps=30 --note={note}"
     command = _command(tmp_path / "out", "--grid=rate=0.3", flags)
@@ -370,9 +378,9 @@ def test_ctrl_c_ends_the_trials_and_the_next_start_goes_on(tmp_path):
         wait_until(lambda: note.exists() and note.read_text(), process)
         second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert f"another process ({process.pid}) runs the sweep" in second.stderr
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, kind)
         _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130 and "interrupted; the same command resumes" in errors
+    assert process.returncode == status and f"{message}; the same command resumes" in errors
     assert json.loads((tmp_path / "out" / "sweep.json").read_text())["trials"][0]["state"] == (
         "interrupted"
     )

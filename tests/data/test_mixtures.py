@@ -170,7 +170,7 @@ def test_the_script_takes_mixtures(files, monkeypatch):
         values = flags.FlagValues()
         run_pretraining.define_flags(values)
         values(["script", f"--input_file={text.replace('@', f'{files}/')}", "--output_dir=x"])
-        config = type("Config", (), {"vocab_size": 9})
+        config = type("Config", (), {"vocab_size": 9, "type_vocab_size": 2})
         run_pretraining.make_data(values, config, True)
         mixture = taken["mixture"]
         assert (mixture and [source.weight for source in mixture]) == expected
