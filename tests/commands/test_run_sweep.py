@@ -426,4 +426,6 @@ def test_a_sweep_of_real_trials_and_its_report(tmp_path, golden):
     page = report.make_page([str(out)], None)
     assert "<td>trial_0001</td>" in page and 'aria-label="Training loss: ' in page
     page = report.make_page([str(out / "trial_0000")], None)
-    assert "Confusion matrix of 32 examples" in page and "<h3>Worst examples</h3>" in page
+    assert (
+        "Confusion matrix of 32 examples" in page and "<h3>Worst examples of data.tsv</h3>" in page
+    )
