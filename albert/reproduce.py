@@ -57,7 +57,7 @@ def main(values: flags.FlagValues) -> None:
         raise file_io.InputError(f"--output_dir={settings.output_dir} is not empty; name a new one")
     check_inputs(settings, record)
     words = reproduction.command(record, output_dir, record_flags.changed_defaults(record))
-    reproduction.repeat_schedule(record, values.run, output_dir)
+    reproduction.repeat_schedule(record, settings.run, output_dir)
     logging.info("Running %s", " ".join(words))
     reproduction.run(words, record["directory"])
     equal, different, circumstances = reproduction.compare(settings.run, output_dir)

@@ -63,7 +63,7 @@ class Settings(options.Group):
 
     def of_specification(self) -> dict[str, Any]:
         """Returns the keys of a specification that flags give, with their values."""
-        found = {
+        found: dict[str, Any] = {
             "script": self.script,
             "metric": self.metric,
             "minimize": self.minimize,

@@ -97,7 +97,9 @@ def test_the_record_knows_the_data(trained):
     entry["sha256"] = "0" * 64
     assert reproduction.changed_inputs(record)[0].startswith("predict_data: ")
     scores = record["result"]
-    front = model_card.front_matter("x", export_checkpoints.FORM, record, scores, model_card.CardFields())
+    front = model_card.front_matter(
+        "x", export_checkpoints.FORM, record, scores, model_card.CardFields()
+    )
     (results,) = front["model-index"][0]["results"]
     assert results["dataset"] == {"name": "dev.conll", "type": "own"}
     found = {entry["name"]: entry["value"] for entry in results["metrics"]}
