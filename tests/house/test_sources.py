@@ -305,15 +305,37 @@ def _flags_read_by(script):
     return read
 
 
+def _settings_read_by(script):
+    """Attributes, and names in tuples, that a command and its modules of `cli` read."""
+    modules, waiting = [], [script]
+    while waiting:
+        name = waiting.pop()
+        modules.append(name)
+        waiting += CLI & own_imports(name) - {*modules, *waiting}
+    read = set()
+    for node in (node for name in modules for node in ast.walk(tree_of(name))):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            read.add(node.attr)
+        elif isinstance(node, (ast.Tuple, ast.List)):  # of getattr in a loop over names
+            read.update(e.value for e in node.elts if isinstance(e, ast.Constant))
+    return read
+
+
 @pytest.mark.parametrize("script", COMMANDS)
 def test_every_flag_is_read(script):
     import importlib
 
     from absl import flags
 
-    values = flags.FlagValues()
-    importlib.import_module(f"albert.{script}").define_flags(values)
-    unread = set(values) - _flags_read_by(script)
+    module = importlib.import_module(f"albert.{script}")
+    if hasattr(module, "Settings"):
+        from albert.cli import options
+
+        unread = set(options.names(module.Settings)) - _settings_read_by(script)
+    else:
+        values = flags.FlagValues()
+        module.define_flags(values)
+        unread = set(values) - _flags_read_by(script) - _settings_read_by(script)
     assert not unread, f"{script} defines flags that nothing reads: {sorted(unread)}"
 
 
@@ -341,8 +363,9 @@ def test_arguments_are_written_one_by_one_and_functions_have_names():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_scripts_define_no_class_and_share_one_form(name):
-    assert not [node for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef)]
+def test_scripts_define_only_their_settings_and_share_one_form(name):
+    classes = {node.name for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef)}
+    assert classes <= {"Settings"}
     names = {function.name for function in functions_of(name)}
     assert {"define_flags", "main"} <= names
     assert "app.run(main, define_flags)" in ast.unparse(tree_of(name).body[-1])
