@@ -88,8 +88,9 @@ class Settings(fine_tuning.StepSettings):
             )
         if self.export_text and not self.export_dir:
             raise file_io.InputError("--export_text needs --export_dir")
-        others = ("from_scratch",)
-        self.teacher.check(self, *others)
+        self.teacher.check(self)
+        if self.teacher.init_from_teacher:
+            self.model.refuse_given(distillation.WITHOUT_WEIGHTS, "from_scratch")
         super().check()
         if self.teacher.teacher:
             fine_tuning.check_teacher(self, self.teacher)

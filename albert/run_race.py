@@ -74,8 +74,8 @@ class Settings(fine_tuning.StepSettings):
         return self.dropout_prob
 
     @property
-    def num_kept(self) -> int:
-        """Checkpoints to keep."""
+    def max_kept(self) -> int:
+        """Maximum number of checkpoints kept, unless training does not evaluate them."""
         return self.num_keep_checkpoint
 
     def check(self) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 from albert.cli import options, training
 from albert.io import file_io
 
+WITHOUT_WEIGHTS = "a run without --init_from_teacher"
+
 
 @dataclasses.dataclass(frozen=True)
 class Distillation:
@@ -62,12 +64,8 @@ class Teacher(options.Group):
                 "were expected, such as 5,2,1"
             ) from None
 
-    def check(self, settings: training.Settings, *others: str) -> None:
-        """Rejects contradictions.
-
-        Args:
-          settings: settings of the command.
-          *others: flags given that also say where a run starts.
+    def check(self, settings: training.Settings) -> None:
+        """Rejects contradictions with the settings of a command.
 
         Raises:
           file_io.InputError: names the flags.
@@ -86,10 +84,8 @@ class Teacher(options.Group):
         if settings.compute.estimate_memory:
             raise file_io.InputError("--estimate_memory does not count the --teacher; leave it out")
         if self.init_from_teacher:
-            purpose = "a run without --init_from_teacher"
-            settings.model.refuse_given(
-                purpose, "init_checkpoint", "albert_hub_module_handle", *others
-            )
+            names = ("init_checkpoint", "albert_hub_module_handle")
+            settings.model.refuse_given(WITHOUT_WEIGHTS, *names)
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:

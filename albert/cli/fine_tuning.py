@@ -180,8 +180,8 @@ class Settings(training.Settings):
         return self.output_dir
 
     @property
-    def num_kept(self) -> int:
-        """Checkpoints to keep."""
+    def max_kept(self) -> int:
+        """Maximum number of checkpoints kept, unless training does not evaluate them."""
         return self.keep_checkpoint_max
 
     def check(self) -> None:
@@ -513,7 +513,7 @@ def num_kept(settings: Settings, evaluates: bool) -> int:
     """
     given = settings.given & {"keep_checkpoint_max", "num_keep_checkpoint"}
     keeps_all = settings.do_train and not evaluates and not given
-    return 0 if keeps_all else settings.num_kept
+    return 0 if keeps_all else settings.max_kept
 
 
 def apply_options(settings: Settings, work: Work, run: Any) -> tuple[Any, Any]:

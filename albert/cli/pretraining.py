@@ -186,7 +186,7 @@ class Settings(training.Settings):
         self.blimp.check(self.do_eval)
         self.teacher.check(self)
         if self.teacher.init_from_teacher:
-            self.refuse_given("a run without --init_from_teacher", "init_from_group0")
+            self.refuse_given(distillation.WITHOUT_WEIGHTS, "init_from_group0")
         self.schedule.check(self.do_train, self.do_eval)
         if self.init_from_group0 and not (
             self.model.init_checkpoint or self.model.albert_hub_module_handle
@@ -236,7 +236,7 @@ def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> A
     Raises:
       file_io.InputError: a flag has no effect, or the vocabulary is missing or another one.
     """
-    from albert.data import dynamic_masking, instances
+    from albert.data import dynamic_masking
     from albert.text import tokenization
 
     _refuse_without_effect(settings, files)
@@ -257,10 +257,8 @@ def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> A
         raise file_io.InputError(f"{what} needs the vocabulary of the records: {error}") from error
     tokenizer = tokenization.FullTokenizer(source.vocab_file, True, source.spm_model_file)
     tokenization.check_vocab_size(tokenizer, vocab_size)
-    vocabulary = instances.Vocabulary.of(tokenizer)
-    for found in files.values():
-        found.check_vocabulary(vocabulary.fingerprint, source.spm_model_file or source.vocab_file)
-    return dynamic_masking.Masker(config, vocabulary, settings.course.seed)
+    name = source.spm_model_file or source.vocab_file
+    return dynamic_masking.make_masker(config, settings.course.seed, files, tokenizer, name)
 
 
 # --- the sentence task ----------------------------------------------------------------------------
@@ -358,10 +356,7 @@ def find_batch_size(settings: Settings, strategy: Any) -> int:
             f"{flag} must be at least twice --max_seq_length={settings.max_seq_length}"
         )
     sources = input_pipeline.parse_mixture(settings.input_file, "--input_file")
-    length = sum(
-        count / input_pipeline.BLOCK * dynamic_masking.look_at(source.paths).mean_length()
-        for source, count in zip(sources, input_pipeline.counts_per_block(sources), strict=True)
-    )
+    length = dynamic_masking.mean_length(sources)
     batch_size = max(1, round(tokens / length))
     logging.info("%s: %d examples on average, of %.1f tokens each", flag, batch_size, length)
     return batch_size

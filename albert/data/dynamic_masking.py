@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from albert.data import input_pipeline, instances, masking, record_files
 from albert.io import file_io
+from albert.text import tokenization
 
 _HINT = "Make the records again with this version of create_pretraining_data"
 _TRAINING, _EVALUATION = 0, 1  # streams of chance
@@ -106,6 +107,14 @@ def look_at(paths):
         list(paths),
         bool(compact),
         {path: examples[path].features.feature[name].int64_list.value[0] for path in compact},
+    )
+
+
+def mean_length(sources: list[input_pipeline.Source]) -> float:
+    """Returns the mean number of tokens of the records of a mixture."""
+    return sum(
+        count / input_pipeline.BLOCK * look_at(source.paths).mean_length()
+        for source, count in zip(sources, input_pipeline.counts_per_block(sources), strict=True)
     )
 
 
@@ -273,3 +282,28 @@ class Masker:
         inputs = [number, *(features[name] for name in names[:3])]
         inputs.append(features[names[3]][:, 0])
         return tf.ensure_shape(tf.numpy_function(on_arrays, inputs, tf.string), [None])
+
+
+def make_masker(
+    config: masking.MaskingConfig,
+    seed: int,
+    files: dict[str, RecordFiles],
+    tokenizer: tokenization.FullTokenizer,
+    vocabulary_name: str,
+) -> Masker:
+    """Returns the masker of records that were made with a tokenizer.
+
+    Args:
+      config: how masks are drawn.
+      seed: source of the draws.
+      files: {split: files}.
+      tokenizer: tokenizer of the model.
+      vocabulary_name: file of its vocabulary.
+
+    Raises:
+      file_io.InputError: files were made with another vocabulary.
+    """
+    vocabulary = instances.Vocabulary.of(tokenizer)
+    for found in files.values():
+        found.check_vocabulary(vocabulary.fingerprint, vocabulary_name)
+    return Masker(config, vocabulary, seed)

@@ -435,7 +435,7 @@ def test_a_negative_number_of_checkpoints_is_refused(tmp_path):
     )
     settings = options.read(run_classifier.Settings, values)
     with pytest.raises(InputError, match="-1 checkpoints cannot be kept: give a number, or 0"):
-        training.run_config(settings, 10, 8, 8, settings.num_kept)
+        training.run_config(settings, 10, 8, 8, settings.max_kept)
 
 
 def test_configurations_of_other_kinds_are_named(tmp_path):
