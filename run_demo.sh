@@ -36,7 +36,7 @@ step() {
     echo "$((SECONDS - started)) s"
   elif [[ -n $INTERRUPTED ]]; then
     echo "interrupted; ./run_demo.sh goes on from here"
-    exit 130
+    exit "$INTERRUPTED"
   else
     printf 'failed; the end of %s:\n' "$log"
     tail -n 20 "$log"

@@ -1,19 +1,31 @@
 #!/usr/bin/env bash
 # Lints and tests, after setting everything up where that is needed.
 #
-#   ./run_tests.sh            everything
-#   ./run_tests.sh --quick    without the slow tests
-#   ./run_tests.sh -k name    further arguments go to pytest
+#   ./run_tests.sh                     everything
+#   ./run_tests.sh --quick             without the slow tests
+#   ./run_tests.sh --room=text         the tests of one folder of tests/: a room of albert/,
+#                                      commands, or house (the rules of the repository)
+#   ./run_tests.sh -k name             further arguments go to pytest
 #
+# Options combine: ./run_tests.sh --quick --room=data -k masking
 # Uses PYTHON if set, else the active virtual environment, else .venv (made here).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source .ci/functions.sh
 
-arguments=()
+arguments=() folders=()
 for argument in "$@"; do
   case $argument in
     --quick) arguments+=(-m "not slow") ;;
+    --room=*)
+      folder=tests/${argument#--room=}
+      if ! compgen -G "$folder/test_*.py" >/dev/null; then
+        echo "error: $argument: $folder has no tests; rooms are:" \
+          "$(dirname tests/*/test_*.py | sort -u | sed 's:tests/::' | xargs)" >&2
+        exit 2
+      fi
+      folders+=("$folder")
+      ;;
     -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" && exit ;;
     *) arguments+=("$argument") ;;
   esac
@@ -22,7 +34,9 @@ done
 set_up_python "$PWD" '[dev,text,plots,sweep]'
 "$PYTHON" -m ruff check .
 "$PYTHON" -m ruff format --check .
+# Imports between rooms point down only: the contract in pyproject.toml.
+"$PYTHON" -c 'from importlinter import cli; cli.lint_imports_command()' --no-logo --no-cache
 # Two processes: much of a test's time is start-up and graph building, which take one core. Files
-# are dealt in the order of tests/conftest.py.
+# are distributed in the order of tests/conftest.py.
 exec "$PYTHON" -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder \
-  ${arguments[@]+"${arguments[@]}"}
+  ${folders[@]+"${folders[@]}"} ${arguments[@]+"${arguments[@]}"}

@@ -41,6 +41,7 @@ EXTRAS = {
     "serve": ["aiohttp>=3.14"],
     "dev": [
         "hypothesis>=6.100",
+        "import-linter>=2.0",
         "pytest>=8.0",
         "pytest-timeout>=2.3",
         "pytest-xdist>=3.7",

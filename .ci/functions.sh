@@ -38,19 +38,27 @@ find_python() {
   return 1
 }
 
-# stop_on_signals: Ctrl-C and the like end the running step at once and set INTERRUPTED.
+# stop_on_signals: Ctrl-C and the like end the running step at once and set INTERRUPTED to the
+# status to exit with, that of the scripts in Python.
 # Steps run in process groups of their own, so that their worker processes end with them.
 stop_on_signals() {
   set -m
   CHILD='' INTERRUPTED=''
-  trap 'INTERRUPTED=yes; [[ -n $CHILD ]] && kill -TERM -- "-$CHILD" 2>/dev/null' INT TERM HUP
+  trap 'stop_step 130' INT
+  trap 'stop_step 75' TERM HUP
+}
+
+# stop_step STATUS: ends the running step; the program is to exit with this status.
+stop_step() {
+  INTERRUPTED=$1
+  [[ -n $CHILD ]] && kill -TERM -- "-$CHILD" 2>/dev/null
 }
 
 # run_logged LOG COMMAND…: runs the command with its output in LOG; returns its status.
 run_logged() {
   local log=$1
   shift
-  [[ -z $INTERRUPTED ]] || return 130
+  [[ -z $INTERRUPTED ]] || return "$INTERRUPTED"
   run_watched "$@" >"$log" 2>&1 </dev/null
 }
 

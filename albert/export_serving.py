@@ -16,12 +16,11 @@ def define_flags(flag_values):
         "What the model is written as: a SavedModel, a LiteRT (TensorFlow Lite) or an ONNX file.",
         flag_values=flag_values,
     )
-    flags.DEFINE_enum(
-        "precision",
+    common_flags.define_precision(
+        flag_values,
         "float32",
         ["float32", "bfloat16", "int8"],
         "What the large products are computed in.",
-        flag_values=flag_values,
     )
     text(
         "calibration_file",

@@ -39,6 +39,7 @@ def make_data(settings: Settings, config: Any, sentence_labels: bool) -> Any:
         sentence_labels=sentence_labels,
         equal_tokens=settings.train_batch_tokens > 0,
         mixture=sources if len(sources) > 1 else None,
+        limits=pretraining_task.limits(config),
     )
 
 
@@ -69,6 +70,8 @@ def make_run(
     from albert.model import checkpoints, model_folder
     from albert.training import stages
 
+    if source.spm_model_file or source.vocab_file:
+        model_folder.load_tokenizer(source, config)  # Rejects one that does not fit.
     steps, batch_size = settings.num_train_steps, settings.eval_batch_size
     return stages.Run(
         model_config=config,
@@ -80,7 +83,7 @@ def make_run(
         from_scratch=True,
         rename=checkpoints.group_zero_name if settings.init_from_group0 else distilled.rename,
         complete_folder=lambda _: model_folder.write_pretrained(
-            settings.output_dir, config, sentence_task
+            settings.output_dir, config, sentence_task, source
         ),
         do_eval=settings.do_eval,
         record=recorder,
@@ -105,7 +108,8 @@ def main(values):
     batch_size = pretraining.find_batch_size(settings, strategy)
     settings = dataclasses.replace(settings, train_batch_size=batch_size)
     command = command.with_value("train_batch_size", batch_size)
-    source = settings.model.find(needs_vocabulary=False)
+    has_vocabulary = bool(settings.model.spm_model_file or settings.model.vocab_file)
+    source = settings.model.find(needs_vocabulary=has_vocabulary)
     config = training.read_config(settings, source)
     model_settings.check_seq_length(settings.max_seq_length, config)
     slots = settings.masks.config().num_slots

@@ -55,6 +55,18 @@ def define_flags(flag_values):
     seconds(
         "read_timeout_secs", 10.0, "Seconds that a client may take to send, or to take a reply."
     )
+    whole(
+        "max_connections",
+        512,
+        "Most connections; beyond them the one that has been open longest without a whole request "
+        "is closed. Fewer where the system allows fewer open files.",
+    )
+    text(
+        "allowed_hosts",
+        "",
+        "Names, separated by commas, that requests may give as the host beside addresses, "
+        "localhost, --host and the machine's name; * for any.",
+    )
     flags.DEFINE_integer(
         "threads",
         None,
@@ -119,6 +131,8 @@ def main(values):
         requests.Limits(values.max_texts, values.max_text_chars),
         values.request_timeout_secs,
         values.read_timeout_secs,
+        values.max_connections,
+        tuple(name.strip() for name in values.allowed_hosts.split(",") if name.strip()),
     )
 
     def load(go_on):

@@ -3,6 +3,7 @@
 # Modules that other rooms and commands may import.
 __all__ = (
     "app",
+    "card_settings",
     "common_flags",
     "distillation",
     "fine_tuning",
@@ -10,9 +11,8 @@ __all__ = (
     "model_settings",
     "options",
     "pretraining",
-    "pretraining_data_flags",
     "record_flags",
-    "runner_flags",
+    "runner",
     "script_flags",
     "squad",
     "training",

@@ -17,8 +17,8 @@ _TENSORFLOWS = """
     tensorflow tensorflow-cpu tensorflow-gpu tensorflow-intel tensorflow-macos tensorflow-rocm
     tensorflow-aarch64 tensorflow-cpu-aws intel-tensorflow tf-nightly tf-nightly-cpu tf-nightly-gpu
 """.split()
-_TERMINATED = "ended by SIGTERM; the same command goes on from the last checkpoint"
-_INTERRUPTED = "interrupted; the same command goes on from the last checkpoint"
+_GOES_ON = "the same command goes on from the last checkpoint"
+_INTERRUPTED = f"interrupted; {_GOES_ON}"
 
 
 def with_flag_names(message, flag_values):
@@ -96,10 +96,29 @@ class FindTensorFlow:
         return spec
 
 
+def _terminated(left=""):
+    """Says what is left after SIGTERM; the exit status."""
+    print(f"ended by {signals.REQUESTS.by}; {left or _GOES_ON}", file=sys.stderr)
+    return signals.STATUS
+
+
 def _lost_worker(error):
     from albert.training import distribution
 
     return distribution.lost_worker(error)
+
+
+def define(define_flags, flag_values):
+    """Defines a script's flags so that --help shows all of them, those of shared groups, too.
+
+    Args:
+      define_flags: function that defines them on given flag values.
+      flag_values: these.
+    """
+    before = set(flag_values)
+    define_flags(flag_values)
+    for name in set(flag_values) - before:
+        flag_values.register_key_flag_for_module(sys.argv[0], flag_values[name])
 
 
 def run(main, define_flags):
@@ -109,10 +128,11 @@ def run(main, define_flags):
       main: function of the flag values.
       define_flags: function that defines the script's flags on given flag values.
 
-    Exit status: 0, 1 after a user's mistake, 130 after Ctrl-C, `signals.STATUS` after SIGTERM.
+    Exit status: 0, 1 after a user's mistake, 130 after Ctrl-C, `signals.STATUS` after SIGTERM
+    and SIGHUP.
     """
     signals.install()
-    define_flags(flags.FLAGS)
+    define(define_flags, flags.FLAGS)
     # TensorFlow's notes on its build and on missing GPUs would bury our own lines.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.meta_path.insert(0, FindTensorFlow())
@@ -124,23 +144,22 @@ def run(main, define_flags):
         logging.set_verbosity(logging.INFO)
         try:
             check_tensorflow()
-            main(flags.FLAGS)
+            with signals.obeyed():
+                main(flags.FLAGS)
         except (file_io.InputError, OSError) as error:  # OSError: full disk, lost network folder
             print(f"error: {with_flag_names(str(error), flags.FLAGS)}", file=sys.stderr)
             return 1
         except KeyboardInterrupt as interrupt:
             print(str(interrupt) or _INTERRUPTED, file=sys.stderr)
             return 130
-        except signals.Terminated:
-            print(_TERMINATED, file=sys.stderr)
-            return signals.STATUS
+        except signals.Terminated as terminated:
+            return _terminated(str(terminated))
         except Exception as error:
             end = signals.end_behind(error)
             lost = "tensorflow" in sys.modules and _lost_worker(error)
             # The other workers end for the same reason.
             if end is signals.Terminated or (signals.REQUESTS.terminate and lost):
-                print(_TERMINATED, file=sys.stderr)
-                return signals.STATUS
+                return _terminated()
             if end is KeyboardInterrupt:
                 print(_INTERRUPTED, file=sys.stderr)
                 return 130

@@ -1,11 +1,12 @@
-"""Flags that commands share, and checks of their values."""
+"""Short forms for tables of flags, checks of their values, and the names of precisions."""
 
 import functools
 
 from absl import flags
 
-from albert.cli import model_settings, options
 from albert.io import file_io
+
+_MIXED = "mixed_"
 
 
 def definers(flag_values):
@@ -18,19 +19,39 @@ def definers(flag_values):
     return tuple(functools.partial(define, flag_values=flag_values) for define in kinds)
 
 
-def define_model_flags(flag_values):
-    """Model, weights and tokenizer."""
-    options.define(model_settings.ModelToUse, flag_values)
+class PrecisionParser(flags.EnumParser):
+    """Names of precisions; bfloat16 and mixed_bfloat16 are the same, and so for float16.
+
+    Args:
+      names: as the script has them; `parse` gives one of these.
+    """
+
+    def __init__(self, names):
+        self._names = {PrecisionParser._other(name): name for name in names if "float16" in name}
+        super().__init__([*names, *self._names])
+
+    @staticmethod
+    def _other(name):
+        return name.removeprefix(_MIXED) if name.startswith(_MIXED) else _MIXED + name
+
+    def parse(self, argument):
+        name = super().parse(argument)
+        return self._names.get(name, name)
 
 
-def source(flag_values):
-    """`sources.Source` of the model flags."""
-    return options.read(model_settings.ModelToUse, flag_values).find()
+def define_precision(flag_values, default, names, text):
+    """--precision of a script.
 
-
-def check_seq_length(flag_values, config):
-    """See `model_settings.check_seq_length`."""
-    model_settings.check_seq_length(flag_values.max_seq_length, config)
+    Args:
+      flag_values: flag values.
+      default: one of the names, or None.
+      names: precisions; each of 16 bits is taken by its other name, too, see `PrecisionParser`.
+      text: its help.
+    """
+    parser = PrecisionParser(names)
+    flag = flags.EnumFlag("precision", default, text, parser.enum_values)
+    flag.parser = parser
+    flags.DEFINE_flag(flag, flag_values)
 
 
 def require_positive(flag_values, *names):
@@ -42,17 +63,6 @@ def require_positive(flag_values, *names):
     for name in names:
         if flag_values[name].value < 1:
             raise file_io.InputError(f"--{name}={flag_values[name].value} must be at least 1")
-
-
-def require_given(flag_values, *names):
-    """Refuses a run without a needed flag.
-
-    Raises:
-      file_io.InputError: names the flags.
-    """
-    missing = [f"--{name}" for name in names if not flag_values[name].value]
-    if missing:
-        raise file_io.InputError(f"{', '.join(missing)} must be given")
 
 
 def refuse_given(flag_values, purpose, *names):

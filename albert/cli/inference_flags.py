@@ -1,16 +1,15 @@
 """Flags of what uses a fine-tuned model: how it computes."""
 
-from absl import flags
+from albert.cli import common_flags
 
 
 def define(flag_values):
     """The flags of `found_model`, but --model_dir."""
-    flags.DEFINE_enum(
-        "precision",
+    common_flags.define_precision(
+        flag_values,
         None,
         ["float32", "bfloat16"],
         "Type of products and activations; by default float32, of an exported model its own.",
-        flag_values=flag_values,
     )
 
 

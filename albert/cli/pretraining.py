@@ -94,11 +94,9 @@ class ModelFiles(model_settings.ModelFiles):
         None, "Hub module to start from: a folder, .tar.gz or URL."
     )
     spm_model_file: str | None = options.flag(
-        None, "SentencePiece model of the records; needed to draw masks."
+        None, "SentencePiece model of the records, to draw masks; kept in --output_dir."
     )
-    vocab_file: str | None = options.flag(
-        None, "WordPiece vocabulary of the records; needed to draw masks."
-    )
+    vocab_file: str | None = options.flag(None, "WordPiece vocabulary of the records, likewise.")
     do_lower_case: bool = options.flag(
         True, "Lower-case the sentences of BLiMP, as the texts of the records were."
     )
@@ -188,6 +186,8 @@ class Settings(training.Settings):
         if self.teacher.init_from_teacher:
             self.refuse_given(distillation.WITHOUT_WEIGHTS, "init_from_group0")
         self.schedule.check(self.do_train, self.do_eval)
+        if self.schedule.budget_minutes:
+            self.refuse_given("runs without --budget_minutes", "start_warmup_step")
         if self.init_from_group0 and not (
             self.model.init_checkpoint or self.model.albert_hub_module_handle
         ):
@@ -237,7 +237,6 @@ def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> A
       file_io.InputError: a flag has no effect, or the vocabulary is missing or another one.
     """
     from albert.data import dynamic_masking
-    from albert.text import tokenization
 
     _refuse_without_effect(settings, files)
     lacking = [path for found in files.values() for path in found.fingerprints]
@@ -255,10 +254,9 @@ def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> A
         if lacking:
             what = f"{lacking[0]} holds records without masks; masking"
         raise file_io.InputError(f"{what} needs the vocabulary of the records: {error}") from error
-    tokenizer = tokenization.FullTokenizer(source.vocab_file, True, source.spm_model_file)
-    tokenization.check_vocab_size(tokenizer, vocab_size)
-    name = source.spm_model_file or source.vocab_file
-    return dynamic_masking.make_masker(config, settings.course.seed, files, tokenizer, name)
+    vocabulary = {"vocab_file": source.vocab_file, "spm_model_file": source.spm_model_file}
+    seed = settings.course.seed
+    return dynamic_masking.make_masker(config, files, vocabulary, vocab_size, seed)
 
 
 # --- the sentence task ----------------------------------------------------------------------------

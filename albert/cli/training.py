@@ -6,7 +6,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import model_settings, options, record_flags
+from albert.cli import common_flags, model_settings, options, record_flags
 from albert.io import file_io
 from albert.training import budget, optimizer_table
 
@@ -66,7 +66,7 @@ class Compute(options.Group):
         "float32",
         "Type of products and activations; variables, normalization, losses and the optimizer stay "
         "float32. mixed_float16 scales the loss.",
-        choices=tuple(PRECISIONS),
+        parser=common_flags.PrecisionParser(list(PRECISIONS)),
     )
     gradient_accumulation_steps: int = options.flag(
         1,
@@ -199,7 +199,7 @@ class Optimizer(options.Group):
             )
 
     def make(
-        self, train_batch_size: int, num_train_steps: int, num_warmup_steps: int, **schedule: Any
+        self, train_batch_size: int, num_train_steps: int, num_warmup_steps: float, **schedule: Any
     ) -> Any:
         """Returns the optimizer of these flags; see `optimizers.create_optimizer`."""
         from albert.training import optimizers
@@ -281,7 +281,8 @@ class Schedule(options.Group):
     )
     budget_minutes: float = options.flag(
         0.0,
-        "Above 0: time the first steps and train as many as fit, with their evaluations.",
+        "Above 0: train until this many minutes have passed, with the evaluations; the learning "
+        "rate follows the clock.",
         check=options.not_negative,
     )
 
@@ -519,9 +520,9 @@ def _budget(settings, steps, warmup_share, schedule):
         return None
     is_bound = settings.given & {"train_step", "num_train_steps", "num_train_epochs"}
 
-    def make_optimizer(fixed):
-        warmup_steps = round(warmup_share * fixed)
-        return settings.optimizer.make(settings.train_batch_size, fixed, warmup_steps, **schedule)
+    def make_optimizer(pace):
+        batch_size = settings.train_batch_size
+        return settings.optimizer.make(batch_size, 1, warmup_share, pace=pace, **schedule)
 
     return budget.Settings(
         settings.schedule.budget_minutes, make_optimizer, steps if is_bound else None

@@ -8,11 +8,12 @@ Shapes: B batch, S positions, P predictions.
 """
 
 import dataclasses
+import itertools
 
 import numpy as np
 import tensorflow as tf
 
-from albert.data import input_pipeline, instances, masking, record_files
+from albert.data import input_pipeline, instances, masking, record_files, tfrecord
 from albert.io import file_io
 from albert.text import tokenization
 
@@ -20,7 +21,8 @@ _HINT = "Make the records again with this version of create_pretraining_data"
 _TRAINING, _EVALUATION = 0, 1  # streams of chance
 _SCANNED_AT_ONCE = 1024  # records
 _SAMPLED_FILES = 16
-TOO_LONG = "a record is longer than the sequence"
+WRONG = "a record is longer than the sequence, or holds a value that cannot be"
+LABELS = "next_sentence_labels"
 
 
 # --- which records have masks ------------------------------------------------------------------
@@ -110,14 +112,6 @@ def look_at(paths):
     )
 
 
-def mean_length(sources: list[input_pipeline.Source]) -> float:
-    """Returns the mean number of tokens of the records of a mixture."""
-    return sum(
-        count / input_pipeline.BLOCK * look_at(source.paths).mean_length()
-        for source, count in zip(sources, input_pipeline.counts_per_block(sources), strict=True)
-    )
-
-
 def _token_counts(serialized):
     """Tokens of records without masks: [B] strings -> int32 [B]."""
     specs = instances.compact_feature_specs(with_fingerprint=False)[:1]
@@ -125,20 +119,32 @@ def _token_counts(serialized):
     return tf.reduce_sum(tf.cast(real, tf.int32), axis=1)
 
 
-def first_too_long(paths, seq_length):
+def first_wrong(paths, seq_length, vocab_size):
     """What to tell the user of the first record without masks that `Masker` cannot read."""
+    hint = "give the max_seq_length that the records were made with"
     for path in paths:
-        dataset = record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
-        for batch, serialized in enumerate(dataset):
-            lengths = _token_counts(serialized).numpy()
-            if lengths.max() > seq_length:
-                row = int((lengths > seq_length).argmax())
-                return (
-                    f"{path}, record {batch * _SCANNED_AT_ONCE + row + 1} has {lengths[row]} "
-                    f"tokens, more than max_seq_length={seq_length}: give the max_seq_length that "
-                    "the records were made with"
-                )
-    return f"{TOO_LONG}, in {', '.join(paths)}"
+        found = itertools.chain.from_iterable(tfrecord.read_records(path))
+        for number, serialized in enumerate(found, 1):
+            example = tfrecord.parse_example(serialized)
+            length = len(example["input_ids"])
+            place = f"{path}, record {number}"
+            if length > seq_length:
+                return f"{place} has {length} tokens, more than max_seq_length={seq_length}: {hint}"
+            highest = {"input_ids": vocab_size, "segment_b_start": length + 1, LABELS: 2}
+            for name, high in highest.items():
+                wrong = (example[name] < 0) | (example[name] >= high)
+                if wrong.any():
+                    first = int(wrong.argmax())
+                    return f"{place}: {value_text(name, first, example[name][first], high)}"
+    return f"{WRONG}, in {', '.join(paths)}"
+
+
+def value_text(name, place, value, high):
+    """What to tell the user of a value that must be from 0 to below `high`."""
+    return (
+        f"{name}[{place}] = {value}, expected 0 to {high - 1}: make the records again, with the "
+        "vocabulary of the model"
+    )
 
 
 # --- masks -------------------------------------------------------------------------------------
@@ -197,15 +203,24 @@ class Masker:
           input_ids, input_mask and segment_ids [B, S] and next_sentence_labels [B, 1], all int32.
 
         Raises:
-          tf.errors.InvalidArgumentError: a record is longer than S; `first_too_long` finds it.
+          tf.errors.InvalidArgumentError: a record is longer than S, or holds what no record can;
+            `first_wrong` finds it.
         """
-        parsed = input_pipeline.parse(
-            instances.compact_feature_specs(with_fingerprint=False), serialized
-        )
-        ids = parsed["input_ids"]
-        missing = seq_length - tf.shape(ids)[1]
-        with tf.control_dependencies([tf.debugging.Assert(missing >= 0, [TOO_LONG])]):
-            ids = tf.pad(ids, [[0, 0], [0, tf.maximum(missing, 0)]], constant_values=-1)
+        _, *others = instances.compact_feature_specs(with_fingerprint=False)
+        parsed = input_pipeline.parse(others, serialized)
+        column = {"input_ids": tf.io.RaggedFeature(tf.int64)}
+        ids = tf.io.parse_example(serialized, column)["input_ids"]
+        lengths = tf.cast(ids.row_lengths(), tf.int32)
+        tokens, starts, labels = ids.flat_values, parsed["segment_b_start"][:, 0], parsed[LABELS]
+        in_range = [
+            (tokens >= 0) & (tokens < len(self.vocabulary.word_starts)),
+            (starts >= 0) & (starts <= lengths) & (lengths <= seq_length),
+            (labels >= 0) & (labels <= 1),
+        ]
+        is_right = tf.reduce_all([tf.reduce_all(values) for values in in_range])
+        with tf.control_dependencies([tf.debugging.Assert(is_right, [WRONG])]):
+            ids = tf.cast(ids.to_tensor(-1)[:, :seq_length], tf.int32)
+        ids = tf.pad(ids, [[0, 0], [0, seq_length - tf.shape(ids)[1]]], constant_values=-1)
         ids = tf.ensure_shape(ids, [None, seq_length])
         real = ids >= 0
         in_b = real & (tf.range(seq_length) >= parsed["segment_b_start"])
@@ -213,7 +228,7 @@ class Masker:
             "input_ids": tf.where(real, ids, self.vocabulary.pad_id),
             "input_mask": tf.cast(real, tf.int32),
             "segment_ids": tf.cast(in_b, tf.int32),
-            "next_sentence_labels": parsed["next_sentence_labels"],
+            LABELS: labels,
         }
 
     def transform(self, number, features):
@@ -284,26 +299,41 @@ class Masker:
         return tf.ensure_shape(tf.numpy_function(on_arrays, inputs, tf.string), [None])
 
 
+# --- from the files of a run ---------------------------------------------------------------------
+
+
 def make_masker(
     config: masking.MaskingConfig,
-    seed: int,
     files: dict[str, RecordFiles],
-    tokenizer: tokenization.FullTokenizer,
-    vocabulary_name: str,
+    vocabulary: dict[str, str | None],
+    vocab_size: int,
+    seed: int,
 ) -> Masker:
-    """Returns the masker of records that were made with a tokenizer.
+    """Returns the `Masker` of records.
 
     Args:
       config: how masks are drawn.
-      seed: source of the draws.
-      files: {split: files}.
-      tokenizer: tokenizer of the model.
-      vocabulary_name: file of its vocabulary.
+      files: records by split, which must be made with the vocabulary.
+      vocabulary: paths vocab_file and spm_model_file, one of which may be None.
+      vocab_size: V of the model.
+      seed: source of chance.
 
     Raises:
-      file_io.InputError: files were made with another vocabulary.
+      file_io.InputError: the vocabulary does not fit the model or the records.
     """
-    vocabulary = instances.Vocabulary.of(tokenizer)
+    path = vocabulary["spm_model_file"] or vocabulary["vocab_file"]
+    tokenizer = tokenization.FullTokenizer(do_lower_case=True, **vocabulary)
+    tokenization.check_vocab_size(tokenizer, vocab_size)
+    pieces = instances.Vocabulary.of(tokenizer)
     for found in files.values():
-        found.check_vocabulary(vocabulary.fingerprint, vocabulary_name)
-    return Masker(config, vocabulary, seed)
+        found.check_vocabulary(pieces.fingerprint, path)
+    return Masker(config, pieces, seed)
+
+
+def mean_length(sources: list[input_pipeline.Source]) -> float:
+    """Returns the mean number of tokens of the records of a mixture."""
+    counts = input_pipeline.counts_per_block(sources)
+    return sum(
+        count / input_pipeline.BLOCK * look_at(source.paths).mean_length()
+        for source, count in zip(sources, counts, strict=True)
+    )

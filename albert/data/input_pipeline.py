@@ -113,16 +113,30 @@ def _column(spec):
     return tf.io.FixedLenSequenceFeature((), dtype, allow_missing=True, default_value=-1)
 
 
-def parse(specs, serialized):
+def parse(specs, serialized, narrow=True):
     """Feature dict of a batch of serialized Examples, [B] strings -> {name: [B, ...]}.
 
     Lists of any length are padded with -1 to the longest of the batch.
+
+    Args:
+      specs: feature specifications.
+      serialized: [B] strings.
+      narrow: make int32 of int64.
+
+    Raises:
+      tf.errors.InvalidArgumentError: a number does not fit in int32; `record_files.damage_reported`
+        finds its record.
     """
     features = tf.io.parse_example(serialized, {spec.name: _column(spec) for spec in specs})
-    return {
-        name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-        for name, value in features.items()
-    }
+    wide = {name: value for name, value in features.items() if value.dtype == tf.int64}
+    return {**features, **{name: _to_int32(value) for name, value in wide.items() if narrow}}
+
+
+def _to_int32(value):
+    result = tf.cast(value, tf.int32)
+    fits = tf.reduce_all(tf.equal(tf.cast(result, tf.int64), value))
+    with tf.control_dependencies([tf.debugging.Assert(fits, [record_files.TOO_WIDE])]):
+        return tf.identity(result)
 
 
 def _trim(specs, features):
@@ -147,7 +161,7 @@ def _epoch(files, seed, buffer_size, epoch):
     count = len(files[0])
     files = tf.data.Dataset.from_tensor_slices(files)
     files = files.shuffle(count, seed=epoch_seed, reshuffle_each_iteration=False)
-    records = files.interleave(tf.data.TFRecordDataset, cycle_length=min(count, 16))
+    records = files.interleave(record_files.counted_records, cycle_length=min(count, 16))
     return records.shuffle(buffer_size, seed=epoch_seed, reshuffle_each_iteration=False)
 
 
@@ -161,9 +175,8 @@ def _endless(paths, seed, consumed, share=1.0):
       share: of the memory for shuffling.
     """
     buffer_size = max(1, int(shuffle_buffer_size(paths) * share))
-    files = record_files.with_compression(paths)
-    count = record_files.count_records(paths) if consumed else 1
-    first_epoch, skip = divmod(consumed, count)
+    files = record_files.with_counts(paths)
+    first_epoch, skip = divmod(consumed, int(sum(files[2])))
     dataset = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(
         lambda epoch: _epoch(files, seed, buffer_size, epoch)
     )
@@ -172,9 +185,6 @@ def _endless(paths, seed, consumed, share=1.0):
 
 def _mixed(sources, seed, consumed):
     """As `_endless`, of `Source`s."""
-    for source in sources:
-        if not list(record_files.serialized_examples(source.paths).take(1)):
-            raise file_io.InputError(f"no records in {', '.join(source.paths)}")
     counts = counts_per_block(sources)
     in_turn = tf.repeat(tf.range(len(sources), dtype=tf.int64), counts)
 
@@ -350,7 +360,8 @@ def eval_input_fn(
     @tf.autograph.experimental.do_not_convert
     def input_fn(params):
         batch_size = _pipeline_batch_size(params)
-        dataset = record_files.serialized_examples(paths)
+        files = record_files.with_counts(paths)
+        dataset = tf.data.Dataset.from_tensor_slices(files).flat_map(record_files.counted_records)
         if max_examples is not None:
             dataset = dataset.take(max_examples)
         if rewrite:

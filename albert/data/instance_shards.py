@@ -22,7 +22,7 @@ import numpy as np
 from absl import logging
 
 from albert.data import instance_files, shuffling, tfrecord
-from albert.io import file_io, json_shapes, locks, processes, progress
+from albert.io import file_io, json_shapes, locks, manifests, processes, progress
 from albert.text import corpus, tokenization
 
 VERSION = 1
@@ -94,6 +94,117 @@ def create(
     return collections.Counter(manifest["counts"])
 
 
+# --- what a manifest says -----------------------------------------------------------------------
+
+_SHARD = re.compile(r"(?P<prefix>.+)-\d{5}-of-(?P<count>\d{5})")
+_SHARDS = {"shards": [{"name": str, "instances": int, "bytes": int, "sha256": str}]}
+
+
+def prefix_of(path):
+    """Prefix of the set that a path is a shard of, by its name; None if it is no such name."""
+    found = _SHARD.fullmatch(path)
+    return found["prefix"] if found else None
+
+
+def is_set(prefix):
+    """Whether there is a manifest of shards of this prefix."""
+    if not file_io.exists(manifest_path(prefix)):
+        return False
+    if _shards_there(prefix):  # also where it is damaged
+        return True
+    try:
+        return "shards" in file_io.read_json(manifest_path(prefix), "manifest")
+    except _DAMAGE:
+        return False
+
+
+def _named_shards(prefix):
+    """{path: entry} of the shards that the manifest names.
+
+    Raises:
+      file_io.InputError: it is damaged.
+    """
+    path = manifest_path(prefix)
+    manifest = file_io.read_json(path, "manifest", dict)
+    json_shapes.check(manifest, _SHARDS, path)
+    paths = shard_paths(prefix, len(manifest["shards"]))
+    names = [shard["name"] for shard in manifest["shards"]]
+    if names != list(map(os.path.basename, paths)):
+        raise file_io.InputError(f"{path}: the names of the shards are not those of {prefix}")
+    return dict(zip(paths, manifest["shards"], strict=True))
+
+
+def check_sums(prefix, only=None):
+    """Compares shards with their manifest; those that it does not name are wrong, too.
+
+    Args:
+      prefix: of the shards.
+      only: path of the only one to look at; by default all.
+
+    Yields:
+      (path of a shard, number of its records, what is wrong or None).
+
+    Raises:
+      file_io.InputError: the manifest is damaged.
+    """
+    named = _named_shards(prefix)
+    for path in dict.fromkeys([*named, *_shards_there(prefix)]):
+        if only not in (None, path):
+            continue
+        if shard := named.get(path):
+            yield path, shard["instances"], manifests.mismatch("", {path: shard})
+        else:
+            yield path, 0, f"{manifest_path(prefix)} does not name it"
+
+
+def check_complete(paths, counts):
+    """Refuses record files of sets of shards of which one is missing, or has changed.
+
+    Shards that are there but not among the files, as those held out for an evaluation, do not
+    matter. Sums are left to `verify`: they take as long as reading everything.
+
+    Args:
+      paths: record files; those that are not shards pass.
+      counts: {path: number of its records}.
+
+    Raises:
+      file_io.InputError: names the shard; or a manifest is damaged.
+    """
+    sets = collections.defaultdict(list)
+    for path in paths:
+        if found := _SHARD.fullmatch(path):
+            sets[found["prefix"], int(found["count"])].append(path)
+    for (prefix, count), chosen in sets.items():
+        there = set(_shards_there(prefix))
+        missing = [path for path in shard_paths(prefix, count) if path not in there]
+        if not file_io.exists(manifest_path(prefix)):
+            if missing:
+                logging.warning(
+                    "%d of %d shards are missing: %s", len(missing), count, ", ".join(missing)
+                )
+            continue
+        named = _named_shards(prefix)
+        again = (
+            f"restore it, or make the shards again (to use the others as they are, delete "
+            f"{manifest_path(prefix)})"
+        )
+        if missing := [path for path in named if path not in there]:
+            raise file_io.InputError(f"the shard {missing[0]} is missing: {again}")
+        for path in chosen:
+            wanted = named.get(path)
+            if wanted is None:
+                raise file_io.InputError(
+                    f"{path} is not one of the shards that {manifest_path(prefix)} names, but of "
+                    "another set: remove it"
+                )
+            size = file_io.size(path)
+            if size != wanted["bytes"] or counts[path] != wanted["instances"]:
+                raise file_io.InputError(
+                    f"the shard {path} has {counts[path]} records and {size} bytes, by its "
+                    f"manifest {wanted['instances']} and {wanted['bytes']}: {again}"
+                )
+
+
 # --- what is there already ----------------------------------------------------------------------
 
 
@@ -155,6 +266,8 @@ def _refuse(prefix, what):
 def _shards_there(prefix):
     """Names of all shards with this prefix, of any number."""
     folder, name = os.path.split(prefix)
+    if not file_io.is_dir(folder or "."):
+        return []
     shard = re.compile(re.escape(name) + r"-\d{5}-of-\d{5}")
     return [
         os.path.join(folder, other)

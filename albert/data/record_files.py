@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -11,11 +12,14 @@ import tensorflow as tf
 from absl import logging
 from google.protobuf import message
 
-from albert.data import tfrecord
+from albert.data import instance_shards, tfrecord
 from albert.io import file_io, locks
 
 MANIFEST_VERSION = 1
-_NO_EXAMPLE = "Name: <unknown>"  # in TensorFlow's message on a record that does not parse
+# In TensorFlow's messages: on a record that does not parse; on a file with other records.
+_NO_EXAMPLE = ("Name: <unknown>", "Could not parse example input", "ParseExample")
+_MISCOUNTED = "Input dataset was expected to contain"
+TOO_WIDE = "a number does not fit in 32 bits"  # said by `input_pipeline.parse`
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -105,7 +109,7 @@ def _stale_reason(path, specs, settings):
     if not file_io.exists(manifest_path(path)):
         return "has no manifest (it is not finished, or from another program)"
     try:
-        manifest = file_io.read_json(manifest_path(path), "manifest", dict)
+        manifest = file_io.read_json(manifest_path(path), "manifest", dict, most=None)
     except file_io.InputError as error:
         return f"cannot be used: {error}"
     if manifest.get("version") != MANIFEST_VERSION:
@@ -192,11 +196,11 @@ def _make_once(path, find_reason, make):
 
 def read_ids(path):
     """Ids of the examples of a record file, in order; None if its manifest has none."""
-    return file_io.read_json(manifest_path(path), "manifest", dict).get("ids")
+    return file_io.read_json(manifest_path(path), "manifest", dict, most=None).get("ids")
 
 
 def _use(path):
-    count = file_io.read_json(manifest_path(path), "manifest")["num_examples"]
+    count = file_io.read_json(manifest_path(path), "manifest", most=None)["num_examples"]
     logging.info("Using %s: %d examples made earlier", path, count)
     return count
 
@@ -214,12 +218,40 @@ def with_compression(paths):
 
 
 def serialized_examples(paths):
-    """Dataset of the records of files, one file after the other; any may be compressed."""
+    """Dataset of the records of files, one file after the other; any may be compressed.
+
+    Raises:
+      file_io.InputError: a file is cut off, or a record has an impossible length: TensorFlow would
+        ask for as much memory.
+    """
+    count_records(paths)
     paths, kinds = with_compression(paths)
     if len(set(kinds)) == 1:
         return tf.data.TFRecordDataset(paths, kinds[0])
     files = tf.data.Dataset.from_tensor_slices((paths, kinds))
     return files.flat_map(tf.data.TFRecordDataset)
+
+
+def with_counts(paths):
+    """(Paths, compression types, numbers of records) of files, as `counted_records` takes them.
+
+    Raises:
+      file_io.InputError: no file has a record, or one is cut off.
+    """
+    found = counts(paths)
+    if not any(found):
+        raise file_io.InputError(f"no records in {', '.join(paths)}")
+    return *with_compression(paths), np.int64(found)
+
+
+def counted_records(path, kind, count):
+    """Dataset of the records of a file that is to have so many; tensors.
+
+    A file that is emptied or replaced while a run reads it ends in an error of TensorFlow, which
+    `damage_reported` explains: endless data without a record would be looked for forever.
+    """
+    records = tf.data.TFRecordDataset(path, kind)
+    return records.apply(tf.data.experimental.assert_cardinality(count))
 
 
 def count_records(paths):
@@ -228,26 +260,66 @@ def count_records(paths):
     Raises:
       file_io.InputError: a file is cut off, or is compressed and damaged; names file and place.
     """
-    total = 0
-    for path in paths:
-        try:
-            with file_io.open_file(path, "rb") as file:
-                total += sum(1 for _ in tfrecord.read_record_lengths(file))
-        except ValueError as error:
-            raise file_io.InputError(f"{path} is damaged: {error}; make it again") from error
-    return total
+    return sum(counts(paths))
+
+
+def counts(paths):
+    """Numbers of records in each of several TFRecord files; see `count_records`."""
+    return [_count(path, _stamp(path)) for path in paths]
+
+
+def _stamp(path):
+    """What changes when somebody writes a file; None if it is not there."""
+    try:
+        return file_io.size(path), file_io.modified(path)
+    except (OSError, tf.errors.NotFoundError):
+        return None
+
+
+@functools.lru_cache(maxsize=1 << 16)  # Files may be of terabytes, and several parts ask.
+def _count(path, stamp):
+    try:
+        with file_io.open_input(path, "records", "rb") as file:
+            return sum(1 for _ in tfrecord.read_record_lengths(file))
+    except ValueError as error:
+        raise file_io.InputError(f"{path} is damaged: {error}; make it again") from error
+
+
+def misfit(path, count):
+    """How a file differs from what its manifest says; None if it does not, or has no manifest.
+
+    Args:
+      path: record file.
+      count: number of its records.
+    """
+    if not file_io.exists(manifest_path(path)):
+        return None
+    manifest = file_io.read_json(manifest_path(path), "manifest", dict, most=None)
+    found = {"num_bytes": file_io.size(path), "num_examples": count}
+    wrong = [
+        f"{name} is {value}, by its manifest {manifest.get(name)}"
+        for name, value in found.items()
+        if manifest.get(name) != value
+    ]
+    return "; ".join(wrong) or None
 
 
 def check_files(paths, specs, hint):
-    """Checks that no file is cut off, and that the first record fits the specifications.
+    """Checks that files are whole, as far as can be known, and fit the specifications.
 
-    TensorFlow takes a file that ends within a record's header for a whole one.
+    TensorFlow takes a file that ends within a record's header for a whole one. One that was cut
+    between two records shows only in its manifest, so the number of records is logged.
 
     Raises:
-      file_io.InputError: no records, a file that is cut off, or a feature is missing or has another
-        type or length.
+      file_io.InputError: no records, a file that is cut off or not as its manifest says, or a
+        feature is missing or has another type or length.
     """
-    count_records(paths)
+    of_file = dict(zip(paths, counts(paths), strict=True))
+    logging.info("%d records in %d file(s)", sum(of_file.values()), len(of_file))
+    instance_shards.check_complete(paths, of_file)
+    for path, count in of_file.items():
+        if damage := misfit(path, count):
+            raise file_io.InputError(f"{path} has changed: {damage}; restore it or make it again")
     for path in paths:
         if (example := first_example(path)) is not None:
             check_example(example, path, specs, hint)
@@ -314,6 +386,43 @@ def _first_misfit(paths):
     return f"a record in {', '.join(paths)} has other lengths than the first"
 
 
+def _first_too_wide(paths):
+    """Which record has a number that does not fit in 32 bits, as all have for a model."""
+    widest = np.iinfo(np.int32)
+    for path in paths:
+        for number, serialized in enumerate(serialized_examples([path]), 1):
+            example = tf.train.Example.FromString(serialized.numpy())
+            for name, feature in example.features.feature.items():
+                for place, value in enumerate(feature.int64_list.value):
+                    if not widest.min <= value <= widest.max:
+                        return f"{path}, record {number}: {name}[{place}] = {value}: {TOO_WIDE}"
+    return f"{TOO_WIDE}, in {', '.join(paths)}"
+
+
+@contextlib.contextmanager
+def _changes_named(before):
+    """Turns a failed read into an error that names a file that is not as it was.
+
+    Args:
+      before: {path: `_stamp`}.
+    """
+    try:
+        yield
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        for path, stamp in before.items():
+            if stamp != (now := _stamp(path)):
+                size = "it is gone" if now is None else f"{now[0]} bytes, {stamp[0]} at first"
+                raise file_io.InputError(
+                    f"{path} was changed while it was read: {size}; restore it or make it again, "
+                    "then the same command goes on from the last checkpoint"
+                ) from error
+        if isinstance(error, tf.errors.FailedPreconditionError) and _MISCOUNTED in error.message:
+            raise file_io.InputError(
+                f"one of {', '.join(before)} was changed while it was read: {error.message}"
+            ) from error
+        raise
+
+
 @contextlib.contextmanager
 def damage_reported(paths):
     """Turns a failed read inside the block into an error that names the file and the place.
@@ -321,13 +430,20 @@ def damage_reported(paths):
     A damaged cache loses its manifest, so that it is made anew.
 
     Raises:
-      file_io.InputError: a record of one of `paths` is cut off, damaged or no `tf.train.Example`.
+      file_io.InputError: a record of one of `paths` is cut off, damaged or no `tf.train.Example`;
+        or a file was changed inside the block.
     """
+    before = {path: _stamp(path) for path in paths}
     try:
-        yield
+        with _changes_named(before):
+            yield
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+        if not isinstance(error, UnicodeDecodeError) and TOO_WIDE in error.message:
+            raise file_io.InputError(f"{_first_too_wide(paths)}; make the file again") from error
         # TensorFlow's message on bytes that it cannot parse holds these, and may be no text.
-        if not isinstance(error, UnicodeDecodeError) and _NO_EXAMPLE not in error.message:
+        if not isinstance(error, UnicodeDecodeError) and not any(
+            text in error.message for text in _NO_EXAMPLE
+        ):
             raise
         raise file_io.InputError(f"{_first_misfit(paths)}; make the file again") from error
     except tf.errors.DataLossError as error:

@@ -116,6 +116,8 @@ _METRICS = {
     "sentence_order_accuracy": "accuracy",
     "next_sentence_accuracy": "accuracy",
     "f1": "f1",
+    "precision": "precision",
+    "recall": "recall",
     "exact": "exact_match",
     "exact_match": "exact_match",
     "matthew_corr": "matthews_correlation",
@@ -166,6 +168,20 @@ def write(folder, run_folder, form, step, said):
     file_io.write_text(path, f"{text}\n{_mark(text)}\n")
     logging.info("Wrote %s", path)
     return True
+
+
+def write_for_checkpoint(folder: str, prefix: str, form: Form, **facts: str | None) -> None:
+    """Writes the card of a model that was made from a checkpoint; see `write`.
+
+    Args:
+      folder: where the model has been written.
+      prefix: the checkpoint.
+      form: `Form`.
+      facts: fields of `Said`.
+    """
+    from albert.model import checkpoints
+
+    write(folder, os.path.dirname(prefix), form, checkpoints.read_step(prefix), Said(**facts))
 
 
 def _mark(text):

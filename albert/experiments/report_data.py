@@ -295,6 +295,7 @@ def score_families(run):
     A family is one quantity in training and evaluation, such as ``loss`` and ``eval_loss``.
     """
     left_out = {"learning_rate", "gradient_norm", "examples_per_second", "input_share"}
+    left_out |= {"tokens_per_second", "tokens_seen"}
     left_out |= {"loss_scale", "threshold", "null_score_diff_threshold"}
     found = {}
     for kind in ("train", "eval"):

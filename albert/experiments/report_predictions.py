@@ -224,7 +224,7 @@ def read_answers(run):
     path = run.find(run.predicted["path"])
     if not path:
         return None
-    dataset = file_io.read_json(path, "SQuAD file")
+    dataset = file_io.read_json(path, "SQuAD file", most=None)
     with report_data.damage_named(path):
         gold, questions = squad_metrics.gold_answers(dataset), _questions(dataset)
     final, nbest = map(_read_by_question, names, (str, _BEST))
@@ -255,7 +255,7 @@ _BEST = [{"text": str, "probability": json_shapes.NUMBER}]  # answers to a quest
 
 def _read_by_question(path, shape):
     """{question id: value of a shape} of a file."""
-    found = file_io.read_json(path, "answers")
+    found = file_io.read_json(path, "answers", most=None)
     json_shapes.check(found, {"*": shape}, path)
     return found
 

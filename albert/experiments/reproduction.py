@@ -5,12 +5,16 @@ import subprocess
 import sys
 
 import albert
-from albert.io import file_io
-from albert.training import run_record
+from albert.io import file_io, processes, signals
+from albert.training import budget, run_record
 
 # What a line of metrics says of time, and where its checkpoint is, may differ.
-_OF_THE_MOMENT = ("seconds", "examples_per_second", "input_share", "checkpoint")
+_OF_THE_MOMENT = (
+    "seconds", "examples_per_second", "tokens_per_second", "input_share", "checkpoint",
+)  # fmt: skip
 _ENVIRONMENT = ("versions", "host", "git_commit")
+
+_CANNOT_GO_ON = "the repetition is not whole: give the command again, with a new output_dir"
 
 
 class NothingToRepeat(file_io.InputError):
@@ -71,9 +75,6 @@ def command(record, output_dir, more=None):
     """
     flags = record["flags"]
     given = {name: f["value"] for name, f in flags.items() if f["source"] != "default"}
-    # What the run itself has decided is given; the flag by which it did is not, to decide anew.
-    for source in {flag["source"] for flag in flags.values()} & set(given):
-        del given[source]
     given |= more or {}
     own = os.path.join(record["directory"], str(flags.get("output_dir", {}).get("value")))
     words = []
@@ -88,6 +89,21 @@ def command(record, output_dir, more=None):
             value = output_dir
         words += _words(name, value)
     return [sys.executable, "-m", f"albert.{record['script']}", *words]
+
+
+def repeat_schedule(record, folder, output_dir):
+    """Hands the steps and rates of a run that ended by the clock to its repetition.
+
+    Args:
+      record: dict of ``run.json``.
+      folder: output folder of the run.
+      output_dir: the new folder.
+
+    Raises:
+      file_io.InputError: they are not written down, or their file is damaged.
+    """
+    if record["flags"].get("budget_minutes", {}).get("value"):
+        budget.repeat(folder, output_dir)
 
 
 def _words(name, value):
@@ -112,12 +128,17 @@ def run(words, directory):
     """
     root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    status = subprocess.run(
+    process = subprocess.Popen(
         words,
         cwd=directory if file_io.is_dir(directory) else None,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         stdin=subprocess.DEVNULL,
-    ).returncode
+        preexec_fn=processes.end_with_parent,
+    )
+    try:
+        status = signals.wait(process)
+    except signals.Terminated:
+        raise signals.Terminated(_CANNOT_GO_ON) from None
     if status < 0:
         raise file_io.InputError(f"the run was ended by signal {-status}")
     if status:

@@ -4,10 +4,8 @@
 interrupted goes on from its last checkpoint.
 """
 
-import ctypes
 import dataclasses
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -17,13 +15,12 @@ from types import NoneType
 from absl import logging
 
 import albert
-from albert.io import file_io, json_shapes
+from albert.io import file_io, json_shapes, processes, signals
 from albert.training import results, run_record, stuck_runs
 
 SEEDS = "seeds.json"
 FINISHED, FAILED = "finished", "failed"
 _STATUSES = (FINISHED, *stuck_runs.LEARNT_NOTHING, FAILED)
-_PR_SET_PDEATHSIG = 1
 _RUN = {
     "seed": int, "folder": str, "status": str, "exit_status?": (int, NoneType), "restarts": int,
     "result": (*json_shapes.NUMBER, NoneType), "step": (int, NoneType), "judged?": bool,
@@ -50,12 +47,6 @@ class Study:
     arguments: Callable[[int, str], list]
 
 
-def _end_with_parent():
-    """Has Linux end this process when the one that started it is gone, even by a kill."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def start(study, seed, folder):
     """Makes one run; returns its exit status."""
     package = os.path.dirname(os.path.abspath(albert.__file__))
@@ -63,12 +54,9 @@ def start(study, seed, folder):
     command += study.arguments(seed, folder)
     paths = [os.path.dirname(package), os.environ.get("PYTHONPATH")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    process = subprocess.Popen(command, env=environment, preexec_fn=_end_with_parent)
-    try:
-        return process.wait()
-    except KeyboardInterrupt:  # The process has received it, too.
-        process.wait()
-        raise
+    start = processes.end_with_parent
+    process = subprocess.Popen(command, env=environment, preexec_fn=start)
+    return signals.wait(process)
 
 
 def _outcome(metric, seed, name, folder, status):

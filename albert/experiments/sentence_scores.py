@@ -7,10 +7,14 @@ sentence, of the log-probability of the token given the sentence with that token
 Letters in shapes: N sentences, C masked copies (one for each token of a sentence), S sequence.
 """
 
+import dataclasses
+import functools
 import os
+from typing import Any
 
 import numpy as np
 
+from albert.experiments import blimp
 from albert.io import archives, file_io, progress
 from albert.model import (
     checkpoints,
@@ -18,6 +22,7 @@ from albert.model import (
     kernels,
     layers,
     model_folder,
+    prepared_weights,
     pretraining_heads,
     saved_model_files,
     sources,
@@ -41,7 +46,7 @@ class Scorer:
         self._model = model
         self._tokenizer = tokenizer
         self._batch_size = batch_size
-        self._infer = encoder.ReadyModel(model, self._log_probs, _INPUTS)
+        self._infer = prepared_weights.CompiledModel(model, self._log_probs, _INPUTS)
 
     def _log_probs(self, features):
         """[C] log-probabilities of the tokens under the masks."""
@@ -158,3 +163,22 @@ def load(source, batch_size=256, seed=0):
                 "a pre-training run, or a Hugging Face folder of a model for masked words"
             )
     return Scorer(model, tokenizer, batch_size)
+
+
+def with_blimp(task: Any, paradigms: list[blimp.Paradigm], tokenizer: Any) -> Any:
+    """Returns a `contracts.Task` whose evaluations also measure BLiMP.
+
+    Args:
+      task: of pre-training.
+      paradigms: the pairs to measure.
+      tokenizer: `tokenization.FullTokenizer` of the records.
+    """
+
+    @functools.lru_cache(maxsize=1)  # The function of the scorer is traced once.
+    def scorer(model):
+        return Scorer(model, tokenizer)
+
+    def further_metrics(model):
+        return blimp.measure(paradigms, scorer(model).score).metrics()
+
+    return dataclasses.replace(task, further_metrics=further_metrics)

@@ -18,7 +18,7 @@ import sys
 import time
 
 from albert.experiments import sweep_journal, sweep_plan, sweep_results, sweep_search
-from albert.io import file_io
+from albert.io import file_io, signals
 
 # What is kept of a trial that was ended early: what it was, and how far it came.
 RECORDS = {
@@ -29,7 +29,6 @@ _LOCK = "sweep.lock"
 _LOCK_SECONDS = 60  # how long trials of a killed sweep may take to end
 _HOLDER_SECONDS = 1  # how long a process that was killed may still be seen
 _PATIENCE_SECONDS = 10  # of a trial that was asked to end
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MOST_KILLS = 3  # starts of a trial that something outside has killed
 _ERROR_LINES = 5
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
@@ -96,7 +95,8 @@ class Sweep:
 
         Raises:
           file_io.InputError: another process is at work in the folder, or it has another sweep.
-          KeyboardInterrupt: after Ctrl-C or another signal to end; the trials have ended, too.
+          KeyboardInterrupt: after Ctrl-C; the trials have ended, too.
+          signals.Terminated: after another signal to end, in the same way.
         """
         file_io.make_dirs(os.path.join(self._folder, "logs"))
         with _locked(self._folder) as lock, _signals_interrupt():
@@ -421,12 +421,16 @@ def _is_alive(pid):
 
 @contextlib.contextmanager
 def _signals_interrupt():
-    """Every signal that asks a process to end does what Ctrl-C does."""
+    """Every signal that asks a process to end does so between two operations of Python."""
 
     def interrupt(number, frame):
-        raise KeyboardInterrupt
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        signals.REQUESTS.by = signal.Signals(number).name
+        raise signals.Terminated
 
-    before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
+    kinds = (signal.SIGINT, *signals.ending())
+    before = {number: signal.signal(number, interrupt) for number in kinds}
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ import warnings
 
 import tensorflow as tf
 
-from albert.data import record_files
+from albert.data import instance_shards, record_files
 from albert.io import file_io, manifests
 from albert.model import checkpoints, huggingface, saved_model_files
 
@@ -50,8 +50,12 @@ def check(path):
     Raises:
       file_io.InputError: there is nothing there that can be checked.
     """
+    set_of_shard = instance_shards.prefix_of(path)
+    prefix = set_of_shard or path.removesuffix(_MANIFEST)
     if file_io.is_dir(path):
         items = _check_folder(path)
+    elif instance_shards.is_set(prefix):
+        items = _check_shards(prefix, path if set_of_shard else None)
     elif checker := _checker_of(path):
         items = [checker(path)]
     else:
@@ -92,9 +96,15 @@ def _check_folder(folder):
     bases = {name[: -len(_MANIFEST)] for name in names if name.endswith(_MANIFEST)}
     bases -= {manifests.NAME[: -len(_MANIFEST)]}
     indices = {name[: -len(".index")] for name in names if name.endswith(".index")}
+    paths = (os.path.join(folder, base) for base in bases)
+    sets = set(filter(instance_shards.is_set, paths))
     for name in sorted({*names, *bases, *indices}):
         path = os.path.join(folder, name)
-        if name in indices:
+        if path in sets:
+            yield from _check_shards(path)
+        elif instance_shards.prefix_of(path) in sets:
+            continue  # checked with its set
+        elif name in indices:
             yield _check_checkpoint(path)
         elif name in bases and name not in names:
             yield from _check_without_file(path)
@@ -102,6 +112,15 @@ def _check_folder(folder):
             yield from _check_folder(path)
         elif checker := _checker_of(path):
             yield checker(path)
+
+
+def _check_shards(prefix, only=None):
+    """An `Item` for each shard, or for one; and one for their manifest where that is damaged."""
+    try:
+        for path, count, damage in instance_shards.check_sums(prefix, only):
+            yield Item(path, "shard" if damage else f"shard of {count} records", damage)
+    except file_io.InputError as error:
+        yield Item(instance_shards.manifest_path(prefix), "manifest of shards", str(error))
 
 
 def _check_without_file(path):
@@ -141,22 +160,11 @@ def _check_records(path):
             count = 0
             for batch in record_files.serialized_examples([path]).batch(1024):
                 count += len(batch)
-        damage = _misfit_of_records(path, count) if has_manifest else None
+        damage = record_files.misfit(path, count)
     except (file_io.InputError, tf.errors.OpError) as error:
         return Item(path, "records", str(error))
     what = f"{count} records{'' if has_manifest else ', without a manifest'}"
     return Item(path, "records" if damage else what, damage)
-
-
-def _misfit_of_records(path, count):
-    manifest = file_io.read_json(record_files.manifest_path(path), "manifest", dict)
-    found = {"num_bytes": file_io.size(path), "num_examples": count}
-    wrong = [
-        f"{name} is {value}, by its manifest {manifest.get(name)}"
-        for name, value in found.items()
-        if manifest.get(name) != value
-    ]
-    return "; ".join(wrong) or None
 
 
 def _check_weights(path):

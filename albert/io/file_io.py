@@ -17,6 +17,7 @@ import mmap
 import os
 import shutil
 import socket
+import stat
 import tempfile
 import threading
 import time
@@ -81,6 +82,9 @@ def message(path, reason, needed, free):
 
 
 _CHUNK = 1 << 20  # bytes read at a time
+# Most bytes of a file that is read whole and describes something, such as `model.json`. Files of
+# data, which are as large as users make them, have no limit.
+SMALL = 64 << 20
 _LOST_SECONDS = 24 * 3600.0  # without a change: some files are written to with long pauses
 
 
@@ -110,10 +114,33 @@ def _gfile():
     return tf.io.gfile
 
 
+def check_regular(path):
+    """Refuses what is neither a file nor a folder: a device or a pipe may never end.
+
+    Raises:
+      InputError: names what was found.
+    """
+    if is_remote(path):
+        return
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # Opening it says why.
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+        raise InputError(f"{path} is {kind}, a regular file was expected")
+
+
 def open_file(path, mode="r"):
-    """Opens `path`; text is UTF-8, line ends are kept as they are."""
+    """Opens `path`; text is UTF-8, line ends are kept as they are.
+
+    Raises:
+      InputError: what is to be read is not a regular file.
+    """
     if is_remote(path):
         return _gfile().GFile(path, mode)
+    if mode.startswith("r"):
+        check_regular(path)
     if "b" in mode:
         return open(path, mode)
     return open(path, mode, encoding="utf-8", newline="")
@@ -123,7 +150,7 @@ def open_input(path, what, mode="r"):
     """Opens a file that the user named; `what` says what it is for the error message.
 
     Raises:
-      InputError: the file does not exist, is a folder or cannot be read.
+      InputError: the file does not exist, is not a regular file or cannot be read.
     """
     if not exists(path):
         raise InputError(f"{what}: there is no file {path}")
@@ -131,6 +158,8 @@ def open_input(path, what, mode="r"):
         raise InputError(f"{what}: {path} is a folder, a file was expected")
     try:
         return open_file(path, mode)
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from error
     except OSError as error:
         raise UnreadableError(f"{what}: cannot read {path}: {error.strerror}") from error
 
@@ -185,7 +214,7 @@ def expand_globs(patterns, what):
     The name of an existing file counts as such, whatever signs are in it.
 
     Raises:
-      InputError: a pattern matches nothing.
+      InputError: a pattern matches nothing, or what is not a regular file.
     """
     paths = []
     for pattern in patterns.split(","):
@@ -197,6 +226,8 @@ def expand_globs(patterns, what):
         matches = [path for path in found if not is_dir(path)]
         if not matches:
             raise InputError(f"{what}: no file matches {pattern!r}")
+        for path in matches:
+            check_regular(path)  # Records are opened by TensorFlow.
         paths.extend(matches)
     if not paths:
         raise InputError(f"{what}: no file is named in {patterns!r}")
@@ -470,15 +501,33 @@ def write_json(path, value):
     write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
-def read_text(path, what):
-    """The whole text of a file that the user named; see `open_input`."""
-    with open_input(path, what) as file:
-        try:
-            return file.read()
-        except UnicodeDecodeError as error:
-            raise InputError(f"{what}: {path} is not UTF-8 text: {error}") from error
-        except OSError as error:
-            raise UnreadableError(f"{what}: cannot read {path}: {error.strerror}") from error
+def read_bytes(path, what, most=SMALL):
+    """The whole content of a file that the user named; see `open_input`.
+
+    Args:
+      path: the file.
+      what: what it is for, for messages.
+      most: bytes that it may have; None: any number.
+
+    Raises:
+      InputError: see `open_input`, or it is larger.
+    """
+    try:
+        with open_input(path, what, "rb") as file:
+            content = file.read(-1 if most is None else most + 1)
+    except OSError as error:
+        raise UnreadableError(f"{what}: cannot read {path}: {error.strerror}") from error
+    if most is not None and len(content) > most:
+        raise InputError(f"{what}: {path} has more than {most} bytes, a small file was expected")
+    return content
+
+
+def read_text(path, what, most=SMALL):
+    """The whole text of a file that the user named; see `read_bytes`."""
+    try:
+        return read_bytes(path, what, most).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{what}: {path} is not UTF-8 text: {error}") from error
 
 
 def text_lines(lines, name):
@@ -524,18 +573,20 @@ def parse_json(text):
         raise InputError(str(error)) from error
 
 
-def read_json(path, what, kind=None):
+def read_json(path, what, kind=None, most=SMALL):
     """Parsed JSON of a file that the user named.
 
     Args:
       path: the file.
       what: what it is for, for messages.
       kind: `dict` or `list`, where only an object or a list will do.
+      most: bytes that it may have; None: any number.
 
     Raises:
-      InputError: missing file, see `parse_json`, or a value of another kind; names the file.
+      InputError: missing file, a larger one, see `parse_json`, or a value of another kind; names
+        the file.
     """
-    text = read_text(path, what).removeprefix("\ufeff")
+    text = read_text(path, what, most).removeprefix("\ufeff")
     try:
         value = parse_json(text)
     except InputError as error:
@@ -548,10 +599,15 @@ def read_json(path, what, kind=None):
 
 def sha256(path):
     """Hexadecimal SHA-256 of a file's bytes."""
-    digest = hashlib.sha256()
     with open_file(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
+        return sha256_of(file)
+
+
+def sha256_of(file):
+    """Hexadecimal SHA-256 of what is left to read of a file that was opened for reading bytes."""
+    digest = hashlib.sha256()
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
     return digest.hexdigest()
 
 

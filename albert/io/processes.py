@@ -6,19 +6,28 @@ must not depend on it.
 
 import concurrent.futures
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from concurrent.futures.process import BrokenProcessPool
 
-from albert.io import file_io
+from albert.io import file_io, signals
 
+_PR_SET_PDEATHSIG = 1
 _worker = None  # what `start` made in a worker process
 
 
 class WorkerLost(file_io.InputError):
     """A process was killed."""
+
+
+def end_with_parent():
+    """Has Linux end this process when the one that started it is gone, even by a kill."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def num_cores():
@@ -52,6 +61,47 @@ def run(start, arguments, tasks, num_workers, shown, apart=False):
         yield from _run_in_processes(start, arguments, tasks, num_workers, shown)
 
 
+def call(function, *arguments):
+    """What a function returns that lets Python handle no signal for minutes.
+
+    It is called in a process of its own, which a signal to this one ends at once.
+
+    Args:
+      function: of a module; arguments and what it returns or raises must survive pickling.
+      *arguments: of the function.
+
+    Raises:
+      WorkerLost: the process was killed; beside what the function raises.
+    """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send_result, args=(sender, function, arguments))
+    with _starting_workers():
+        process.start()
+    sender.close()
+    try:
+        result, error = receiver.recv()
+    except EOFError:
+        raise WorkerLost(
+            "the process that did the work was killed, most likely because memory ran out"
+        ) from None
+    finally:
+        process.kill()
+        process.join()
+    if error is not None:
+        raise error
+    return result
+
+
+def _send_result(sender, function, arguments):
+    end_with_parent()
+    try:
+        answer = function(*arguments), None
+    except Exception as error:
+        answer = None, error
+    sender.send(answer)
+
+
 def _start_worker(start, arguments, num_done, parent_lives):
     global _worker
     threading.Thread(target=_exit_with_parent, args=(parent_lives,), daemon=True).start()
@@ -75,17 +125,17 @@ def _run_task(task):
 
 @contextlib.contextmanager
 def _starting_workers():
-    """Processes started inside start whole, and Ctrl-C never reaches them.
+    """Processes started inside start whole; Ctrl-C and SIGHUP, of a terminal, never reach them.
 
     The parent alone answers it, and ends them: a worker that ignored it by itself would be open to
     it until its imports are done. A signal that reaches the parent waits until they are started.
     """
     is_main_thread = threading.current_thread() is threading.main_thread()
-    kinds = (signal.SIGINT, signal.SIGTERM) if is_main_thread else ()
+    kinds = (signal.SIGINT, *signals.ending()) if is_main_thread else ()
     arrived = []
     handlers = {kind: signal.signal(kind, lambda kind, _: arrived.append(kind)) for kind in kinds}
     # Inherited by the workers. Here, other threads may still take the signal.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:
@@ -99,7 +149,8 @@ def _starting_workers():
 def _run_in_processes(start, arguments, tasks, num_workers, shown):
     # Spawned, not forked: the parent may have threads, and a fork would copy them half-alive.
     context = multiprocessing.get_context("spawn")
-    num_done = context.Value("q", 0)
+    with _starting_workers():  # also the process that multiprocessing has for semaphores
+        num_done = context.Value("q", 0)
     # Nothing is ever sent: the workers see this pipe close, even if the parent is killed.
     parent_lives, keep_open = context.Pipe(duplex=False)
     executor = concurrent.futures.ProcessPoolExecutor(
@@ -117,6 +168,8 @@ def _run_in_processes(start, arguments, tasks, num_workers, shown):
                 yield future.result()
         executor.shutdown()
     except BrokenProcessPool as error:
+        if signals.REQUESTS.terminate:  # The signal was sent to the workers, too.
+            raise signals.Terminated from None
         raise WorkerLost(
             "a worker process was killed, most likely because memory ran out; try again with a "
             f"smaller num_workers than {num_workers}"

@@ -30,6 +30,8 @@ def duration(seconds):
 class Progress:
     """A bar on a terminal, else a line in the log every ten seconds; both with the time left.
 
+    What comes before the first progress, such as starting processes, says nothing about the speed.
+
     Args:
       what: words for what is done.
       total: how much of it there is.
@@ -39,7 +41,8 @@ class Progress:
     def __init__(self, what, total, unit):
         self._what, self._total, self._unit = what, total, unit
         self._done = 0
-        self._started = self._logged = time.monotonic()
+        self._logged = time.monotonic()
+        self._first = None  # time of the first progress, and what was done by then
         self._bar = None
 
     def __enter__(self):
@@ -65,9 +68,17 @@ class Progress:
             self._bar.update(done - self._done)
         self._done = done
         now = time.monotonic()
+        if done and self._first is None:
+            self._first = now, done
         if self._bar is not None or now - self._logged < _LOG_SECONDS or not done:
             return
         self._logged = now
-        left = (now - self._started) * (self._total - done) / done
-        share = done / self._total
-        logging.info("%s: %.0f%%, %s left", self._what, 100 * share, duration(left))
+        logging.info("%s: %.0f%%%s", self._what, 100 * done / self._total, self._left(now))
+
+    def _left(self, now):
+        """The time left as the end of a line; empty where too little was seen to tell."""
+        began, before = self._first
+        seconds, made = now - began, self._done - before
+        if seconds < _LOG_SECONDS / 2 or made <= 0:
+            return ""
+        return f", {duration(seconds * (self._total - self._done) / made)} left"

@@ -1,4 +1,10 @@
-"""Holds the network, its weights in any form, and the folder of a model."""
+"""Holds the network, its weights in any form, and the folder of a model.
+
+Letters in the shapes of this room: B batch, S sequence, T rows (tokens) that are computed,
+R positions of a sequence that are computed, V vocabulary, E embedding, H hidden, L layers,
+N attention heads, D head size (H / N), I intermediate, P masked positions, C choices; K starts
+kept and M ends kept for each start (SQuAD v2).
+"""
 
 # Modules that other rooms and commands may import.
 __all__ = (
@@ -11,6 +17,7 @@ __all__ = (
     "kernels",
     "layers",
     "model_folder",
+    "prepared_weights",
     "pretraining_heads",
     "saved_model_files",
     "sources",

@@ -1,7 +1,7 @@
 """How examples of different lengths become batches: sorted, cut to their real length, put back.
 
 Predictors hold arrays; input pipelines and compiled functions hold tensors. Both follow one rule of
-lengths. Letters in shapes: B batch, S sequence, N examples.
+lengths. Letters in shapes: see the docstring of the package; N are examples here.
 """
 
 import math

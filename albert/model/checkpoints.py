@@ -257,6 +257,8 @@ def reader(path):
     if huggingface.is_weights_file(prefix):
         return huggingface.Reader(prefix)
     check_path(prefix)
+    for part in file_io.glob(f"{prefix}.index") + file_io.glob(f"{prefix}.data-*"):
+        file_io.check_regular(part)
     try:
         checkpoint = tf.train.load_checkpoint(prefix)
         return weight_names.RenamingReader(checkpoint, _keys_of(checkpoint))

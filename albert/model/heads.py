@@ -2,8 +2,7 @@
 
 Every model maps a dict of features to a dict of outputs.
 
-Letters in shapes: B batch, S sequence, H hidden, C choices, K starts kept, M ends kept for each
-start.
+Letters in shapes: see the docstring of the package.
 """
 
 import abc
@@ -55,13 +54,13 @@ class Model(tf.Module):
         prefix = checkpoints.ENCODER_PREFIX  # the pooler's, too
         return [v for v in self.used_variables if not v.name.startswith(prefix)]
 
-    def ready_weights(self):
-        """Those of the encoder, see `encoder.AlbertModel.ready_weights`."""
-        return self.albert.ready_weights()
+    def prepare_weights(self):
+        """Those of the encoder, see `encoder.AlbertModel.prepare_weights`."""
+        return self.albert.prepare_weights()
 
-    def using(self, weights):
-        """See `encoder.AlbertModel.using`."""
-        return self.albert.using(weights)
+    def use_weights(self, weights):
+        """See `encoder.AlbertModel.use_weights`."""
+        return self.albert.use_weights(weights)
 
     def freeze_encoder(self):
         """Takes the encoder out of the training: its weights stay, and it drops nothing."""

@@ -1,9 +1,7 @@
 """Hugging Face's folders of ALBERT and BERT: names of weights, ``config.json``, both ways.
 
-Names are those of `weight_names`. A dense layer's matrix is stored
-there as [outputs, inputs] and here as [inputs, outputs].
-
-Letters in shapes: V vocabulary, E embedding, H hidden.
+Names are those of `weight_names`. Hugging Face stores a dense layer's matrix as [outputs, inputs],
+this package as [inputs, outputs].
 """
 
 import dataclasses
@@ -228,8 +226,7 @@ def _read_tensors(path):
 def _read_file(path):
     import safetensors
 
-    with file_io.open_input(path, "weights", "rb") as file:
-        content = file.read()
+    content = file_io.read_bytes(path, "weights", most=None)
     try:
         tensors = safetensors.deserialize(content)
     except safetensors.SafetensorError as error:

@@ -429,13 +429,13 @@ def releasing_gradients():
                 del registry[name]
 
 
-def apart(x):
-    """x, but no part of a larger sum for the graph optimizer.
+def graph_barrier(x):
+    """Returns x, and keeps the graph optimizer from making it part of a larger sum.
 
-    That merges sums of sums into one sum of many, all of which then wait in memory for the last;
-    and it adds up many large tensors in temporary variables, whose names collide inside of loops.
-    It keeps off what may get another value, and the gradient is TensorFlow's own: custom gradients
-    of custom gradients are not saved with a module.
+    The graph optimizer merges sums of sums into one sum of many, all of which then wait in memory
+    for the last; and it adds up many large tensors in temporary variables, whose names collide
+    inside loops. It leaves alone what may get another value, such as a placeholder. The gradient is
+    TensorFlow's own: custom gradients of custom gradients are not saved with a module.
     """
     return tf.raw_ops.PlaceholderWithDefault(input=x, shape=x.shape)
 

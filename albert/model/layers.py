@@ -1,7 +1,6 @@
-"""The layers of the encoder, the rows they work on, and what makes them small or fast.
+"""The layers of the encoder: dense, LayerNorm, dropout; the block of attention and feed-forward.
 
-Letters in shapes: B batch, S sequence, T rows (tokens) that are computed, R rows that are asked
-for, H hidden, N attention heads, D head size (H / N), I intermediate.
+Letters in shapes: see the docstring of the package.
 """
 
 import dataclasses
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert.model import batching, kernels
+from albert.model import kernels
 
 ACTIVATIONS = {
     "gelu": lambda x: tf.nn.gelu(x, approximate=True),
@@ -28,21 +27,21 @@ ACTIVATIONS = {
 class Compute:
     """How a model computes: given when it is made, and never changed.
 
-    All ways compute the same function of the same weights. What may differ: the rounding of
+    All settings compute the same function of the same weights. What may differ: the rounding of
     results; the encoder's outputs at padded positions, which are 0 where padding is skipped; and
     the masks of dropout, which are drawn for the rows that are computed, in the type of the
-    activations, for each part by itself. `recompute` changes none of these.
+    activations, for each part separately. `recompute` changes none of these.
 
     Attributes:
       dtype: type of products and activations: "float32", "bfloat16" or "float16". Variables,
-        normalisation, softmax sums, losses and the optimizer stay float32.
-      skip_padding: compute the real tokens alone. The number of rows changes from batch to batch,
+        normalization, softmax sums, losses and the optimizer stay float32.
+      skip_padding: compute only the real tokens. The number of rows changes from batch to batch,
         which a TPU cannot do.
       recompute: keep only the input of each block for the backward pass and compute the rest
         again there (Training Deep Nets with Sublinear Memory Cost, Chen et al., 2016).
-      parts: a batch is computed as so many, which do not wait for each other: while one is in a
-        function that does not keep all cores busy, another takes the rest.
-      whole_sequence: heads that need a few positions have the last layer computed at all, too, and
+      parts: number of independent slices that a batch is computed in: while one is in a function
+        that does not keep all cores busy, another takes the rest.
+      whole_sequence: compute the last layer at all positions even if the head reads only a few, and
         return it as sequence_output.
     """
 
@@ -54,10 +53,10 @@ class Compute:
 
 
 def normal_variable(name, shape, config, seed):
-    """A weight drawn from a truncated normal of standard deviation `config.initializer_range`.
+    """Draws a weight from a truncated normal of standard deviation `config.initializer_range`.
 
-    With an integer `seed` the values are a function of it and of the variable's name, whatever
-    else was made before. With None they differ from run to run.
+    With an integer `seed` the values are a function of the seed and of the variable's name alone.
+    With None they differ from run to run.
     """
     seed = secrets.randbits(64) if seed is None else seed
     digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
@@ -75,18 +74,18 @@ class Dense(tf.Module):
         self.bias = tf.Variable(tf.zeros([outputs]), name=f"{name}/bias") if use_bias else None
 
     def weights(self, dtype):
-        """Kernel and, if there is one, bias, in `dtype`."""
+        """Returns the kernel and, if there is one, the bias, in `dtype`."""
         return [tf.cast(x, dtype) for x in (self.kernel, self.bias) if x is not None]
 
     def __call__(self, x, weights=None):
-        """`weights` are what `weights` returned for the type of x, by default made here."""
+        """Maps [rows, inputs] to [rows, outputs]; `weights` of x's type are made here if None."""
         kernel, *bias = weights or self.weights(x.dtype)
         y = kernels.matmul(x, kernel)
         return tf.nn.bias_add(y, *bias) if bias else y
 
 
 class LayerNorm(tf.Module):
-    """Normalises the last axis (biased variance) in float32; returns the type of its input."""
+    """Normalizes the last axis (biased variance) in float32; returns the type of its input."""
 
     def __init__(self, name, size):
         super().__init__()
@@ -94,7 +93,7 @@ class LayerNorm(tf.Module):
         self.beta = tf.Variable(tf.zeros([size]), name=f"{name}/beta")
 
     def weights(self):
-        """Gamma and beta."""
+        """Returns gamma and beta."""
         return tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
 
     def __call__(self, x):
@@ -102,12 +101,12 @@ class LayerNorm(tf.Module):
 
 
 class Dropout:
-    """Dropout whose masks are a function of a seed and of the name of the place in the network.
+    """Dropout whose masks are a function of a seed and of the name of a site in the network.
 
     Args:
       training: whether anything is dropped at all.
       seed: int32 tensor [2]; None draws a fresh one.
-      part: number of the part of the batch that is computed; each has its own masks.
+      part: number of the part of the batch; each has its own masks.
     """
 
     def __init__(self, training, seed=None, part=0):
@@ -115,11 +114,11 @@ class Dropout:
         self._seed = seed if seed is None or part == 0 else tf.random.fold_in(seed, part)
 
     def seed(self, rate, site):
-        """Seed of the mask at a place of the network; None where nothing is dropped.
+        """Returns the seed of the mask at a site of the network; None where nothing is dropped.
 
         Args:
-          rate: share of the elements that are dropped.
-          site: name of the place.
+          rate: fraction of the elements that are dropped.
+          site: its name.
         """
         if not self.training or not rate:
             return None
@@ -128,138 +127,13 @@ class Dropout:
         return tf.random.fold_in(self._seed, zlib.crc32(site.encode()) & 0x7FFFFFFF)
 
     def __call__(self, x, rate, site):
-        """`drop` at a place of the network."""
+        """Drops elements of x at a site of the network, see `drop`."""
         return drop(x, rate, self.seed(rate, site))
 
 
 def drop(x, rate, seed):
-    """x with elements set to 0 at `rate` and the others scaled up; x itself without a seed."""
+    """Sets elements of x to 0 at `rate` and scales the others up; returns x without a seed."""
     return x if seed is None else tf.nn.experimental.stateless_dropout(x, rate, seed)
-
-
-# --- rows --------------------------------------------------------------------------------------
-
-
-@tf.custom_gradient
-def _take(x, index, inverse):
-    """``tf.gather(x, index)`` whose gradient gathers back by `inverse` instead of adding up.
-
-    Only right where rows that are read twice, or not at all, get no gradient.
-    """
-    return tf.gather(x, index), lambda upstream: (tf.gather(upstream, inverse), None, None)
-
-
-def _merge_heads(x):
-    """[B, N, R, D] -> [B * R, N * D]."""
-    return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [-1, x.shape[1] * x.shape[3]])
-
-
-class PaddedRows:
-    """Every position of the batch has its row: b * S + s of a [T, width] matrix, T = B * S.
-
-    Only attention needs to know where rows sit; all else in the encoder works on rows alone.
-    """
-
-    def __init__(self, input_mask, batch, length, heads):
-        self.batch = batch
-        self.length = length
-        self.heads = heads
-        self.attention_bias = None  # [B, 1, 1, S], added to attention scores
-        if input_mask is not None:
-            # TensorFlow Lite has no slices that add two axes at once.
-            mask = tf.reshape(tf.cast(input_mask, tf.float32), [batch, 1, 1, length])
-            self.attention_bias = (1.0 - mask) * -10000.0
-
-    def flatten(self, x):
-        """[B, S] -> [T]."""
-        return tf.reshape(x, [-1])
-
-    def by_position(self, table):
-        """The first S rows of a table [positions, E] for each row: [T, E]."""
-        shape = [self.batch, self.length, table.shape[1]]
-        return tf.reshape(tf.broadcast_to(table[: self.length], shape), [-1, table.shape[1]])
-
-    def unflatten(self, x):
-        """[T, width] -> [B, S, width]."""
-        return tf.reshape(x, [self.batch, self.length, x.shape[-1]])
-
-    def rows_at(self, positions):
-        """Positions [B, R] -> the numbers of their rows [B * R]."""
-        return tf.reshape(tf.range(self.batch)[:, tf.newaxis] * self.length + positions, [-1])
-
-    def split_heads(self, x, parts):
-        """[T, parts * H] -> `parts` tensors [B, N, S, D]."""
-        size = x.shape[-1] // parts // self.heads
-        x = tf.reshape(x, [self.batch, self.length, parts, self.heads, size])
-        return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]), parts)
-
-    def merge_heads(self, x):
-        """[B, N, S, D] -> [T, H]."""
-        return _merge_heads(x)
-
-
-class TokenRows(PaddedRows):
-    """Only real tokens have rows, and a few padded positions so that T is a round number.
-
-    Functions compiled for one number of rows then meet few numbers of them. Positions without a
-    row read the last one. There is always a padded position behind that, or every position has
-    its own; as nothing that counts reads padded positions, their gradients are 0.
-    """
-
-    def __init__(self, input_mask, batch, length, heads):
-        super().__init__(input_mask, batch, length, heads)
-        self._real = tf.reshape(tf.cast(input_mask, tf.bool), [-1])  # [B * S]
-        tokens_first = tf.concat([tf.where(self._real), tf.where(~self._real)], 0)[:, 0]
-        positions = tf.size(self._real)
-        tokens = tf.reduce_sum(tf.cast(self._real, tf.int32))
-        count = tf.minimum(batching.round_up(tokens + 1), positions)
-        self._position = tf.cast(tokens_first[:count], tf.int32)  # [T] row -> b * S + s
-        self._row = tf.tensor_scatter_nd_update(  # [B * S] b * S + s -> row
-            tf.fill([positions], count - 1), self._position[:, tf.newaxis], tf.range(count)
-        )
-        # Made before any block, as all of them use these. A graph leaves out what is not used.
-        self._indices = {parts: self._head_indices(parts) for parts in (1, 2, 3)}
-
-    def flatten(self, x):
-        return tf.gather(tf.reshape(x, [-1]), self._position)
-
-    def by_position(self, table):
-        return tf.gather(table, self._position % self.length)
-
-    def unflatten(self, x):
-        x = _take(x, self._row, self._position)
-        x = tf.where(self._real[:, tf.newaxis], x, tf.zeros([], x.dtype))
-        return tf.reshape(x, [self.batch, self.length, x.shape[-1]])
-
-    def rows_at(self, positions):
-        return tf.gather(self._row, super().rows_at(positions))
-
-    def _head_indices(self, parts):
-        """Where slices [parts, B, N, S] lie among slices [T, parts, N], and the other way."""
-        heads = self.heads
-        part = np.arange(parts, dtype=np.int32)[:, np.newaxis]
-        head = np.arange(heads, dtype=np.int32)
-        row = tf.reshape(self._row, [self.batch, 1, self.length])
-        to_heads = row * (parts * heads) + (part * heads + head)[:, np.newaxis, :, np.newaxis]
-        # Of part 0 and head 0; a head is S slices further, a part B N S.
-        first = self._position // self.length * (heads * self.length) + self._position % self.length
-        further = part * (self.batch * heads * self.length) + head * self.length
-        to_rows = first[:, tf.newaxis, tf.newaxis] + further
-        return tf.reshape(to_heads, [-1]), tf.reshape(to_rows, [-1])
-
-    def split_heads(self, x, parts):
-        size = x.shape[-1] // parts // self.heads
-        to_heads, to_rows = self._indices[parts]
-        # Padding and transposition are one pass over slices of D.
-        x = _take(tf.reshape(x, [-1, size]), to_heads, to_rows)
-        return tf.unstack(tf.reshape(x, [parts, self.batch, self.heads, self.length, size]), parts)
-
-    def merge_heads(self, x):
-        size = x.shape[3]
-        to_heads, to_rows = self._indices[1]
-        return tf.reshape(
-            _take(tf.reshape(x, [-1, size]), to_rows, to_heads), [-1, self.heads * size]
-        )
 
 
 # --- the block ---------------------------------------------------------------------------------
@@ -306,7 +180,7 @@ class SelfAttention(tf.Module):
         self.norm = LayerNorm(f"{name}/LayerNorm", size)
 
     def weights(self, dtype):
-        """Its part of `BlockWeights`, with products in `dtype`; normalisation stays float32."""
+        """Returns its part of `BlockWeights`: products in `dtype`, normalization in float32."""
         # Scaling the kernel once costs less than scaling queries or scores in each layer.
         kernels = [self.query.kernel * self._scale, self.key.kernel, self.value.kernel]
         biases = [self.query.bias * self._scale, self.key.bias, self.value.bias]
@@ -326,7 +200,7 @@ class FeedForward(tf.Module):
         self.norm = LayerNorm(f"{name}/LayerNorm_1", hidden)
 
     def weights(self, dtype):
-        """Its part of `BlockWeights`, with products in `dtype`; normalisation stays float32."""
+        """Returns its part of `BlockWeights`: products in `dtype`, normalization in float32."""
         inner, output = self.intermediate, self.output
         dense = (inner.kernel, inner.bias, output.kernel, output.bias)
         return *(tf.cast(x, dtype) for x in dense), *self.norm.weights()
@@ -349,8 +223,13 @@ class Block(tf.Module):
         self.attention = attention
         self.feed_forward = feed_forward
 
+    @property
+    def sublayers(self):
+        """What blocks may share, in the order of `BlockWeights`."""
+        return self.attention, self.feed_forward
+
     def seeds(self, dropout, site):
-        """`BlockSeeds` of `Dropout` at a place of the network."""
+        """Returns the `BlockSeeds` of a `Dropout` at a site of the network."""
         rate = self._config.hidden_dropout_prob
         return BlockSeeds(
             dropout.seed(
@@ -360,8 +239,8 @@ class Block(tf.Module):
             dropout.seed(rate, f"{site}/output"),
         )
 
-    def __call__(self, hidden, weights, seeds, rows, functions, asked=None):
-        """One pass.
+    def __call__(self, hidden, weights, seeds, rows, functions, positions=None):
+        """Computes one pass: attention, then feed-forward.
 
         Args:
           hidden: [T, H].
@@ -369,25 +248,26 @@ class Block(tf.Module):
           seeds: `BlockSeeds`.
           rows: `PaddedRows` or `TokenRows`.
           functions: `kernels.BlockKernels`.
-          asked: positions [B, R] whose outputs are wanted; None wants all.
+          positions: [B, R], the only positions to compute; None computes all.
 
         Returns:
-          [T, H], or [B * R, H] for the positions asked for. What follows names the shapes of the
-          first; of the others attention, too, has R in place of the first S.
+          [T, H], or [B * R, H] at `positions`, where R takes the place of the first S in
+          the shapes below.
         """
         config = self._config
-        if asked is None:
+        if positions is None:
             residual = hidden
             query, key, value = self._project(hidden, weights, rows, functions)
         else:
-            residual = tf.gather(hidden, rows.rows_at(asked))  # [B * R, H]
+            residual = tf.gather(hidden, rows.rows_at(positions))  # [B * R, H]
             query, key, value = self._project_at(residual, hidden, weights, rows, functions)
         scores = kernels.matmul(query, key, transpose_b=True)  # [B, N, S, S]
         probabilities = kernels.masked_softmax(scores, rows.attention_bias)
         rate = config.attention_probs_dropout_prob
         probabilities = drop(probabilities, rate, seeds.probabilities)
         context = kernels.matmul(probabilities, value)  # [B, N, S, D]
-        context = rows.merge_heads(context) if asked is None else _merge_heads(context)  # [T, H]
+        merge = rows.merge_heads if positions is None else rows.merge_heads_at
+        context = merge(context)  # [T, H]
         attended = kernels.matmul(context, weights.attention_kernel)
         rest = (weights.attention_bias, weights.attention_gamma, weights.attention_beta)
         hidden = self._add(attended, residual, rest, seeds.attention_output, functions)
@@ -404,12 +284,12 @@ class Block(tf.Module):
         return self._add(output, hidden, rest, seeds.output, functions)
 
     def _project(self, hidden, weights, rows, functions):
-        """Queries, keys and values of all rows [T, H]: each [B, N, S, D]."""
+        """Returns queries, keys and values of all rows [T, H]: each [B, N, S, D]."""
         product = kernels.matmul(hidden, weights.qkv_kernel)  # [T, 3H]
         return rows.split_heads(functions.add_bias(product, weights.qkv_bias), 3)
 
     def _project_at(self, chosen, hidden, weights, rows, functions):
-        """Queries of the rows chosen [B, N, R, D], keys and values of all: each [B, N, S, D]."""
+        """Returns queries of the chosen rows [B, N, R, D], keys and values of all [B, N, S, D]."""
         size = self._config.hidden_size
         # The gradient of a split costs less than those of slices.
         query_kernel, kernel = tf.split(weights.qkv_kernel, [size, 2 * size], 1)
@@ -430,56 +310,3 @@ class Block(tf.Module):
             x = drop(functions.add_bias(x, bias), self._config.hidden_dropout_prob, seed)
             bias = tf.zeros_like(bias)
         return functions.residual_norm(x, bias, residual, gamma, beta)
-
-
-# --- what makes blocks small, and quick to trace -------------------------------------------------
-
-
-def carried(weights):
-    """The same weights, for the layers that follow or for a part of the batch.
-
-    Gradients of shared weights are added up when those of all uses are there. What goes through
-    here is one use: the gradients of the layers after it are added up before, so that two of them
-    are in memory instead of one for each layer.
-    """
-    return tuple(_carry(x) for x in weights)
-
-
-@tf.custom_gradient
-def _carry(x):
-    return tf.identity(x), kernels.apart
-
-
-def recomputed(run):
-    """``run(hidden, weights, seeds)``, of which only the inputs are kept until backward.
-
-    Base, 32 x 512 tokens, trains in 3.8 GiB so, less than 8 x 512 without (5.1); a step takes a
-    third longer.
-    """
-
-    def run_and_forget(hidden, weights, seeds):
-        @tf.custom_gradient
-        def function(hidden, *weights):
-            def gradient(upstream):
-                # Fresh names for the inputs keep the graph optimizer from taking the first
-                # results, and their wait for the gradient keeps memory low.
-                with tf.control_dependencies([upstream]):
-                    inputs = [tf.identity(x) for x in (hidden, *weights)]
-                with tf.GradientTape() as tape:
-                    tape.watch(inputs)
-                    output = run(inputs[0], BlockWeights(*inputs[1:]), seeds)
-                return tape.gradient(output, inputs, upstream)
-
-            return run(hidden, BlockWeights(*weights), seeds), gradient
-
-        return function(hidden, *weights)
-
-    return run_and_forget
-
-
-def traced_once(run):
-    """``run(hidden, weights, seeds)`` as a function of the graph that is being built.
-
-    Layers that share their weights then share what is traced, too.
-    """
-    return tf.function(run, autograph=False) if tf.inside_function() else run

@@ -189,7 +189,7 @@ def _write_config(path, config):
 
 def _write_rest(path, kind, config, source, settings):
     description = _description(kind, config, source, settings)
-    _copy(_vocabulary_of(source), _vocabulary_in(path, description))
+    copy_vocabulary(path, source)
     # Written last: a folder with a description is whole.
     file_io.write_json(os.path.join(path, sources.DESCRIPTION_NAME), description)
 
@@ -262,6 +262,13 @@ def _differing_files(path, description, config, source):
     if file_io.exists(there) and file_io.sha256(ours) != file_io.sha256(there):
         differing.append(f"the vocabulary {there} (here {ours})")
     return differing
+
+
+def copy_vocabulary(path, source):
+    """Copies the vocabulary of a `sources.Source` into a folder, where a model finds it."""
+    is_spm = bool(source.spm_model_file)
+    name = os.path.basename(source.spm_model_file) if is_spm else sources.VOCAB_NAME
+    _copy(_vocabulary_of(source), os.path.join(path, name))
 
 
 def _copy(source, target):
@@ -378,17 +385,20 @@ def _kinds_by_weights(prefix):
 # --- What a pre-training run's folder holds beside its checkpoints -------------------------------
 
 
-def write_pretrained(path, config, sentence_task):
+def write_pretrained(path, config, sentence_task, source=None):
     """Describes a run before its first checkpoint.
 
     Args:
       path: output folder, which is there.
       config: `encoder.AlbertConfig` that the run trains with, its rates of dropout included.
       sentence_task: key of `pretraining_heads.SENTENCE_TASKS`.
+      source: `sources.Source`, whose vocabulary is copied if it has one.
 
     Raises:
       file_io.InputError: a configuration that is there is damaged.
     """
+    if source and (source.spm_model_file or source.vocab_file):
+        copy_vocabulary(path, source)
     _write_pretrained_config(os.path.join(path, sources.CONFIG_NAME), config)
     description = {"version": VERSION, "sentence_task": sentence_task}
     file_io.write_json(os.path.join(path, sources.PRETRAINING_NAME), description)

@@ -1,6 +1,6 @@
 """The encoder with the heads of pre-training.
 
-Letters in shapes: B batch, S sequence, V vocabulary, E embedding, H hidden, P masked positions.
+Letters in shapes: see the docstring of the package.
 """
 
 import tensorflow as tf
@@ -111,13 +111,13 @@ class PretrainingModel(heads.Model):
         return outputs
 
     def _encode_chosen(self, features, seed):
-        """What training needs: [B, P, H] at the masked positions, and a dict of pooled_output."""
+        """Returns [B, P, H] at the masked positions, and a dict of pooled_output; for training."""
         inputs = heads.encoder_inputs(features)
-        asked = tf.cast(features["masked_lm_positions"], tf.int32)
+        positions = tf.cast(features["masked_lm_positions"], tf.int32)
         if not self.sentence_head:
-            return self.albert.at_positions(*inputs, True, seed, asked), {}
-        asked = tf.pad(asked, [[0, 0], [1, 0]])  # the first one too
-        chosen = self.albert.at_positions(*inputs, True, seed, asked)
+            return self.albert.at_positions(*inputs, True, seed, positions), {}
+        positions = tf.pad(positions, [[0, 0], [1, 0]])  # the first one too
+        chosen = self.albert.at_positions(*inputs, True, seed, positions)
         return chosen[:, 1:], {"pooled_output": self.albert.pool(chosen[:, 0])}
 
     def example_weights(self, features):

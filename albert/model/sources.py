@@ -353,3 +353,16 @@ def _hub_lower_case(module):
                 path = saved_model_files.path_of(module)
                 raise file_io.InputError(f"{path} is damaged: do_lower_case: {error}") from error
     return None
+
+
+def check_weights(source: Source, from_scratch: bool) -> None:
+    """Rejects a model without weights.
+
+    Raises:
+      file_io.InputError: nothing names a checkpoint, and random weights were not asked for.
+    """
+    if not (source.checkpoint or from_scratch):
+        raise file_io.InputError(
+            "no weights: give init_checkpoint or albert_hub_module_handle, or from_scratch for "
+            "random ones"
+        )

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert.io import file_io
-from albert.model import batching, checkpoints, encoder, model_folder
+from albert.model import batching, checkpoints, encoder, model_folder, prepared_weights
 from albert.text import packing
 
 KINDS = ("tokens", "mean", "first", "pooled")
@@ -84,7 +84,7 @@ class Extractor:
         self._model = encoder.AlbertModel(config, seed)
         if source.checkpoint:
             checkpoints.restore(self._model, source.checkpoint)
-        self._infer = encoder.ReadyModel(self._model, self._vectors, _INPUTS)
+        self._infer = prepared_weights.CompiledModel(self._model, self._vectors, _INPUTS)
 
     def _vectors(self, features):
         encoded = self._model(*(features[name] for name in _INPUTS))

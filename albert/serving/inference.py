@@ -7,7 +7,14 @@ import dataclasses
 from collections.abc import Callable
 
 from albert.io import file_io
-from albert.model import checkpoints, encoder, head_config, heads, layers, model_folder
+from albert.model import (
+    checkpoints,
+    head_config,
+    heads,
+    layers,
+    model_folder,
+    prepared_weights,
+)
 from albert.serving import runtimes, serving_folder
 from albert.tasks import custom, glue, race, token_classification
 from albert.tasks.squad import answers as squad_answers
@@ -77,7 +84,7 @@ def of_training(folder, precision="float32"):
         found = model(features, training=False)
         return {name: found[name] for name in outputs}
 
-    ready = encoder.ReadyModel(model, compute, inputs)
+    ready = prepared_weights.CompiledModel(model, compute, inputs)
     return lambda features: ready({name: features[name] for name in inputs})
 
 

@@ -10,8 +10,10 @@ Source of the latter: TensorFlow Serving, RESTful API.
 import base64
 import binascii
 import dataclasses
+import itertools
 import json
 import string
+import unicodedata
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +27,9 @@ _ANSWERS = 3
 # About the characters of a token, to compare lengths before a text is tokenized.
 _CHARACTERS = 5
 _SHORTEST = 40  # characters: shorter texts take no less time
+# Normalization may make a text so many times longer than texts may be; three times is what Korean
+# needs, and a single character can become 18.
+_MOST_TIMES_LONGER = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +38,8 @@ class Limits:
 
     Attributes:
       examples: most examples.
-      characters: most characters of an example's texts together.
+      characters: most characters of an example's texts together. Texts that normalization makes
+        `_MOST_TIMES_LONGER` than that are cut, or refused where all of a text is answered.
     """
 
     examples: int = 64
@@ -149,7 +155,20 @@ class Form:
                 f"{place or 'the request'}: expected at most {limits.characters} characters, found "
                 f"{length}"
             )
+        given = self._cut(given, _MOST_TIMES_LONGER * limits.characters, place)
         return {name: default for name, (_, default) in self.optional.items()} | given
+
+    def _cut(self, given, most, place):
+        """An example whose texts do not take long to normalize: longer ones are cut before."""
+        texts = list(_texts(given))
+        if sum(len(text) if text.isascii() else sum(_lengths(text)) for text in texts) <= most:
+            return given
+        if self.is_split:
+            raise file_io.InputError(
+                f"{place or 'the request'}: expected at most {most} characters after normalization "
+                "(NFKD), found more"
+            )
+        return _map_texts(lambda text: _start(text, most // len(texts)), given)
 
     def _expected(self):
         alternatives = {field: other for other, field in self.other_names.items()}
@@ -161,11 +180,38 @@ class Form:
         return f"{'the fields' if len(names) > 1 else 'the field'} {', '.join(names)}{more}"
 
 
-def _characters(value):
+def _texts(value):
+    """All texts in the fields of an example."""
     if isinstance(value, str):
-        return len(value)
-    parts = value.values() if isinstance(value, dict) else value
-    return sum(map(_characters, parts)) if isinstance(value, (dict, list)) else 0
+        yield value
+    elif isinstance(value, (dict, list)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)
+
+
+def _map_texts(function, value):
+    if isinstance(value, str):
+        return function(value)
+    if isinstance(value, list):
+        return [_map_texts(function, part) for part in value]
+    if isinstance(value, dict):
+        return {name: _map_texts(function, part) for name, part in value.items()}
+    return value
+
+
+def _lengths(text):
+    """Number of characters that each one of a text decomposes into."""
+    found = {character: len(unicodedata.normalize("NFKD", character)) for character in set(text)}
+    return map(found.get, text)
+
+
+def _start(text, most):
+    """What of a text decomposes into at most so many characters."""
+    return text[: sum(end <= most for end in itertools.accumulate(_lengths(text)))]
+
+
+def _characters(value):
+    return sum(map(len, _texts(value)))
 
 
 ONE_TEXT = Form("/predict", {"text": _text})

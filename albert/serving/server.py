@@ -6,19 +6,27 @@ authentication.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import ipaddress
+import re
 import signal
+import socket
 import time
 
 from absl import logging
 from aiohttp import web
 
-from albert.io import file_io
-from albert.serving import batcher, requests, server_metrics
+from albert.io import file_io, signals
+from albert.serving import batcher, http_connections, requests, server_metrics
 
 _LOADING, _READY, _STOPPING = "loading", "ready", "stopping"
 _RETRY_LOADING = 5  # seconds
+_GONE = 499  # counted for clients that left before their answer
+_HEALTH, _METRICS = "/healthz", "/metrics"
+# What a Host header holds: a name or an address, perhaps a port.
+_HOST = re.compile(r"(?:\[(?P<v6>[^][]*)\]|(?P<name>[^][:]+))(?::\d*)?")
+ANY_HOST = "*"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +44,9 @@ class Settings:
       request_timeout: seconds after which a request that was read is given up.
       read_timeout: seconds for a client to send a request's head, to send its body, or to take a
         reply; a connection without requests is closed after as long.
+      max_connections: most connections; less where file handles are short.
+      allowed_hosts: names in Host headers, beside addresses, "localhost", `host` and the machine's
+        name; `ANY_HOST`: any name.
     """
 
     host: str = "127.0.0.1"
@@ -48,6 +59,8 @@ class Settings:
     limits: requests.Limits = requests.Limits()
     request_timeout: float = 30.0
     read_timeout: float = 10.0
+    max_connections: int = 512
+    allowed_hosts: tuple[str, ...] = ()
 
 
 def is_loopback(host):
@@ -56,6 +69,14 @@ def is_loopback(host):
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _is_address(host):
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class _Refusal(Exception):
@@ -79,7 +100,11 @@ class Server:
         self._state = _LOADING
         self._model = self._batcher = None
         model = f"/v1/models/{settings.model_name}"
-        self._paths = {"/healthz", "/metrics", "/predict", "/ask", model, f"{model}:predict"}
+        self._paths = {_HEALTH, _METRICS, "/predict", "/ask", model, f"{model}:predict"}
+        hosts = ("localhost", settings.host, socket.gethostname(), *settings.allowed_hosts)
+        self._hosts = {host.lower() for host in hosts}
+        self._notes = http_connections.Notes()
+        self._connections = ()
         self._requests = server_metrics.Counter(
             "albert_requests_total", "Requests by path and status.", ("path", "status")
         )
@@ -93,15 +118,22 @@ class Server:
         self._batch_seconds = server_metrics.Histogram(
             "albert_batch_seconds", "Seconds of computing a batch.", server_metrics.SECONDS
         )
+        self._closed = server_metrics.Counter(
+            "albert_connections_closed_total", "Connections closed to make room for others."
+        )
 
         def waiting():
             return len(self._batcher) if self._batcher else 0
+
+        def connections():
+            return len(self._connections)
 
         def ready():
             return int(self._state == _READY)
 
         self._metrics = (
-            *(self._requests, self._seconds, self._rows, self._batch_seconds),
+            *(self._requests, self._seconds, self._rows, self._batch_seconds, self._closed),
+            server_metrics.Gauge("albert_connections", "Open connections.", connections),
             server_metrics.Gauge("albert_waiting_rows", "Texts or questions that wait.", waiting),
             server_metrics.Gauge("albert_ready", "1 when requests are answered.", ready),
         )
@@ -139,15 +171,69 @@ class Server:
         self._rows.observe(rows)
         self._batch_seconds.observe(seconds)
 
+    @contextlib.asynccontextmanager
+    async def listening(self):
+        """A context in which connections are taken, until its function to stop that is called.
+
+        At its end what was accepted is answered.
+
+        Yields:
+          ``(host, port, stop)``.
+
+        Raises:
+          OSError: the address cannot be had.
+        """
+        settings, loop = self._settings, asyncio.get_running_loop()
+        loop.set_exception_handler(self._notes.of_loop)
+        self._connections = http_connections.Connections(
+            settings.max_connections, self._notes, self._closed.add
+        )
+        runner = web.AppRunner(
+            self._application(),
+            handler_cancellation=True,
+            shutdown_timeout=settings.read_timeout * 2 + settings.request_timeout,
+        )
+        await runner.setup()
+        try:
+            listening = await self._connections.listen(
+                runner.server,
+                lambda: self._connection(runner.server),
+                settings.host,
+                settings.port,
+            )
+            try:
+                host, port = listening.sockets[0].getsockname()[:2]
+                yield host, port, listening.close
+            finally:
+                listening.close()
+        finally:
+            await runner.cleanup()
+            self._notes.close()
+
+    def _connection(self, manager):
+        timeout = self._settings.read_timeout
+        return http_connections.Connection(
+            manager,
+            self._connections,
+            self._notes,
+            lambda status: self._requests.add("other", status),
+            loop=asyncio.get_running_loop(),
+            access_log=None,
+            # Also the time until the first request has come with all of its head.
+            keepalive_timeout=timeout,
+            # After a refusal the rest of a body is taken, and forgotten, for as long.
+            lingering_time=timeout,
+            auto_decompress=False,
+        )
+
     # --- paths ---
 
-    def application(self):
-        """`aiohttp.web.Application` of all paths."""
+    def _application(self):
         app = web.Application(
             middlewares=[self._guard], client_max_size=self._settings.max_request_bytes
         )
-        app.router.add_get("/healthz", self._health)
-        app.router.add_get("/metrics", self._show_metrics)
+        app.router.add_get(_HEALTH, self._health)
+        app.router.add_get(_METRICS, self._show_metrics)
         app.router.add_post("/predict", self._answer_own)
         app.router.add_post("/ask", self._answer_own)
         app.router.add_get("/v1/models/{name}", self._status)
@@ -229,6 +315,10 @@ class Server:
             )
         except asyncio.TimeoutError:
             raise _Refusal(408, f"the request did not come within {timeout:g} seconds") from None
+        except web.RequestPayloadError as error:
+            said = http_connections.what_is_wrong(error.__cause__ or error)
+            self._notes.add(http_connections.NO_HTTP, f"from {request.remote}: {said}")
+            raise _Refusal(400, f"the request: expected a whole body, found {said}") from error
 
     # --- around all paths ---
 
@@ -240,45 +330,81 @@ class Server:
         try:
             response = await self._reply(request, handler)
             # A reply to a request that was not read, or that comes at the end, ends the connection.
-            if self._state == _STOPPING or (request.can_read_body and not request.content.at_eof()):
+            if self._is_last(request):
                 response.force_close()
             try:
                 await asyncio.wait_for(_send(request, response), self._settings.read_timeout)
             except asyncio.TimeoutError:
-                request.transport.abort()
+                if request.transport:
+                    request.transport.abort()
             self._requests.add(path, response.status)
         except asyncio.CancelledError:
-            self._requests.add(path, 499)  # the client has gone
+            self._count_gone(request, path)
             raise
+        except ConnectionError:
+            self._count_gone(request, path)
+            return web.Response()  # which nobody gets
         self._seconds.observe(time.monotonic() - started, path)
         return response
 
+    def _is_last(self, request):
+        connection = request.protocol
+        is_unread = request.can_read_body and not request.content.at_eof()
+        is_spare = not connection.has_room
+        return self._state == _STOPPING or is_unread or is_spare or connection.is_last()
+
+    def _count_gone(self, request, path):
+        self._requests.add(path, _GONE)
+        self._notes.add(http_connections.GONE, path)
+
+    def _check_host(self, request):
+        """Refuses names that are not this server's, as a page of another site would send them."""
+        found = request.headers.getall("Host", [])
+        if not found and request.version < (1, 1):
+            return
+        match = _HOST.fullmatch(found[0].strip()) if len(found) == 1 else None
+        if match is None:
+            said = ", ".join(map(repr, found)) or "none"
+            raise _Refusal(400, f"Host: expected one name or address, found {said}")
+        name = (match["v6"] or match["name"]).lower().rstrip(".")
+        if not (_is_address(name) or name in self._hosts or ANY_HOST in self._hosts):
+            raise _Refusal(
+                421,
+                f"Host: expected localhost, an address or one of allowed_hosts, found {name!r}",
+            )
+
+    def _check_room(self, request):
+        if not request.protocol.has_room and request.path not in (_HEALTH, _METRICS):
+            raise _Refusal(503, "too many connections are open", {"Retry-After": "1"})
+
     async def _reply(self, request, handler):
         try:
+            self._check_host(request)
+            self._check_room(request)
             return await handler(request)
+        except ConnectionError:  # the client has gone
+            raise
         except file_io.InputError as error:
-            return _error(400, error)
+            return http_connections.error_reply(400, error)
         except _Refusal as error:
-            return _error(error.status, error, error.headers)
+            return http_connections.error_reply(error.status, error, error.headers)
         except batcher.Full as error:
-            return _error(503, error, {"Retry-After": str(error.retry_after)})
+            return http_connections.error_reply(503, error, {"Retry-After": str(error.retry_after)})
         except batcher.Closed as error:
-            return _error(503, error, {"Retry-After": "1"})
+            return http_connections.error_reply(503, error, {"Retry-After": "1"})
         except web.HTTPException as error:
             allowed = {k: v for k, v in error.headers.items() if k == "Allow"}
-            return _error(error.status, f"{request.method} {request.path}: {error.reason}", allowed)
+            return http_connections.error_reply(
+                error.status, f"{request.method} {request.path}: {error.reason}", allowed
+            )
         except Exception:
             logging.exception("%s could not be answered", request.path)
-            return _error(500, "an error of the server, see its log")
+            return http_connections.error_reply(500, http_connections.OWN_ERROR)
 
 
 def _json(value, status=200, headers=None):
     text = requests.to_json(value)
     return web.Response(text=text, status=status, headers=headers, content_type="application/json")
-
-
-def _error(status, error, headers=None):
-    return _json({"error": str(error)}, status, headers)
 
 
 async def _send(request, response):
@@ -289,43 +415,28 @@ async def _send(request, response):
 async def _serve(settings, load):
     server, stop = Server(settings), asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGINT, *signals.ending()):
         loop.add_signal_handler(number, stop.set)
-    runner = web.AppRunner(
-        server.application(),
-        access_log=None,
-        handler_cancellation=True,
-        # Also the time until the first request has come with all of its head.
-        keepalive_timeout=settings.read_timeout,
-        # After a refusal the rest of a body is taken, and forgotten, for as long.
-        lingering_time=settings.read_timeout,
-        shutdown_timeout=settings.read_timeout * 2 + settings.request_timeout,
-        auto_decompress=False,
-    )
-    await runner.setup()
     try:
-        site = web.TCPSite(runner, settings.host, settings.port)
-        await site.start()
-        host, port = runner.addresses[0][:2]
-        logging.info("Listening at http://%s:%d", f"[{host}]" if ":" in host else host, port)
-        loading = asyncio.ensure_future(asyncio.to_thread(load, lambda: not stop.is_set()))
-        stopped = asyncio.ensure_future(stop.wait())
-        await asyncio.wait([loading, stopped], return_when=asyncio.FIRST_COMPLETED)
-        model = await loading
-        if not stop.is_set():
-            server.start(model)
-            logging.info("Ready: %s", model.kind)
-        await stopped
-        server.refuse_new()
-        await site.stop()
-        logging.info("Stopping: what was accepted is answered")
+        async with server.listening() as (host, port, stop_listening):
+            logging.info("Listening at http://%s:%d", f"[{host}]" if ":" in host else host, port)
+            loading = asyncio.ensure_future(asyncio.to_thread(load, lambda: not stop.is_set()))
+            stopped = asyncio.ensure_future(stop.wait())
+            await asyncio.wait([loading, stopped], return_when=asyncio.FIRST_COMPLETED)
+            model = await loading
+            if not stop.is_set():
+                server.start(model)
+                logging.info("Ready: %s", model.kind)
+            await stopped
+            server.refuse_new()
+            stop_listening()
+            logging.info("Stopping: what was accepted is answered")
     finally:
-        await runner.cleanup()
         server.close()
 
 
 def run(settings, load):
-    """Serves a model until SIGTERM or SIGINT, then answers what was accepted and returns.
+    """Serves a model until SIGTERM, SIGHUP or SIGINT, then answers what was accepted and returns.
 
     Args:
       settings: `Settings`.

@@ -140,6 +140,7 @@ def read(path, *kinds):
             )
     if not file_io.exists(folder.model_file):
         raise file_io.InputError(f"{folder.model_file} is missing, which {name} names")
+    file_io.check_regular(folder.model_file)  # which runtimes open
     return folder
 
 

@@ -17,44 +17,82 @@ _HINT = "Give the max_seq_length and max_predictions_per_seq that the records we
 
 # --- records of other programs -------------------------------------------------------------------
 
-_MISPLACED = "a masked position is not the place of a real token"
+_WRONG = "a record with masks holds a value that cannot be"
 _SCANNED_AT_ONCE = 1024  # records
 
 
-def _misplaced(features):
-    """[B, P] True for a position that has weight, but no real token; for tensors and arrays."""
-    positions = features["masked_lm_positions"]
+def limits(config):
+    """{name of a feature: number below which its values must be} of records with masks.
+
+    Args:
+      config: `configuration.AlbertConfig` of the model.
+    """
+    return {
+        "input_ids": config.vocab_size,
+        "masked_lm_ids": config.vocab_size,
+        "segment_ids": config.type_vocab_size,
+        "input_mask": 2,
+        "next_sentence_labels": 2,
+    }
+
+
+def _counting(features):
+    """{name: booleans} where a value matters: at real tokens, and where there is weight."""
+    is_token, used = features["input_mask"] != 0, features["masked_lm_weights"] != 0
+    return {
+        "input_ids": is_token,
+        "segment_ids": is_token,
+        "masked_lm_ids": used,
+        "masked_lm_positions": used,
+    }
+
+
+def _wrong(features, limits):
+    """{name: booleans, True for a value that counts, but cannot be} of tensors."""
     real = tf.reduce_sum(features["input_mask"], axis=-1, keepdims=True)
-    outside = (positions < 0) | (positions >= real)
-    return (features["masked_lm_weights"] != 0) & outside
+    counting, weights = _counting(features), features["masked_lm_weights"]
+    found = {"masked_lm_weights": ~((weights >= 0) & (weights < np.inf))}
+    for name, high in {**limits, "masked_lm_positions": real}.items():
+        if name in features:
+            outside = (features[name] < 0) | (features[name] >= high)
+            found[name] = outside & counting.get(name, True)
+    return found
 
 
-def prepare(features):
+def prepare(features, limits):
     """Checks a batch as it was read: no result exists where there is no real token.
 
+    Args:
+      features: of records with masks.
+      limits: see `limits`.
+
     Returns:
-      The features, with position and label 0 wherever the weight is 0: they have no effect, but
-      may be anything.
+      The features, with 0 for each position, label, token and segment that has no effect, as it
+      has no weight or is padding: it may be anything.
 
     Raises:
-      tf.errors.InvalidArgumentError: a position that has weight is not that of a real token;
-        `damage_reported` finds its record.
+      tf.errors.InvalidArgumentError: a value cannot be, such as a position that has weight, but is
+        not that of a real token; `damage_reported` finds its record.
     """
-    used = features["masked_lm_weights"] != 0
-    placed = tf.debugging.Assert(~tf.reduce_any(_misplaced(features)), [_MISPLACED])
-    with tf.control_dependencies([placed]):
-        names = ("masked_lm_positions", "masked_lm_ids")
-        return {**features, **{name: tf.where(used, features[name], 0) for name in names}}
+    wrong = [tf.reduce_any(values) for values in _wrong(features, limits).values()]
+    with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(wrong), [_WRONG])]):
+        cleared = {
+            name: tf.where(counts, features[name], 0)
+            for name, counts in _counting(features).items()
+        }
+        return {**features, **cleared}
 
 
 @contextlib.contextmanager
-def damage_reported(paths, lengths, without_masks=()):
+def damage_reported(paths, specs, without_masks=(), find_unmasked=None, limits=()):
     """As `record_files.damage_reported`, also for what is refused of a record's content.
 
     Args:
       paths: record files that are read inside the block.
-      lengths: (S, P).
+      specs: feature specifications of those that have masks.
       without_masks: those of them whose records have no masks.
+      find_unmasked: function, list of these -> what is wrong with the first that is refused.
+      limits: see `prepare`.
 
     Raises:
       file_io.InputError: names the file and the record.
@@ -62,8 +100,8 @@ def damage_reported(paths, lengths, without_masks=()):
     masked = [path for path in paths if path not in without_masks]
     others = [path for path in paths if path in without_masks]
     refused = {
-        _MISPLACED: lambda: _first_misplaced(masked, lengths),
-        dynamic_masking.TOO_LONG: lambda: dynamic_masking.first_too_long(others, lengths[0]),
+        _WRONG: lambda: _first_wrong(masked, specs, limits),
+        dynamic_masking.WRONG: lambda: find_unmasked(others),
     }
     with record_files.damage_reported(paths):
         try:
@@ -76,25 +114,38 @@ def damage_reported(paths, lengths, without_masks=()):
             raise
 
 
-def _first_misplaced(paths, lengths):
+def _first_wrong(paths, specs, limits):
     """What to tell the user of the first record that `prepare` refuses."""
-    specs = instances.feature_specs(*lengths, False, with_sentence_labels=False)
     for path in paths:
         dataset = record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
         for batch, serialized in enumerate(dataset):
-            features = input_pipeline.parse(specs, serialized)
-            rows, slots = np.nonzero(_misplaced(features))
-            if rows.size:
-                row, slot = rows[0], slots[0]
-                return (
-                    f"{path}, record {batch * _SCANNED_AT_ONCE + row + 1}: masked_lm_positions"
-                    f"[{slot}] = {features['masked_lm_positions'][row, slot]} is the place of none "
-                    f"of the {tf.reduce_sum(features['input_mask'][row])} real tokens (input_mask),"
-                    f" but masked_lm_weights[{slot}] is "
-                    f"{features['masked_lm_weights'][row, slot]}: give entries that do not count "
-                    "the weight 0, which makes any position harmless, and make the records again"
-                )
-    return f"{_MISPLACED}, in {', '.join(paths)}"
+            features = input_pipeline.parse(specs, serialized, narrow=False)
+            found = {name: np.argwhere(x) for name, x in _wrong(features, limits).items()}
+            found = {name: places[0] for name, places in found.items() if len(places)}
+            if found:
+                name = min(found, key=lambda name: found[name][0])
+                row, place = found[name]
+                text = _text_of_wrong(name, place, _row(features, row), limits)
+                return f"{path}, record {batch * _SCANNED_AT_ONCE + row + 1}: {text}"
+    return f"{_WRONG}, in {', '.join(paths)}"
+
+
+def _row(features, row):
+    return {name: values[row].numpy() for name, values in features.items()}
+
+
+def _text_of_wrong(name, place, features, limits):
+    value, weight = features[name][place], features["masked_lm_weights"]
+    if name == "masked_lm_positions":
+        return (
+            f"{name}[{place}] = {value} is the place of none of the {features['input_mask'].sum()} "
+            f"real tokens (input_mask), but masked_lm_weights[{place}] is {weight[place]}: give "
+            "entries that do not count the weight 0, which makes any position harmless, and make "
+            "the records again"
+        )
+    if name in limits:
+        return dynamic_masking.value_text(name, place, value, limits[name])
+    return f"{name}[{place}] = {value}, expected a weight of 0 or more: make the records again"
 
 
 # --- metrics -------------------------------------------------------------------------------------
@@ -218,7 +269,7 @@ TASK = make_task()
 
 def make_data(
     files, lengths, max_eval_examples, masker=None, anew=False, sentence_labels=True,
-    equal_tokens=False, mixture=None,
+    equal_tokens=False, mixture=None, limits=None,
 ):  # fmt: skip
     """The `contracts.Data` of records that `create_pretraining_data` has made.
 
@@ -231,14 +282,16 @@ def make_data(
       sentence_labels: read them; records with masks need not have any otherwise.
       equal_tokens: training batches hold equally many tokens, see `batching.equal_tokens`.
       mixture: `input_pipeline.Source`s of the training files; by default all are one.
+      limits: what `limits` gives for the model; by default any number may stand for a token.
 
     Raises:
       file_io.InputError: there are no records, a file is cut off, or the lengths differ.
     """
-    specs, train_input = {}, {"prepare": prepare}
+    check = functools.partial(prepare, limits=limits or {})
+    specs, train_input = {}, {"prepare": check}
     # Predictions of short texts need no less memory.
     eval_input = {
-        "prepare": prepare, "max_examples": max_eval_examples, "least_tokens": lengths[0] // 4,
+        "prepare": check, "max_examples": max_eval_examples, "least_tokens": lengths[0] // 4,
     }  # fmt: skip
     for split, found in files.items():
         slots = masker.config.num_slots if found.without_masks else lengths[1]
@@ -260,17 +313,28 @@ def make_data(
         eval_input["rewrite"] = functools.partial(masker.rewrite, seq_length=lengths[0])
     if equal_tokens:
         train_input["lengths"] = files["train"].lengths
-    unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
     return contracts.Data(
         specs=specs.get,
         records=lambda split: files[split].paths,
         ids=_no_predictions,
         write_predictions=_no_predictions,
-        reading=lambda read: damage_reported(read, lengths, unmasked),
+        reading=functools.partial(_reading, files, lengths, masker, limits or {}, sentence_labels),
         train_input={**train_input, "mixture": mixture},
         eval_input=eval_input,
         files=lambda split: files[split].paths,
     )
+
+
+def _reading(files, lengths, masker, limits, sentence_labels, paths):
+    """`damage_reported` of what `make_data` was given."""
+    unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
+
+    def find_unmasked(read):
+        vocab_size = len(masker.vocabulary.word_starts)
+        return dynamic_masking.first_wrong(read, lengths[0], vocab_size)
+
+    specs = instances.feature_specs(*lengths, False, sentence_labels)
+    return damage_reported(paths, specs, unmasked, find_unmasked, limits)
 
 
 def _no_predictions(*_):

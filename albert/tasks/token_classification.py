@@ -451,6 +451,7 @@ def make_data(files, tokenizer, max_seq_length, settings, paths, strategy):
         paths=paths,
         strategy=strategy,
         write_predictions=files.write_predictions,
+        files=lambda split: [files.files[split]],
     )
 
 

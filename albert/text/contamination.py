@@ -118,7 +118,7 @@ def _texts(path):
             for _, line in file_io.text_lines(file, path):
                 yield from line.rstrip("\r\n").split("\t")
         return
-    content = file_io.read_text(path, "contamination").removeprefix("\ufeff")
+    content = file_io.read_text(path, "contamination", most=None).removeprefix("\ufeff")
     try:
         yield from _strings(json.loads(content))
     except json.JSONDecodeError:

@@ -14,7 +14,7 @@ import dataclasses
 import io
 import re
 
-from albert.io import file_io
+from albert.io import archives, file_io
 from albert.text import line_sample, tokenization
 
 BLOCK_BYTES = 16 << 20
@@ -39,7 +39,10 @@ _REPEATED_WORDS = 10_000  # at a time
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-    """A stretch of a file that begins and ends with a line: bytes `start` to `end` of `path`."""
+    """A stretch of a file that begins and ends with a line: bytes `start` to `end` of `path`.
+
+    Of a compressed file the bytes are those of its content.
+    """
 
     path: str
     start: int
@@ -88,7 +91,7 @@ def plan_blocks(paths, block_bytes=BLOCK_BYTES, max_document_bytes=MAX_DOCUMENT_
 def _scan_file(path, block_bytes, max_document_bytes):
     """Yields (start, end, whether the end is inside a document) of a file's segments."""
     start, data, first_line = 0, b"", 1
-    with file_io.open_input(path, "input text", "rb") as file:
+    with archives.open_input(path, "input text") as file:
         while chunk := file.read(block_bytes):
             data += chunk
             end, cut = _last_document_end(data), False
@@ -136,8 +139,7 @@ def read_lines(segment):
 
     Only "\\n" ends a line. A byte order mark at the start of the file is dropped.
     """
-    with file_io.open_input(segment.path, "input text", "rb") as file:
-        file.seek(segment.start)
+    with archives.open_at(segment.path, "input text", segment.start) as file:
         left = segment.end - segment.start
         rest = b""
         while left:

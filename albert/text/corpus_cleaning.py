@@ -4,22 +4,30 @@ Nothing here knows a language but the package that finds the ends of sentences: 
 words and repetitions. Documents are read and cleaned one at a time.
 """
 
+import codecs
 import collections
+import contextlib
 import dataclasses
 import functools
-import json
 import os
 import re
 import unicodedata
+from types import NoneType
 
 from albert.io import archives, file_io
 from albert.text import corpus, duplicates
 
 LINES = ("paragraphs", "sentences", "wrapped")
 # Control characters that are no white space, and marks that are not seen: soft hyphens, spaces
-# without width, byte order marks. What joins letters stays.
-_UNSEEN = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff]")
+# without width, byte order marks, halves of surrogate pairs. What joins letters stays.
+_UNSEEN = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ud800-\udfff]")
 
+READ_BYTES = 1 << 20  # at a time
+# Values of JSON that are no text, for messages.
+_KINDS = {
+    int: "a number", float: "a number", bool: "true or false", NoneType: "null", list: "a list",
+    dict: "an object",
+}  # fmt: skip
 _LAST_MARK = 0x1FFFF  # Behind it there are only selectors of variants of characters.
 
 
@@ -35,6 +43,7 @@ class Cleaning:
       language: code of the language (ISO 639-1) for splitting text into sentences.
       min_letter_share: least share of letters in a line, of all signs but spaces.
       min_words: least words in a document.
+      encoding: of the files, a name that Python knows.
     """
 
     text_field: str = "text"
@@ -43,6 +52,11 @@ class Cleaning:
     language: str = "en"
     min_letter_share: float = 0.5
     min_words: int = 20
+    encoding: str = "utf-8"
+
+
+class BadFile(file_io.InputError):
+    """A file cannot be read to its end as what it should be."""
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -63,26 +77,84 @@ def read_documents(path, cleaning, counts):
       counts: Counter that gets ``bytes`` and ``cut_documents``.
 
     Raises:
-      file_io.InputError: the file is cut off, damaged, not UTF-8, has an endless line, or a line of
+      BadFile: the file is cut off, damaged, of another encoding, has an endless line, or a line of
         it is not such a JSON object; names the file and the line.
+      file_io.InputError: there is no package for it.
     """
-    with archives.open_input(path, "input_file") as file:
-        lines = _counted(_limited_lines(file, path), counts)
-        numbered = file_io.text_lines(lines, path)
-        if is_json_lines(path):
-            yield from _json_texts(numbered, path, cleaning.text_field)
-        else:
-            yield from _texts(numbered, cleaning.whole_files, counts)
+    try:
+        with archives.open_input(path, "input_file") as file:
+            content = _as_utf8(file, path, cleaning.encoding)
+            numbered = file_io.text_lines(_counted(_limited_lines(content, path), counts), path)
+            if is_json_lines(path):
+                yield from _json_texts(numbered, path, cleaning.text_field)
+            else:
+                yield from _texts(numbered, cleaning.whole_files, counts)
+    except (file_io.InputError, OSError) as error:
+        if isinstance(error.__cause__, ImportError):
+            raise
+        raise BadFile(f"{error} (`skip_bad_files` leaves such files out)") from error
 
 
-def _limited_lines(file, path):
+def check_encoding(name):
+    """Refuses what is not the name of an encoding of text.
+
+    Raises:
+      file_io.InputError: names it.
+    """
+    try:
+        with contextlib.suppress(UnicodeError):
+            b"a".decode(name)  # Nothing at all is decoded by anything.
+    except LookupError as error:
+        raise file_io.InputError(
+            f"encoding={name}: expected an encoding that Python knows, such as latin-1, cp1252 or "
+            f"utf-16 ({error})"
+        ) from error
+
+
+def _as_utf8(file, path, encoding):
+    """Yields the content of a file in parts, in UTF-8, or as it is where it should be that."""
+    is_utf8 = codecs.lookup(encoding).name == "utf-8"
+    decoder, place = codecs.getincrementaldecoder(encoding)(), 0
+    while content := file.read(READ_BYTES):
+        if is_utf8:  # Who reads the lines checks it, and knows their numbers.
+            yield content
+            continue
+        yield _recoded(decoder, content, path, encoding, place)
+        place += len(content)
+    if not is_utf8:
+        yield _recoded(decoder, b"", path, encoding, place)
+
+
+def _recoded(decoder, content, path, encoding, place):
+    waiting = len(decoder.getstate()[0])
+    try:
+        return decoder.decode(content, final=not content).encode()
+    except UnicodeError as error:
+        start = getattr(error, "start", waiting)
+        raise file_io.InputError(
+            f"{path}: not text in {encoding}: {getattr(error, 'reason', error)} at byte "
+            f"{place - waiting + start}; give its `encoding`"
+        ) from error
+
+
+def _limited_lines(content, path):
+    """Yields the lines, with their ends, of content that comes in parts."""
+    number, rest = 0, b""
+    for part in content:
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            number += 1
+            yield _of_limited_length(line + b"\n", number, path)
+        _of_limited_length(rest, number + 1, path)
+    if rest:
+        yield rest
+
+
+def _of_limited_length(line, number, path):
     limit = corpus.MAX_DOCUMENT_BYTES
-    number = 0
-    while line := file.readline(limit + 1):
-        number += 1
-        if len(line) > limit:
-            raise file_io.InputError(f"{path} line {number} has more than {limit} bytes")
-        yield line
+    if len(line) > limit:
+        raise file_io.InputError(f"{path} line {number} has more than {limit} bytes")
+    return line
 
 
 def _counted(lines, counts):
@@ -96,14 +168,18 @@ def _json_texts(numbered, path, field):
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise file_io.InputError(f"{path} line {number} is not JSON: {error.msg}") from error
+            value = file_io.parse_json(line)
+        except file_io.InputError as error:
+            raise file_io.InputError(f"{path} line {number} is not JSON: {error}") from error
         text = value.get(field) if isinstance(value, dict) else None
         if not isinstance(text, str):
-            has = f"has the fields {sorted(value)}" if isinstance(value, dict) else "is no object"
+            found = "the line is no object"
+            if isinstance(value, dict):
+                found = f"the line has the fields {sorted(value)}"
+                if field in value:
+                    found = f"it is {_KINDS[type(text)]}"
             raise file_io.InputError(
-                f"{path} line {number}: expected a text in text_field={field}; the line {has}"
+                f"{path} line {number}: expected a text in text_field={field}; {found}"
             )
         yield text
 

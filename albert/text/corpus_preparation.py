@@ -3,7 +3,8 @@
 Each file is read, cleaned and signed by a process; then duplicates are found among all documents,
 lines that many documents repeat are dropped, and what is left is written in the order of the input.
 Texts and signatures wait in files, so memory holds a few bytes a document. The result does not
-depend on the number of processes, and appears whole or not at all.
+depend on the number of processes, and appears whole or not at all. The parts of each file that is
+done have a note, so a run that was killed goes on with the others.
 """
 
 import array
@@ -17,13 +18,17 @@ import os
 import numpy as np
 from absl import logging
 
-from albert.io import file_io, processes, progress
+from albert.io import file_io, locks, processes, progress
 from albert.text import contamination, corpus_cleaning, duplicates
 
+VERSION = 1
 REPORT = "report.json"
+# No glob of texts takes it: it is beside the corpus, which the next commands read as `*.txt`.
+REPORT_TEXT = "report.log"
 MAX_FILE_BYTES = 256 << 20
 # Only lines of so many signs can be boilerplate: short ones are repeated by chance.
 MIN_BOILERPLATE = 30
+_UNFINISHED = ".unfinished"
 _HASHES_AT_A_TIME = 1 << 18
 # Why something is left out, in words, in the order of the work.
 REASONS = {
@@ -50,6 +55,7 @@ class Preparation:
       contamination: names of evaluation sets, see `contamination.SETS`.
       data_dir: folder of these sets.
       only_report_contamination: leave what overlaps with them where it is.
+      skip_bad_files: leave out, as a whole, files that cannot be read.
     """
 
     cleaning: corpus_cleaning.Cleaning = corpus_cleaning.Cleaning()
@@ -58,10 +64,11 @@ class Preparation:
     contamination: tuple = ()
     data_dir: str | None = None
     only_report_contamination: bool = False
+    skip_bad_files: bool = False
 
 
 def prepare(input_paths, output_dir, preparation, num_workers=1):
-    """Writes ``corpus-00000.txt`` and so on, ``report.json`` and ``report.txt``.
+    """Writes ``corpus-00000.txt`` and so on, ``report.json`` and ``report.log``.
 
     With evaluation sets also ``contamination.jsonl``, a line for each of their texts that a
     document has.
@@ -81,7 +88,8 @@ def prepare(input_paths, output_dir, preparation, num_workers=1):
     """
     if file_io.is_remote(output_dir):
         raise file_io.InputError(f"output_dir={output_dir}: expected a local folder")
-    if file_io.exists(output_dir) and (there := file_io.listdir(output_dir)):
+    there = file_io.listdir(output_dir) if file_io.exists(output_dir) else []
+    if there := [name for name in there if name != _UNFINISHED]:
         raise file_io.InputError(
             f"output_dir={output_dir} has {there[0]} and {len(there) - 1} other file(s); expected "
             "an empty or new folder"
@@ -90,28 +98,88 @@ def prepare(input_paths, output_dir, preparation, num_workers=1):
     if preparation.contamination:
         index = contamination.build(preparation.contamination, preparation.data_dir)
     corpus_cleaning.Cleaner(preparation.cleaning)  # Finds out early what is missing.
-    with file_io.atomic_folder(output_dir, REPORT) as folder, file_io.writing(output_dir):
-        parts = os.path.join(folder, "parts")
-        file_io.make_dirs(parts)
-        counts = _read(input_paths, parts, preparation, index, num_workers)
+    with file_io.writing(output_dir), _unfinished(output_dir, preparation, index) as parts:
+        counts, skipped = _read(input_paths, parts, preparation, index, num_workers)
         documents = _Documents(parts, len(input_paths))
-        gone = _duplicates(documents, preparation.near_duplicate_threshold, counts)
-        boilerplate = _boilerplate(documents, gone, preparation.max_line_repeats)
-        cleaner = corpus_cleaning.Cleaner(preparation.cleaning)
-        written = _write(documents, gone, boilerplate, cleaner, folder, counts)
-        if not written["documents"]:
-            raise file_io.InputError(
-                f"nothing is left of {counts['documents']} document(s) in {len(input_paths)} "
-                f"file(s): {_reasons(counts)}"
-            )
-        report = _report(counts, written, preparation, index, documents, gone, folder)
-        file_io.remove(parts)
-        file_io.write_text(os.path.join(folder, "report.txt"), report_text(report) + "\n")
-        file_io.write_json(os.path.join(folder, REPORT), report)
+        with file_io.atomic_folder(output_dir, REPORT) as folder:
+            gone = _duplicates(documents, preparation.near_duplicate_threshold, counts)
+            boilerplate = _boilerplate(documents, gone, preparation.max_line_repeats)
+            cleaner = corpus_cleaning.Cleaner(preparation.cleaning)
+            written = _write(documents, gone, boilerplate, cleaner, folder, counts)
+            if not written["documents"]:
+                raise file_io.InputError(_nothing(input_paths, counts, skipped))
+            report = _report(counts, written, preparation, index, documents, gone, folder)
+            report["skipped_files"] = skipped
+            file_io.write_text(os.path.join(folder, REPORT_TEXT), report_text(report) + "\n")
+            file_io.write_json(os.path.join(folder, REPORT), report)
     return report
 
 
+def _nothing(input_paths, counts, skipped):
+    """What to tell the user if nothing is left."""
+    read = f"{len(input_paths)} file(s)"
+    if skipped:
+        read += f", of which {len(skipped)} were skipped ({skipped[0]['reason']})"
+    if counts["documents"]:
+        return f"nothing is left of {counts['documents']} document(s) in {read}: {_reasons(counts)}"
+    return f"there is no text in {input_paths[0]}, the first of {read}: {counts['bytes']} bytes"
+
+
+@contextlib.contextmanager
+def _unfinished(output_dir, preparation, index):
+    """Folder for the parts; it stays, for the next run, where this one is killed or ended.
+
+    It stays as well where a file cannot be read, which the user may mend or leave out.
+    """
+    folder = f"{output_dir.rstrip('/')}{_UNFINISHED}"
+    if file_io.exists(output_dir):  # It may be a file system of its own.
+        folder = os.path.join(output_dir, _UNFINISHED)
+    description = json.loads(
+        json.dumps(
+            {
+                "version": VERSION,
+                "settings": {**dataclasses.asdict(preparation), "skip_bad_files": None},
+                "texts": index and index.counts,
+            }
+        )
+    )
+    path = os.path.join(folder, "job.json")
+    file_io.make_dirs(folder)
+    lock = os.path.join(folder, "lock")
+    with locks.locked(lock, f"another run is making {output_dir}"):
+        try:
+            if _read_note(path) != description:
+                for name in file_io.listdir(folder):
+                    if name != "lock":
+                        file_io.remove(os.path.join(folder, name))
+                file_io.write_json(path, description)
+            yield folder
+        except corpus_cleaning.BadFile:
+            raise
+        except Exception:
+            file_io.remove(folder)
+            raise
+        file_io.remove(folder)
+
+
+def _read_note(path):
+    """What `file_io.write_json` wrote there; None if there is nothing of the kind."""
+    try:
+        return file_io.read_json(path, "note", dict) if file_io.exists(path) else None
+    except file_io.InputError:
+        return None
+
+
 # --- reading --------------------------------------------------------------------------------------
+
+
+# Parts of a file: what is written while it is read, and what is written at its end.
+_KINDS = ("text", "signatures", "found", "sizes", "keys")
+
+
+def _stamp(path):
+    """What tells whether a file is the one that was read, as JSON gives it back."""
+    return [path, file_io.size(path), file_io.modified(path)]
 
 
 def _part(folder, number, kind):
@@ -137,16 +205,31 @@ class _Reader:
             self._signer = duplicates.Signer()
 
     def run(self, task):
-        """Counter of what the file holds and what was left out."""
+        """Writes the parts of a file, and last their note; None, or why it is skipped."""
         number, path = task
+        before, reason = _stamp(path), None
+        try:
+            counts = self._write_parts(number, path)
+            note = {"file": before, "counts": counts}
+            file_io.write_json(_part(self._folder, number, "json"), note)
+        except corpus_cleaning.BadFile as error:
+            if not self._preparation.skip_bad_files:
+                raise
+            reason = str(error.__cause__)
+            for kind in _KINDS:
+                file_io.write_bytes(_part(self._folder, number, kind), b"")
+        self._advance(file_io.size(path))
+        return number, reason
+
+    def _write_parts(self, number, path):
+        """Counter of what the file holds and what was left out."""
         counts = collections.Counter()
         sizes, keys = array.array("Q"), array.array("Q")
-        kinds = ("text", "signatures", "found")
         with contextlib.ExitStack() as stack:
             stack.enter_context(file_io.writing(self._folder))
             texts, signatures, found = (
                 stack.enter_context(file_io.open_file(_part(self._folder, number, kind), "wb"))
-                for kind in kinds
+                for kind in _KINDS[:3]
             )
             cleaning = self._preparation.cleaning
             for place, text in enumerate(corpus_cleaning.read_documents(path, cleaning, counts)):
@@ -164,10 +247,9 @@ class _Reader:
                 if self._signer:
                     signature = self._signer.sign(duplicates.word_hashes(words))
                     signatures.write(signature.tobytes())
-            for kind, values in (("sizes", sizes), ("keys", keys)):
+            for kind, values in zip(_KINDS[3:], (sizes, keys), strict=True):
                 with file_io.open_file(_part(self._folder, number, kind), "wb") as file:
                     file.write(values.tobytes())
-        self._advance(file_io.size(path))
         return counts
 
     def _pieces(self, sentences, source, file, counts):
@@ -202,15 +284,35 @@ class _Reader:
 
 
 def _read(input_paths, folder, preparation, index, num_workers):
-    counts = collections.Counter()
+    """(Counter of what all files hold and what was left out, list of files that were skipped)."""
+    notes = {}
+
+    def is_done(number, path):
+        notes[number] = note = _read_note(_part(folder, number, "json")) or {}
+        return note.get("file") == _stamp(path)
+
     arguments = _ReaderArguments(preparation, folder, index)
-    tasks = list(enumerate(input_paths))
+    every = list(enumerate(input_paths))
+    tasks = [task for task in every if not is_done(*task)]
+    if len(tasks) < len(every):
+        logging.info("Going on: %d file(s) were read earlier", len(every) - len(tasks))
     num_workers = min(num_workers, len(tasks))
     logging.info("Reading %d file(s) with %d worker(s)", len(tasks), max(1, num_workers))
-    with progress.Progress("reading", sum(map(file_io.size, input_paths)), "B") as shown:
-        for found in processes.run(_Reader, arguments, tasks, num_workers, shown):
-            counts.update(found)
-    return counts
+    reasons = {}
+    with progress.Progress("reading", sum(file_io.size(path) for _, path in tasks), "B") as shown:
+        for number, reason in processes.run(_Reader, arguments, tasks, num_workers, shown):
+            notes[number] = _read_note(_part(folder, number, "json")) or {}
+            if reason:
+                reasons[number] = reason
+                logging.warning("Skipped: %s", reason)
+    counts = collections.Counter()
+    for number, path in every:
+        if number not in reasons:
+            counts.update(notes[number]["counts"])
+            if not notes[number]["counts"].get("documents"):
+                logging.warning("There is no text in %s", path)
+    skipped = [{"file": input_paths[n], "reason": reasons[n]} for n in sorted(reasons)]
+    return counts, skipped
 
 
 # --- duplicates and boilerplate -------------------------------------------------------------------
@@ -400,6 +502,9 @@ def report_text(report):
         f"  words in a sentence: {_lengths(written['words_in_a_sentence'])}",
         f"  sentences in a document: {_lengths(written['sentences_in_a_document'])}",
     ]
+    if report["skipped_files"]:
+        lines.append(f"  skipped: {len(report['skipped_files'])} file(s) that cannot be read")
+        lines += [f"    {skipped['reason']}" for skipped in report["skipped_files"]]
     if report["cut_documents"]:
         lines.append(f"  cut: {report['cut_documents']} times inside a document of too many bytes")
     if "contamination" in report:

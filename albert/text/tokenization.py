@@ -53,7 +53,7 @@ def preprocess_text(text, remove_space=True, lower=False):
         text = " ".join(text.split())
     # ASCII is its own decomposition; leaving the rest out makes most lines ten times faster.
     if not text.isascii():
-        text = unicodedata.normalize("NFKD", text)
+        text = wordpiece.decompose("NFKD", text)
         for character in set(text):
             if unicodedata.combining(character):
                 text = text.replace(character, "")
@@ -115,8 +115,7 @@ def _load_sentencepiece(path):
     import sentencepiece
 
     wordpiece.refuse_hub_word("spm_model_file", path)
-    with file_io.open_input(path, "spm_model_file", "rb") as file:
-        content = file.read()
+    content = file_io.read_bytes(path, "spm_model_file")
     sp_model = sentencepiece.SentencePieceProcessor()
     try:
         if content:

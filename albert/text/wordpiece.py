@@ -12,6 +12,8 @@ from albert.io import file_io
 WORD_START = "▁"  # SentencePiece's stand-in for a space
 MAX_WORD_CHARACTERS = 200  # longer words are [UNK]
 _WORD_CACHE_SIZE = 1 << 17
+# Characters that are decomposed together, and marks behind them that may belong to the last.
+_PART, _MOST_MARKS = 256, 32
 # What commands for a hub module give in the place of a file: that of the module is meant.
 HUB_WORD = "from_tf_hub"
 
@@ -68,8 +70,7 @@ def load_vocab(path):
         `HUB_WORD`.
     """
     refuse_hub_word("vocab_file", path)
-    with file_io.open_input(path, "vocab_file", "rb") as file:
-        content = file.read()
+    content = file_io.read_bytes(path, "vocab_file")
     if not is_text(content):
         raise file_io.InputError(
             f"vocab_file: {path} is not a text file with one piece a line; if it is a "
@@ -155,6 +156,26 @@ _CASED = _CharacterTable(_space_punctuation)
 _UNCASED = _CharacterTable(_strip_accent_and_space_punctuation)
 
 
+def decompose(form, text):
+    """`unicodedata.normalize` to NFD or NFKD, in a time that grows with the length alone.
+
+    Sorting the marks behind a character takes the square of their number, so long texts are taken
+    in parts. A part begins with a character that is not a mark, unless more than `_MOST_MARKS`
+    follow each other: then the order of those on both sides of its beginning is not looked at.
+    """
+    if len(text) <= _PART or text.isascii():
+        return unicodedata.normalize(form, text)
+    parts, start = [], 0
+    while start < len(text):
+        end = start + _PART
+        most = end + _MOST_MARKS
+        while end < min(len(text), most) and unicodedata.combining(text[end]):
+            end += 1
+        parts.append(unicodedata.normalize(form, text[start:end]))
+        start = end
+    return "".join(parts)
+
+
 def whitespace_tokenize(text):
     """Words of a text (str or UTF-8 bytes) that white space separates."""
     return convert_to_unicode(text).split()
@@ -176,7 +197,7 @@ class BasicTokenizer:
             text = convert_to_unicode(text)
         text = text.translate(_CLEAN)
         if self.do_lower_case:
-            text = unicodedata.normalize("NFD", text.lower()).translate(_UNCASED)
+            text = decompose("NFD", text.lower()).translate(_UNCASED)
         else:
             text = text.translate(_CASED)
         return text.split()

@@ -25,7 +25,7 @@ class Task:
     Attributes:
       name: short lower-case name; part of the names of cached files.
       build_model: ``(AlbertConfig, layers.Compute, seed) -> model`` of `heads`: callable on a
-        feature dict, with `loss_weights`, `losses`, `loss`, `ready_weights` and `using`.
+        feature dict, with `loss_weights`, `losses`, `loss`, `prepare_weights` and `use_weights`.
       eval_outputs: ``(outputs, features) -> dict`` of tensors whose first axis is B: what
         evaluators and prediction writers see, made inside the compiled step and kept small.
       evaluator: ``() -> object`` with ``update(rows)`` (dict of numpy arrays, first axis the

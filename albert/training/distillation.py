@@ -184,13 +184,13 @@ class DistilledModel(tf.Module):
         """The student's."""
         return self._student.used_variables
 
-    def ready_weights(self):
+    def prepare_weights(self):
         """The student's."""
-        return self._student.ready_weights()
+        return self._student.prepare_weights()
 
-    def using(self, weights):
+    def use_weights(self, weights):
         """The student's."""
-        return self._student.using(weights)
+        return self._student.use_weights(weights)
 
     def __call__(self, features, training=False, seed=None):
         """The student's outputs; in training also teacher_logits and teacher_sequence_output."""

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert.io import file_io
+from albert.io import file_io, signals
 
 SECONDS_TO_ANSWER = 90  # that a TPU has, which may be starting
 SECONDS_BETWEEN_LINES = 30  # of the log, while it has not answered
@@ -270,7 +270,7 @@ def _multi_worker_strategy(cluster):
 @contextlib.contextmanager
 def _ended_by_signals():
     """Lets signals end the process while TensorFlow connects: Python would not handle them."""
-    handlers = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, *signals.ending())}
     for kind in handlers:
         signal.signal(kind, signal.SIG_DFL)
     try:

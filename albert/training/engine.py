@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import errno
 import functools
+import itertools
 import os
 import re
 import time
@@ -18,7 +19,7 @@ from absl import logging
 
 from albert.io import file_io, progress, signals
 from albert.model import batching, checkpoints, kernels, layers
-from albert.training import distribution, evaluation, stuck_runs, train_step, training_log
+from albert.training import budget, distribution, evaluation, stuck_runs, train_step, training_log
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +92,9 @@ LOAD_REPORT = "load_report.json"
 
 # A call of the compiled loop is to take no longer: several workers answer signals at its end.
 SECONDS_OF_A_CALL = 5.0
+_TIMED_BATCHES = 3  # of an evaluation
+# One that takes so many times as long as any before is taken for one that never ends.
+_LONGEST_CALLS = 3
 _SAVE, _TERMINATE = 1, 2  # what a signal or the clock asks for; the larger counts
 # What TensorFlow calls exhausted resources, too, beside memory.
 _FILE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
@@ -182,7 +186,13 @@ class Engine:
     # --- training -----------------------------------------------------------------------------
 
     def train(
-        self, input_fn, make_optimizer, initialize, on_checkpoint=None, watch=stuck_runs.UNWATCHED
+        self,
+        input_fn,
+        make_optimizer,
+        initialize,
+        on_checkpoint=None,
+        watch=stuck_runs.UNWATCHED,
+        pacer=budget.UNPACED,
     ):
         """Trains up to `num_train_steps`, from the last checkpoint of `output_dir` if there is one.
 
@@ -193,6 +203,7 @@ class Engine:
           on_checkpoint: ``(prefix, step)`` called for each checkpoint to evaluate once it is
             written; training ends where it returns True.
           watch: `stuck_runs.Watch`, which sees the signs of learning.
+          pacer: `budget.Pacer`, which may move the last step.
 
         Raises:
           NonFiniteLossError: training stopped at a loss that is not a number.
@@ -205,18 +216,15 @@ class Engine:
         file_io.make_dirs(config.output_dir)
         if distribution.is_chief(self.strategy):
             checkpoints.clean_up(config.output_dir)
-        with self.strategy.scope():
-            optimizer = make_optimizer()
-            optimizer.build(self.model.trained_variables)
-            if config.compute.dtype == "float16":
-                optimizer.scale_loss()
-        self._watch = watch
+        optimizer = self._build_optimizer(make_optimizer)
+        self._watch, self._pacer = watch, pacer
         with evaluation.BackgroundWriter() as self._writer:
             step, ended = self._start(optimizer, initialize, on_checkpoint)
             if ended or step >= config.num_train_steps:
                 logging.info("Training has ended already at step %d", step)
                 return
             watch.resume(step)
+            self._end_at(pacer.resume(step))
             dataset = distribution.distribute(
                 self.strategy,
                 input_fn,
@@ -225,18 +233,15 @@ class Engine:
                 endless=True,
                 first_step=step,
             )
-            logging.info(
-                "Training from step %d to %d; batch: %s", step, config.num_train_steps, batch_text
-            )
+            last = self._last_step()
+            until = "" if last is None else f" to {last}"
+            logging.info("Training from step %d%s; batch: %s", step, until, batch_text)
             is_chief = distribution.is_chief(self.strategy)
-            if is_chief and not config.keep_checkpoint_max:
+            if is_chief and last is not None and not config.keep_checkpoint_max:
                 self._report_room(step, optimizer)
+            folder = config.output_dir if is_chief else None
             log = training_log.TrainingLog(
-                config.output_dir if is_chief else None,
-                step,
-                config.num_train_steps,
-                config.train_batch_size,
-                self._created,
+                folder, step, last, config.train_batch_size, self._created
             )
             with log, _memory_reported("train_batch_size", config.train_batch_size):
                 self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
@@ -254,6 +259,23 @@ class Engine:
             file_io.describe(size * count),
             "" if free is None else f"; {file_io.describe(free)} are free in {folder}",
         )
+
+    def _build_optimizer(self, make_optimizer):
+        with self.strategy.scope():
+            optimizer = make_optimizer()
+            optimizer.build(self.model.trained_variables)
+            if self.run_config.compute.dtype == "float16":
+                optimizer.scale_loss()
+        return optimizer
+
+    def _end_at(self, step):
+        """Moves the last step, unless it is None."""
+        if step is not None:
+            self.run_config = dataclasses.replace(self.run_config, num_train_steps=step)
+
+    def _last_step(self):
+        """The last step; None where it is not known yet."""
+        return self.run_config.num_train_steps if self._pacer.knows_end else None
 
     def _start(self, optimizer, initialize, on_checkpoint):
         """Own checkpoint, else the given weights.
@@ -297,31 +319,37 @@ class Engine:
         with signals.deferred((lambda: stop.assign(True)) if can_stop else None):
             while step < config.num_train_steps:
                 started = time.monotonic()
-                count = min(most, config.steps_to_stop(step), self._watch.steps_to_stop(step))
+                parts = (config, self._watch, self._pacer)
+                count = min(most, *(part.steps_to_stop(step) for part in parts))
                 taken, totals = run_steps(iterator, tf.constant(count, tf.int32))
                 taken = int(taken)  # waits for the end
+                signals.allow(_LONGEST_CALLS * (time.monotonic() - started))
                 self._writer.check()
                 signals.raise_interrupt()
                 if step == first_step + 1:  # The first one had to be compiled.
                     most = self._steps_of_a_call(time.monotonic() - started)
                 step += taken
+                self._end_at(self._pacer.update(step))
+                config, log.last_step = self.run_config, self._last_step()
                 rate = float(optimizer.learning_rate())
                 signs = _take_signs(totals)
-                means = _divide({name: total.numpy() for name, total in totals.items()})
+                totals = {name: total.numpy() for name, total in totals.items()}
+                means = training_log.divide(totals)
                 if not np.isfinite(means["loss"] + means["gradient_norm"]):
                     self._stop_at_non_finite(step, rate, means)
-                self._training_means.add(means, taken)
-                waited = means.pop("input_seconds") * taken
-                means["learning_rate"] = rate
-                log.update(step, means, waited, step % config.log_every_steps == 0)
+                self._training_means.add(totals)
+                log.update(step, totals, rate, step % config.log_every_steps == 0)
                 stop.assign(False)  # What comes from here on ends the next call early.
                 self._watch.update(step, signs)
                 wanted, is_saved = self._wanted(saved), config.is_saved(step)
                 if is_saved or wanted:
+                    log.before_checkpoint()
                     ended = self._save(step, optimizer, on_checkpoint if is_saved else None)
                     if wanted == _TERMINATE:
                         self._writer.wait()
-                        raise signals.Terminated(f"saved step {step}")
+                        raise signals.Terminated(
+                            f"saved step {step}, from which the same command goes on"
+                        )
                     if ended:
                         return
                     saved = time.monotonic()
@@ -333,6 +361,7 @@ class Engine:
         The last checkpoint was written at the time `saved`.
         """
         requests, seconds = signals.REQUESTS, self.run_config.save_checkpoints_secs
+        requests.answered = requests.terminate
         is_due = seconds and time.monotonic() - saved >= seconds
         mine = _TERMINATE if requests.terminate else _SAVE if requests.save or is_due else 0
         wanted = distribution.largest_of_workers(self.strategy, mine)
@@ -356,6 +385,7 @@ class Engine:
         if distribution.is_chief(self.strategy):
             self.before_save()
             self._watch.save(step)
+            self._pacer.save(step)
             prune = functools.partial(checkpoints.prune, folder, keep)
             self._writer.save(prefix, self.model, optimizer, prune)
         return self._evaluate(on_checkpoint, prefix, step)
@@ -405,7 +435,7 @@ class Engine:
                 results = self.strategy.run(replica_step, (features,))
             local = self.strategy.experimental_local_results
             results = {name: local(value)[0] for name, value in results.items()}
-            return {**results, "input_seconds": tf.stack([waited, 1.0])}
+            return {**results, training_log.INPUT_SECONDS: tf.stack([waited, 1.0])}
 
         can_stop = distribution.can_stop_alone(self.strategy)
         of_a_step = one_step.get_concrete_function(iterator).structured_outputs
@@ -414,7 +444,10 @@ class Engine:
         def run_steps(iterator, count):
             def body(taken, totals, _):
                 results = one_step(iterator)
-                totals = {name: totals[name] + results[name] for name in of_a_step}
+                # Sums in float64 do not depend on how many steps are taken in a call.
+                totals = {
+                    name: totals[name] + tf.cast(results[name], tf.float64) for name in of_a_step
+                }
                 check = results["loss"][0] + results["gradient_norm"][0]
                 go_on = tf.math.is_finite(check)
                 if can_stop:
@@ -427,7 +460,7 @@ class Engine:
                 body,
                 (
                     tf.constant(0),
-                    {name: tf.zeros(value.shape) for name, value in of_a_step.items()},
+                    {name: tf.zeros(x.shape, tf.float64) for name, x in of_a_step.items()},
                     tf.constant(True),
                 ),
                 parallel_iterations=1,
@@ -446,7 +479,7 @@ class Engine:
             self._datasets[key] = distribution.distribute(self.strategy, input_fn, batch_size, flag)
         if self._infer is None:
             self._infer = self._make_infer()
-        weights = self.model.ready_weights()
+        weights = self.model.prepare_weights()
         iterator = iter(self._datasets[key])
         while True:
             try:
@@ -462,7 +495,7 @@ class Engine:
         def replica_infer(features, weights):
             index = features["example_index"]
             features = {name: v for name, v in features.items() if name != "example_index"}
-            with self.model.using(weights):
+            with self.model.use_weights(weights):
                 outputs = self.model(features, training=False)
             rows = self.task.eval_outputs(outputs, features)
             rows["example_index"] = index
@@ -502,7 +535,26 @@ class Engine:
         if self.baseline is None:
             self.baseline = evaluator.baseline()
         further = self.task.further_metrics(self.model)
-        return {**evaluator.result(), **further, **self._training_means.take()}
+        return {**evaluator.result(), **further, **self._means_of_training()}
+
+    def time_evaluation(self, input_fn):
+        """Seconds that `evaluate` will take, by a few batches; the others are only counted."""
+        batch_size = self.run_config.eval_batch_size
+        batches = functools.partial(self._batches, input_fn, batch_size, "eval_batch_size")
+        with _memory_reported("eval_batch_size", batch_size):
+            for _ in itertools.islice(batches(), 1):
+                pass  # The graph is built here.
+            started = time.monotonic()
+            timed = sum(1 for _ in itertools.islice(batches(), _TIMED_BATCHES))
+            seconds = time.monotonic() - started
+        count = sum(1 for _ in self._datasets[input_fn, batch_size])
+        seconds *= count / max(timed, 1)
+        logging.info("An evaluation takes about %.1f s", seconds)
+        return seconds
+
+    def _means_of_training(self):
+        means = self._training_means.take()
+        return {f"train_{name}": value for name, value in means.items()}
 
     def predict(self, input_fn):
         """The task's `eval_outputs` for every example, in input order.
@@ -557,8 +609,3 @@ def _take_signs(totals):
     """Moves the signs of learning out of the totals; {name: array}."""
     names = [name for name in totals if name.startswith(train_step.SIGNS)]
     return {name.removeprefix(train_step.SIGNS): totals.pop(name).numpy() for name in names}
-
-
-def _divide(totals):
-    """{name: [sum, weight]} -> {name: mean}; 0 where nothing was weighed."""
-    return {name: float(s / w) if w else 0.0 for name, (s, w) in totals.items()}

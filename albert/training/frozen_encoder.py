@@ -164,7 +164,7 @@ class OutputCache:
         """Whether a part could be taken in."""
         path = os.path.join(self.folder, name)
         try:
-            index = file_io.read_json(f"{path}.json", "index")
+            index = file_io.read_json(f"{path}.json", "index", most=None)
             keys, counts = list(map(bytes.fromhex, index["keys"])), index["rows"]
             if not all(isinstance(count, int) and count >= 0 for count in counts):
                 return False
@@ -342,7 +342,7 @@ def _data_key(path):
 
 
 def _describe_data(path):
-    manifest = file_io.read_json(record_files.manifest_path(path), "manifest")
+    manifest = file_io.read_json(record_files.manifest_path(path), "manifest", most=None)
     names = ("num_examples", "settings")
     return {"file": os.path.basename(path), **{name: manifest[name] for name in names}}
 

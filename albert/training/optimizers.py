@@ -45,6 +45,25 @@ def learning_rate_at(
     return tf.cast(rate, tf.float32)
 
 
+class Pace:
+    """Share of a training that has passed at a step, as it is planned; see `budget.Pacer`.
+
+    Under a strategy to be made in its scope.
+    """
+
+    def __init__(self):
+        self._plan = tf.Variable([0.0, 0.0, 1e9], trainable=False)
+
+    def set(self, step, share, num_train_steps):
+        """From a step on, the share runs from the one given to 1 at `num_train_steps`."""
+        self._plan.assign([float(step), share, float(num_train_steps)])
+
+    def __call__(self, step):
+        begun, share, last = tf.unstack(tf.convert_to_tensor(self._plan))
+        passed = (tf.cast(step, tf.float32) - begun) / tf.maximum(last - begun, 1.0)
+        return share + (1.0 - share) * tf.minimum(passed, 1.0)
+
+
 class Optimizer(tf.Module):
     """What all optimizers share: the rate, clipping, the loss scale, slots and their names.
 
@@ -332,6 +351,7 @@ def create_optimizer(
     optimizer="adamw",
     poly_power=1.0,
     start_warmup_step=0,
+    pace=None,
     **settings,
 ):
     """The optimizer of a training run.
@@ -340,6 +360,7 @@ def create_optimizer(
       init_lr, num_train_steps, num_warmup_steps, poly_power, start_warmup_step: see
         `learning_rate_at`.
       optimizer: name in `optimizer_table.OPTIMIZERS`.
+      pace: `Pace` that says how far training is, as a share; numbers of steps are shares, too.
       **settings: passed to the optimizer's constructor.
 
     Raises:
@@ -357,7 +378,12 @@ def create_optimizer(
             raise file_io.InputError(f"{name} must be at least {lowest}, got {value}")
     return chosen(
         lambda step: learning_rate_at(
-            step, init_lr, num_train_steps, num_warmup_steps, poly_power, start_warmup_step
+            pace(step) if pace else step,
+            init_lr,
+            num_train_steps,
+            num_warmup_steps,
+            poly_power,
+            start_warmup_step,
         ),
         **settings,
     )

@@ -269,6 +269,9 @@ def start_training(folder, step):
 
     Lines of later steps, which will come again, and the half of a line are dropped.
 
+    Returns:
+      The rows that stay.
+
     Raises:
       file_io.InputError: a file cannot be written.
     """
@@ -278,6 +281,7 @@ def start_training(folder, step):
     if len(kept) < len(rows) or not whole:
         _write_rows(path, kept)
     set_steps(folder, step)
+    return kept
 
 
 def append_training(folder, step, seconds, values):
@@ -293,6 +297,21 @@ def append_training(folder, step, seconds, values):
       file_io.InputError: the file cannot be written.
     """
     row = {"kind": TRAIN, "step": step, "seconds": round(seconds, 3), **values}
+    _append_row(os.path.join(folder, METRICS), row)
+
+
+def append_save(folder, step, tokens_seen):
+    """Adds a line for a checkpoint at a step that has no other line.
+
+    Args:
+      folder: output folder; `start_training` has been called for it.
+      step: step of the checkpoint.
+      tokens_seen: tokens of all steps up to it.
+
+    Raises:
+      file_io.InputError: the file cannot be written.
+    """
+    row = {"kind": "save", "step": step, "tokens_seen": tokens_seen}
     _append_row(os.path.join(folder, METRICS), row)
 
 
@@ -475,16 +494,6 @@ def set_model(folder, task, best_metric, total, trained):
         if _describes(record, session):
             record.update(task=task, best_metric=best_metric)
             record["parameters"] = {"total": total, "trained": trained}
-
-    _change_session(folder, change)
-
-
-def set_flag(folder, name, value, source):
-    """Takes note of a setting that the run itself has decided; `source` says by what."""
-
-    def change(record, session):
-        if _describes(record, session):
-            record["flags"][name] = {"value": value, "source": source}
 
     _change_session(folder, change)
 

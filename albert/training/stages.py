@@ -19,13 +19,11 @@ from albert.training import (
     distribution,
     engine,
     evaluation,
+    optimizers,
     results,
     run_record,
     stuck_runs,
 )
-
-_TRIAL = "budget_trial"  # folder in which steps are timed
-_ENDLESS = 10**6  # steps of that run, which is stopped
 
 
 def make_engine(task_, run, run_config):
@@ -58,7 +56,7 @@ def start_training(task_, data, paths, run, run_config):
       run_config: `engine.RunConfig`.
 
     Returns:
-      An `engine.Engine`, and ``(on_checkpoint, watch)`` that trains it, see `Engine.train`.
+      An `engine.Engine`, and ``(on_checkpoint, watch, pacer)`` that trains it, see `Engine.train`.
     """
     if not run.stuck:
         task_ = dataclasses.replace(task_, signs=contracts.no_metrics)
@@ -74,68 +72,53 @@ def start_training(task_, data, paths, run, run_config):
     return runner, functools.partial(runner.train, train_input, run.make_optimizer, initialize)
 
 
-def watch(run):
+def watch_learning(run):
     """How a run is judged while it trains: `stuck_runs.Watch`, or nothing."""
     if not run.stuck:
         return stuck_runs.UNWATCHED
     config = run.run_config
     return stuck_runs.Watch(
-        run.stuck, config.output_dir, config.num_train_steps, config.train_batch_size,
-        distribution.is_chief(run.strategy),
+        run.stuck, config.output_dir, None if run.budget else config.num_train_steps,
+        config.train_batch_size, distribution.is_chief(run.strategy),
     )  # fmt: skip
 
 
-def within_budget(run, start, eval_input):
-    """The run with the number of steps that fits its budget, as it was fixed or is measured now.
+def paced(run, attempt, watch):
+    """The run as its budget, if it has one, makes it.
 
     Args:
-      run: `Run` with a budget.
-      start: ``(run, run_config)``, see the function `start`.
-      eval_input: evaluation input, or None.
+      run: `Run`.
+      attempt: its number.
+      watch: see the function of that name.
+
+    Returns:
+      The run, and a `budget.Pacer` for `Engine.train`.
 
     Raises:
-      file_io.InputError: too little, or the folder holds a run whose steps no budget has fixed.
+      file_io.InputError: the folder holds a run without a budget, or with another one.
     """
+    if not run.budget:
+        return run, budget.UNPACED
     on_chief = functools.partial(distribution.from_chief, run.strategy)
     config, settings = run.run_config, run.budget
     folder = config.output_dir
-    steps = on_chief(lambda: budget.read(folder, settings.minutes))
-    if steps is None:
-        if on_chief(lambda: bool(checkpoints.numbered(folder))):
-            raise file_io.InputError(
-                f"budget_minutes={settings.minutes:g}: {folder} holds a run whose steps no budget "
-                "has fixed: give another output_dir"
-            )
-        measured = _measure(run, start, eval_input)
-        intervals = config.save_checkpoints_steps, config.eval_every
-        steps = on_chief(lambda: budget.fix(folder, settings, measured, *intervals))
-    logging.info("budget_minutes=%g: %d steps", settings.minutes, steps)
-    return dataclasses.replace(
-        run,
-        run_config=dataclasses.replace(config, num_train_steps=steps),
-        make_optimizer=lambda: settings.make_optimizer(steps),
-    )
-
-
-def _measure(run, start, eval_input):
-    """`budget.Measured` of a trial run that begins like the run itself."""
-    on_chief = functools.partial(distribution.from_chief, run.strategy)
-    settings = run.budget
-    folder = os.path.join(run.run_config.output_dir, _TRIAL)
-    trial_config = dataclasses.replace(
-        run.run_config, output_dir=folder, num_train_steps=_ENDLESS,
-        save_checkpoints_steps=_ENDLESS, eval_every=0,
+    pacer = budget.Pacer(
+        settings, folder, attempt, config.save_checkpoints_steps, config.eval_every,
+        on_chief, distribution.is_chief(run.strategy), watch.expect,
     )  # fmt: skip
-    trial = dataclasses.replace(run, make_optimizer=lambda: settings.make_optimizer(_ENDLESS))
-    logging.info("budget_minutes=%g: timing the first steps", settings.minutes)
-    on_chief(lambda: file_io.remove(folder))
-    stopwatch = budget.Stopwatch(settings.clock, 60.0 * settings.minutes, on_chief)
-    runner, train_once = start(trial, trial_config)
-    evaluate = eval_input and stopwatch.evaluating(lambda: runner.evaluate(eval_input))
-    with contextlib.suppress(budget.EnoughTimed):
-        train_once(evaluate, stopwatch)
-    on_chief(lambda: file_io.remove(folder))
-    return stopwatch.measured
+    if pacer.is_new and on_chief(lambda: bool(checkpoints.numbered(folder))):
+        raise file_io.InputError(
+            f"budget_minutes={settings.minutes:g}: {folder} holds a run without a budget: give "
+            "another output_dir"
+        )
+
+    def make_optimizer():
+        pace = optimizers.Pace()
+        pacer.set_pace = pace.set
+        return settings.make_optimizer(pace)
+
+    run_config = dataclasses.replace(config, num_train_steps=pacer.num_train_steps)
+    return dataclasses.replace(run, run_config=run_config, make_optimizer=make_optimizer), pacer
 
 
 # --- The one road of every run: train, evaluate and predict any task -----------------------------
@@ -163,7 +146,7 @@ class Run:
       record: `run_record.Recorder`, which describes the run in its folder; None: nobody does.
       before_save: called by the chief before each checkpoint; raises where it must not save.
       stuck: `stuck_runs.Settings` of how training is judged; None: it is not.
-      budget: `budget.Settings` that say how many steps there are; None: `engine` does.
+      budget: `budget.Settings` that say when training ends; None: `engine` does.
     """
 
     model_config: Any
@@ -240,22 +223,24 @@ def _evaluated(run, runner, eval_input):
 
 def _train(task, data, run, paths, eval_input):
     """Trains within the run's budget; again from the next seed where a run does not learn."""
-    start = functools.partial(start_training, task, data, paths)
-    if run.budget:
-        run = within_budget(run, start, eval_input)
     config = run.run_config
     on_chief = functools.partial(distribution.from_chief, run.strategy)
     num_restarts = run.stuck.num_restarts if run.stuck else 0
     for seed, count in stuck_runs.attempts(config.output_dir, config.seed, num_restarts, on_chief):
-        runner, train = start(run, dataclasses.replace(config, seed=seed))
+        watch = watch_learning(run)
+        own, pacer = paced(run, count, watch)
+        seeded = dataclasses.replace(own.run_config, seed=seed)
+        runner, train = start_training(task, data, paths, own, seeded)
         further = {"restarts": count} if count else None
         evaluate = eval_input and evaluation.evaluate_while_training(runner, eval_input, further)
+        if evaluate:
+            evaluate = pacer.timing(evaluate, functools.partial(runner.time_evaluation, eval_input))
         try:
-            train(evaluate, watch(run))
+            train(evaluate, watch, pacer)
             return runner
         except stuck_runs.StuckError as error:
             stuck_runs.give_up(config.output_dir, seed, error, on_chief)
-            del runner, train, evaluate  # The next attempt needs their memory.
+            del runner, train, evaluate, own, pacer  # The next attempt needs their memory.
 
 
 @contextlib.contextmanager

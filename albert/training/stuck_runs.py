@@ -175,6 +175,9 @@ def _read(path):
 class Unwatched:
     """A run that nobody judges."""
 
+    def expect(self, num_train_steps, step=0):
+        """Takes note of how many steps there will be; called at a step."""
+
     def steps_to_stop(self, step):
         """Steps after which `update` must be called at the latest."""
         del step
@@ -203,23 +206,33 @@ class Watch(Unwatched):
     Args:
       settings: `Settings`.
       folder: output folder.
-      num_train_steps, batch_size: of the run.
+      num_train_steps: of the run; None: nothing is judged before `expect` says it.
+      batch_size: of the run.
       writes: False in the workers that must not write.
     """
 
     def __init__(self, settings, folder, num_train_steps, batch_size, writes=True):
         self._settings = settings
         self._path = os.path.join(folder, STATE)
-        self._steps = num_train_steps
+        self._batch_size = batch_size
         self._writes = writes
-        examples = math.ceil(settings.least_examples / batch_size)
-        self._half = math.ceil(max(_WINDOW * num_train_steps, examples) / 2)
-        before = math.ceil(settings.stuck_after * num_train_steps) - 2 * self._half
-        self._first = max(before, math.ceil(settings.warmup_share * num_train_steps), 0)
+        self._steps = None
+        if num_train_steps is not None:
+            self.expect(num_train_steps)
         self._signs, self._former, self._saved = {}, {}, {}  # sums of half a window each
         self._warned, self._judgements = None, []
 
+    def expect(self, num_train_steps, step=0):
+        self._steps = num_train_steps
+        examples = math.ceil(self._settings.least_examples / self._batch_size)
+        self._half = math.ceil(max(_WINDOW * num_train_steps, examples) / 2)
+        before = math.ceil(self._settings.stuck_after * num_train_steps) - 2 * self._half
+        warmup = math.ceil(self._settings.warmup_share * num_train_steps)
+        self._first = max(before, warmup, step)
+
     def steps_to_stop(self, step):
+        if self._steps is None:
+            return super().steps_to_stop(step)
         if step < self._first:
             return self._first - step
         return self._half - (step - self._first) % self._half
@@ -252,7 +265,7 @@ class Watch(Unwatched):
             file_io.write_json(self._path, state)
 
     def update(self, step, signs):
-        if step <= self._first or not signs:
+        if self._steps is None or step <= self._first or not signs:
             return
         for name, sums in signs.items():
             self._signs[name] = self._signs.get(name, 0.0) + sums.astype(np.float64)

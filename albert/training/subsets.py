@@ -72,7 +72,7 @@ def _copy(path, specs, settings, share, strategy):
     from albert.training import distribution
 
     target = f"{path}.share-{share:g}-seed-{settings['seed']}"
-    manifest = file_io.read_json(record_files.manifest_path(path), "manifest")
+    manifest = file_io.read_json(record_files.manifest_path(path), "manifest", most=None)
     made_with = {**manifest["settings"], **settings}
 
     def make_rows():

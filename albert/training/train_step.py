@@ -7,6 +7,7 @@ before the backward pass; losses and gradients of all the parts then simply add 
 import tensorflow as tf
 
 from albert.model import kernels
+from albert.training import training_log
 
 # Before the names of a task's signs of learning, among the results of a step.
 SIGNS = "signs/"
@@ -24,15 +25,18 @@ def run(task, model, optimizer, features, seed, accumulation_steps=1):
       accumulation_steps: micro-batches that B is computed in, one after another.
 
     Returns:
-      ``{name: [sum, weight]}`` of the losses, the gradient's norm and the task's metrics, and the
-      task's signs of learning under names that start with `SIGNS`.
+      ``{name: [sum, weight]}`` of the losses, the gradient's norm, the tokens and the task's
+      metrics, and the task's signs of learning under names that start with `SIGNS`.
     """
     context = tf.distribute.get_replica_context()
 
     def add_up(values):
         return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
-    weights = add_up(model.loss_weights(features))
+    tokens = {}
+    if (mask := features.get("input_mask")) is not None:
+        tokens = {training_log.TOKENS: tf.reduce_sum(tf.cast(mask, tf.float32))}
+    weights, tokens = add_up((model.loss_weights(features), tokens))
     seed = tf.stack([seed, tf.cast(optimizer.global_step, tf.int32)])
     if context.num_replicas_in_sync > 1:
         seed = tf.random.experimental.stateless_fold_in(seed, context.replica_id_in_sync_group)
@@ -46,7 +50,7 @@ def run(task, model, optimizer, features, seed, accumulation_steps=1):
         parts = _accumulate(compute, features, seed, accumulation_steps)
     gradients, losses, metrics = add_up(parts)
     norm = optimizer.apply_gradients(zip(gradients, model.trained_variables, strict=True))
-    per_step = {**losses, "gradient_norm": norm, **optimizer.report()}
+    per_step = {**losses, "gradient_norm": norm, **tokens, **optimizer.report()}
     return {**{name: tf.stack([value, 1.0]) for name, value in per_step.items()}, **metrics}
 
 
@@ -84,7 +88,7 @@ def _accumulate(compute, features, seed, count):
         return compute(chosen, tf.random.experimental.stateless_fold_in(seed, number))
 
     def body(number, sums):
-        found = tf.nest.map_structure(kernels.apart, part(number))
+        found = tf.nest.map_structure(kernels.graph_barrier, part(number))
         return number + 1, tf.nest.map_structure(tf.add, sums, found)
 
     first = part(tf.constant(0))

@@ -70,6 +70,9 @@ def test_what_would_do_nothing_is_refused(script):
             check(script, **{name: 5, **train_alone})
     with pytest.raises(file_io.InputError, match="--budget_minutes: only for training"):
         check(script, budget_minutes=5, do_train=False)
+    if "start_warmup_step" in values_of(script):
+        with pytest.raises(file_io.InputError, match="--start_warmup_step: only for runs without"):
+            check(script, budget_minutes=5, start_warmup_step=3)
 
 
 @pytest.mark.parametrize(
@@ -151,9 +154,11 @@ def test_the_share_of_the_warm_up_is_kept_within_a_budget(monkeypatch):
     )
     settings = settings_of("run_pretraining", budget_minutes=2)
     run = training.course_of_run(settings, 1000, 100, poly_power=2.0)
-    run["budget"].make_optimizer(40)
+    run["budget"].make_optimizer("pace")
     run["make_optimizer"]()
-    assert made == [((40, 4), {"poly_power": 2.0}), ((1000, 100), {"poly_power": 2.0})]
+    assert made == [
+        ((1, 0.1), {"poly_power": 2.0, "pace": "pace"}), ((1000, 100), {"poly_power": 2.0}),
+    ]  # fmt: skip
 
 
 # --- seeds --------------------------------------------------------------------------------------

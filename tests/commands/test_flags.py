@@ -11,6 +11,7 @@ import sys
 import pytest
 from absl import flags
 
+from albert.cli import app
 from albert.io import file_io
 from tests.support.sources import COMMANDS
 
@@ -100,6 +101,35 @@ def test_help_says_something(script):
         assert text.strip(" .").lower() != name.replace("_", " ")
         assert text not in texts, f"{script}: --{name} has the help of --{texts[text]}"
         texts[text] = name
+
+
+@pytest.mark.parametrize("script", COMMANDS)
+def test_help_shows_all_flags_of_a_script(script):
+    """Those of shared groups, too."""
+    values = flags.FlagValues()
+    app.define(_module(script).define_flags, values)
+    shown = re.findall(r"^  (?:-\w,)?--(?:\[no\])?(\w+): ", values.main_module_help(), re.M)
+    assert sorted(shown) == sorted(values) and shown
+
+
+WITH_PRECISION = [script for script in COMMANDS if "precision" in _defined(script)]
+
+
+@pytest.mark.parametrize("script", WITH_PRECISION)
+def test_both_names_of_a_precision_are_taken(script):
+    found = []
+    for name in ("bfloat16", "mixed_bfloat16"):
+        values = _defined(script)
+        values["precision"].parse(name)
+        found.append(values["precision"].value)
+        assert name in values["precision"].help
+    assert found[0] == found[1] in ("bfloat16", "mixed_bfloat16")
+    with pytest.raises(flags.IllegalFlagValueError, match="--precision=mixed_int8: value should"):
+        _defined(script)([script, "--precision=mixed_int8"])
+
+
+def test_scripts_that_compute_have_a_precision():
+    assert {"run_classifier", "run_pretraining", "predict", "export_serving"} <= {*WITH_PRECISION}
 
 
 def test_all_scripts_live_in_one_process():

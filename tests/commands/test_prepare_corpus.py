@@ -1,15 +1,19 @@
 """The script: flags, refusals, a whole run and what reads its files."""
 
 import json
+import random
 import re
+import shlex
+import signal
 import subprocess
 import sys
 
 import pytest
 from absl import flags
 
+from albert import create_pretraining_data, train_vocab
 from albert import prepare_corpus as script
-from albert.cli import app
+from albert.cli import app, options
 from albert.io import file_io
 from albert.text import corpus, corpus_cleaning, corpus_preparation
 from tests.support.sources import ROOT
@@ -22,29 +26,38 @@ def parse(*arguments):
     return values
 
 
+@pytest.fixture(autouse=True)
+def handlers_restored():
+    """Scripts that run here change what SIGTERM does."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
 NEEDED = ("--input_file=in", "--output_dir=out")
 
 
 def test_flags_reach_the_preparation():
-    assert script.preparation(parse(*NEEDED)) == corpus_preparation.Preparation()
-    chosen = script.preparation(
-        parse(
-            *NEEDED,
-            "--text_field=body",
-            "--whole_files",
-            "--text_lines=wrapped",
-            "--language=de",
-            "--min_letter_share=0.4",
-            "--min_document_words=3",
-            "--near_duplicate_threshold=0.7",
-            "--max_line_repeats=9",
-            "--data_dir=d",
-            "--contamination=glue, race",
-            "--only_report_contamination",
-        )
+    assert script.preparation(script.Settings()) == corpus_preparation.Preparation()
+    given = parse(
+        *NEEDED,
+        "--text_field=body",
+        "--whole_files",
+        "--text_lines=wrapped",
+        "--language=de",
+        "--min_letter_share=0.4",
+        "--min_document_words=3",
+        "--near_duplicate_threshold=0.7",
+        "--max_line_repeats=9",
+        "--data_dir=d",
+        "--contamination=glue, race",
+        "--only_report_contamination",
+        "--encoding=latin-1",
+        "--skip_bad_files",
     )
-    cleaning = corpus_cleaning.Cleaning("body", True, "wrapped", "de", 0.4, 3)
-    expected = corpus_preparation.Preparation(cleaning, 0.7, 9, ("glue", "race"), "d", True)
+    chosen = script.preparation(options.read(script.Settings, given))
+    cleaning = corpus_cleaning.Cleaning("body", True, "wrapped", "de", 0.4, 3, "latin-1")
+    expected = corpus_preparation.Preparation(cleaning, 0.7, 9, ("glue", "race"), "d", True, True)
     assert chosen == expected
 
 
@@ -52,6 +65,7 @@ def test_flags_reach_the_preparation():
     ("arguments", "message"),
     [
         (NEEDED[:1], "--output_dir must be given"),
+        ((*NEEDED, "--encoding=nonsense"), "--encoding=nonsense: expected an encoding that"),
         ((*NEEDED, "--num_workers=0"), "--num_workers=0 must be at least 1"),
         ((*NEEDED, "--min_letter_share=2"), "--min_letter_share=2.0 must be between 0 and 1"),
         ((*NEEDED, "--near_duplicate_threshold=-1"), "--near_duplicate_threshold=-1.0 must be"),
@@ -98,3 +112,38 @@ def test_a_run_makes_a_corpus(tmp_path):
     ]
     refused = run(*arguments)
     assert refused.returncode == 1 and "error: --output_dir=" in refused.stderr
+
+
+def test_the_documented_commands_read_the_corpus_and_nothing_else(tmp_path, monkeypatch, capsys):
+    """As the page has them in a row; what each counts is what the first one wrote."""
+    pytest.importorskip("datasketch")
+    rng = random.Random(1)
+    words = ["".join(rng.choices("abcdefgh", k=4)) for _ in range(300)]
+    documents = [[" ".join(rng.choices(words, k=9)) for _ in range(9)] for _ in range(20)]
+    (tmp_path / "raw").mkdir()
+    text = "\n\n".join("\n".join(lines) for lines in documents)
+    (tmp_path / "raw" / "a.txt").write_text(text)
+    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    commands = [
+        re.search(rf"python -m albert\.{name} ((?:[^`]*?\\\n)*.*)", page)[1].replace("\\\n", "")
+        for name in ("prepare_corpus", "train_vocab", "create_pretraining_data")
+    ]
+    changes = [
+        ("--text_lines=sentences", "--contamination=", "--data_dir=", "--num_workers=1"),
+        ("--vocab_size=90",),
+        ("--dupe_factor=1", "--max_seq_length=64", "--num_workers=1"),
+    ]
+    commands[0] = commands[0].replace("raw/*.jsonl.gz,", "")
+    monkeypatch.chdir(tmp_path)
+    read = []
+    for module, command, changed in zip(
+        (script, train_vocab, create_pretraining_data), commands, changes, strict=True
+    ):
+        values = flags.FlagValues()
+        module.define_flags(values)
+        values(["script", *shlex.split(command), *changed])
+        module.main(values)
+        read.append(capsys.readouterr().out)
+    assert "20 documents, 180 sentences" in read[0]
+    assert "read: 180 lines in 1 file(s), 180 used" in read[1]
+    assert "read: 1 file(s), " in read[2] and "20 documents, 180 sentences" in read[2]

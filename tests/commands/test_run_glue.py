@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -223,7 +224,8 @@ def test_seeds_give_mean_and_deviation(fake, tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_the_sweep_and_shows_the_table(fake, tmp_path):
+@pytest.mark.parametrize(("kind", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_signals_stop_the_sweep_and_show_the_table(fake, tmp_path, kind, status):
     process = subprocess.Popen(
         [str(ROOT / "run_glue.sh")],
         env={**fake, "TASKS": "MRPC QNLI RTE"},
@@ -233,7 +235,7 @@ def test_ctrl_c_stops_the_sweep_and_shows_the_table(fake, tmp_path):
         text=True,
         start_new_session=True,
     )
-    output = interrupt(process, tmp_path / "running")
+    output = interrupt(process, tmp_path / "running", kind, status)
     assert re.search(r"\| MRPC .* 0.7500 +\| done", output)
     assert re.search(r"\| QNLI +\| eval_accuracy +\| - +\| - +\| interrupted; log:", output)
     assert re.search(r"\| RTE +\| eval_accuracy +\| - +\| - +\| not run", output)

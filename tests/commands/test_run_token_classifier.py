@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 from albert import export_to_huggingface, predict, run_token_classifier
+from albert.cli import record_flags
+from albert.experiments import model_card, reproduction
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads
 from albert.serving import token_predictor
@@ -84,6 +86,23 @@ def test_labels_are_learnt_and_scored(trained):
         assert len(one["probabilities"]) == len(row)
         spans = [(e["type"], e["start"], e["end"]) for e in one["entities"]]
         assert spans == word_files.find(one["labels"])
+
+
+def test_the_record_knows_the_data(trained):
+    """So `reproduce` notices changed files, and a model card has the results."""
+    record = run_record.read(str(trained / "model"))
+    for role, name in (("train", "train"), ("eval", "dev"), ("predict", "test")):
+        entry = record["inputs"][f"{role}_data"]
+        assert entry["path"] == str(trained / f"{name}.conll") and entry["sha256"]
+    assert reproduction.changed_inputs(record) == []
+    entry["sha256"] = "0" * 64
+    assert reproduction.changed_inputs(record)[0].startswith("predict_data: ")
+    scores = record["result"]
+    front = model_card.front_matter("x", record_flags.CHECKPOINT, record, scores, model_card.Said())
+    (results,) = front["model-index"][0]["results"]
+    assert results["dataset"] == {"name": "dev.conll", "type": "own"}
+    found = {entry["name"]: entry["value"] for entry in results["metrics"]}
+    assert found == {name: scores[name] for name in ("eval_accuracy", "f1", "precision", "recall")}
 
 
 def one_by_one(trained, words):

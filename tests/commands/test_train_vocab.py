@@ -1,6 +1,8 @@
 """Vocabulary training: the recipe, determinism, clear refusals, whole files or none."""
 
+import bz2
 import collections
+import gzip
 import os
 import re
 import signal
@@ -138,6 +140,23 @@ def test_same_seed_same_files(text, tmp_path):
         assert a == b and a != c
 
 
+@pytest.mark.parametrize("wordpiece", [False, True])
+def test_compressed_text_gives_the_same_vocabulary(text, tmp_path, run_script, wordpiece):
+    for number, name in enumerate(text.split(",")):
+        pack, ending = ((gzip.compress, "gz"), (bz2.compress, "bz2"))[number]
+        with open(name, "rb") as file:
+            (tmp_path / f"packed{number}.{ending}").write_bytes(pack(file.read()))
+    made = []
+    for names in (text, f"{tmp_path}/packed*"):
+        prefix = tmp_path / f"out{len(made)}"
+        run_script(
+            train_vocab, input_file=names, output_prefix=prefix, vocab_size=400, wordpiece=wordpiece
+        )
+        path = prefix.with_suffix(".txt" if wordpiece else ".model")
+        made.append(path.read_bytes())
+    assert made[0] == made[1]
+
+
 def test_vocab_file_is_what_sentencepiece_itself_writes(text, tmp_path, run_script):
     run_script(train_vocab, input_file=text, output_prefix=tmp_path / "ours", vocab_size=300)
     sentencepiece.SentencePieceTrainer.train(
@@ -196,7 +215,11 @@ def test_unusable_text(tmp_path, run_script, content, message):
     assert os.listdir(tmp_path) == ["text"]
 
 
-def test_ctrl_c_ends_the_training_at_once(tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "status", "message"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 75, "ended by SIGTERM")],
+)
+def test_signals_end_the_training_at_once(tmp_path, kind, status, message):
     (tmp_path / "text").write_text("".join(f"a{i} b{i} c{i * i}\n" for i in range(200_000)))
     process = subprocess.Popen(
         [
@@ -209,9 +232,10 @@ def test_ctrl_c_ends_the_training_at_once(tmp_path):
     )
     assert "Training 30000 pieces" in process.stderr.readline()
     time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
-    assert process.returncode in (130, -signal.SIGINT)
+    process.send_signal(kind)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == status
+    assert errors.endswith(f"{message}; nothing was written\n")
     assert os.listdir(tmp_path) == ["text"]
 
 
@@ -315,9 +339,9 @@ def test_no_sentence_for_wordpieces(tmp_path):
         corpus.train_wordpiece([str(tmp_path / "text")], corpus.VocabRecipe())
 
 
-def test_the_extra_for_wordpieces_is_named(text, tmp_path, run_script, monkeypatch):
+def test_the_extra_for_wordpieces_is_named(text, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(
         file_io.InputError, match=r"WordPiece .* needs .* tokenizers: pip install '.\[wordpiece"
     ):
-        run_script(train_vocab, input_file=text, output_prefix=tmp_path / "v", wordpiece=True)
+        corpus.train_wordpiece(text.split(","), corpus.VocabRecipe())

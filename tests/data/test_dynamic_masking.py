@@ -263,11 +263,11 @@ def test_records_of_another_version_are_refused(tmp_path):
 def test_too_long_a_record_is_found(tmp_path, compress):
     short, long = serialize(make_rows(30, 16)), serialize(make_rows(1, 9, seed=1))
     path = write(tmp_path / "long", [*short, *long, *serialize(make_rows(9))], compress)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=dynamic_masking.TOO_LONG):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=dynamic_masking.WRONG):
         masker().read(tf.constant(serialize(make_rows(9))), 16)
     lengths = make_rows(9)[1]
     first = int((lengths > 16).argmax())
-    message = dynamic_masking.first_too_long([write(tmp_path / "fine", short), path], 16)
+    message = dynamic_masking.first_wrong([write(tmp_path / "fine", short), path], 16, 200)
     assert message.startswith(
         f"{path}, record {32 + first} has {lengths[first]} tokens, more than max_seq_length=16"
     )

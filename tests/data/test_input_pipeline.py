@@ -180,6 +180,18 @@ def test_a_cut_file_is_named(path):
         list(tf.data.TFRecordDataset(path))
 
 
+def test_a_file_cut_between_records_shows_in_its_manifest(path):
+    record_files.check_files([path], SPECS, "")
+    whole = pathlib.Path(path).read_bytes()
+    (length,) = np.frombuffer(whole[:8], "<u8")
+    pathlib.Path(path).write_bytes(whole[: 16 + int(length)])
+    message = (
+        f"rows.tf_record has changed: .*num_bytes is {16 + length}, by its .*num_examples is 1"
+    )
+    with pytest.raises(file_io.InputError, match=message):
+        record_files.check_files([path], SPECS, "")
+
+
 def test_an_empty_file_is_refused(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     with pytest.raises(file_io.InputError, match="no records in"):
@@ -412,3 +424,45 @@ def test_devices_that_need_fixed_shapes_get_them(path, make):
     arguments = (1,) if make is input_pipeline.train_input_fn else ()
     dataset = make([path], SPECS, *arguments)({"batch_size": 2, "fixed_shapes": True})
     assert {batch["input_ids"].shape for batch in dataset.take(4)} == {(2, 16)}
+
+
+# --- files that change while a run reads them ----------------------------------------------------
+
+
+def emptied(path):
+    path.write_bytes(b"")
+
+
+def replaced(path):
+    record_files.write(str(path), SPECS, make_rows(7), {})
+
+
+def replaced_by_text(path):
+    path.write_text("These are no records at all, but somebody's notes.\n" * 9)
+
+
+@pytest.mark.parametrize("change", [emptied, replaced, replaced_by_text, pathlib.Path.unlink])
+@pytest.mark.parametrize("make", [input_pipeline.train_input_fn, input_pipeline.eval_input_fn])
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_file_that_changes_under_a_run_is_named(path, tmp_path, change, make, others):
+    """At the end of the epoch at the latest, also where other files still have records."""
+    paths = [path, str(tmp_path / "other")][: 1 + others]
+    record_files.write(str(tmp_path / "other"), SPECS, make_rows(6), {})
+    dataset = make(paths, SPECS, *([1] * (make is input_pipeline.train_input_fn)))(
+        {"batch_size": 2}
+    )
+    message = "rows.tf_record was changed while it was read: .* (at first|is gone)"
+    with record_files.damage_reported(paths):
+        next(iter(dataset))
+    with pytest.raises(file_io.InputError, match=message), record_files.damage_reported(paths):
+        change(pathlib.Path(path))
+        for _ in range(5):  # what is read ahead was read before
+            list(dataset.take(20))
+
+
+def test_a_file_may_be_written_again_with_the_same_records(path):
+    dataset = input_pipeline.eval_input_fn([path], SPECS)({"batch_size": 10})
+    before = labels(dataset)
+    record_files.write(path, SPECS, make_rows(10), {})
+    with record_files.damage_reported([path]):
+        assert labels(dataset) == before

@@ -1,14 +1,19 @@
 """Shards: complete, the same however often their making was ended, and never another job's."""
 
+import gzip
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 import tensorflow as tf
 
-from albert.data import instance_files, instance_shards, instances, masking, shuffling
+from albert.data import instance_files, instance_shards, instances, masking, record_files, shuffling
+from albert.export import verification
 from albert.io import file_io, locks
 from albert.text import corpus
 from tests.support.sources import ROOT
@@ -83,6 +88,20 @@ def test_workers_do_not_change_a_byte(text, golden, tmp_path):
     create(text, tmp_path / "two" / "part", job, num_workers=2)
     assert content(tmp_path / "one") == content(tmp_path / "two")
     assert len(records_in(tmp_path.glob("one/part-*"), "GZIP")) > 50
+
+
+def test_compressed_text_makes_the_same_shards(text, golden, tmp_path):
+    """Also with several processes, each of which reads some of the blocks only."""
+    packed = tmp_path / "text.txt.gz"
+    packed.write_bytes(gzip.compress(text.read_bytes()))
+    counts = [
+        create(path, tmp_path / name / "part", make_job(golden), num_workers=workers)
+        for path, name, workers in ((text, "plain", 1), (packed, "packed", 1), (packed, "two", 2))
+    ]
+    assert counts[0] == counts[1] == counts[2]
+    for name in ("packed", "two"):
+        shards = {k: v for k, v in content(tmp_path / name).items() if "-of-" in k}
+        assert shards and shards.items() <= content(tmp_path / "plain").items()
 
 
 def test_a_large_shard_has_several_buckets(text, golden, tmp_path, monkeypatch):
@@ -292,3 +311,95 @@ def test_a_damaged_journal_is_named(text, golden, tmp_path, monkeypatch):
         journal.write_text(f"{rubbish}\n")
         with pytest.raises(file_io.InputError, match="done.* is damaged .*; remove the folder"):
             create(text, tmp_path / "part", job)
+
+
+# --- what the manifest tells later ----------------------------------------------------------------
+
+
+def cut_behind_a_record(path):
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    path.write_bytes(content[: 16 + length])
+
+
+def delete(path):
+    path.unlink()
+
+
+def swap(path):
+    other = path.with_name("part-00002-of-00003")
+    content = path.read_bytes()
+    path.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+
+
+def of_another_set(path):
+    shutil.copy(path, path.with_name("part-00001-of-00002"))
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "found", "refusal"),
+    [
+        (cut_behind_a_record, {1: "has .* bytes, .* were written"}, "00001.* has 1 records and"),
+        (delete, {1: "is missing"}, "the shard .*part-00001-of-00003 is missing: restore it"),
+        (swap, {1: "", 2: ""}, "00001-of-00003 has .* records and .* by its manifest"),
+        (flip, {1: "has the SHA-256"}, None),
+        (of_another_set, {"00001-of-00002": "does not name"}, "00002 is not one of the shards"),
+    ],
+)
+def test_damaged_shards_are_named(text, golden, tmp_path, damage, found, refusal):
+    prefix = tmp_path / "out" / "part"
+    create(text, prefix, make_job(golden))
+    names = [f"part-0000{i}-of-00003" for i in range(3)]
+
+    def checked(path):
+        return {item.path.rpartition("/")[2]: item.damage for item in verification.check(str(path))}
+
+    def check_to_train():
+        paths = list(map(str, (tmp_path / "out").glob("part-*")))
+        paths = sorted(paths)
+        record_files.check_files(paths, (), "")
+
+    whole = dict.fromkeys(names)
+    manifest = f"{prefix}.manifest.json"
+    assert checked(tmp_path) == checked(prefix) == checked(manifest) == whole
+    check_to_train()
+    damage(tmp_path / "out" / names[1])
+    found = {f"part-0000{k}-of-00003" if k in (1, 2) else f"part-{k}": v for k, v in found.items()}
+    state = checked(tmp_path)
+    assert {name for name, text in state.items() if text} == set(found)
+    assert all(re.search(pattern, state[name]) for name, pattern in found.items())
+    one = next(iter(found))
+    assert checked(tmp_path / "out" / one) == {one: state[one]}
+    with pytest.raises(file_io.InputError, match=refusal) if refusal else nullcontext():
+        check_to_train()
+
+
+def test_shards_may_be_held_out_and_copied_alone(text, golden, tmp_path, caplog):
+    create(text, tmp_path / "out" / "part", make_job(golden))
+    paths = [str(tmp_path / "out" / f"part-0000{i}-of-00003") for i in range(3)]
+    with caplog.at_level("INFO", logger="absl"):
+        record_files.check_files(paths[:2], (), "")
+        assert "missing" not in caplog.text
+        assert f"{record_files.count_records(paths[:2])} records in 2 file(s)" in caplog.text
+        os.remove(paths[2])
+        os.remove(tmp_path / "out" / "part.manifest.json")
+        record_files.check_files(paths[:2], (), "")
+    assert f"1 of 3 shards are missing: {paths[2]}" in caplog.text
+
+
+def test_a_damaged_manifest_of_shards_is_named(text, golden, tmp_path):
+    create(text, tmp_path / "part", make_job(golden))
+    manifest = tmp_path / "part.manifest.json"
+    for content in ("{", "[]", '{"shards": [{"name": "../x"}]}', '{"shards": 3}'):
+        manifest.write_text(content)
+        (item,) = [i for i in verification.check(str(tmp_path)) if "manifest of shards" in i.what]
+        assert item.path == str(manifest) and item.damage
+        with pytest.raises(file_io.InputError, match="part.manifest.json"):
+            record_files.check_files([str(tmp_path / "part-00000-of-00003")], (), "")

@@ -126,6 +126,7 @@ def test_a_resumed_run_ends_as_an_unbroken_one_on_files_of_any_form(
     flags["input_file"] = f"{inputs}/packed-0,{inputs}/plain-1"
     run_script(run_pretraining, **flags_for(inputs, tmp_path / "resumed", **flags))
     assert_same(*(weights(str(tmp_path / name / "model.ckpt-4")) for name in ("whole", "resumed")))
+    assert (tmp_path / "whole" / TINY.name).read_bytes() == TINY.read_bytes()
     # The same masks at every evaluation.
     assert read_results(tmp_path / "whole")[-1] == read_results(tmp_path / "resumed")[-1]
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from albert.cli import record_flags
+from albert import export_checkpoints
 from albert.experiments import model_card
 from albert.io import file_io
 from albert.model import huggingface
@@ -57,7 +57,7 @@ def write_run(
     return folder
 
 
-def write(folder, run, form=record_flags.CHECKPOINT, step=10, **said):
+def write(folder, run, form=export_checkpoints.FORM, step=10, **said):
     folder.mkdir(exist_ok=True)
     written = model_card.write(str(folder), str(run), form, step, model_card.Said(**said))
     return written and (folder / "README.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from albert import reproduce, run_classifier
 from albert.cli import record_flags
 from albert.experiments import reproduction
 from albert.io import file_io
-from albert.training import run_record
+from albert.training import budget, run_record
 from tests.support.builders import flag_values
 
 
@@ -113,11 +113,31 @@ def test_changed_inputs_are_named_and_refused(run, tmp_path, run_script, monkeyp
         run_script(reproduce, **flags)
     for text in (
         "2 input(s)", "train_data: ", "train.tsv is another file than before (5 bytes, SHA-256 ",
-        "vocabulary: there is no file ", "--accept_changed_inputs goes on",
+        "vocabulary: there is no file ", "--accept_changed_inputs continues",
     ):  # fmt: skip
         assert text in str(error.value), text
     assert not (tmp_path / "new").exists()
     run_script(reproduce, **flags, accept_changed_inputs=True)
+
+
+def test_a_run_that_ended_by_the_clock_hands_on_its_steps(run, tmp_path, run_script, monkeypatch):
+    seen = []
+    repeat(monkeypatch, seen=seen)
+    record = json.loads((run / "run.json").read_text())
+    record["flags"]["budget_minutes"] = flag(6.0)
+    (run / "run.json").write_text(json.dumps(record))
+    with pytest.raises(file_io.InputError, match="there is no file .*run/budget.json"):
+        run_script(reproduce, run=run, output_dir=tmp_path / "new")
+    assert not seen and not (tmp_path / "new").exists()
+    plan = {"step": 9, "share": 1.0, "num_train_steps": 9, "seconds": 1.0, "is_known": True}
+    seconds = {"evaluation": 1.0, "saving": 1.0}
+    attempt = {"plans": [plan], "saved": {}, "seconds": seconds}
+    written = {"budget_minutes": 6.0, "is_repeated": False, "attempts": [attempt]}
+    (run / "budget.json").write_text(json.dumps(written))
+    run_script(reproduce, run=run, output_dir=tmp_path / "new")
+    assert "--budget_minutes=6.0" in seen[0][0]
+    found = budget.read(str(tmp_path / "new"), 6.0)
+    assert found["is_repeated"] and found["attempts"] == [attempt]
 
 
 def test_what_cannot_be_run_again(run, tmp_path, run_script, monkeypatch):
@@ -158,15 +178,14 @@ def test_the_command_writes_nothing_into_the_folder_of_the_run():
         "output_dir": flag("out"), "cached_dir": flag("out/cache"), "data_dir": flag("data"),
         "export_dir": flag("elsewhere"), "do_train": flag(True), "do_eval": flag(False),
         "labels": flag(["a", "b"]), "rate": flag(1e-5), "unset": flag(None),
-        "seed": flag(1, "default"), "train_step": flag(70, "budget_minutes"),
-        "budget_minutes": flag(5.0),
+        "seed": flag(1, "default"), "budget_minutes": flag(5.0),
     }  # fmt: skip
     record = {"script": "run_classifier", "flags": flags, "directory": "/home"}
     words = reproduction.command(record, "/new", {"warmup_step": 3})
     assert words[3:] == [
-        *("--cached_dir=/new/cache", "--data_dir=data", "--nodo_eval", "--do_train"),
-        *("--export_dir=/new/export", "--labels=a,b", "--output_dir=/new", "--rate=1e-05"),
-        *("--train_step=70", "--warmup_step=3"),
+        *("--budget_minutes=5.0", "--cached_dir=/new/cache", "--data_dir=data", "--nodo_eval"),
+        *("--do_train", "--export_dir=/new/export", "--labels=a,b", "--output_dir=/new"),
+        *("--rate=1e-05", "--warmup_step=3"),
     ]
 
 

@@ -5,6 +5,8 @@
 
 Any content must give a result or an error that names the file, within 10 s and without memory out
 of proportion. A content that does not is kept in tests/fuzz/corpus, which the tests read again.
+Some cases have other files beside theirs, or a file that changes while it is read; they are known
+by their numbers alone.
 """
 
 import argparse
@@ -46,10 +48,10 @@ def main():
                 finding = worker.run(name, number)
                 if finding and (place := runner.place_of(finding)) not in places:
                     places[place] = number
-                    content = runner.make_case(found[name], options.seed, number)
+                    case = runner.make_case(found[name], options.seed, number, found)
                     where = f"case {number}"
-                    if options.keep:
-                        where = runner.save(found[name], content)
+                    if options.keep and case == runner.Case(case.content, found[name].beside):
+                        where = runner.save(found[name], case.content)
                     print(f"\n{name}: {where}\n{finding}", flush=True)
                 number += 1
             failed += len(places)

@@ -16,12 +16,15 @@ class Reader:
       read: ``(path)``; reads the file there, which may have others beside it, as deep as the
         toolkit does. What it returns does not matter.
       beside: {name: content} of files in the same folder.
+      forge: ``(rng, sample) -> content``; a sample with other values inside its form, such as
+        headers of an archive, whose checksums are right. None: there is no such form.
     """
 
     name: str
     samples: list
     read: Callable
     beside: dict = dataclasses.field(default_factory=dict)
+    forge: Callable | None = None
 
 
 def to_json(*values):

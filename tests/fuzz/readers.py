@@ -1,8 +1,10 @@
 """All readers of files; here those of what users give, `states` has those of what runs write."""
 
+import collections
 import contextlib
 import functools
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -11,18 +13,26 @@ import tarfile
 import numpy as np
 import tensorflow as tf
 
-from albert.data import input_pipeline, instances, record_files
+from albert.data import dynamic_masking, input_pipeline, instances, record_files, tfrecord
 from albert.experiments import blimp, demo_data, model_card, reproduction
-from albert.export import saved_model_export
+from albert.export import saved_model_export, verification
 from albert.io import archives, file_io, tables
-from albert.model import checkpoints, encoder, huggingface, layers, model_folder, sources
+from albert.model import (
+    checkpoints,
+    encoder,
+    huggingface,
+    layers,
+    model_folder,
+    sources,
+)
 from albert.serving import choice_predictor, predictors
-from albert.tasks import custom, glue, race, token_classification, word_files
+from albert.tasks import custom, glue, pretraining, race, token_classification, word_files
 from albert.tasks.squad import answers as squad_answers
-from albert.text import corpus, tokenization
+from albert.text import corpus, corpus_cleaning, tokenization
 from albert.training import results, run_record
-from tests.fuzz import states
+from tests.fuzz import forgeries, states
 from tests.fuzz.reader import Reader, content_of, folder_of, to_json
+from tests.support import builders
 from tests.support.builders import SPM, TESTDATA, make_model, tiny_config
 
 # --- text ---------------------------------------------------------------------------------------
@@ -109,6 +119,17 @@ def _texts():
                 list(corpus.read_lines(segment))
 
     yield Reader("corpus.txt", [text], read_corpus)
+    yield Reader("corpus.txt.gz", [gzip.compress(text, mtime=0)], read_corpus)
+
+    def read_raw(path, encoding="utf-8"):
+        cleaning = corpus_cleaning.Cleaning(lines="sentences", min_words=1, encoding=encoding)
+        cleaner, counts = corpus_cleaning.Cleaner(cleaning), collections.Counter()
+        for document in corpus_cleaning.read_documents(path, cleaning, counts):
+            "\n".join(cleaner.clean(document, counts)).encode()
+
+    yield Reader("raw.jsonl", [b'{"text": "One two."}\n{"text": "Three \\u00e9."}\n'], read_raw)
+    read_utf16 = functools.partial(read_raw, encoding="utf-16")
+    yield Reader("raw.txt", [text.decode().encode("utf-16")], read_utf16)
 
 
 # --- labels of words, questions, pairs ----------------------------------------------------------
@@ -288,7 +309,7 @@ SPECS = (
 
 
 @functools.cache
-def _examples(path, kind):
+def _examples(path, kind, count):
     """Batches of a file, which is read anew each time; building the pipeline takes far longer."""
     return input_pipeline.eval_input_fn([path], SPECS)({"batch_size": 2})
 
@@ -297,7 +318,77 @@ def _read_records(path, specs=SPECS):
     record_files.check_files([path], specs, "the hint")
     (kind,) = record_files.with_compression([path])[1]
     with record_files.damage_reported([path]):
-        list(_examples(path, kind))
+        list(_examples(path, kind, record_files.count_records([path])))
+
+
+@functools.cache
+def _whole_rows(path):
+    """(Content of a file of records, batches of it without an end)."""
+    rows = [{"input_ids": [i, 2, 0, 0], "input_mask": [1, 1, 0, 0]} for i in range(5)]
+    record_files.write(path, SPECS, rows, {})
+    file_io.remove(record_files.manifest_path(path))
+    batches = input_pipeline.train_input_fn([path], SPECS, 1)({"batch_size": 2})
+    return content_of(folder_of(path), os.path.basename(path)), batches
+
+
+def _read_changing_records(path):
+    """The content takes the place of whole records while these are read."""
+    changing = f"{path}.rows"
+    whole, batches = _whole_rows(changing)
+    file_io.write_bytes(changing, whole)
+    with record_files.damage_reported([changing]):
+        iterator = iter(batches)
+        next(iterator)
+        file_io.copy(path, changing)
+        for _ in range(20):
+            next(iterator)
+
+
+@functools.cache
+def _pretraining(path):
+    """(`contracts.Data` of one file of three records, its training batches)."""
+    found = dynamic_masking.RecordFiles([path], False, {})
+    lengths = (builders.PRETRAINING_LENGTH, builders.PREDICTIONS)
+    limits = pretraining.limits(builders.PRETRAINING_CONFIG)
+    data = pretraining.make_data({"train": found, "dev": found}, lengths, 9, limits=limits)
+    input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, **data.train_input)
+    return data, input_fn({"batch_size": 3})
+
+
+def _read_forged_record(path):
+    """The content is a record between two others, with right checksums."""
+    good = [record_files.encode(builders.PRETRAINING_SPECS, row) for row in _pretraining_rows()]
+    content = content_of(folder_of(path), os.path.basename(path))
+    if len(content) < 4:
+        return  # too short to be framed
+    forged = f"{path}.records"
+    file_io.write_bytes(forged, b"".join(tfrecord.frame([good[0], content, good[1]])))
+    data, batches = _pretraining(forged)
+    with data.reading([forged]):
+        for batch in batches.take(2):
+            for name, limit in pretraining.limits(builders.PRETRAINING_CONFIG).items():
+                values = batch[name].numpy()
+                assert values.min() >= 0 and values.max() < limit, f"{name}: {values}"
+            assert np.isfinite(batch["masked_lm_weights"]).all()
+
+
+def _pretraining_rows():
+    return list(builders.pretraining_rows(2))
+
+
+def _read_shards(path):
+    list(map(str, verification.check(folder_of(path))))
+    shard = os.path.join(folder_of(path), "part-00000-of-00002")
+    record_files.check_files([shard], SPECS, "the hint")
+
+
+def _shards(plain):
+    names = [f"part-0000{number}-of-00002" for number in range(2)]
+    sums = {"instances": 5, "bytes": len(plain), "sha256": hashlib.sha256(plain).hexdigest()}
+    manifest = {"version": 1, "shards": [{"name": name, **sums} for name in names]}
+    return Reader(
+        "part.manifest.json", to_json(manifest), _read_shards, dict.fromkeys(names, plain)
+    )
 
 
 def _records(work):
@@ -305,10 +396,12 @@ def _records(work):
     rows = [{"input_ids": [i, 2, 0, 0], "input_mask": [1, 1, 0, 0]} for i in range(5)]
     record_files.write(path, SPECS, rows, {"length": 4}, list("abcde"))
     plain = content_of(work, "rows.tf_record")
-    import gzip
-
-    yield Reader("rows.tf_record", [plain], _read_records)
-    yield Reader("rows.gz", [gzip.compress(plain, mtime=0)], _read_records)
+    yield Reader("rows.tf_record", [plain], _read_records, forge=forgeries.records)
+    yield Reader("rows.gz", [gzip.compress(plain, mtime=0)], _read_records, forge=forgeries.records)
+    yield Reader("changing.tf_record", [plain], _read_changing_records)
+    example = record_files.encode(builders.PRETRAINING_SPECS, _pretraining_rows()[1])
+    yield Reader("example", [example], _read_forged_record)
+    yield _shards(plain)
 
     def read_manifest(path):
         path = path.removesuffix(".manifest.json")
@@ -333,7 +426,8 @@ def _records(work):
             for serialized in record_files.serialized_examples([path]).batch(2):
                 input_pipeline.parse(specs, serialized)
 
-    yield Reader("compact.tf_record", [content_of(work, "compact")], read_compact)
+    yield Reader("compact.tf_record", [content_of(work, "compact")], read_compact,
+                 forge=forgeries.records)  # fmt: skip
 
 
 def _save(work, name):
@@ -417,7 +511,7 @@ def _archives():
     def unpack(path):
         archives.unpack_archive(path, os.path.join(folder_of(path), "cache"))
 
-    yield Reader("module.tar.gz", [buffer.getvalue()], unpack)
+    yield Reader("module.tar.gz", [buffer.getvalue()], unpack, forge=forgeries.archive)
 
 
 def all_readers(work):

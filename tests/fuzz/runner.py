@@ -1,6 +1,7 @@
 """Runs cases in a process of its own, which may crash, hang or take too much memory."""
 
 import contextlib
+import dataclasses
 import multiprocessing
 import os
 import random
@@ -18,13 +19,30 @@ _MEMORY_PER_BYTE = 200
 _FRAME = "tests/fuzz"
 
 
-def write_case(folder, reader, content):
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What a reader is given.
+
+    Attributes:
+      content: of its file.
+      beside: {name: content} of other files in the folder.
+      change: what happens to the file while it is read: at the opening of this number, from 1, it
+        becomes this content, or is removed (None). () if nothing happens.
+    """
+
+    content: bytes
+    beside: dict
+    change: tuple = ()
+
+
+def write_case(folder, reader, content, beside=None):
     """Writes a case and what belongs beside it; returns its path."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
     path = os.path.join(folder, reader.name)
-    for name, other in {**reader.beside, reader.name: content}.items():
+    beside = reader.beside if beside is None else beside
+    for name, other in {**beside, reader.name: content}.items():
         target = os.path.join(folder, name)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(target, "wb") as file:
@@ -32,19 +50,46 @@ def write_case(folder, reader, content):
     return path
 
 
-def run_case(folder, reader, content):
-    """What is wrong with how a reader takes a content; None if nothing is.
+@contextlib.contextmanager
+def _changing(path, change):
+    """A block in which a file changes once it has been opened so many times."""
+    from albert.io import file_io
+
+    real, opened = file_io.open_file, 0
+
+    def open_file(name, mode="r"):
+        nonlocal opened
+        file = real(name, mode)
+        opened += name == path
+        if change and name == path and opened == change[0]:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path)
+            if change[1] is not None:
+                with open(path, "wb") as other:
+                    other.write(change[1])
+        return file
+
+    file_io.open_file = open_file
+    try:
+        yield
+    finally:
+        file_io.open_file = real
+
+
+def run_case(folder, reader, case):
+    """What is wrong with how a reader takes a `Case`; None if nothing is.
 
     Right is a result, or an `InputError` that names the file or its folder.
     """
     from albert.io import file_io
 
-    path = write_case(folder, reader, content)
+    path = write_case(folder, reader, case.content, case.beside)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     started = time.monotonic()
     finding = None
     try:
-        reader.read(path)
+        with _changing(path, case.change):
+            reader.read(path)
     except file_io.InputError as error:
         if folder not in str(error):
             finding = f"the message names no file: {error}"
@@ -54,8 +99,8 @@ def run_case(folder, reader, content):
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before
     if finding is None and taken > SECONDS:
         finding = f"took {taken:.1f} s"
-    if finding is None and grown > _MEMORY + _MEMORY_PER_BYTE * len(content):
-        finding = f"took {grown >> 20} MiB of memory for {len(content)} bytes"
+    if finding is None and grown > _MEMORY + _MEMORY_PER_BYTE * len(case.content):
+        finding = f"took {grown >> 20} MiB of memory for {len(case.content)} bytes"
     return finding
 
 
@@ -78,13 +123,34 @@ def _work(connection, names, seed, root):
     with open(os.devnull, "w") as null, contextlib.redirect_stderr(null):
         for name, number in iter(connection.recv, None):
             reader = all_readers[name]
-            content = make_case(reader, seed, number)
-            connection.send(run_case(folder, reader, content))
+            case = make_case(reader, seed, number, all_readers)
+            connection.send(run_case(folder, reader, case))
 
 
-def make_case(reader, seed, number):
-    """Content of a case; a function of reader, seed and number."""
-    return mutations.mutate(random.Random(f"{reader.name}/{seed}/{number}"), reader.samples)
+def make_case(reader, seed, number, all_readers):
+    """A `Case`; a function of reader, seed and number, and of the samples of all readers."""
+    rng = random.Random(f"{reader.name}/{seed}/{number}")
+    beside, change = dict(reader.beside), ()
+    if reader.forge and rng.random() < 0.5:
+        content = reader.forge(rng, rng.choice(reader.samples))
+        if rng.random() < 0.1:
+            content = mutations.mutate(rng, [content])
+    else:
+        content = mutations.mutate(rng, reader.samples)
+    if rng.random() < 0.05:  # a file of another kind, or other files beside it
+        samples = [sample for other in all_readers.values() for sample in other.samples]
+        name = rng.choice([None, *beside])
+        if name is None:
+            content = rng.choice(samples)
+        elif rng.random() < 0.5:
+            beside[name] = rng.choice([*samples, *beside.values()])
+        else:
+            del beside[name]
+    if rng.random() < 0.05:  # a file that changes while it is read
+        content = rng.choice([content, *reader.samples])
+        other = rng.choice([None, b"", content[: len(content) // 2], *reader.samples])
+        change = (rng.choice([1, 1, 2, 3]), other)
+    return Case(content, beside, change)
 
 
 class Worker:

@@ -84,7 +84,9 @@ def _read_stuck(path):
 
 
 def _notes():
-    budget_of = {"budget_minutes": 10.0, "num_train_steps": 100, "seconds": {"step": 0.5}}
+    plan = {"step": 5, "share": 0.0, "num_train_steps": 90, "seconds": 1.5, "is_known": True}
+    attempt = {"plans": [plan], "saved": {"50": 3.5}, "seconds": {"evaluation": 0, "saving": 0.5}}
+    budget_of = {"budget_minutes": 10.0, "is_repeated": False, "attempts": [attempt]}
     yield Reader(budget.BUDGET, to_json(budget_of), lambda path: budget.read(folder_of(path), 10.0))
     attempt = {"seed": 7, "step": 5, "share": 0.25, "message": "stuck", "folder": "attempt_1"}
     attempts = {"given_up": [attempt], "moving": True}

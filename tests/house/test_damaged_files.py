@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import struct
 import subprocess
 import sys
 import tarfile
@@ -13,13 +14,14 @@ import pytest
 import tensorflow as tf
 
 from albert import run_classifier
-from albert.data import input_pipeline, record_files, tfrecord
-from albert.export import saved_model_export
+from albert.data import dynamic_masking, input_pipeline, instances, masking, record_files, tfrecord
+from albert.export import saved_model_export, verification
 from albert.io import archives, file_io, manifests, tables
 from albert.model import checkpoints, encoder, huggingface, sources
 from albert.serving import predictors
-from albert.tasks import custom, glue
+from albert.tasks import custom, glue, pretraining
 from albert.training import results
+from tests.support import builders
 from tests.support.builders import SPM, flag_values, tiny_config
 
 InputError = file_io.InputError
@@ -330,6 +332,7 @@ SPECS = (input_pipeline.FeatureSpec("input_ids", "int64", (2,)),)
     ("row", "message"),
     [
         (b"\xff\xff rubbish", "record 4 is not a tf.train.Example; make the file again"),
+        (b"\n\x12\n\x10\n\tinput_ids\x12\x09", "record 4 is not a tf.train.Example"),
         (tfrecord.example([]), "record 4 has other features than the first: {}"),
         (
             record_files.encode(
@@ -384,6 +387,108 @@ def test_a_damaged_cache_is_made_again_by_the_next_run(tmp_path, caplog):
     make()
     with record_files.damage_reported([path]):
         assert len(list(input_fn({"batch_size": 3}))) == 1
+
+
+# --- records that somebody has forged -------------------------------------------------------------
+
+
+def forged(folder, name, place, value):
+    """Records of which the 38th has another value."""
+    rows = list(builders.pretraining_rows(40))
+    rows[37][name] = np.array(rows[37][name])
+    rows[37][name][place] = value
+    path = str(folder / "forged.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for row in rows:
+            writer.write(record_files.encode(builders.PRETRAINING_SPECS, row))
+    return path
+
+
+def pretraining_input(paths, masker=None, limits=None):
+    """(`contracts.Data`, dataset of its training batches)."""
+    found = dynamic_masking.look_at(paths)
+    lengths = (builders.PRETRAINING_LENGTH, builders.PREDICTIONS)
+    data = pretraining.make_data(
+        {"train": found, "dev": found}, lengths, 100, masker, limits=limits
+    )
+    input_fn = input_pipeline.train_input_fn(paths, data.specs("train"), 1, **data.train_input)
+    return data, input_fn({"batch_size": 8})
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "message"),
+    [
+        ("input_ids", 3, 40, r"input_ids\[3\] = 40, expected 0 to 39"),
+        ("input_ids", 3, -1, r"input_ids\[3\] = -1, expected 0 to 39"),
+        ("input_ids", 3, 2**40 + 5, r"input_ids\[3\] = 1099511627781: a number does not fit in 32"),
+        ("input_mask", 3, 9, r"input_mask\[3\] = 9, expected 0 to 1"),
+        ("segment_ids", 3, 2, r"segment_ids\[3\] = 2, expected 0 to 1"),
+        ("next_sentence_labels", (), 7, r"next_sentence_labels\[0\] = 7, expected 0 to 1"),
+        ("masked_lm_ids", 1, 9999, r"masked_lm_ids\[1\] = 9999, expected 0 to 39"),
+        ("masked_lm_positions", 1, 2**33, r"masked_lm_positions\[1\] = 8589934592: a number"),
+        ("masked_lm_weights", 1, -5, r"masked_lm_weights\[1\] = -5.0, expected a weight of 0 or"),
+        ("masked_lm_weights", 1, np.nan, r"masked_lm_weights\[1\] = nan, expected a weight"),
+    ],
+)
+def test_forged_values_are_named(tmp_path, name, place, value, message):
+    path = forged(tmp_path, name, place, value)
+    limits = pretraining.limits(builders.PRETRAINING_CONFIG)
+    data, batches = pretraining_input([path], limits=limits)
+    with pytest.raises(InputError, match=rf"{path}, record 38: {message}"), data.reading([path]):
+        list(batches.take(10))
+
+
+def test_at_padding_and_without_weight_anything_may_stand(tmp_path):
+    limits = pretraining.limits(builders.PRETRAINING_CONFIG)
+    for name in ("input_ids", "segment_ids", "masked_lm_ids", "masked_lm_positions"):
+        path = forged(tmp_path, name, -1, -100)
+        data, batches = pretraining_input([path], limits=limits)
+        with data.reading([path]):
+            for batch in batches.take(10):
+                assert batch[name].numpy().min() >= 0
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (([2, 30, 3], 3, 1), r"input_ids\[1\] = 30, expected 0 to 29"),
+        (([2, 2**40 + 5, 3], 3, 1), r"input_ids\[1\] = 1099511627781, expected 0 to 29"),
+        (([2, 5, -1], 3, 1), r"input_ids\[2\] = -1, expected 0 to 29"),
+        (([2, 5, 3], 4, 1), r"segment_b_start\[0\] = 4, expected 0 to 3"),
+        (([2, 5, 3], 3, 7), r"next_sentence_labels\[0\] = 7, expected 0 to 1"),
+    ],
+)
+def test_forged_records_without_masks_are_named(tmp_path, values, message):
+    specs, path = instances.compact_feature_specs(), str(tmp_path / "forged")
+    names = [spec.name for spec in specs]
+    rows = [dict(zip(names, (*row, 77), strict=True)) for row in [([2, 5, 3], 3, 0)] * 9 + [values]]
+    with tf.io.TFRecordWriter(path) as writer:
+        for row in rows:
+            writer.write(record_files.encode(specs, row))
+    vocabulary = instances.Vocabulary(np.ones(30, bool), 2, 3, 4, 0, 77)
+    masker = dynamic_masking.Masker(masking.MaskingConfig(4), vocabulary, 1)
+    data, batches = pretraining_input([path], masker)
+    with pytest.raises(InputError, match=rf"{path}, record 10: {message}"), data.reading([path]):
+        list(batches.take(5))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_record_of_impossible_length_is_named(tmp_path, packed):
+    length = struct.pack("<Q", 2**63)
+    content = tfrecord.frame([b"0123456789"])[0] + length
+    content += tfrecord.masked_bytes(tfrecord.crc32c([length])) + b"x" * 20
+    path = tmp_path / "x.tf_record"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    readers = [
+        lambda: dynamic_masking.look_at([str(path)]),
+        lambda: input_pipeline.train_input_fn([str(path)], SPECS, 1)({"batch_size": 2}),
+        lambda: input_pipeline.eval_input_fn([str(path)], SPECS)({"batch_size": 2}),
+    ]
+    for read in readers:
+        with pytest.raises(InputError, match="x.tf_record is damaged: .* record at byte 26"):
+            read()
+    (item,) = verification.check(str(path))
+    assert "the record at byte 26" in item.damage
 
 
 # --- leftovers ----------------------------------------------------------------------------------

@@ -24,13 +24,13 @@ def test_samples_are_read_without_an_error(all_readers, tmp_path):
 def test_what_once_failed_and_new_damage_are_named_or_read(all_readers, tmp_path):
     findings = []
     for reader in all_readers.values():
-        contents = [runner.make_case(reader, 1, number) for number in range(CASES)]
+        cases = [runner.make_case(reader, 1, number, all_readers) for number in range(CASES)]
         for path in runner.kept(reader):
             with open(path, "rb") as file:
-                contents.append(file.read())
-        for content in contents:
-            if finding := runner.run_case(str(tmp_path), reader, content):
-                findings.append(f"{reader.name}: {content[:200]}\n{finding}")
+                cases.append(runner.Case(file.read(), reader.beside))
+        for case in cases:
+            if finding := runner.run_case(str(tmp_path), reader, case):
+                findings.append(f"{reader.name}: {case.content[:200]}\n{finding}")
     assert not findings, "\n\n".join(findings)
 
 
@@ -56,16 +56,53 @@ def _raise(error):
     ],
 )
 def test_only_named_errors_are_right(tmp_path, read, finding):
-    found = runner.run_case(str(tmp_path), readers.Reader("x.bin", [b""], read), b"content")
+    found = runner.run_case(
+        str(tmp_path), readers.Reader("x.bin", [b""], read), runner.Case(b"content", {})
+    )
     assert found == finding if finding is None else finding in found
 
 
 def test_a_case_is_a_function_of_its_number():
-    reader = readers.Reader("x.bin", [b"some content", b"other"], None)
-    cases = [runner.make_case(reader, 1, number) for number in range(50)]
-    assert cases == [runner.make_case(reader, 1, number) for number in range(50)]
-    assert len(set(cases)) > 40
-    assert cases != [runner.make_case(reader, 2, number) for number in range(50)]
+    reader = readers.Reader("x.bin", [b"some content", b"other"], None, {"beside": b""})
+
+    def make(seed):
+        return [runner.make_case(reader, seed, number, {"x": reader}) for number in range(200)]
+
+    cases = make(1)
+    assert cases == make(1) != make(2)
+    assert len({case.content for case in cases}) > 150
+    assert {case.change != () for case in cases} == {True, False}
+    assert {case.beside != reader.beside for case in cases} == {True, False}
+
+
+@pytest.mark.parametrize(("content", "left"), [(None, False), (b"new", True)])
+def test_a_file_changes_while_it_is_read(tmp_path, content, left):
+    path, found = str(tmp_path / "x.bin"), []
+
+    def read(path):
+        for _ in range(2):
+            with file_io.open_input(path, "file", "rb") as file:
+                found.append(file.read())
+
+    case = runner.Case(b"old", {}, (1, content))
+    assert runner.run_case(str(tmp_path), readers.Reader("x.bin", [], read), case) is None
+    assert found == [b"old", content][: 1 + left] and file_io.exists(path) == left
+
+
+@pytest.mark.parametrize(
+    "name", ["module.tar.gz", "rows.tf_record", "rows.gz", "compact.tf_record"]
+)
+def test_forged_values_have_right_checksums(all_readers, tmp_path, name):
+    """Some are read to their end, others are refused for what they hold."""
+    reader, messages = all_readers[name], []
+    for number in range(40):
+        content = reader.forge(random.Random(number), reader.samples[0])
+        path = runner.write_case(str(tmp_path), reader, content)
+        try:
+            reader.read(path)
+        except file_io.InputError as error:
+            messages.append(str(error))
+    assert len(set(messages)) > 3 and len(messages) < 40
 
 
 @pytest.mark.parametrize("change", mutations.ALL, ids=lambda change: change.__name__)

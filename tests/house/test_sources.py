@@ -305,20 +305,17 @@ def _flags_read_by(script):
     return read
 
 
-def _settings_read_by(script):
-    """Attributes, and names in tuples, that a command and its modules of `cli` read."""
-    modules, waiting = [], [script]
+def _attributes_of_settings(script):
+    """Attributes that a command and the modules of `cli` behind it read, of any object."""
+    names, waiting = {script}, [script]
     while waiting:
-        name = waiting.pop()
-        modules.append(name)
-        waiting += CLI & own_imports(name) - {*modules, *waiting}
-    read = set()
-    for node in (node for name in modules for node in ast.walk(tree_of(name))):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            read.add(node.attr)
-        elif isinstance(node, (ast.Tuple, ast.List)):  # of getattr in a loop over names
-            read.update(e.value for e in node.elts if isinstance(e, ast.Constant))
-    return read
+        found = CLI & own_imports(waiting.pop()) - names
+        names |= found
+        waiting += found
+    nodes = [node for name in names - {"cli.options"} for node in ast.walk(tree_of(name))]
+    listed = (node for node in nodes if isinstance(node, (ast.Tuple, ast.List)))
+    strings = {e.value for node in listed for e in node.elts if isinstance(e, ast.Constant)}
+    return strings | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
 @pytest.mark.parametrize("script", COMMANDS)
@@ -327,15 +324,14 @@ def test_every_flag_is_read(script):
 
     from absl import flags
 
-    module = importlib.import_module(f"albert.{script}")
+    values, module = flags.FlagValues(), importlib.import_module(f"albert.{script}")
     if hasattr(module, "Settings"):
         from albert.cli import options
 
-        unread = set(options.names(module.Settings)) - _settings_read_by(script)
+        unread = set(options.names(module.Settings)) - _attributes_of_settings(script)
     else:
-        values = flags.FlagValues()
         module.define_flags(values)
-        unread = set(values) - _flags_read_by(script) - _settings_read_by(script)
+        unread = set(values) - _flags_read_by(script)
     assert not unread, f"{script} defines flags that nothing reads: {sorted(unread)}"
 
 
@@ -363,7 +359,7 @@ def test_arguments_are_written_one_by_one_and_functions_have_names():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_scripts_define_only_their_settings_and_share_one_form(name):
+def test_scripts_define_only_settings_and_share_one_form(name):
     classes = {node.name for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef)}
     assert classes <= {"Settings"}
     names = {function.name for function in functions_of(name)}

@@ -154,7 +154,8 @@ def test_events_and_metrics(tmp_path):
 
         def update():
             for step in range(1, 40):  # until the buffer of events is full
-                opened.update(step, {"loss": 1.0, "learning_rate": 0.1}, 0.0, report=True)
+                totals = {"loss": (1.0, 1), training_log.INPUT_SECONDS: (0.0, 1)}
+                opened.update(step, totals, 0.1, report=True)
 
         with files_of_at_most(size + 100), pytest.raises(file_io.NoRoomError):
             update()

@@ -2,18 +2,23 @@
 Archives: unpacked once, whole or not at all, and never outside.
 """
 
+import gzip
 import hashlib
 import io
 import os
+import pathlib
 import random
 import re
 import subprocess
 import sys
 import tarfile
+import time
+import tracemalloc
 
 import pytest
 
 from albert.io import archives, file_io
+from albert.model import checkpoints, model_folder
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -236,6 +241,53 @@ def test_open_input_errors(folder):
     )
 
 
+ENDLESS = {"pipe": "is a pipe", "device": "is a device or a socket"}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_what_may_never_end_is_not_opened(tmp_path, kind):
+    path = tmp_path / "model.json"
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    message = f"{path} {ENDLESS[kind]}, a regular file was expected"
+    for read in (file_io.open_input, file_io.read_text, file_io.read_json, file_io.expand_globs):
+        assert _error(read, str(path), "--x").removeprefix("--x: ") == message
+    for read in (file_io.open_file, file_io.sha256, file_io.map_bytes):
+        assert _error(read, str(path)) == message
+    with pytest.raises(file_io.InputError, match=re.escape(message)):
+        model_folder.read(str(tmp_path))
+    for part in ("index", "data-00000-of-00001"):
+        for name in ("index", "data-00000-of-00001"):
+            (tmp_path / f"model.ckpt-1.{name}").unlink(missing_ok=True)
+            (tmp_path / f"model.ckpt-1.{name}").touch()
+        (tmp_path / f"model.ckpt-1.{part}").unlink()
+        path.rename(tmp_path / f"model.ckpt-1.{part}")
+        with pytest.raises(file_io.InputError, match=f"model.ckpt-1.{part} {ENDLESS[kind]}"):
+            checkpoints.reader(str(tmp_path / "model.ckpt-1"))
+        path = tmp_path / f"model.ckpt-1.{part}"
+        path.rename(tmp_path / "kept")
+        path = tmp_path / "kept"
+
+
+def test_small_files_have_a_limit(folder):
+    path = f"{folder}/model.json"
+    file_io.write_text(path, " " * 100)
+    message = f"--x: {path} has more than 99 bytes, a small file was expected"
+    assert _error(file_io.read_text, path, "--x", 99) == message
+    assert _error(file_io.read_json, path, "--x", None, 99) == message
+    assert file_io.read_text(path, "--x", 100) == file_io.read_text(path, "--x", None) == " " * 100
+
+
+def test_a_large_description_is_not_read(tmp_path):
+    with open(tmp_path / "model.json", "wb") as file:
+        file.truncate(1 << 40)  # sparse
+    tracemalloc.start()
+    try:
+        assert "small file was expected" in _error(model_folder.read, str(tmp_path))
+        assert tracemalloc.get_traced_memory()[1] < 4 * file_io.SMALL
+    finally:
+        tracemalloc.stop()
+
+
 def test_open_input_unreadable(tmp_path, monkeypatch):
     path = tmp_path / "secret"
     path.touch()
@@ -370,6 +422,21 @@ def test_a_single_folder_stands_for_the_archive(tmp_path):
     assert archives.unpack_archive(path, str(tmp_path / "cache")).endswith("/albert_base")
 
 
+def test_an_archive_that_is_replaced_meanwhile_is_the_one_that_was_hashed(tmp_path, monkeypatch):
+    path = make_archive(tmp_path / "a.tar.gz", {"a": b"1", "b": b""})
+    make_archive(tmp_path / "other", {"a": b"2", "b": b""})
+    hash_file = file_io.sha256_of
+
+    def hash_and_replace(file):
+        digest = hash_file(file)
+        (tmp_path / "other").replace(path)
+        return digest
+
+    monkeypatch.setattr(file_io, "sha256_of", hash_and_replace)
+    folder = archives.unpack_archive(path, str(tmp_path / "cache"))
+    assert file_io.read_text(f"{folder}/a", "a") == "1"
+
+
 def link_to_etc(kind):
     info = tarfile.TarInfo("link")
     info.type, info.linkname = kind, "/etc/passwd"
@@ -392,6 +459,89 @@ def test_members_that_lead_out_are_refused(tmp_path, members, message):
     with pytest.raises(file_io.InputError, match=message):
         archives.unpack_archive(path, str(tmp_path / "cache"))
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def header(kind, size=0, name="name"):
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def packed(path, blocks):
+    """An archive of blocks, each filled up to 512 bytes, whatever they mean."""
+    with gzip.open(path, "wb") as out:
+        for block in blocks:
+            out.write(block + bytes(-len(block) % 512))
+        out.write(bytes(1024))
+    return str(path)
+
+
+def pax(text):
+    return header(tarfile.XHDTYPE, len(text)) + text
+
+
+FILE = header(tarfile.REGTYPE, 1) + b"x"
+SPARSE = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
+HOSTILE = {
+    "pax headers": ([header(tarfile.XHDTYPE)] * 5000 + [FILE], "more than 16 headers for a member"),
+    "long names": ([header(tarfile.GNUTYPE_LONGNAME)] * 5000, "more than 16 headers for a member"),
+    "headers for all": ([header(tarfile.XGLTYPE)] * 5000, "more than 16 headers for a member"),
+    "a huge header": ([header(tarfile.GNUTYPE_LONGNAME, 2**31)], "a header of 2147483648 bytes"),
+    "a huge header of pax": ([header(tarfile.XHDTYPE, 2**31)], "a header of 2147483648 bytes"),
+    "a deep name": ([pax(b"4015 path=" + b"a/" * 2002 + b"\n"), FILE],
+                    r"the member '(a/){50}' lies in more than 32 folders"),
+    "an old sparse file": ([header(tarfile.GNUTYPE_SPARSE)], "has a sparse file"),
+    "a sparse file": ([pax(SPARSE), FILE], "has a sparse file"),
+    "folders": ([header(tarfile.DIRTYPE, 0, f"d/{i}") for i in range(10_001)],
+                "holds more than 10000 files and folders"),
+    "folders in names": ([header(tarfile.REGTYPE, 0, f"{i}/" + "a/" * 30 + "f")
+                          for i in range(400)], "holds more than 10000 files and folders"),
+    "no length": ([pax(b"x path=a\n"), FILE], "a damaged header of pax"),
+    "many digits": ([pax(b"1" * 60_000), FILE], "a damaged header of pax"),
+    "a size below zero": ([pax(b"11 size=-5\n"), FILE], "a size that is no number"),
+    "a NUL in a name": ([pax(b"12 path=a\0b\n"), FILE], "cannot be written"),
+    "a cut header": ([b"x" * 100], "cut off, damaged"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_headers_of_archives_are_refused(tmp_path, case):
+    blocks, message = HOSTILE[case]
+    path = packed(tmp_path / "a.tar.gz", blocks)
+    started = time.process_time()
+    tracemalloc.start()
+    try:
+        with pytest.raises(file_io.InputError, match=message) as caught:
+            archives.unpack_archive(path, str(tmp_path / "cache"))
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+    text = str(caught.value)
+    assert path in text and "\n" not in text and len(text) < 1000
+    assert time.process_time() - started < 5
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_what_is_behind_the_last_member_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "ALWAYS_UNPACKED", 1000)
+    path = packed(tmp_path / "a.tar.gz", [FILE, bytes(10_000_000)])
+    with pytest.raises(file_io.InputError, match="unpacks to more than 20 times its size"):
+        archives.unpack_archive(path, str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_every_format_of_archives_is_read(tmp_path, form):
+    long = "x" * 90 + "/" + "\u00e9" * (10 if form == tarfile.USTAR_FORMAT else 120)
+    path = tmp_path / "a.tar.gz"
+    files = {"a": b"A" * 700, long: b"", "f/b": b"B" * 512}
+    with tarfile.open(path, "w:gz", format=form, pax_headers={"comment": "for all"}) as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mtime = len(content), 1.5 if form == tarfile.PAX_FORMAT else 1
+            tar.addfile(info, io.BytesIO(content))
+    folder = pathlib.Path(archives.unpack_archive(str(path), str(tmp_path / "cache")))
+    found = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    assert found == files
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])

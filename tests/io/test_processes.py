@@ -1,6 +1,7 @@
 """Tasks in this process and in others; how both end is tested with what uses them."""
 
 import os
+import signal
 
 import pytest
 
@@ -50,3 +51,19 @@ def test_a_mistake_is_raised_here():
 
 def test_cores():
     assert 1 <= processes.num_cores() <= os.cpu_count()
+
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def refused(value):
+    raise file_io.InputError(f"{value} is refused")
+
+
+def test_a_call_in_a_process_of_its_own():
+    assert processes.call(divmod, 17, 5) == (3, 2)
+    with pytest.raises(file_io.InputError, match="^seven is refused$"):
+        processes.call(refused, "seven")
+    with pytest.raises(processes.WorkerLost, match="did the work was killed"):
+        processes.call(killed)

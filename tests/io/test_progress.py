@@ -36,11 +36,25 @@ def test_progress_lines_give_the_time_left(caplog, monkeypatch):
         progress.Progress("making", 100, "B") as shown,
     ):
         shown.advance(10)  # 5 s: too early for a line
-        shown.advance(10)  # 12 s: 48 s left
+        shown.advance(10)  # 12 s: 10 in 7 s since then
         shown.show(21)  # 13 s
-        shown.show(50)  # 30 s: 30 s left
+        shown.show(50)  # 30 s: 40 in 25 s
     lines = [record.getMessage() for record in caplog.records]
-    assert lines == ["making: 20%, 0:00:48 left", "making: 50%, 0:00:30 left"]
+    assert lines == ["making: 20%, 0:00:56 left", "making: 50%, 0:00:31 left"]
+
+
+def test_a_slow_start_says_nothing_about_the_time_left(caplog, monkeypatch):
+    """A job of 16 seconds, 9 of which processes take to start, is not one of days."""
+    clock = iter([0.0, 3.0, 9.0, 10.5, 21.0, 22.0, 40.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    with (
+        caplog.at_level("INFO", logger="absl"),
+        progress.Progress("making", 20_000, "B") as shown,
+    ):
+        for done in (0, 1, 1, 8_000, 9_000, 9_000):
+            shown.show(done)
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == ["making: 0%", "making: 40%, 0:00:18 left", "making: 45%, 0:00:37 left"]
 
 
 def test_progress_is_a_bar_on_a_terminal(monkeypatch, caplog):

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -29,11 +30,12 @@ NUMBERS = (input_pipeline.FeatureSpec("x", "float32"),)
 @pytest.fixture
 def handled():
     """Signals are handled as in a script."""
-    kinds = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+    kinds = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
     before = {kind: signal.getsignal(kind) for kind in kinds}
     signals.install()
     yield
     signals.REQUESTS.terminate = signals.REQUESTS.save = signals.REQUESTS.interrupt = False
+    signals.REQUESTS.by = "SIGTERM"
     for kind, handler in before.items():
         signal.signal(kind, handler)
 
@@ -42,6 +44,43 @@ def test_sigterm_ends_at_once_what_has_nothing_to_save(handled):
     with pytest.raises(signals.Terminated):
         signal.raise_signal(signal.SIGTERM)
         pytest.fail("went on")
+
+
+def test_a_closed_terminal_ends_as_sigterm_does(handled):
+    with pytest.raises(signals.Terminated):
+        signal.raise_signal(signal.SIGHUP)
+        pytest.fail("went on")
+    assert signals.REQUESTS.by == "SIGHUP"
+
+
+def test_a_closed_terminal_may_be_ignored(handled):
+    """As `nohup` has it."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signals.install()
+    signal.raise_signal(signal.SIGHUP)
+    assert not signals.REQUESTS.terminate
+
+
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_was_started_ends_first(handled, tmp_path, kind):
+    """It saves what it has; Ctrl-C reaches it by itself."""
+    waits = "import signal, sys, time\nsignal.signal(2, lambda *_: sys.exit(7))\n"
+    waits += "signal.signal(15, lambda *_: sys.exit(8))\nprint('ready', flush=True)\ntime.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", waits], stdout=subprocess.PIPE)
+    with killed_at_the_end([process]):
+        process.stdout.readline()
+
+        def send():
+            if kind == signal.SIGINT:
+                process.send_signal(kind)
+            os.kill(os.getpid(), kind)
+
+        timer = threading.Timer(0.2, send)
+        timer.start()
+        with pytest.raises((signals.Terminated, KeyboardInterrupt)):
+            signals.wait(process)
+        timer.join()
+        assert process.returncode == (7 if kind == signal.SIGINT else 8)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -110,6 +149,49 @@ def test_a_script_that_is_terminated_has_a_status_of_its_own():
         _, errors = process.communicate(timeout=30)
     assert process.returncode == signals.STATUS == 75
     assert errors == "ended by SIGTERM; the same command goes on from the last checkpoint\n"
+
+
+STUCK = """
+import ctypes, sys
+from albert.cli import app
+from albert.io import signals
+
+def main(values):
+    signals.REQUESTS.seconds = float(sys.stdin.readline())
+    lock = ctypes.create_string_buffer(64)
+    take = ctypes.CDLL(None).pthread_mutex_lock
+    take(lock)
+    print("waits", flush=True)
+    with signals.deferred(lambda: None):
+        take(lock)  # Nobody gives it back, and Python cannot interrupt this.
+
+app.run(main, lambda values: None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "kinds", "status"),
+    [
+        (0.3, [signal.SIGTERM], signals.STATUS),
+        (0.3, [signal.SIGUSR1, signal.SIGINT], 130),
+        (1000, [signal.SIGINT, signal.SIGINT], 130),
+    ],
+)
+def test_signals_end_what_waits_for_ever(seconds, kinds, status):
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with killed_at_the_end([process]):
+        process.stdin.write(f"{seconds}\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "waits\n"
+        for kind in kinds:
+            process.send_signal(kind)
+            time.sleep(1.2 if len(set(kinds)) < len(kinds) else 0)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == status
+    assert errors.endswith("the same command goes on from the last checkpoint\n"), errors
 
 
 RECIPES = {

@@ -163,7 +163,7 @@ def test_what_is_kept_apart_has_all_gradients():
     x = tf.Variable(3.0)
     with tf.GradientTape() as outer:
         with tf.GradientTape() as inner:
-            y = kernels.apart(kernels.apart(x) ** 3)
+            y = kernels.graph_barrier(kernels.graph_barrier(x) ** 3)
         first = inner.gradient(y, x)
     assert float(first) == 27 and float(outer.gradient(first, x)) == 18
 

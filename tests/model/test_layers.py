@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert.model import encoder, kernels, layers
+from albert.model import block_runner, encoder, kernels, layers
 from tests.support.builders import (
     GROUPED,
     LENGTHS,
@@ -247,8 +247,8 @@ def test_gradients_of_shared_weights_are_added_up_on_the_way(monkeypatch, comput
     model = make_model("classifier", layers.Compute(**compute), **shared)
     features = make_features("classifier")
     found, longest = [], []
-    for carried in (layers.carried, lambda weights: weights):
-        monkeypatch.setattr(layers, "carried", carried)
+    for barrier in (block_runner.shared_weight_barrier, lambda weights: weights):
+        monkeypatch.setattr(block_runner, "shared_weight_barrier", barrier)
         run = training_graph(model, features)
         found.append(gradients(model, None, run))
         longest.append(max(optimized_sums(run).values()))

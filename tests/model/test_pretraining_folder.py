@@ -7,11 +7,13 @@ from absl import logging
 
 from albert.io import file_io
 from albert.model import checkpoints, encoder, model_folder, pretraining_heads, sources
+from tests.support.sources import ROOT
 
 CONFIG = encoder.AlbertConfig(
     vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
     intermediate_size=16, max_position_embeddings=16,
 )  # fmt: skip
+NO_FILES = sources.Source("", None, None, None, True)
 
 
 def test_the_configuration_is_that_of_the_run(tmp_path, monkeypatch):
@@ -35,6 +37,30 @@ def test_a_damaged_configuration_is_named(tmp_path):
     (tmp_path / sources.CONFIG_NAME).write_text("{")
     with pytest.raises(file_io.InputError, match=sources.CONFIG_NAME):
         model_folder.write_pretrained(str(tmp_path), CONFIG, "sop")
+
+
+@pytest.mark.parametrize(
+    ("flag", "file", "name"),
+    [("spm_model_file", "tiny.model", "tiny.model"), ("vocab_file", "tiny_vocab.txt", "vocab.txt")],
+)
+def test_the_vocabulary_is_left_where_fine_tuning_finds_it(tmp_path, flag, file, name):
+    given = str(ROOT / "tests" / "testdata" / file)
+    source = dataclasses.replace(NO_FILES, **{flag: given})
+    for _ in range(2):
+        model_folder.write_pretrained(str(tmp_path), CONFIG, "sop", source)
+    assert (tmp_path / name).read_bytes() == (ROOT / "tests" / "testdata" / file).read_bytes()
+    save(tmp_path, "sop")
+    found = sources.locate(checkpoint=str(tmp_path))
+    assert getattr(found, flag) == str(tmp_path / name)
+    model_folder.write_pretrained(str(tmp_path), CONFIG, "sop", found)  # the next run of the folder
+    assert sorted(path.name for path in tmp_path.iterdir() if "ckpt" not in path.name) == sorted(
+        [sources.CONFIG_NAME, sources.PRETRAINING_NAME, name]
+    )
+
+
+def test_without_a_vocabulary_none_is_left(tmp_path):
+    model_folder.write_pretrained(str(tmp_path), CONFIG, "sop", NO_FILES)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def save(path, sentence_task):

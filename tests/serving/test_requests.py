@@ -152,3 +152,16 @@ def test_replies_are_json():
     assert requests.to_json({"a": 0.1}) == '{"a": 0.1}\n'
     with pytest.raises(ValueError):
         requests.to_json({"a": float("nan")})
+
+
+def test_texts_that_take_long_to_normalize_are_cut_before():
+    """A model cuts them, too; where all of a text is answered it is refused."""
+    long, korean = "\ufdfa" * 50, "\uac01" * 50  # 18 and 3 characters each
+    assert read({"text": korean}).examples == [{"text": korean}]
+    assert read({"text": long}).examples == [{"text": long[:11]}]
+    choice = {"article": "a", "question": "b", "options": ["c", long[:47]]}
+    assert read(choice, CHOICE).examples[0] == {**choice, "options": ["c", long[:2]]}
+    question = {"question": long[:20], "context": long[:20]}
+    for form, example in ((WORDS, {"words": ["\ufdfa"] * 12}), (QUESTION, question)):
+        with pytest.raises(file_io.InputError, match="at most 200 characters after normalization"):
+            read(example, form)

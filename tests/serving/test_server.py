@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -17,7 +18,6 @@ from tests.support import processes
 from tests.support.serving_stand_in import EchoModel
 from tests.support.sources import ROOT
 
-test_utils = pytest.importorskip("aiohttp.test_utils")
 aiohttp = pytest.importorskip("aiohttp")
 http_server = pytest.importorskip("albert.serving.server")
 
@@ -28,9 +28,11 @@ def serve(scenario, model=None, **settings):
     """Runs ``await scenario(client, server)`` against a server in this process."""
 
     async def run():
-        server = http_server.Server(http_server.Settings(limits=LIMITS, **settings))
-        application = test_utils.TestServer(server.application(), handler_cancellation=True)
-        async with test_utils.TestClient(application) as client:
+        server = http_server.Server(http_server.Settings(port=0, limits=LIMITS, **settings))
+        async with (
+            server.listening() as (host, port, _),
+            aiohttp.ClientSession(f"http://{host}:{port}") as client,
+        ):
             if model is not None:
                 server.start(model)
             await scenario(client, server)
@@ -46,8 +48,8 @@ async def post(client, path, value):
         return response.status, await response.json(), response.headers
 
 
-async def get(client, path):
-    async with client.get(path) as response:
+async def get(client, path, **headers):
+    async with client.get(path, headers=headers) as response:
         return response.status, await response.text()
 
 
@@ -202,6 +204,32 @@ def test_a_request_that_takes_too_long_is_given_up():
     serve(scenario, model, request_timeout=0.2)
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:80", 200), ("LOCALHOST.", 200), ("10.0.0.7", 200), ("[::1]:8501", 200),
+        (socket.gethostname(), 200), ("model.example:8501", 200), ("evil.example", 421),
+        ("localhost.evil.example:8501", 421), ("127.0.0.1.evil.example", 421), ("a b", 421),
+        ("", 400), ("[::1", 400), ("evil.example:80:80", 400),
+    ],
+)  # fmt: skip
+def test_the_host_is_checked(host, status):
+    async def scenario(client, server):
+        for path in ("/healthz", "/metrics", "/nothing"):
+            found, text = await get(client, path, Host=host)
+            expected = 404 if status == 200 and path == "/nothing" else status
+            assert (found, "Host: expected" in text) == (expected, status != 200)
+
+    serve(scenario, EchoModel(), allowed_hosts=("model.example",))
+
+
+def test_any_host_may_be_allowed():
+    async def scenario(client, server):
+        assert (await get(client, "/healthz", Host="evil.example"))[0] == 200
+
+    serve(scenario, EchoModel(), allowed_hosts=(http_server.ANY_HOST,))
+
+
 def test_who_is_warned():
     for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"):
         assert http_server.is_loopback(host)
@@ -215,9 +243,11 @@ def test_who_is_warned():
 class Process:
     """`serving_stand_in` in a process; its log is read to the end by `ended`."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, most_files=None):
+        limit = [] if most_files is None else ["prlimit", f"--nofile={most_files}:{most_files}"]
+        program = [sys.executable, "-m", "tests.support.serving_stand_in", "0"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.serving_stand_in", "0", *map(str, arguments)],
+            [*limit, *program, *map(str, arguments)],
             cwd=ROOT, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self.log = ""
@@ -240,7 +270,7 @@ class Process:
     def ask(self, text):
         """A connection on which a text was asked for, which the server has begun to answer."""
         body = json.dumps({"text": text}).encode()
-        head = b"POST /predict HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+        head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
         connection = self.connect(head + b"Content-Length: %d\r\n\r\n" % len(body))
         go_on = b"HTTP/1.1 100 Continue\r\n\r\n"
         assert connection.recv(len(go_on), socket.MSG_WAITALL) == go_on
@@ -259,8 +289,8 @@ def start():
         stand_ins = []
         running = stack.enter_context(processes.killed_at_the_end([]))
 
-        def begin(*arguments):
-            stand_ins.append(Process(*arguments))
+        def begin(*arguments, **options):
+            stand_ins.append(Process(*arguments, **options))
             running.append(stand_ins[-1].process)
             return stand_ins[-1]
 
@@ -275,10 +305,101 @@ def read_all(connection):
         return b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()
 
 
+def exchange(server, text):
+    """The whole reply to a text after which the client has ended its side."""
+    with server.connect(text) as connection:
+        connection.shutdown(socket.SHUT_WR)
+        return read_all(connection)
+
+
+def request_of(text, path="/predict"):
+    body = json.dumps({"text": text}).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+NO_HTTP = [
+    (b"\x16\x03\x01 secret\r\n\r\n", "400", "the request: expected HTTP/1.1, found "),
+    (b"GET /healthz HTTP/9.9\r\n\r\n", "400", "the request: expected HTTP/1.1, found "),
+    (b"GET / HTTP/1.1\r\nA b: c\r\n\r\n", "400", "the request: expected HTTP/1.1, found "),
+    (b"GET / HTTP/1.1\r\nX: %s\r\n\r\n" % (b"x" * 9000), "400", "the request: expected HTTP/1.1"),
+    (request_of("a").replace(b"Length: ", b"Length: -"), "400", "the request: expected HTTP/1.1"),
+    (request_of("a")[:-3], "400", "the request: expected a whole body, found "),
+    (request_of("a").replace(b"Content-Length: 13", b"Transfer-Encoding: chunked"), "400",
+     "the request: expected HTTP/1.1, found Invalid character in chunk size"),
+    (request_of("a").replace(b"Host", b"Expect: magic\r\nHost"), "417",
+     "POST /predict: Expectation Failed"),
+    (request_of("a").replace(b"Host: localhost\r\n", b""), "400",
+     ""),  # whose words depend on the version
+    (request_of("a").replace(b"Host", b"Host: a\r\nHost"), "400", ""),
+]  # fmt: skip
+
+
+def test_what_is_no_http_is_answered_in_json_and_noted_in_a_line(start):
+    server = start(0)
+    server.wait_for("Ready")
+    for text, status, message in NO_HTTP * 10:
+        head, _, body = exchange(server, text).partition("\r\n\r\n")
+        assert re.match(rf"HTTP/1.[01] {status} ", head), (text, head)
+        assert "application/json" in head and json.loads(body)["error"].startswith(message)
+    for _ in range(100):  # clients that vanish, with a reset
+        for text in (request_of("a"), request_of("a")[:-3], request_of("a")[:30], b""):
+            with server.connect(text) as connection:
+                reset = struct.pack("ii", 1, 0)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+    metrics = exchange(server, b"GET /metrics HTTP/1.0\r\n\r\n")
+    counted = re.findall(r'^albert_requests_total.*,status="400"\} (\d+)$', metrics, re.M)
+    assert sum(map(int, counted)) >= 10 * sum(status == "400" for _, status, _ in NO_HTTP)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.ended() == 0
+    assert "Traceback" not in server.log and "secret" not in server.log
+    assert len(server.log.splitlines()) < 20, server.log
+    assert re.search(r"Not HTTP: from 127.0.0.1: \w", server.log)
+    assert re.search(r"Not HTTP: \d\d more in 60 seconds", server.log)
+
+
+def test_a_client_that_has_ended_its_side_gets_its_answers(start):
+    server = start(0.2)
+    server.wait_for("Ready")
+    started = time.monotonic()
+    text = exchange(server, request_of("one") + request_of("two"))
+    assert time.monotonic() - started < 0.9, "the server waits for another request"
+    assert re.findall(r'^HTTP/1.1 (\d+)|"(one|two)"', text, re.M) == [
+        ("200", ""), ("", "one"), ("200", ""), ("", "two")
+    ]  # fmt: skip
+    assert exchange(server, b"") == exchange(server, request_of("a")[:20]) == ""
+    old = request_of("old").replace(b"HTTP/1.1", b"HTTP/1.0")
+    assert '"old"' in exchange(server, old)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["unanswered", "silent"])
+def test_health_is_told_when_file_handles_are_short(start, whole):
+    """Of clients that send nothing, and of those whose requests are not answered yet."""
+    server = start(10, most_files=80)
+    server.wait_for("Ready")
+    assert re.search(r"At most (\d+) connections instead of 512", server.log)
+    with contextlib.ExitStack() as stack:
+        for _ in range(200):
+            with contextlib.suppress(ConnectionError):  # closed at once
+                stack.enter_context(server.connect(request_of("a") if whole else b""))
+        for _ in range(5):
+            started = time.monotonic()
+            assert "HTTP/1.0 200" in exchange(server, b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert time.monotonic() - started < 2
+        metrics = exchange(server, b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert int(re.search(r"^albert_connections (\d+)", metrics, re.M)[1]) <= 48
+        if whole:
+            assert "503 Service Unavailable" in exchange(server, request_of("b"))
+    server.process.kill()
+    server.ended()
+    assert "Traceback" not in server.log and "Too many open files" not in server.log
+    assert server.log.count("Too many connections") <= 1 and len(server.log.splitlines()) < 20
+
+
 def test_slow_clients_are_given_up_and_delay_nobody(start):
     server = start(0)
     server.wait_for("Ready")
-    head = b"POST /predict HTTP/1.1\r\nHost: x\r\n"
+    head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\n"
     silent = [server.connect() for _ in range(30)]
     slow_heads = [server.connect(head) for _ in range(30)]
     slow_bodies = [server.connect(head + b'Content-Length: 14\r\n\r\n{"te') for _ in range(30)]
@@ -292,7 +413,7 @@ def test_slow_clients_are_given_up_and_delay_nobody(start):
     for text in map(read_all, slow_bodies):
         assert text.startswith("HTTP/1.1 408") and "did not come within 1 seconds" in text
     body = json.dumps({"examples": [{"text": "x" * 19_000}] * 50}).encode()
-    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
     with server.connect() as greedy, contextlib.suppress(OSError):  # takes no reply at all
         greedy.sendall((head + body) * 30)
         pytest.fail("the server holds 30 MB for a client")

@@ -45,10 +45,10 @@ def tiny_config(**changes):
 class WithoutEncoder(tf.Module):
     """What the engine asks of any model, for models that have no encoder to make ready."""
 
-    def ready_weights(self):
+    def prepare_weights(self):
         return []
 
-    def using(self, weights):
+    def use_weights(self, weights):
         return contextlib.nullcontext()
 
 

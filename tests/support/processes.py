@@ -23,15 +23,15 @@ def wait_until(condition, *processes, seconds=300, say=lambda: ""):
         time.sleep(0.005)
 
 
-def interrupt(process, running):
-    """Ctrl-C for a script once the file `running` names a process of its; returns its output.
+def interrupt(process, running, kind=signal.SIGINT, status=130):
+    """Ctrl-C, or another signal, for a script once `running` names a process of its; its output.
 
     Both must have ended long before that process would by itself.
     """
     wait_until(lambda: running.exists() and running.read_text().strip(), process)
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, kind)
     output, _ = process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == status
     with contextlib.suppress(ProcessLookupError):
         os.kill(int(running.read_text()), 0)
         raise AssertionError("the process that the script waited for goes on")

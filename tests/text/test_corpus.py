@@ -1,10 +1,13 @@
 """Corpora: blocks of whole documents, exact lines, errors that name file and line."""
 
+import bz2
+import gzip
+
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from albert.io import file_io
+from albert.io import archives, file_io
 from albert.text import corpus
 
 
@@ -116,3 +119,49 @@ def test_a_file_that_shrinks_is_noticed(tmp_path):
     (tmp_path / "text0.txt").write_bytes(b"one\n")
     with pytest.raises(file_io.InputError, match="was cut off while it was being read"):
         lines_of(plan)
+
+
+# --- compressed text ------------------------------------------------------------------------------
+
+
+def zstandard(content):
+    return pytest.importorskip("zstandard").compress(content)
+
+
+PACKERS = {".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstandard}
+TEXT = "\n\n".join(f"line {n} äöü\nand {n * n}" for n in range(90)).encode()
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_compressed_text_is_divided_as_its_content(tmp_path, ending, monkeypatch):
+    (plain,) = write(tmp_path, TEXT)
+    path = tmp_path / f"text{ending}"
+    path.write_bytes(PACKERS[ending](TEXT))
+    plan, wanted = (corpus.plan_blocks([str(name)], 100) for name in (path, plain))
+    assert plan.num_bytes == len(TEXT) and len(plan.blocks) > 10
+    places = [[(part.start, part.end) for part in block] for block in plan.blocks]
+    assert places == [[(part.start, part.end) for part in block] for block in wanted.blocks]
+    opened = []
+    monkeypatch.setattr(
+        archives,
+        "open_input",
+        lambda *names, open_input=archives.open_input: opened.append(1) or open_input(*names),
+    )
+    assert lines_of(plan) == lines_of(wanted)
+    assert len(opened) == 1 + len(sum(plan.blocks, ()))  # the compressed one once
+    # In any order, and when the file has changed.
+    backwards = [list(corpus.read_lines(part)) for block in plan.blocks[::-1] for part in block]
+    straight = [list(corpus.read_lines(part)) for block in plan.blocks[::-1] for part in block]
+    assert backwards == straight and len(opened) > 30
+    path.write_bytes(PACKERS[ending](TEXT.upper()))
+    assert next(corpus.read_lines(plan.blocks[-1][0]))[0].startswith("LINE")
+
+
+def test_damaged_compressed_text_is_named(tmp_path):
+    path = tmp_path / "text.gz"
+    path.write_bytes(gzip.compress(TEXT)[:-20])
+    with pytest.raises(file_io.InputError, match="text.gz is cut off or damaged"):
+        corpus.plan_blocks([str(path)])
+    path.write_bytes(gzip.compress(TEXT + b"\n\xff\n"))
+    with pytest.raises(file_io.InputError, match="text.gz, line 270, byte 1: not UTF-8"):
+        corpus.plan_blocks([str(path)])

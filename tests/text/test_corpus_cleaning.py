@@ -91,7 +91,10 @@ def test_a_failure_of_who_reads_is_no_damage(tmp_path):
             b'{"body": "a"}\n',
             "line 1: .*text_field=text; the line has the fields .'body",
         ),
-        ("a.jsonl", b'{"text": 3}\n', "expected a text in text_field=text"),
+        ("a.jsonl", b'{"text": 3}\n', "expected a text in text_field=text; it is a number"),
+        ("a.jsonl", b'{"text": null}\n', "expected a text in text_field=text; it is null"),
+        ("a.jsonl", b'{"text": true}\n', "in text_field=text; it is true or false"),
+        ("a.jsonl", b'{"text": ["a"]}\n', "in text_field=text; it is a list"),
         ("a.jsonl", b"[1]\n", "the line is no object"),
     ],
 )
@@ -99,6 +102,40 @@ def test_mistakes_name_file_and_line(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(file_io.InputError, match=message):
         read(tmp_path / name)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le", "gb18030"])
+def test_other_encodings(tmp_path, encoding, monkeypatch):
+    monkeypatch.setattr(corpus_cleaning, "READ_BYTES", 7)  # in the middle of characters, too
+    text = "\n\none\ntwo é\n\nthrée\n"
+    (tmp_path / "a.txt").write_bytes(text.encode(encoding))
+    counts = collections.Counter()
+    found = read(tmp_path / "a.txt", counts, encoding=encoding)
+    assert found == ["one\ntwo é\n", "thrée\n"]
+    assert counts == {"bytes": len(text.encode())}
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress('{"text": "é"}\n'.encode(encoding)))
+    assert read(tmp_path / "a.jsonl.gz", encoding=encoding) == ["é"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content", "message"),
+    [
+        ("ascii", b"fine\nb\xe9d", "a.txt: not text in ascii: ordinal not in .* at byte 6; give"),
+        ("utf-16-le", b"a\x00b", "a.txt: not text in utf-16-le: truncated data at byte 2; give"),
+        ("utf-16", b"\xff\xfea\x00\x00\xd8a\x00", "illegal UTF-16 surrogate at byte 4"),
+    ],
+)
+def test_text_in_another_encoding_is_named(tmp_path, encoding, content, message):
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(corpus_cleaning.BadFile, match=message):
+        read(tmp_path / "a.txt", encoding=encoding)
+
+
+@pytest.mark.parametrize("name", ["nonsense", "rot13", "hex"])
+def test_what_is_no_encoding_is_refused(name):
+    with pytest.raises(file_io.InputError, match=f"encoding={name}: expected an encoding that"):
+        corpus_cleaning.check_encoding(name)
+    corpus_cleaning.check_encoding("latin-1")
 
 
 def test_another_field(tmp_path):

@@ -1,16 +1,20 @@
 """Whole preparations: what was planted is found, files are whole or not there."""
 
+import dataclasses
 import gzip
 import json
 import os
 import random
+import subprocess
+import sys
 
 import pytest
 
-from albert.io import file_io
-from albert.text import contamination, corpus_preparation, duplicates
+from albert.io import file_io, locks
+from albert.text import contamination, corpus_cleaning, corpus_preparation, duplicates
 from albert.text.corpus_cleaning import Cleaning
 from albert.text.corpus_preparation import Preparation
+from tests.support.sources import ROOT
 
 SENTENCES = Cleaning(lines="sentences", min_words=5)
 EXACT_ONLY = Preparation(SENTENCES, near_duplicate_threshold=0)
@@ -141,7 +145,7 @@ def test_leaks_are_only_reported_if_asked(leaks, tmp_path):
     assert {line for lines in written(tmp_path / "out") for line in lines} == planted | others
     assert report["left_out"]["contaminated_sentences"] == 0
     assert report["contamination"]["contaminated_documents"] == 60
-    text = (tmp_path / "out" / "report.txt").read_text()
+    text = (tmp_path / "out" / "report.log").read_text()
     assert "evaluation sets: 60 documents overlap in 60 sentences\n    glue: 60 of 100" in text
 
 
@@ -202,7 +206,7 @@ def test_statistics_and_files_of_limited_size(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "out" / "report.json").read_text()) == json.loads(
         json.dumps(report)
     )
-    text = (tmp_path / "out" / "report.txt").read_text()
+    text = (tmp_path / "out" / "report.log").read_text()
     assert "9 documents, 54 sentences" in text and "1 documents with too few words" in text
     names = os.listdir(tmp_path / "out")
     assert "parts" not in names and not [name for name in names if "tmp" in name]
@@ -235,6 +239,135 @@ def test_failures_leave_nothing(tmp_path, monkeypatch, exists):
     assert not left
     expected = ["a.txt", "b.txt.gz", "c.txt", *(["out"] * exists)]
     assert sorted(os.listdir(tmp_path)) == expected
+
+
+def test_bad_files_are_skipped_and_named(tmp_path):
+    rng = random.Random(8)
+    documents = [document(rng) for _ in range(3)]
+    good = [write(tmp_path / f"good{n}.txt", [documents[n]]) for n in range(3)]
+    bad = {
+        "cut.txt.gz": gzip.compress(b"text " * 99)[:-9],
+        "latin.txt": b"good line\nb\xe9d line\n",
+        "row.jsonl": b'{"text": "a b c"}\n{"text": 5}\n',
+        "deep.jsonl": b"[" * 100_000,
+    }
+    paths = [good[0]]
+    for name, content in bad.items():
+        (tmp_path / name).write_bytes(content)
+        paths.append(str(tmp_path / name))
+    paths += good[1:]
+    with pytest.raises(file_io.InputError, match=r"cut off .*\(`skip_bad_files` leaves such files"):
+        prepare(paths, tmp_path / "out")
+    skipping = dataclasses.replace(EXACT_ONLY, skip_bad_files=True)
+    for workers in (1, 2):
+        folder = tmp_path / f"out{workers}"
+        report = prepare(paths, folder, skipping, workers)
+        assert written(folder) == documents
+        skipped = report["skipped_files"]
+        assert [entry["file"] for entry in skipped] == paths[1:5]
+        assert "row.jsonl line 2: expected a text in text_field=text; it is a number" in str(
+            skipped
+        )
+        text = (folder / corpus_preparation.REPORT_TEXT).read_text()
+        assert "  skipped: 4 file(s) that cannot be read\n    input_file: " in text
+        assert all(name in text for name in bad)
+    # A folder where a bad file ended a run is gone on with.
+    assert prepare(paths, tmp_path / "out", skipping)["skipped_files"] == skipped
+    assert written(tmp_path / "out") == documents
+    with pytest.raises(file_io.InputError, match=r"of which 1 were skipped \(.*latin.txt line 2"):
+        prepare([str(tmp_path / "latin.txt")], tmp_path / "none", skipping)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf"])
+def test_an_empty_input_is_called_so(tmp_path, content):
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(
+        file_io.InputError, match=rf"there is no text in .*a.txt, .* 1 file.*: {len(content)} bytes"
+    ):
+        prepare([str(tmp_path / "a.txt")], tmp_path / "out")
+
+
+def test_half_a_surrogate_pair_is_removed(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "One two three \\ud800four five six."}')
+    report = prepare([str(tmp_path / "a.jsonl")], tmp_path / "out")
+    assert written(tmp_path / "out") == [["One two three four five six."]]
+    assert report["left_out"]["unseen_characters"] == 1
+
+
+KILLED = """
+import os, signal, sys
+from albert.io import file_io
+from albert.text import corpus_cleaning, corpus_preparation
+
+count, kind, paths, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3:-1], sys.argv[-1]
+read, opened = corpus_cleaning.read_documents, []
+
+def read_documents(path, *rest):
+    opened.append(path)
+    for place, text in enumerate(read(path, *rest)):
+        if len(opened) > count and place == 1:
+            os.kill(os.getpid(), getattr(signal, kind))
+        yield text
+
+corpus_cleaning.read_documents = read_documents
+cleaning = corpus_cleaning.Cleaning(lines="sentences", min_words=5)
+preparation = corpus_preparation.Preparation(cleaning, near_duplicate_threshold=0)
+corpus_preparation.prepare(paths, folder, preparation)
+"""
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_run_that_was_killed_goes_on(tmp_path, exists, caplog):
+    rng = random.Random(9)
+    documents = [document(rng) for _ in range(12)]
+    paths = [write(tmp_path / f"{n}.txt", documents[n * 2 : n * 2 + 2]) for n in range(6)]
+    expected = prepare(paths, tmp_path / "whole")
+    if exists:
+        (tmp_path / "out").mkdir()
+    for count, kind in ((2, "SIGKILL"), (1, "SIGINT"), (1, "SIGKILL")):
+        arguments = [str(count), kind, *paths, str(tmp_path / "out")]
+        ended = subprocess.run([sys.executable, "-c", KILLED, *arguments], cwd=ROOT)
+        assert ended.returncode
+        assert not exists or os.listdir(tmp_path / "out") == [".unfinished"]
+    with caplog.at_level("INFO", logger="absl"):
+        assert prepare(paths, tmp_path / "out") == expected
+    assert "Going on: 4 file(s) were read earlier" in caplog.text
+    for name in os.listdir(tmp_path / "whole"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert sorted(os.listdir(tmp_path / "out")) == sorted(os.listdir(tmp_path / "whole"))
+    assert not [name for name in os.listdir(tmp_path) if "unfinished" in name]
+
+
+def test_only_what_fits_is_gone_on_with(tmp_path, monkeypatch):
+    """Not files that have changed, nor other settings; and one run works at a time."""
+    rng = random.Random(10)
+    paths = [write(tmp_path / f"{n}.txt", [document(rng)]) for n in range(3)]
+    read, opened = corpus_cleaning.read_documents, []
+    interrupts = [True, False, True, False]
+
+    def read_documents(path, *rest):
+        if path == paths[2] and interrupts.pop(0):
+            raise KeyboardInterrupt
+        opened.append(path)
+        return read(path, *rest)
+
+    monkeypatch.setattr(corpus_cleaning, "read_documents", read_documents)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(paths, tmp_path / "out")
+    changed = [document(rng, 7)]
+    write(tmp_path / "1.txt", changed)
+    refused = pytest.raises(file_io.InputError, match="another run is making .*out")
+    with locks.locked(str(tmp_path / "out.unfinished" / "lock"), ""), refused:
+        prepare(paths, tmp_path / "out")
+    prepare(paths, tmp_path / "out")
+    assert opened == [paths[0], paths[1], paths[1], paths[2]]
+    assert written(tmp_path / "out")[1:2] == changed
+    opened.clear()
+    with pytest.raises(KeyboardInterrupt):
+        prepare(paths, tmp_path / "other")
+    other = dataclasses.replace(EXACT_ONLY, max_line_repeats=3)
+    prepare(paths, tmp_path / "other", other)
+    assert opened == [*paths[:2], *paths]
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path):

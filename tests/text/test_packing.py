@@ -2,8 +2,6 @@
 
 import collections
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -123,14 +121,3 @@ def test_pack_full_length_and_one_more():
     assert packing.pack([7, 8], [9], 2, 3, 6)[1].tolist() == [1] * 6
     with pytest.raises(ValueError, match=r"6 tokens with \[CLS\] and \[SEP\] .* length of 5"):
         packing.pack([7, 8], [9], 2, 3, 5)
-
-
-def test_import_brings_no_tensorflow():
-    code = (
-        "import sys, albert.packing, albert.metrics; "
-        "print({'tensorflow', 'scipy', 'sklearn'} & {*sys.modules})"
-    )
-    output = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert output.stdout.strip() == "set()"

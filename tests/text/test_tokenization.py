@@ -5,9 +5,11 @@ import importlib.util
 import io
 import json
 import pickle
+import random
 import re
 import subprocess
 import sys
+import time
 import unicodedata
 
 import pytest
@@ -483,3 +485,26 @@ def test_ascii_text_is_not_decomposed(monkeypatch):
 def test_a_class_of_characters_is_written_as_ranges():
     found = tokenization.character_class(lambda character: character in "abcx€")
     assert found == r"[\x{61}-\x{63}\x{78}-\x{78}\x{20ac}-\x{20ac}]"
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0315\u0327\u0334", "\u0f73", "\u0f71\u0f72"])
+def test_many_marks_take_little_time(tokenizer, wordpiece, marks):
+    text = ("a" + marks * 100_000)[:100_000]
+    started = time.process_time()
+    assert tokenizer.tokenize(text) and wordpiece.tokenize(text) == wordpiece.tokenize("a")
+    assert time.process_time() - started < 1.5  # in the square of their number: 10 to 60 s
+
+
+def test_long_texts_are_decomposed_as_short_ones_are():
+    rng = random.Random(1)
+    alphabet = (
+        "ab \u0301\u0316\u00e9\uac01\ufdfa\u0f73\uff76\uff9e\u3099\u0344\u1e69\U0001d15e\U0001d16d"
+    )
+    for size in (255, 256, 257, 300, 5000):
+        text = "".join(rng.choices(alphabet, k=size))
+        whole = unicodedata.normalize("NFKD", text)
+        expected = "".join(c for c in whole if not unicodedata.combining(c))
+        assert tokenization.preprocess_text(text, remove_space=False) == expected
+        parts = "".join(c for c in text if c not in "\u0f73")  # a mark that is none by its class
+        expected = unicodedata.normalize("NFD", parts)
+        assert tokenization.wordpiece.decompose("NFD", parts) == expected

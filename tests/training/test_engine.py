@@ -80,6 +80,15 @@ TASK = contracts.Task(
 )
 
 
+# With a metric whose steps do not count alike.
+WEIGHED = dataclasses.replace(
+    TASK,
+    train_metrics=lambda outputs, features: {
+        "weighed": (tf.reduce_sum(outputs["y"]), tf.reduce_sum(features["input_mask"]))
+    },
+)
+
+
 def write_line(path, count=37, y_of=lambda x: 2 * x[0] - x[1] + 1):
     rng = np.random.default_rng(0)
     rows = []
@@ -495,6 +504,29 @@ def test_calls_are_short_enough_for_ctrl_c(path, tmp_path, monkeypatch, longest,
     )
     train(make_engine(tmp_path / "out", log_every_steps=10), path)
     assert len(updates) == calls and updates[-1] == 30
+
+
+def test_what_is_logged_does_not_depend_on_the_steps_of_a_call(path, tmp_path):
+    """How many there are is a question of speed; `reproduce` compares these lines."""
+    rows = []
+    for most in (1, 3, 1000):
+        folder = tmp_path / str(most)
+        train(make_engine(folder, of_task=WEIGHED, iterations_per_loop=most), path)
+        of_speed = {"seconds", "examples_per_second", "tokens_per_second", "input_share"}
+        rows.append(
+            [
+                {name: value for name, value in row.items() if name not in of_speed}
+                for row in run_record.read_metrics(str(folder))
+            ]
+        )
+    assert rows[0] == rows[1] == rows[2]
+    trained = [row for row in rows[0] if row["kind"] == "train"]
+    assert [row["step"] for row in trained] == [7, 14, 21, 28, 30]
+    # Of 37 examples with 1 to 8 tokens.
+    assert 30 * 4 < trained[-1]["tokens_seen"] < 30 * 4 * 8 and "weighed" in trained[0]
+    assert [(r["kind"], r["step"]) for r in rows[0] if r["kind"] == "save"] == [
+        ("save", 10), ("save", 20),
+    ]  # fmt: skip
 
 
 def test_workers_compare_their_weights_before_they_train(path, tmp_path, monkeypatch):

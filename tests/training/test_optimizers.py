@@ -187,6 +187,26 @@ def test_the_schedule_as_a_table(arguments, table):
         assert float(found) == pytest.approx(rate, abs=1e-7), step
 
 
+def test_a_pace_moves_the_end_of_the_schedule():
+    """The rate goes on from where it is, also in a function that was compiled before."""
+    pace = optimizers.Pace()
+    optimizer = optimizers.create_optimizer(1.0, 1, 0.2, pace=pace)
+    rate = tf.function(optimizer.learning_rate, autograph=False)
+
+    def rates(*steps):
+        found = []
+        for step in steps:
+            optimizer.global_step.assign(step)
+            found.append(float(rate()))
+        return found
+
+    assert rates(0, 3) == pytest.approx([0.0, 0.0], abs=1e-6)
+    pace.set(4, 0.0, 24)
+    assert rates(4, 6, 8, 14, 24, 30) == pytest.approx([0.0, 0.5, 0.8, 0.5, 0.0, 0.0], abs=1e-6)
+    pace.set(14, 0.5, 19)
+    assert rates(14, 15, 18, 19) == pytest.approx([0.5, 0.4, 0.1, 0.0], abs=1e-6)
+
+
 def plain_step(weight, gradient, mean, square, rate, decays, is_lamb):
     """AdamW and LAMB in float64, written from the papers' algorithms."""
     mean = 0.9 * mean + 0.1 * gradient

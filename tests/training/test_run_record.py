@@ -190,7 +190,7 @@ def test_how_a_run_ended(tmp_path, error, status, message):
 
 KILLED = """
 import sys
-from albert import run_record
+from albert.training import run_record
 folder = sys.argv[1]
 flags = {"seed": {"value": 1, "source": "default"}}
 with run_record.Recorder("run_classifier", [], flags, {}).session(folder, ["train"], {}):
@@ -281,10 +281,3 @@ def test_a_library_call_needs_no_record(tmp_path):
     run_record.set_result(str(tmp_path), 1, {"accuracy": 1.0})
     assert os.listdir(tmp_path) == ["metrics.jsonl"]
     assert run_record.read_metrics(str(tmp_path / "none")) == []
-
-
-def test_a_setting_that_the_run_decides(tmp_path):
-    with recorder(tmp_path).session(str(tmp_path), ["train"], {}):
-        run_record.set_flag(str(tmp_path), "train_step", 70, "budget_minutes")
-    found = run_record.read(str(tmp_path))["flags"]["train_step"]
-    assert found == {"value": 70, "source": "budget_minutes"}

@@ -184,6 +184,17 @@ def test_nothing_is_judged_where_windows_do_not_fit(tmp_path):
     assert math.isfinite(stuck_runs.UNWATCHED.steps_to_stop(5))
 
 
+@pytest.mark.parametrize(("known_at", "first"), [(50, 200), (185, 265)])
+def test_a_run_is_judged_once_its_length_is_known(tmp_path, known_at, first):
+    watched = stuck_runs.Watch(SETTINGS, str(tmp_path), None, 16)
+    run(watched, known_at, lambda step: 0, most=known_at)
+    watched.expect(1000, known_at)
+    run(watched, 300, lambda step: 0, start=known_at)
+    watched.save(300)
+    judgements = json.loads((tmp_path / "stuck.json").read_text())["judgements"]
+    assert judgements[0]["step"] == first and judgements[0]["share"] == first / 1000
+
+
 def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / "stuck.json").write_text('{"told": null}')
     with pytest.raises(file_io.InputError, match=r"stuck.json: there is no 'judgements'"):

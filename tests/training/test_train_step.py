@@ -72,8 +72,8 @@ def test_gradients_of_micro_batches_are_added_up_two_by_two(monkeypatch):
     optimizer = optimizers.create_optimizer(1e-2, 100, 0)
     optimizer.build(model.trained_variables)
     longest = []
-    for apart in (kernels.apart, tf.identity):
-        monkeypatch.setattr("albert.training.train_step.kernels.apart", apart)
+    for barrier in (kernels.graph_barrier, tf.identity):
+        monkeypatch.setattr("albert.training.train_step.kernels.graph_barrier", barrier)
 
         @tf.function(autograph=False)
         def run():

@@ -21,6 +21,7 @@ from albert.training import (
     engine,
     learning_signals,
     optimizers,
+    run_record,
     stages,
     stuck_runs,
 )
@@ -264,44 +265,71 @@ class Clock:
         return self.now
 
 
-def limits(made, minutes=0.6, **changes):
-    def make_optimizer(steps):
-        made.append(steps)
-        return optimizers.create_optimizer(0.02, steps, 0)
+def limits(minutes=3.0, **changes):
+    def make_optimizer(pace):
+        return optimizers.create_optimizer(0.02, 1, 0.1, pace=pace)
 
     return budget.Settings(minutes, make_optimizer, clock=Clock(), started=0.0, **changes)
 
 
+def trained_rows(folder):
+    """{step: what it says of training, of which speed and time are left out}."""
+    of_speed = {"seconds", "examples_per_second", "tokens_per_second", "input_share"}
+    return {
+        row["step"]: {name: value for name, value in row.items() if name not in of_speed}
+        for row in run_record.read_metrics(str(folder))
+        if row["kind"] == "train"
+    }
+
+
 @pytest.mark.slow
-def test_a_budget_fixes_steps_and_schedule(path, tmp_path, monkeypatch):
-    made = []
+def test_a_budget_ends_training_by_the_clock(path, tmp_path):
+    """A repetition of the run takes its steps at the same rates."""
     intervals = {"save_checkpoints_steps": 50, "log_every_steps": 5}
-    train(path, make_run(tmp_path, limits=limits(made), **intervals))
-    steps = json.loads((tmp_path / "budget.json").read_text())["num_train_steps"]
-    assert made == [10**6, steps] and saved(tmp_path)[-1] == evaluated(tmp_path)[-1] == steps
-    assert 20 < steps < 150 and not (tmp_path / "budget_trial").exists()
-    # What was timed leaves no trace: the run is that of this number of steps.
-    plain = make_run(tmp_path / "plain", num_train_steps=steps, save_checkpoints_steps=50)
-
-    def schedule():
-        return optimizers.create_optimizer(0.02, steps, 0)
-
-    train(path, dataclasses.replace(plain, make_optimizer=schedule))
+    train(path, make_run(tmp_path / "a", limits=limits(), **intervals))
+    (attempt,) = json.loads((tmp_path / "a/budget.json").read_text())["attempts"]
+    steps = attempt["plans"][-1]["num_train_steps"]
+    assert saved(tmp_path / "a")[-1] == evaluated(tmp_path / "a")[-1] == steps > 20
+    assert len(attempt["plans"]) > 2 and attempt["plans"][0]["num_train_steps"] != steps
+    rows = trained_rows(tmp_path / "a")
+    # From the warm-up, a tenth, down to 0 at the last step.
+    rates = [rows[step]["learning_rate"] for step in sorted(rows)]
+    top = rates.index(max(rates))
+    assert rates[top] > 0.015 and rates[-1] == 0.0
+    assert rates == sorted(rates[:top]) + sorted(rates[top:], reverse=True)
+    budget.repeat(str(tmp_path / "a"), str(tmp_path / "b"))
+    train(path, make_run(tmp_path / "b", limits=limits(), **intervals))
+    assert trained_rows(tmp_path / "b") == rows
     last = f"model.ckpt-{steps}"
     builders.assert_same(
-        builders.weights(tmp_path / last), builders.weights(tmp_path / "plain" / last)
+        builders.weights(tmp_path / "b" / last), builders.weights(tmp_path / "a" / last)
     )
-    # A run that goes on keeps them, without timing anything.
-    checkpoints.delete(str(tmp_path / last))
-    monkeypatch.setattr(budget, "Stopwatch", None)
-    train(path, make_run(tmp_path, limits=limits(made), save_checkpoints_steps=50))
-    assert made[2:] == [steps] and saved(tmp_path)[-1] == steps
-    with pytest.raises(file_io.InputError, match="plain holds a run whose steps no budget"):
-        train(path, make_run(tmp_path / "plain", limits=limits(made)))
+    # A run that goes on after its end keeps the steps, too.
+    checkpoints.delete(str(tmp_path / "a" / last))
+    train(path, make_run(tmp_path / "a", limits=limits(), **intervals))
+    assert saved(tmp_path / "a")[-1] == steps and trained_rows(tmp_path / "a") == rows
+
+
+def test_a_run_without_a_budget_gets_none(path, tmp_path):
+    train(path, make_run(tmp_path, num_train_steps=10))
+    with pytest.raises(file_io.InputError, match="holds a run without a budget: give another"):
+        train(path, make_run(tmp_path, limits=limits()))
+
+
+def test_functions_are_compiled_once(path, tmp_path, caplog):
+    """Steps and evaluations are timed in the run itself."""
+    with caplog.at_level("INFO", logger="absl"):
+        train(path, make_run(tmp_path, limits=limits(most_steps=12)))
+    assert caplog.text.count("Traced the training graph") == 1
+    # Nor is the untrained model evaluated.
+    assert caplog.text.count("Evaluated") == 2 and evaluated(tmp_path) == [10, 12]
+    assert caplog.text.count("An evaluation takes about") == 1
+    # What fits is not known before steps are timed, so that no time left is told of 12 of them.
+    assert "Training from step 0; batch" in caplog.text and "step 12/12 " in caplog.text
 
 
 def test_training_without_evaluation_has_a_budget_too(path, tmp_path):
-    run = make_run(tmp_path, limits=limits([], most_steps=12))
+    run = make_run(tmp_path, limits=limits(most_steps=12))
     train(path, dataclasses.replace(run, do_eval=False))
     assert saved(tmp_path) == [0, 10, 12]
     assert not (tmp_path / "eval_results.txt").exists()

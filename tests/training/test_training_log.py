@@ -8,9 +8,16 @@ import types
 import pytest
 import tensorflow as tf
 
-from albert.training import training_log
+from albert.io import file_io
+from albert.training import run_record, training_log
 from tests.support import forked
 from tests.support.sources import ROOT
+
+
+def totals(steps, loss, waited=0.0, tokens=None):
+    """What the engine reports of so many steps: sums and weights."""
+    found = {"loss": (loss * steps, steps), training_log.INPUT_SECONDS: (waited, steps)}
+    return found | ({training_log.TOKENS: (tokens, steps)} if tokens is not None else {})
 
 
 def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatch):
@@ -23,9 +30,9 @@ def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatc
         caplog.at_level("INFO", logger="absl"),
         training_log.TrainingLog(str(tmp_path), 0, 100, batch_size=8, created=-10.5) as log,
     ):
-        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, 5.0, report=False)
-        log.update(4, {"loss": 4.0, "learning_rate": 0.25}, 1.0, report=True)
-        log.update(6, {"loss": 1.0, "learning_rate": 0.125}, 0.0, report=True)
+        log.update(1, totals(1, 8.0, 5.0), 0.5, report=False)
+        log.update(4, totals(3, 4.0, 1.0), 0.25, report=True)
+        log.update(6, totals(2, 1.0), 0.125, report=True)
     first, second, third = (record.getMessage() for record in caplog.records)
     assert first == "First step after 10.5 s"
     # Steps 2 to 4 took one turn of the clock, 2 seconds; half of it they waited for input.
@@ -47,8 +54,8 @@ def test_workers_without_a_folder_report_nothing(tmp_path, caplog, monkeypatch):
         caplog.at_level("INFO", logger="absl"),
         training_log.TrainingLog(None, 0, 2, batch_size=8, created=0.0) as log,
     ):
-        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, 0.0, report=True)
-        log.update(2, {"loss": 4.0, "learning_rate": 0.25}, 0.0, report=True)
+        log.update(1, totals(1, 8.0), 0.5, report=True)
+        log.update(2, totals(1, 4.0), 0.25, report=True)
     assert not caplog.records
     assert not os.listdir(tmp_path)
 
@@ -62,22 +69,53 @@ def test_slow_training_has_a_speed_too(tmp_path, caplog, monkeypatch):
         caplog.at_level("INFO", logger="absl"),
         training_log.TrainingLog(str(tmp_path), 0, 3, batch_size=8, created=0.0) as log,
     ):
-        log.update(1, {"loss": 8.0, "learning_rate": 0.5}, 0.0, report=False)
-        log.update(2, {"loss": 4.0, "learning_rate": 0.25}, 0.0, report=True)
+        log.update(1, totals(1, 8.0), 0.5, report=False)
+        log.update(2, totals(1, 4.0), 0.25, report=True)
     assert "  0.0200 examples/s" in caplog.records[-1].getMessage()
+
+
+def log_tokens(folder, first_step, *counts, reported=()):
+    """Takes a step with each number of tokens, and saves after the last; the rows of the run."""
+    with training_log.TrainingLog(folder, first_step, 9, batch_size=4, created=-2.0) as log:
+        for step, tokens in enumerate(counts, first_step + 1):
+            log.update(step, totals(1, 1.0, tokens=tokens), 0.5, report=step in reported)
+        log.before_checkpoint()
+    return [
+        (row["kind"], row["step"], row.get("tokens_seen"), row.get("tokens_per_second"))
+        for row in run_record.read_metrics(folder)
+    ]
+
+
+def test_tokens_are_counted_also_by_a_run_that_goes_on(tmp_path, caplog, monkeypatch):
+    clock = iter(range(0, 1000, 2))
+    monkeypatch.setattr(
+        training_log, "time", types.SimpleNamespace(time=lambda: float(next(clock)))
+    )
+    folder = str(tmp_path)
+    with caplog.at_level("INFO", logger="absl"):
+        rows = log_tokens(folder, 0, 30, 20, 10, reported=(2,))
+    # The first step is not timed; the two have 25 tokens each, and a step takes 2 seconds.
+    assert rows == [("train", 2, 50, 12.5), ("save", 3, 60, None)]
+    assert "examples/s  12 tokens/s  input" in caplog.text and "left  50 tokens" in caplog.text
+    rows = log_tokens(folder, 3, 5, 7, reported=(5,))
+    assert rows[1:] == [("save", 3, 60, None), ("train", 5, 72, 3.0)]
+    # Nothing is said where the count of earlier steps is not known.
+    assert log_tokens(folder, 2, 5, reported=(3,))[1:] == [("train", 3, 55, None)]
+    file_io.remove(os.path.join(folder, run_record.METRICS))
+    assert log_tokens(folder, 2, 5, 5, reported=(4,)) == [("train", 4, None, 2.5)]
 
 
 def test_means_since_they_were_last_asked_for():
     means = training_log.RunningMeans(("loss", "accuracy"))
     assert means.take() == {}
-    means.add({"loss": 4.0, "accuracy": 0.0, "other": 1.0}, 1)
-    means.add({"loss": 1.0, "accuracy": 0.5, "other": 1.0}, 2)
-    assert means.take() == pytest.approx({"train_loss": 2.0, "train_accuracy": 1 / 3})
+    means.add({"loss": (4.0, 1), "accuracy": (0.0, 1), "other": (1.0, 1)})
+    means.add({"loss": (2.0, 2), "accuracy": (1.0, 2), "other": (2.0, 2)})
+    assert means.take() == pytest.approx({"loss": 2.0, "accuracy": 1 / 3})
     assert means.take() == {}
-    means.add({"loss": 7.0, "accuracy": 1.0}, 5)
-    assert means.take() == {"train_loss": 7.0, "train_accuracy": 1.0}
+    means.add({"loss": (35.0, 5), "accuracy": (0.0, 0.0)})
+    assert means.take() == {"loss": 7.0, "accuracy": 0.0}
     none = training_log.RunningMeans(())
-    none.add({"loss": 1.0}, 1)
+    none.add({"loss": (1.0, 1)})
     assert none.take() == {}
 
 

@@ -70,7 +70,7 @@ def read_squad_examples(path, is_training):
         occurs twice; a training question without or with several answers, or with an answer that is
         not where the file says (its id is named).
     """
-    content = file_io.read_json(path, "SQuAD file")
+    content = file_io.read_json(path, "SQuAD file", most=None)
     examples = []
     for place, paragraph in _paragraphs(path, content):
         text = _field(path, place, paragraph, "context", str)

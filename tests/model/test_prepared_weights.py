@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert.model import encoder, heads, layers
+from albert.model import heads, layers, prepared_weights
 from tests.support import builders
 
 NAMES = ("input_ids", "input_mask", "segment_ids")
@@ -19,7 +19,7 @@ def features(batch, length):
 
 def made(dtype="float32", **changes):
     model = heads.ClassifierModel(builders.tiny_config(**changes), 2, layers.Compute(dtype), 1)
-    return model, encoder.ReadyModel(model, model, NAMES)
+    return model, prepared_weights.CompiledModel(model, model, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_weights_are_those_of_the_last_refresh():
 
 def test_what_is_traced_after_takes_the_variables_again():
     model, _ = made()
-    batch, weights = features(2, 9), model.ready_weights()
-    with pytest.raises(RuntimeError), model.using(weights):
+    batch, weights = features(2, 9), model.prepare_weights()
+    with pytest.raises(RuntimeError), model.use_weights(weights):
         raise RuntimeError
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(model(batch)["logits"][:, 0])
