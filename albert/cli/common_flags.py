@@ -372,13 +372,14 @@ def source_of_run(flag_values, kind, teacher=None):
       kind: what its models do, see `model_folder`.
       teacher: see `source`.
     """
-    from albert.model import model_folder, sources
+    from albert.model import sources
+    from albert.tasks import kinds
 
     names = ("albert_config_file", "init_checkpoint", "albert_hub_module_handle")
     if flag_values.do_train or any(flag_values[name].value for name in names):
         return source(flag_values, teacher=teacher)
     sources.refuse_hub_word(None, flag_values.spm_model_file, flag_values.vocab_file)
-    return model_folder.read(flag_values.output_dir, kind).source
+    return kinds.read_folder(flag_values.output_dir, kind).source
 
 
 def classifier_row(flag_values):

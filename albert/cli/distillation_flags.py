@@ -154,15 +154,14 @@ def classifier_teacher(values, row):
     """
     if not values.teacher:
         return None
-    from albert.model import model_folder
-    from albert.tasks import custom, glue
+    from albert.tasks import custom, glue, kinds
 
     if row.is_regression:
         raise file_io.InputError(
             f"--teacher: task {row.name} is a regression; only probabilities of classes are learnt"
         )
     with _naming_teacher(values):
-        folder = model_folder.read(values.teacher, glue.KIND)
+        folder = kinds.read_folder(values.teacher, glue.KIND)
         labels = custom.labels_of(folder)
     if labels != tuple(row.labels):
         raise file_io.InputError(

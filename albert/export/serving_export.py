@@ -4,8 +4,8 @@ from absl import logging
 
 from albert.export import agreement, litert_export, onnx_export, onnx_int8, saved_model_export
 from albert.io import file_io
-from albert.model import model_folder
 from albert.serving import inference, runtimes, serving_folder
+from albert.tasks import kinds
 
 
 def _write_onnx(folder, trained, calibration):
@@ -77,11 +77,11 @@ def export(
     """
     _check_parameters(format, precision, calibration_file, check_file)
     _check_limits(min_agreement, max_metric_drop)
-    if serving_folder.is_one(model_dir):
+    if serving_folder.is_serving_folder(model_dir):
         raise file_io.InputError(
             f"model_dir={model_dir} is an exported model; give the folder of its training"
         )
-    trained = model_folder.read(model_dir, *serving_folder.INPUTS)
+    trained = kinds.read_folder(model_dir)
 
     def read(path, *args):
         return path and agreement.read(trained, path, *args)
