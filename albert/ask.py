@@ -104,22 +104,14 @@ def read_context(values):
 
 def answer_file(values, answerer, context):
     """Writes an object for each question of --input_file, in their order."""
-    from albert.io import tables
-
-    kept = []  # of the questions that are not answered yet
-
-    def rows():
-        for guid, *row in answer_text.read_questions(values.input_file, context):
-            kept.append((guid, row[1]))
-            yield row
-
     output = contextlib.nullcontext(sys.stdout)
     if values.output_file:
         output = file_io.atomic_writer(values.output_file)
-    with output as file:
-        for reply in answerer.ask_all(rows()):
-            row = answer_text.to_dict(*kept.pop(0), reply, values.num_answers)
-            file.write(tables.json_line(row))
+    with file_io.open_input(values.input_file, "input_file", "rb") as lines, output as file:
+        questions = answerer.read_lines(
+            lines, values.input_file, context=context, num_answers=values.num_answers
+        )
+        answerer.write(file, "jsonl", answerer.predict(questions))
 
 
 def main(values):

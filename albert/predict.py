@@ -1,7 +1,6 @@
 """Predicts with the folder of a fine-tuned model: labels of texts, or of words, or choices."""
 
 import contextlib
-import functools
 import sys
 
 from absl import flags
@@ -10,6 +9,8 @@ from albert.cli import app, common_flags, inference_flags
 from albert.io import file_io
 
 _TEXT_FLAGS = ("text_column", "text_pair_column", "id_column")
+# The other kinds answer questions: see `ask`.
+KINDS = ("classifier", "token_classifier", "multiple_choice")
 
 
 def define_flags(flag_values):
@@ -50,23 +51,16 @@ def define_flags(flag_values):
     flags.mark_flag_as_required("model_dir", flag_values=flag_values)
 
 
-def make_columns(values, trained, input_format):
-    """`tables.Columns` of the rows to predict."""
-    from albert.io import tables
-
+def given_columns(values, input_format):
+    """The columns of the flags, by their names in `tables.Columns`."""
     if input_format == "txt":
         common_flags.refuse_given(values, "input with columns (csv, tsv, jsonl)", *_TEXT_FLAGS)
-        return tables.Columns(trained.text, trained.text_pair, None, None)
-
-    def chosen(given, default):
-        return (default if given is None else given) or None
-
-    return tables.Columns(
-        chosen(values.text_column, trained.text),
-        chosen(values.text_pair_column, trained.text_pair),
-        None,
-        chosen(values.id_column, trained.guid),
-    )
+    given = {
+        "text": values.text_column,
+        "text_pair": values.text_pair_column,
+        "guid": values.id_column,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def find_formats(values, inputs, outputs):
@@ -91,61 +85,31 @@ def find_formats(values, inputs, outputs):
     return found
 
 
-def _label_texts(values, model, input_format, output_format):
-    from albert.io import tables
-    from albert.serving import predictors
-
-    predictor = predictors.TextPredictor(model)
-    columns = make_columns(values, predictor.columns, input_format)
-
-    def answer(file, lines, name, ahead):
-        rows = tables.read_rows(lines, name, input_format, columns)
-        found = predictor.predict_rows(rows, columns, values.batch_size, ahead)
-        tables.write_predictions(file, output_format, predictor.labels, found)
-
-    return answer
-
-
-def _label_words(values, model, *forms):
-    from albert.serving import token_predictor
-
-    predictor = token_predictor.TokenPredictor(model)
-    return functools.partial(predictor.answer, forms, values.batch_size)
-
-
-def _choose(values, model, *_):
-    from albert.serving import choice_predictor
-
-    predictor = choice_predictor.ChoicePredictor(model)
-    return functools.partial(predictor.answer, values.batch_size)
-
-
-# Kind of a model folder: what loads it, and the forms of input and output.
-KINDS = {
-    "classifier": (_label_texts, ("txt", "csv", "tsv", "jsonl"), ("tsv", "jsonl")),
-    "token_classifier": (_label_words, ("txt", "jsonl", "conll"), ("conll", "jsonl")),
-    "multiple_choice": (_choose, ("jsonl",), ("jsonl",)),
-}
-
-
 def main(values):
     common_flags.require_positive(values, "batch_size")
     model = inference_flags.found_model(values, *KINDS)
-    load, *forms = KINDS[model.folder.kind]
     if model.folder.kind != "classifier":
         common_flags.refuse_given(values, "models of run_classifier", *_TEXT_FLAGS)
-    answer = load(values, model, *find_formats(values, *forms))
+    from albert.serving import predictors
+
+    predictor = predictors.load(model)
+    input_format, output_format = find_formats(
+        values, predictor.input_forms, predictor.output_forms
+    )
+    columns = given_columns(values, input_format)
     source, name, ahead = contextlib.nullcontext(sys.stdin.buffer), "standard input", 1
     if values.input_file:
-        name, ahead = values.input_file, 64
+        name, ahead = values.input_file, predictor.batches_ahead
         source = file_io.open_input(name, "--input_file", "rb")
     with source as lines:
+        examples = predictor.read_lines(lines, name, input_format, **columns)
+        results = predictor.predict(examples, values.batch_size, ahead)
         if values.output_file:
             with file_io.atomic_writer(values.output_file) as file:
-                answer(file, lines, name, ahead)
+                predictor.write(file, output_format, results)
         else:
-            sys.stdout.reconfigure(line_buffering=True)  # whoever reads waits for these lines
-            answer(sys.stdout, lines, name, ahead)
+            sys.stdout.reconfigure(line_buffering=True)  # a reader may wait for each line
+            predictor.write(sys.stdout, output_format, results)
 
 
 if __name__ == "__main__":

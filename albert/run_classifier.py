@@ -78,11 +78,11 @@ def make_data(values, row, source, tokenizer, strategy):
 
 def make_run(values, row, source, config, lessons, strategy):
     """`stages.Run` of the flags."""
-    from albert.serving import predictors
+    from albert.tasks import custom
     from albert.training import stages
 
     def complete_folder(write):
-        predictors.save_classifier_description(
+        custom.save_description(
             write, values.output_dir, row, config, source, values.max_seq_length,
             values.classifier_dropout_prob, study_flags.head(values),
         )  # fmt: skip

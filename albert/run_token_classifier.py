@@ -81,11 +81,11 @@ def make_data(values, files, source, tokenizer, strategy):
 
 def make_run(values, files, source, config, strategy):
     """`stages.Run` of the flags."""
-    from albert.serving import token_predictor
+    from albert.tasks import token_classification
     from albert.training import stages
 
     def complete_folder(write):
-        token_predictor.save_description(
+        token_classification.save_description(
             write, values.output_dir, files, config, source, values.max_seq_length,
             values.classifier_dropout_prob, study_flags.head(values),
         )  # fmt: skip

@@ -4,7 +4,6 @@ python own_serving.py training_folder float32|bfloat16 auto threads batches.json
 python own_serving.py serving_folder exported runtime threads batches.json
 """
 
-import dataclasses
 import sys
 
 import numpy as np
@@ -23,11 +22,8 @@ def main():
         model = model.in_precision(precision)
     predictor = predictors.TextPredictor(model, runtime, int(threads))
 
-    columns = dataclasses.replace(predictor.columns, guid=None)
-
     def predict(texts):
-        rows = (("a text", {columns.text: text}) for text in texts)
-        found = predictor.predict_rows(rows, columns, peer_serving.BATCH_SIZE)
+        found = predictor.predict(texts, peer_serving.BATCH_SIZE, predictor.batches_ahead)
         return np.stack([list(row.probabilities.values()) for row in found])
 
     peer_serving.answer_commands(predict, batches_file)

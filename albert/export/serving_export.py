@@ -139,11 +139,11 @@ def _checked(folder, trained, check, min_agreement, max_metric_drop):
         check, inference.FoundModel(trained), inference.FoundModel(folder.model, folder)
     )
     figures = (
-        f"{found.share:.2%} of {found.count} answers to check_file={check.path} are those of the "
+        f"{found.rate:.2%} of {found.count} answers to check_file={check.path} are those of the "
         f"model in float32; {found.metric} {found.expected:.2f} there, {found.found:.2f} in "
         f"{folder.precision}"
     )
-    if found.share < min_agreement or found.expected - found.found > max_metric_drop:
+    if found.rate < min_agreement or found.expected - found.found > max_metric_drop:
         raise file_io.InputError(
             f"nothing was exported: {figures}. Wanted: min_agreement={min_agreement:g} and "
             f"max_metric_drop={max_metric_drop:g} points at most"

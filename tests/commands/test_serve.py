@@ -15,7 +15,7 @@ import pytest
 from albert import serve
 from albert.io import file_io, tables
 from albert.model import checkpoints, layers, model_folder, sources
-from albert.serving import predictors, requests
+from albert.serving import requests
 from albert.tasks import custom, glue
 from tests.support import builders, processes
 from tests.support.sources import ROOT
@@ -81,7 +81,7 @@ def test_a_server_from_its_start_to_its_end(tmp_path):
     config = builders.tiny_config()
     row = custom.CustomTask({}, tables.Columns(), labels, "mine")
     source = sources.Source("", None, str(builders.SPM), None, True)
-    predictors.save_classifier_description(model_folder.write, folder, row, config, source, 16, 0.1)
+    custom.save_description(model_folder.write, folder, row, config, source, 16, 0.1)
     model = glue.make_task(row).build_model(config, layers.Compute(), 0)
     checkpoints.save(f"{folder}/model.ckpt-1", model)
     with socket.create_server(("127.0.0.1", 0)) as free:
