@@ -87,9 +87,11 @@ def _http_server():
     try:
         from albert.serving import server
     except ModuleNotFoundError as error:
-        if error.name != "aiohttp":
+        packages = {"aiohttp": "aiohttp", "prometheus_client": "prometheus-client"}
+        if error.name not in packages:
             raise
-        raise file_io.InputError("the server needs aiohttp: pip install aiohttp") from error
+        package = packages[error.name]
+        raise file_io.InputError(f"the server needs {package}: pip install {package}") from error
     return server
 
 

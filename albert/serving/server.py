@@ -80,30 +80,9 @@ class Server:
         self._model = self._batcher = None
         model = f"/v1/models/{settings.model_name}"
         self._paths = {"/healthz", "/metrics", "/predict", "/ask", model, f"{model}:predict"}
-        self._requests = server_metrics.Counter(
-            "albert_requests_total", "Requests by path and status.", ("path", "status")
-        )
-        self._seconds = server_metrics.Histogram(
-            "albert_request_seconds", "Seconds to the end of a reply.",
-            server_metrics.SECONDS, ("path",),
-        )  # fmt: skip
-        self._rows = server_metrics.Histogram(
-            "albert_batch_rows", "Texts or questions computed together.", server_metrics.ROWS
-        )
-        self._batch_seconds = server_metrics.Histogram(
-            "albert_batch_seconds", "Seconds of computing a batch.", server_metrics.SECONDS
-        )
-
-        def waiting():
-            return len(self._batcher) if self._batcher else 0
-
-        def ready():
-            return int(self._state == _READY)
-
-        self._metrics = (
-            *(self._requests, self._seconds, self._rows, self._batch_seconds),
-            server_metrics.Gauge("albert_waiting_rows", "Texts or questions that wait.", waiting),
-            server_metrics.Gauge("albert_ready", "1 when requests are answered.", ready),
+        self._metrics = server_metrics.Metrics(
+            waiting=lambda: len(self._batcher) if self._batcher else 0,
+            ready=lambda: self._state == _READY,
         )
 
     # --- life ---
@@ -121,7 +100,7 @@ class Server:
             settings.max_batch_size,
             settings.batch_deadline,
             settings.max_waiting,
-            on_batch=self._count_batch,
+            on_batch=self._metrics.count_batch,
         )
         if self._state == _LOADING:
             self._state = _READY
@@ -134,10 +113,6 @@ class Server:
         """Ends the thread that computes, after what it has accepted."""
         if self._batcher:
             self._batcher.close()
-
-    def _count_batch(self, rows, seconds):
-        self._rows.observe(rows)
-        self._batch_seconds.observe(seconds)
 
     # --- paths ---
 
@@ -159,9 +134,8 @@ class Server:
         return _json({"status": self._state}, status)
 
     async def _show_metrics(self, _):
-        text = server_metrics.page(self._metrics)
         headers = {"Content-Type": server_metrics.CONTENT_TYPE}
-        return web.Response(body=text.encode(), headers=headers)
+        return web.Response(body=self._metrics.page(), headers=headers)
 
     async def _status(self, request):
         self._check_name(request)
@@ -246,11 +220,11 @@ class Server:
                 await asyncio.wait_for(_send(request, response), self._settings.read_timeout)
             except asyncio.TimeoutError:
                 request.transport.abort()
-            self._requests.add(path, response.status)
+            self._metrics.count_request(path, response.status)
         except asyncio.CancelledError:
-            self._requests.add(path, 499)  # the client has gone
+            self._metrics.count_request(path, 499)  # the client has gone
             raise
-        self._seconds.observe(time.monotonic() - started, path)
+        self._metrics.time_request(path, time.monotonic() - started)
         return response
 
     async def _reply(self, request, handler):

@@ -31,6 +31,7 @@ from tests.support.sources import ROOT
 )
 def test_flags_are_checked_before_any_work(run_script, tmp_path, flags, message):
     pytest.importorskip("aiohttp")
+    pytest.importorskip("prometheus_client")
     with pytest.raises(file_io.InputError, match=re.escape(message)):
         run_script(serve, **({"model_dir": tmp_path} | flags))
 
@@ -77,6 +78,7 @@ def fetch(url, body=None):
 @pytest.mark.slow
 def test_a_server_from_its_start_to_its_end(tmp_path):
     pytest.importorskip("aiohttp")
+    pytest.importorskip("prometheus_client")
     folder, labels = str(tmp_path / "sst"), ("bad", "good")
     config = builders.tiny_config()
     row = custom.CustomTask({}, tables.Columns(), labels, "mine")

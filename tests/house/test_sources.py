@@ -385,6 +385,7 @@ def test_every_module_is_tested(name):
 
 # Import name -> distribution, where they differ.
 DISTRIBUTIONS = {
+    "prometheus_client": "prometheus-client",
     "absl": "absl-py",
     "google": "protobuf",
     "grpc": "grpcio",
