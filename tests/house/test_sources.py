@@ -305,15 +305,30 @@ def _flags_read_by(script):
     return read
 
 
+def _attributes_of_settings(script):
+    """Attributes that a command and the modules of `cli` behind it read, of any object."""
+    names, waiting = {script}, [script]
+    while waiting:
+        found = CLI & own_imports(waiting.pop()) - names
+        names |= found
+        waiting += found
+    nodes = [node for name in names - {"cli.options"} for node in ast.walk(tree_of(name))]
+    listed = (node for node in nodes if isinstance(node, (ast.Tuple, ast.List)))
+    strings = {e.value for node in listed for e in node.elts if isinstance(e, ast.Constant)}
+    return strings | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+
+
 @pytest.mark.parametrize("script", COMMANDS)
 def test_every_flag_is_read(script):
     import importlib
 
     from absl import flags
 
-    values = flags.FlagValues()
-    importlib.import_module(f"albert.{script}").define_flags(values)
-    unread = set(values) - _flags_read_by(script)
+    values, module = flags.FlagValues(), importlib.import_module(f"albert.{script}")
+    module.define_flags(values)
+    has_settings = hasattr(module, "Settings")
+    read = _attributes_of_settings(script) if has_settings else _flags_read_by(script)
+    unread = set(values) - read
     assert not unread, f"{script} defines flags that nothing reads: {sorted(unread)}"
 
 
@@ -341,8 +356,10 @@ def test_arguments_are_written_one_by_one_and_functions_have_names():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_scripts_define_no_class_and_share_one_form(name):
-    assert not [node for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef)]
+def test_scripts_define_only_settings_and_share_one_form(name):
+    for node in tree_of(name).body:
+        if isinstance(node, ast.ClassDef):
+            assert [dotted(base) for base in node.bases] == ["options.Group"], node.name
     names = {function.name for function in functions_of(name)}
     assert {"define_flags", "main"} <= names
     assert "app.run(main, define_flags)" in ast.unparse(tree_of(name).body[-1])
