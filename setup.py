@@ -40,7 +40,7 @@ EXTRAS = {
     # The first with kernels for Gelu in opset 20.
     "onnx": ["onnx>=1.16", "onnxruntime>=1.18"],
     "openvino": ["openvino>=2024.0"],
-    "serve": ["aiohttp>=3.14"],
+    "serve": ["aiohttp>=3.14", "prometheus-client>=0.20"],
     "dev": [
         "hypothesis>=6.100",
         "import-linter>=2.0",

@@ -1,63 +1,77 @@
 """Asks a model that was fine-tuned on SQuAD about texts: one question, a file, or as you type."""
 
 import contextlib
+import dataclasses
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 from absl import flags
 
-from albert.cli import app, common_flags, inference_flags
+from albert.cli import app, inference_flags, options
 from albert.io import file_io
 from albert.serving import answer_text
 
 
-def define_flags(flag_values):
-    text, integer, _, _ = common_flags.definers(flag_values)
-    text(
-        "model_dir",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """Which model is asked what."""
+
+    model_dir: str = options.flag(
         None,
         "Folder of the model: --output_dir of run_squad_v1, run_squad_v2 or export_serving.",
+        required=True,
     )
-    text("context_file", None, "UTF-8 text to look for answers in; it may be long.")
-    text("question", None, "Question to answer; without it questions are read from the keyboard.")
-    text(
-        "input_file",
+    context_file: str | None = options.flag(
+        None, "UTF-8 text to look for answers in; it may be long."
+    )
+    question: str | None = options.flag(
+        None, "Question to answer; without it questions are read from the keyboard."
+    )
+    input_file: str | None = options.flag(
         None,
         "Questions, .jsonl: objects with question, context (by default --context_file) and, if "
         "they have one, id.",
     )
-    text("output_file", None, "Answers to --input_file, .jsonl; by default standard output.")
-    text(
-        "data_file", None, "SQuAD file, one of whose questions is asked and shown with its answer."
+    output_file: str | None = options.flag(
+        None, "Answers to --input_file, .jsonl; by default standard output."
     )
-    integer("index", None, "Number of that question in the file, from 0.")
-    integer("num_answers", 3, "Most answers to print for a question.")
-    inference_flags.define(flag_values)
-    flags.mark_flag_as_required("model_dir", flag_values=flag_values)
+    data_file: str | None = options.flag(
+        None, "SQuAD file, one of whose questions is asked and shown with its answer."
+    )
+    index: int | None = options.flag(None, "Number of that question in the file, from 0.")
+    num_answers: int = options.flag(
+        3, "Maximum number of answers to print for a question.", check=options.positive
+    )
+    inference: inference_flags.Inference = options.group(inference_flags.Inference)
 
 
-def check_flags(values):
-    """Refuses contradictions before any work."""
-    common_flags.require_positive(values, "num_answers")
-    if (values.data_file is None) != (values.index is None):
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def check_flags(settings: Settings) -> None:
+    """Rejects contradictions before any work."""
+    if (settings.data_file is None) != (settings.index is None):
         raise file_io.InputError("--data_file and --index belong together")
-    texts = values.context_file or values.input_file
-    if (texts is None) == (values.data_file is None):
+    texts = settings.context_file or settings.input_file
+    if (texts is None) == (settings.data_file is None):
         raise file_io.InputError(
             "give --context_file, a text to ask about, or --input_file, questions with their "
             "texts, or --data_file with --index, a question of a SQuAD file"
         )
-    if values.data_file is not None:
-        common_flags.refuse_given(values, "--context_file", "question")
-    if values.input_file:
-        common_flags.refuse_given(values, "runs without --input_file", "question")
+    if settings.data_file is not None:
+        settings.refuse_given("--context_file", "question")
+    if settings.input_file:
+        settings.refuse_given("runs without --input_file", "question")
     else:
-        common_flags.refuse_given(values, "--input_file", "output_file")
+        settings.refuse_given("--input_file", "output_file")
 
 
-def questions(values):
-    """The question of the flag, or those that are typed until an empty line or the end of input."""
-    if values.question is not None:
-        yield values.question
+def questions(settings: Settings) -> Iterator[str]:
+    """Yields the question of the flag, or typed questions until an empty line or their end."""
+    if settings.question is not None:
+        yield settings.question
         return
     while True:
         try:
@@ -69,74 +83,67 @@ def questions(values):
         yield question
 
 
-def load(values):
-    """The `inference.FoundModel` to ask."""
+def load(settings: Settings) -> Any:
+    """Returns the `inference.FoundModel` to ask."""
     from albert.tasks.squad import task as squad_task
 
-    return inference_flags.found_model(values, *squad_task.KINDS)
+    return inference_flags.found_model(settings.model_dir, settings.inference, *squad_task.KINDS)
 
 
-def show_example(values):
+def show_example(settings: Settings) -> None:
     """Prints a question of a SQuAD file with its answers."""
     from albert.serving import predictors
     from albert.tasks.squad import answers as squad_answers
 
-    examples = squad_answers.read_squad_examples(values.data_file, is_training=False)
-    if not 0 <= values.index < len(examples):
+    examples = squad_answers.read_squad_examples(settings.data_file, is_training=False)
+    if not 0 <= settings.index < len(examples):
         raise file_io.InputError(
-            f"--index={values.index}: {values.data_file} has questions 0 to {len(examples) - 1}"
+            f"--index={settings.index}: {settings.data_file} has questions 0 to {len(examples) - 1}"
         )
-    example = examples[values.index]
-    found = predictors.Answerer(load(values)).explain(example)
-    for line in answer_text.describe_example(example, found, values.num_answers):
+    example = examples[settings.index]
+    found = predictors.Answerer(load(settings)).explain(example)
+    for line in answer_text.describe_example(example, found, settings.num_answers):
         print(line, flush=True)
 
 
-def read_context(values):
-    """The text of --context_file; None where there is none."""
-    if values.context_file is None:
+def read_context(settings: Settings) -> str | None:
+    """Returns the text of --context_file; None without the flag."""
+    if settings.context_file is None:
         return None
-    context = file_io.read_text(values.context_file, "--context_file")
+    context = file_io.read_text(settings.context_file, "--context_file")
     if not context.strip():
-        raise file_io.InputError(f"--context_file: {values.context_file} holds no text")
+        raise file_io.InputError(f"--context_file: {settings.context_file} holds no text")
     return context
 
 
-def answer_file(values, answerer, context):
+def answer_file(settings: Settings, answerer: Any, context: str | None) -> None:
     """Writes an object for each question of --input_file, in their order."""
-    from albert.io import tables
-
-    kept = []  # of the questions that are not answered yet
-
-    def rows():
-        for guid, *row in answer_text.read_questions(values.input_file, context):
-            kept.append((guid, row[1]))
-            yield row
-
     output = contextlib.nullcontext(sys.stdout)
-    if values.output_file:
-        output = file_io.atomic_writer(values.output_file)
-    with output as file:
-        for reply in answerer.ask_all(rows()):
-            row = answer_text.to_dict(*kept.pop(0), reply, values.num_answers)
-            file.write(tables.json_line(row))
+    if settings.output_file:
+        output = file_io.atomic_writer(settings.output_file)
+    with file_io.open_input(settings.input_file, "input_file", "rb") as lines, output as file:
+        questions = answerer.read_lines(
+            lines, settings.input_file, context=context, num_answers=settings.num_answers
+        )
+        answerer.write(file, "jsonl", answerer.predict(questions))
 
 
-def main(values):
-    check_flags(values)
-    if values.data_file is not None:
-        show_example(values)
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
+    check_flags(settings)
+    if settings.data_file is not None:
+        show_example(settings)
         return
-    context = read_context(values)
+    context = read_context(settings)
     from albert.serving import predictors
 
-    answerer = predictors.Answerer(load(values))
-    if values.input_file:
-        answer_file(values, answerer, context)
+    answerer = predictors.Answerer(load(settings))
+    if settings.input_file:
+        answer_file(settings, answerer, context)
         return
-    for question in questions(values):
+    for question in questions(settings):
         for line in answer_text.describe(
-            answerer.ask(question, context), context, values.num_answers
+            answerer.ask(question, context), context, settings.num_answers
         ):
             print(line, flush=True)
 

@@ -1,57 +1,65 @@
 """Writes a fine-tuned model in a form that runs fast, as a serving folder, and checks it."""
 
+import dataclasses
+
 from absl import flags, logging
 
-from albert.cli import app, common_flags
+from albert.cli import app, common_flags, options
 
 
-def define_flags(flag_values):
-    text, _, number, _ = common_flags.definers(flag_values)
-    text("model_dir", None, "Folder of a fine-tuned model: --output_dir of its training.")
-    text("output_dir", None, "Folder to make.")
-    flags.DEFINE_enum(
-        "format",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """What is exported, how, and what is checked."""
+
+    model_dir: str = options.flag(
+        None, "Folder of a fine-tuned model: --output_dir of its training.", required=True
+    )
+    output_dir: str = options.flag(None, "Folder to make.", required=True)
+    format: str = options.flag(
         "onnx",
-        ["saved_model", "litert", "onnx"],
         "What the model is written as: a SavedModel, a LiteRT (TensorFlow Lite) or an ONNX file.",
-        flag_values=flag_values,
+        choices=("saved_model", "litert", "onnx"),
     )
-    common_flags.define_precision(
-        flag_values,
+    precision: str = options.flag(
         "float32",
-        ["float32", "bfloat16", "int8"],
         "What the large products are computed in.",
+        parser=common_flags.PrecisionParser(["float32", "bfloat16", "int8"]),
     )
-    text(
-        "calibration_file",
+    calibration_file: str | None = options.flag(
         None,
         "For --precision=int8: some hundred examples like those to come, whose activations give "
         "the scales. They need no labels.",
     )
-    text(
-        "check_file",
+    check_file: str | None = options.flag(
         None,
         "Examples with labels, which the float32 model in Python and the exported one answer; "
         "needed for other precisions than float32.",
     )
-    number("min_agreement", 0.99, "Least share of equal answers; with fewer nothing is exported.")
-    number("max_metric_drop", 1.0, "Most points (of 100) by which the score may fall.")
-    for name in ("model_dir", "output_dir"):
-        flags.mark_flag_as_required(name, flag_values=flag_values)
+    min_agreement: float = options.flag(
+        0.99, "Minimum fraction of equal answers; with fewer nothing is exported."
+    )
+    max_metric_drop: float = options.flag(
+        1.0, "Maximum percentage points by which the score may fall."
+    )
 
 
-def main(values):
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
     from albert.export import serving_export
 
     folder = serving_export.export(
-        model_dir=values.model_dir,
-        output_dir=values.output_dir,
-        format=values.format,
-        precision=values.precision,
-        calibration_file=values.calibration_file,
-        check_file=values.check_file,
-        min_agreement=values.min_agreement,
-        max_metric_drop=values.max_metric_drop,
+        model_dir=settings.model_dir,
+        output_dir=settings.output_dir,
+        format=settings.format,
+        precision=settings.precision,
+        calibration_file=settings.calibration_file,
+        check_file=settings.check_file,
+        min_agreement=settings.min_agreement,
+        max_metric_drop=settings.max_metric_drop,
     )
     logging.info("Wrote %s (%s, %s)", folder.path, folder.format, folder.precision)
 

@@ -141,14 +141,14 @@ def find_teacher(settings: Settings, row: glue.GlueTask | custom.CustomTask) -> 
     teacher = settings.teacher.teacher
     if not teacher:
         return None
-    from albert.model import model_folder
+    from albert.tasks import kinds
 
     if row.is_regression:
         raise file_io.InputError(
             f"--teacher: task {row.name} is a regression; only probabilities of classes are learnt"
         )
     with settings.teacher.named():
-        folder = model_folder.read(teacher, glue.KIND)
+        folder = kinds.read_folder(teacher, glue.KIND)
         labels = custom.labels_of(folder)
     if labels != tuple(row.labels):
         raise file_io.InputError(
@@ -188,15 +188,13 @@ def export_models(settings: Settings, row: Any, model: Any, tokenizer: Any, spec
 
 def prepare(settings: Settings, row: Any, start: fine_tuning.Start) -> fine_tuning.Work:
     """Returns the task, its data, and how its folder is described and exported."""
-    from albert.serving import predictors
-
     fine_tuning.check_text_export(settings, start)
     data = make_data(settings, row, start)
     dropout_prob = settings.classifier_dropout_prob
     task = glue.make_task(row, dropout_prob, start.head)
 
     def describe(write):
-        predictors.save_classifier_description(
+        custom.save_description(
             write, settings.output_dir, row, start.config, start.source, settings.max_seq_length,
             dropout_prob, start.head,
         )  # fmt: skip

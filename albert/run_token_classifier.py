@@ -110,15 +110,13 @@ def export_models(settings: Settings, model: Any, labels: Any, tokenizer: Any) -
 
 def prepare(settings: Settings, start: fine_tuning.Start) -> fine_tuning.Work:
     """Returns the task, its data, and how its folder is described and exported."""
-    from albert.serving import token_predictor
-
     fine_tuning.check_text_export(settings, start)
     files = find_files(settings, start.source.checkpoint)
     length, dropout_prob = settings.max_seq_length, settings.classifier_dropout_prob
     task = token_classification.make_task(files.labels, length, dropout_prob, start.head)
 
     def describe(write):
-        token_predictor.save_description(
+        token_classification.save_description(
             write, settings.output_dir, files, start.config, start.source, length, dropout_prob,
             start.head,
         )  # fmt: skip

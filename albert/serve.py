@@ -1,93 +1,88 @@
 """Serves the folder of a fine-tuned model over HTTP: labels, choices, or answers to questions."""
 
+import dataclasses
 import os
 import re
 
 from absl import flags, logging
 
-from albert.cli import app, common_flags
+from albert.cli import app, options
 from albert.io import file_io
 from albert.serving import requests
 
 
-def define_flags(flag_values):
-    text, *_ = common_flags.definers(flag_values)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """Which model is served, where, and within which limits."""
 
-    def whole(*arguments):
-        return flags.DEFINE_integer(*arguments, lower_bound=1, flag_values=flag_values)
-
-    def seconds(*arguments):
-        return flags.DEFINE_float(*arguments, lower_bound=0.1, flag_values=flag_values)
-
-    text(
-        "model_dir",
+    model_dir: str = options.flag(
         None,
         "Folder of a fine-tuning run, whose best checkpoint is served, or of export_serving.",
+        required=True,
     )
-    text(
-        "host",
+    host: str = options.flag(
         "127.0.0.1",
         "Address to listen at; the default is reached from this machine only. There is no "
         "authentication.",
     )
-    flags.DEFINE_integer(
-        "port",
-        8501,
-        "Port to listen at; 0: one that is free, see the log.",
-        lower_bound=0,
-        upper_bound=65535,
-        flag_values=flag_values,
+    port: int = options.flag(
+        8501, "Port to listen at; 0: any free port, see the log.", minimum=0, maximum=65535
     )
-    text("model_name", None, "Name in paths of TensorFlow Serving's form; by default the folder's.")
-    whole("max_batch_size", 16, "Most sequences that are computed together.")
-    flags.DEFINE_float(
-        "batch_deadline_ms",
-        2.0,
-        "Milliseconds that a text waits for others to be computed together with.",
-        lower_bound=0.0,
-        flag_values=flag_values,
+    model_name: str | None = options.flag(
+        None, "Name in paths of TensorFlow Serving's form; by default the folder's."
     )
-    whole("max_waiting", 256, "Most texts that wait; further requests are answered with 503.")
-    whole("max_request_bytes", 1 << 20, "Most bytes of a request.")
-    whole("max_texts", 64, "Most examples in a request.")
-    whole("max_text_chars", 20_000, "Most characters of the texts of an example.")
-    seconds("request_timeout_secs", 30.0, "Seconds until a request is given up.")
-    seconds(
-        "read_timeout_secs", 10.0, "Seconds that a client may take to send, or to take a reply."
+    max_batch_size: int = options.flag(
+        16, "Maximum number of sequences that are computed together.", minimum=1
     )
-    whole(
-        "max_connections",
+    batch_deadline_ms: float = options.flag(
+        2.0, "Milliseconds that a text waits for others to be computed together with.", minimum=0.0
+    )
+    max_connections: int = options.flag(
         512,
-        "Most connections; beyond them the one that has been open longest without a whole request "
-        "is closed. Fewer where the system allows fewer open files.",
+        "Maximum number of connections; beyond it the one that has been open longest without a "
+        "whole request is closed. Fewer where the system allows fewer open files.",
+        minimum=1,
     )
-    text(
-        "allowed_hosts",
+    allowed_hosts: str = options.flag(
         "",
-        "Names, separated by commas, that requests may give as the host beside addresses, "
+        "Names, separated by commas, that requests may give as the host in addition to addresses, "
         "localhost, --host and the machine's name; * for any.",
     )
-    flags.DEFINE_integer(
-        "threads",
-        None,
-        "Threads that compute; by default one for each core.",
-        lower_bound=1,
-        flag_values=flag_values,
+    max_waiting: int = options.flag(
+        256,
+        "Maximum number of waiting texts; further requests are answered with 503.",
+        minimum=1,
     )
-    text(
-        "runtime",
+    max_request_bytes: int = options.flag(1 << 20, "Maximum bytes of a request.", minimum=1)
+    max_texts: int = options.flag(64, "Maximum number of examples in a request.", minimum=1)
+    max_text_chars: int = options.flag(
+        20_000, "Maximum characters of the texts of an example.", minimum=1
+    )
+    request_timeout_secs: float = options.flag(
+        30.0, "Seconds until a request is given up.", minimum=0.1
+    )
+    read_timeout_secs: float = options.flag(
+        10.0, "Seconds that a client may take to send, or to take a reply.", minimum=0.1
+    )
+    threads: int | None = options.flag(
+        None, "Threads that compute; by default one for each core.", minimum=1
+    )
+    runtime: str = options.flag(
         "auto",
         "What runs a folder of export_serving: onnxruntime, openvino and the like; by default the "
         "one of its format.",
     )
-    flags.mark_flag_as_required("model_dir", flag_values=flag_values)
 
 
-def name_of(values):
-    """Name of the model in paths."""
-    name = values.model_name
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def name_of(settings: Settings) -> str:
+    """Returns the name of the model in paths."""
+    name = settings.model_name
     if name is None:
-        name = os.path.basename(os.path.abspath(values.model_dir))
+        name = os.path.basename(os.path.abspath(settings.model_dir))
     if not re.fullmatch(r"[\w.-]+", name):
         raise file_io.InputError(
             f"--model_name: expected letters, digits, dots and dashes, found {name!r}"
@@ -99,40 +94,43 @@ def _http_server():
     try:
         from albert.serving import server
     except ModuleNotFoundError as error:
-        if error.name != "aiohttp":
+        packages = {"aiohttp": "aiohttp", "prometheus_client": "prometheus-client"}
+        if error.name not in packages:
             raise
-        raise file_io.InputError("the server needs aiohttp: pip install aiohttp") from error
+        package = packages[error.name]
+        raise file_io.InputError(f"the server needs {package}: pip install {package}") from error
     return server
 
 
-def main(values):
-    if values.max_texts > values.max_waiting:
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
+    if settings.max_texts > settings.max_waiting:
         raise file_io.InputError(
-            f"--max_texts={values.max_texts} must not be more than --max_waiting="
-            f"{values.max_waiting}, or such a request could never be taken"
+            f"--max_texts={settings.max_texts} must not be more than --max_waiting="
+            f"{settings.max_waiting}, or such a request could never be taken"
         )
-    if not file_io.is_dir(values.model_dir):
-        raise file_io.InputError(f"--model_dir: there is no folder {values.model_dir}")
+    if not file_io.is_dir(settings.model_dir):
+        raise file_io.InputError(f"--model_dir: there is no folder {settings.model_dir}")
     http_server = _http_server()
-    if not http_server.is_loopback(values.host):
+    if not http_server.is_loopback(settings.host):
         logging.warning(
-            "--host=%s: whoever reaches this address may ask the model and read the metrics; there "
-            "is no authentication and no encryption, so put a proxy that has both before it",
-            values.host,
+            "--host=%s: anyone who reaches this address may ask the model and read the metrics; "
+            "there is no authentication and no encryption, so put a proxy that has both before it",
+            settings.host,
         )
-    settings = http_server.Settings(
-        values.host,
-        values.port,
-        name_of(values),
-        values.max_batch_size,
-        values.batch_deadline_ms / 1000,
-        values.max_waiting,
-        values.max_request_bytes,
-        requests.Limits(values.max_texts, values.max_text_chars),
-        values.request_timeout_secs,
-        values.read_timeout_secs,
-        values.max_connections,
-        tuple(name.strip() for name in values.allowed_hosts.split(",") if name.strip()),
+    server_settings = http_server.Settings(
+        settings.host,
+        settings.port,
+        name_of(settings),
+        settings.max_batch_size,
+        settings.batch_deadline_ms / 1000,
+        settings.max_waiting,
+        settings.max_request_bytes,
+        requests.Limits(settings.max_texts, settings.max_text_chars),
+        settings.request_timeout_secs,
+        settings.read_timeout_secs,
+        settings.max_connections,
+        tuple(name.strip() for name in settings.allowed_hosts.split(",") if name.strip()),
     )
 
     def load(go_on):
@@ -140,11 +138,11 @@ def main(values):
             served_model,  # brings TensorFlow; the port answers before that is there
         )
 
-        model = served_model.load(values.model_dir, values.runtime, values.threads)
-        served_model.warm(model, values.max_batch_size, go_on)
+        model = served_model.load(settings.model_dir, settings.runtime, settings.threads)
+        served_model.warm(model, settings.max_batch_size, go_on)
         return model
 
-    http_server.run(settings, load)
+    http_server.run(server_settings, load)
 
 
 if __name__ == "__main__":

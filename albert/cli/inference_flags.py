@@ -1,25 +1,29 @@
-"""Flags of what uses a fine-tuned model: how it computes."""
+"""Settings of commands that use a fine-tuned model: how it computes."""
 
-from albert.cli import common_flags
+import dataclasses
+from typing import Any
+
+from albert.cli import common_flags, options
 
 
-def define(flag_values):
-    """The flags of `found_model`, but --model_dir."""
-    common_flags.define_precision(
-        flag_values,
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inference(options.Group):
+    """How a fine-tuned model computes."""
+
+    precision: str | None = options.flag(
         None,
-        ["float32", "bfloat16"],
         "Type of products and activations; by default float32, of an exported model its own.",
+        parser=common_flags.PrecisionParser(["float32", "bfloat16"]),
     )
 
 
-def found_model(values, *kinds):
-    """The `inference.FoundModel` of --model_dir, of one of these kinds, computing in --precision.
+def found_model(model_dir: str, settings: Inference, *kinds: str) -> Any:
+    """Returns the `inference.FoundModel` of a folder, of one of these kinds.
 
     Raises:
       file_io.InputError: see `inference.find` and `inference.FoundModel.in_precision`.
     """
     from albert.serving import inference
 
-    found = inference.find(values.model_dir, *kinds)
-    return found.in_precision(values.precision) if values.precision else found
+    found = inference.find(model_dir, *kinds)
+    return found.in_precision(settings.precision) if settings.precision else found

@@ -109,12 +109,13 @@ class ModelToUse(ModelFiles):
           kind: what its models do, see `model_folder`.
           teacher: see `find`.
         """
-        from albert.model import model_folder, sources
+        from albert.model import sources
+        from albert.tasks import kinds
 
         if do_train or self.names_model:
             return self.find(teacher=teacher)
         sources.refuse_hub_word(None, self.spm_model_file, self.vocab_file)
-        return model_folder.read(output_dir, kind).source
+        return kinds.read_folder(output_dir, kind).source
 
 
 def text_settings(max_seq_length: int, source: Any) -> dict[str, Any]:

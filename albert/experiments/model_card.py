@@ -61,14 +61,7 @@ _HEADS = {
     "token_classification": ("token-classification", "AutoModelForTokenClassification"),
     "squad_v1": ("question-answering", "AutoModelForQuestionAnswering"),
 }
-_KINDS = {
-    "run_classifier": "text-classification",
-    "run_race": "multiple-choice",
-    "run_token_classifier": "token-classification",
-    "run_squad_v1": "question-answering",
-    "run_squad_v2": "question-answering",
-    "run_pretraining": "fill-mask",
-}
+_PRETRAINING_TAG = "fill-mask"
 # Published data: the set's id on the Hub, configuration, title, and SHA-256 of files by split. Of
 # the other files of GLUE and of RACE none is known: they count as the user's own.
 _OWN = "own"
@@ -126,6 +119,14 @@ _METRICS = {
     "spearman": "spearmanr",
 }
 _RELEASED = re.compile(r"albert[_-](base|large|xlarge|xxlarge)[_-]v([12])", re.I)
+
+
+def _tag_of_script(script: str) -> str | None:
+    """Returns the `pipeline_tag` of the models that a script trains; None if there is none."""
+    from albert.tasks import kinds  # brings TensorFlow
+
+    tags = {row.command.split()[0]: row.pipeline_tag for row in kinds.KINDS.values()}
+    return {**tags, "run_pretraining": _PRETRAINING_TAG}.get(script)
 
 
 def transformers_form(head: str) -> Form:
@@ -235,7 +236,7 @@ def front_matter(
       scores: {name: number}, with "step", or {}.
       chosen: how this checkpoint was chosen, such as "best of 5 checkpoints".
     """
-    kind = form.kind or _KINDS.get(record.get("script"))
+    kind = form.kind or _tag_of_script(record.get("script"))
     trained, evaluated = (_dataset(record, split) for split in ("train_data", "eval_data"))
     ids = [trained["type"]] if trained and trained["type"] != _OWN else []
     results = [

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import layers
-from albert.serving import inference, serving_folder
-from albert.tasks import custom, glue, token_classification
+from albert.serving import inference
+from albert.tasks import custom, kinds
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import task as squad_task
 from albert.text import tokenization, wordpiece
@@ -38,10 +38,9 @@ class ExportedModel(tf.Module):
     def __init__(self, trained, compute=layers.Compute()):
         super().__init__()
         self.kind = trained.kind
-        self.inputs = serving_folder.INPUTS[self.kind]
-        self.outputs = serving_folder.OUTPUTS[self.kind]
-        has_labels = self.kind in (glue.KIND, token_classification.KIND)
-        self.labels = custom.labels_of(trained) if has_labels else ()
+        row = kinds.KINDS[self.kind]
+        self.inputs, self.outputs = row.inputs, row.outputs
+        self.labels = custom.labels_of(trained) if row.has_labels else ()
         self.max_seq_length = trained.length()
         self.model = inference.restored_model(trained, compute)
 

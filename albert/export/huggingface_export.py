@@ -15,16 +15,9 @@ import unicodedata
 
 from albert.io import file_io, manifests
 from albert.model import checkpoints, encoder, huggingface, model_folder, sources, weight_names
-from albert.tasks import custom
+from albert.tasks import custom, kinds
 from albert.text import tokenization
 
-# Kind of a model folder -> key of `huggingface.HEADS`.
-_HEAD_OF_KIND = {
-    "classifier": "classification",
-    "token_classifier": "token_classification",
-    "multiple_choice": "multiple_choice",
-    "squad_v1": "squad_v1",
-}
 _BIAS_OF_TOKENS = f"{weight_names.TOKEN_HEAD}output_bias"
 _SPM_NAME = "spiece.model"
 _DROPOUT = 0.1  # of a classifier whose folder does not say
@@ -143,14 +136,15 @@ def _described(model_dir):
     if not model_dir or not file_io.exists(os.path.join(model_dir, sources.DESCRIPTION_NAME)):
         return None, [], None, _DROPOUT
     folder = model_folder.read(model_dir)
-    if folder.kind not in _HEAD_OF_KIND:
+    kind = kinds.KINDS.get(folder.kind)
+    if not (kind and kind.huggingface_head):
+        known = [row.name for row in kinds.KINDS.values() if row.huggingface_head]
         raise file_io.InputError(
             f"{model_dir} holds a model of kind {folder.kind}; transformers has no class "
-            f"for it. There are classes for {', '.join(_HEAD_OF_KIND)} and pre-trained models"
+            f"for it. There are classes for {', '.join(known)} and pre-trained models"
         )
-    has_labels = folder.kind in ("classifier", "token_classifier")
-    labels = list(custom.labels_of(folder)) if has_labels else []
-    head = _HEAD_OF_KIND[folder.kind]
+    labels = list(custom.labels_of(folder)) if kind.has_labels else []
+    head = kind.huggingface_head
     if head == "classification" and not labels:
         head = "regression"
     rates = [folder.settings.get(name) for name in ("classifier_dropout_prob", "dropout_prob")]

@@ -27,7 +27,7 @@ def write(folder, trained):
 
     It has two signatures, which share their weights: `ANY_SIZE` takes int32 [B, S] of any sizes,
     `FIXED_SIZE` takes [1, max_seq_length] and is the graph that runtimes without signatures run,
-    with inputs and outputs in the order of `serving_folder.INPUTS` and `OUTPUTS`. The entry
+    with inputs and outputs in the order of `kinds.Kind`. The entry
     `METADATA` holds an object of JSON: kind, labels (by id), max_seq_length, inputs, outputs.
 
     Args:

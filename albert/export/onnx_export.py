@@ -13,9 +13,9 @@ import numpy as np
 
 from albert.export import onnx_graph
 from albert.io import file_io
-from albert.model import checkpoints, head_config, kernels
-from albert.serving import inference, serving_folder
-from albert.tasks import custom, glue, race, token_classification
+from albert.model import checkpoints, head_config, heads, kernels
+from albert.serving import inference
+from albert.tasks import custom, kinds
 from albert.tasks.squad import task as squad_task
 
 _NO_ANSWER = 1e30  # subtracted where an answer cannot be
@@ -37,6 +37,7 @@ class Model:
 
     Attributes:
       folder: the same.
+      kind: `kinds.Kind`.
       weights: {name: array} of its variables.
 
     Raises:
@@ -45,7 +46,10 @@ class Model:
 
     def __init__(self, folder):
         self.folder = folder
-        variables = checkpoints.variables_by_name(inference.restored_model(folder))
+        self.kind = kinds.KINDS[folder.kind]
+        model = inference.restored_model(folder)
+        self._add_head = _HEADS[type(model)]
+        variables = checkpoints.variables_by_name(model)
         self.weights = {name: variable.numpy() for name, variable in variables.items()}
 
     def graph(self, product=product):
@@ -56,10 +60,9 @@ class Model:
             and a weight, (name, array [in, out]), at a depth (blocks from 0) of the encoder, one of
             `PARTS`.
         """
-        kind = self.folder.kind
-        graph = onnx_graph.Graph(serving_folder.INPUTS[kind])
+        graph = onnx_graph.Graph(self.kind.inputs)
         encoder = _Encoder(graph, self.folder.config, self.weights, product)
-        _HEADS[kind](self, graph, encoder)
+        self._add_head(self, graph, encoder)
         return graph
 
     def block_weights(self):
@@ -254,17 +257,19 @@ def _choose(graph, logits, shape):
 
 
 def _classifier(model, graph, encoder):
-    scores, labels = _text_scores(model, graph, encoder), model.labels
-    if labels:
-        _choose(graph, scores, ("batch", len(labels)))
+    scores = _text_scores(model, graph, encoder)
+    _choose(graph, scores, ("batch", len(model.labels)))
+
+
+def _regression(model, graph, encoder):
+    """A number for each text, under the names that the kind of model has for it."""
+    scores = _text_scores(model, graph, encoder)
+    score = graph.at(scores, 1, 0)
+    if "logits" in model.kind.outputs:
+        graph.output("logits", score, np.float32, ("batch",))
         return
-    graph.output("predictions", graph.at(scores, 1, 0), np.float32, ("batch",))
+    graph.output("predictions", score, np.float32, ("batch",))
     graph.output("probabilities", scores, np.float32, ("batch", 1))
-
-
-def _scorer_of_choices(model, graph, encoder):
-    scores = graph.at(_text_scores(model, graph, encoder), axis=1, index=0)
-    graph.output("logits", scores, np.float32, ("batch",))
 
 
 def _token_classifier(model, graph, encoder):
@@ -276,7 +281,7 @@ def _token_classifier(model, graph, encoder):
 def _squad_v1(model, graph, encoder):
     sequence = _hidden_layer(model, graph, encoder(first_only=False))
     logits = _label_scores(model, graph, sequence, "cls/squad/")  # [B, S, 2]
-    for place, name in enumerate(serving_folder.OUTPUTS[squad_task.V1]):
+    for place, name in enumerate(model.kind.outputs):
         score = graph.node(
             "Where", graph.cast("input_mask", bool), graph.at(logits, 2, place),
             graph.number(-_NO_ANSWER),
@@ -354,10 +359,11 @@ def _answerability(model, graph, sequence, start_scores):
     return graph.at(graph.node("MatMul", hidden, kernel), 1, 0)
 
 
+# The head's graph by the class of the model.
 _HEADS = {
-    glue.KIND: _classifier,
-    race.KIND: _scorer_of_choices,
-    token_classification.KIND: _token_classifier,
-    squad_task.V1: _squad_v1,
-    squad_task.V2: _squad_v2,
+    heads.ClassifierModel: _classifier,
+    heads.RegressionModel: _regression,
+    heads.TokenClassifierModel: _token_classifier,
+    heads.SquadV1Model: _squad_v1,
+    heads.SquadV2Model: _squad_v2,
 }

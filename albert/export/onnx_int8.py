@@ -197,7 +197,7 @@ def write(folder, trained, calibration):
         chosen = parts[:count]
         onnx_export.write(folder, model, Quantized(products, chosen))
         found = calibration.answers(inference.FoundModel(folder.model, folder))
-        share = agreement.share(calibration, answers, found)
+        share = agreement.agreement_rate(calibration, answers, found)
         logging.info("int8 in %s: %.2f%% equal answers", ", ".join(chosen), 100 * share)
         if share >= _ENOUGH:
             break

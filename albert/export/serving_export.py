@@ -4,8 +4,8 @@ from absl import logging
 
 from albert.export import agreement, litert_export, onnx_export, onnx_int8, saved_model_export
 from albert.io import file_io
-from albert.model import model_folder
 from albert.serving import inference, runtimes, serving_folder
+from albert.tasks import kinds
 
 
 def _write_onnx(folder, trained, calibration):
@@ -77,11 +77,11 @@ def export(
     """
     _check_parameters(format, precision, calibration_file, check_file)
     _check_limits(min_agreement, max_metric_drop)
-    if serving_folder.is_one(model_dir):
+    if serving_folder.is_serving_folder(model_dir):
         raise file_io.InputError(
             f"model_dir={model_dir} is an exported model; give the folder of its training"
         )
-    trained = model_folder.read(model_dir, *serving_folder.INPUTS)
+    trained = kinds.read_folder(model_dir)
 
     def read(path, *args):
         return path and agreement.read(trained, path, *args)
@@ -139,11 +139,11 @@ def _checked(folder, trained, check, min_agreement, max_metric_drop):
         check, inference.FoundModel(trained), inference.FoundModel(folder.model, folder)
     )
     figures = (
-        f"{found.share:.2%} of {found.count} answers to check_file={check.path} are those of the "
+        f"{found.rate:.2%} of {found.count} answers to check_file={check.path} are those of the "
         f"model in float32; {found.metric} {found.expected:.2f} there, {found.found:.2f} in "
         f"{folder.precision}"
     )
-    if found.share < min_agreement or found.expected - found.found > max_metric_drop:
+    if found.rate < min_agreement or found.expected - found.found > max_metric_drop:
         raise file_io.InputError(
             f"nothing was exported: {figures}. Wanted: min_agreement={min_agreement:g} and "
             f"max_metric_drop={max_metric_drop:g} points at most"

@@ -32,14 +32,6 @@ _ENTRIES = {
     "do_lower_case": bool,
     "settings": dict,
 }
-# What predicts with a model of each kind, and so completes its folder.
-COMMANDS = {
-    "classifier": "run_classifier --task_name=… --data_dir=…",
-    "token_classifier": "run_token_classifier --test_file=…",
-    "multiple_choice": "run_race --nodo_train --nodo_eval --data_dir=…",
-    "squad_v1": "run_squad_v1 --predict_file=…",
-    "squad_v2": "run_squad_v2 --predict_file=…",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -305,7 +297,10 @@ def read(path, *kinds, with_weights=True):
         raise file_io.InputError(f"there is no model folder {path}")
     name = os.path.join(path, sources.DESCRIPTION_NAME)
     if not file_io.exists(name):
-        raise file_io.InputError(_missing_message(path, kinds))
+        raise file_io.InputError(
+            f"{path} has no {sources.DESCRIPTION_NAME}: expected the output_dir of a fine-tuning "
+            "run"
+        )
     found = _read_description(name)
     if kinds and found["kind"] not in kinds:
         raise file_io.InputError(
@@ -344,42 +339,6 @@ def _check_config(source, config):
             f"{source.config_file} is not the configuration of {source.checkpoint}, whose weights "
             f"have {', '.join(differing)}, in brackets what the configuration says"
         )
-
-
-def _missing_message(path, kinds):
-    """What to say, and to run, where a folder has no description."""
-    message = f"{path} has no {sources.DESCRIPTION_NAME}: "
-    best, numbered = os.path.join(path, checkpoints.BEST), checkpoints.numbered(path)
-    if not (numbered or checkpoints.prefix_exists(best)):
-        return f"{message}expected the output_dir of a fine-tuning run"
-    found = _kinds_by_weights(best if checkpoints.prefix_exists(best) else numbered[-1])
-    wanted = [kind for kind in found if kind in (kinds or found)]
-    if not wanted:
-        return (
-            f"{message}by its weights it is a model of kind {' or '.join(found) or 'pre-trained'}; "
-            f"expected {' or '.join(kinds or COMMANDS)}"
-        )
-    commands = " or ".join(
-        f"python -m albert.{COMMANDS[kind]} --do_predict --output_dir={path}" for kind in wanted
-    )
-    return (
-        f"{message}another program or an older version has trained it. A prediction with the flags "
-        f"of the training adds the file: {commands} --max_seq_length=… --albert_config_file=… "
-        "--spm_model_file=… (or --vocab_file=…; or --albert_hub_module_handle=… for all files)"
-    )
-
-
-def _kinds_by_weights(prefix):
-    """Keys of `COMMANDS` that a checkpoint may be of, by its variables."""
-    shapes = checkpoints.reader(prefix).get_variable_to_shape_map()
-    heads = {"start_logits/": "squad_v2", "cls/squad/": "squad_v1"}
-    for start, kind in (heads | {"cls/token/": "token_classifier"}).items():
-        if any(name.startswith(start) for name in shapes):
-            return [kind]
-    if "output_bias" not in shapes:
-        return []
-    # One output: a score of one of several choices, or a number.
-    return ["classifier"] + ["multiple_choice"] * (shapes["output_bias"][0] == 1)
 
 
 # --- What a pre-training run's folder holds beside its checkpoints -------------------------------

@@ -3,7 +3,6 @@
 # Modules that other rooms and commands may import.
 __all__ = (
     "answer_text",
-    "choice_predictor",
     "embeddings",
     "inference",
     "predictors",
@@ -12,5 +11,4 @@ __all__ = (
     "served_model",
     "server",
     "serving_folder",
-    "token_predictor",
 )

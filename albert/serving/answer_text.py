@@ -1,10 +1,10 @@
-"""Questions and answers as people and programs read them: lines of text, objects of JSON."""
+"""Reads questions, and shows answers as lines of text and objects of JSON."""
 
-from albert.io import file_io, tables
+from albert.io import tables
 
 
 def describe(reply, context, num_answers):
-    """Lines of text that tell a `predictors.Reply`."""
+    """Yields lines of text that show a `question_predictor.Reply`."""
     if reply.null_odds is not None:
         verdict = "there is an answer" if reply.has_answer else "no answer in the text"
         sign = "<" if reply.null_odds < reply.threshold else ">="
@@ -25,7 +25,7 @@ def _describe_place(place):
 
 
 def describe_example(example, found, num_answers):
-    """Lines of text that tell a `squad_utils.SquadExample` and its `predictors.Explanation`."""
+    """Yields lines of text that show a SQuAD example and its `question_predictor.Explanation`."""
     yield f"question:       {example.question_text}"
     yield f"text:           {' '.join(example.paragraph_text.split())}"
     gold = "not known" if example.answers is None else "none"
@@ -40,27 +40,33 @@ def describe_example(example, found, num_answers):
     yield from describe(found.reply, example.paragraph_text, num_answers)
 
 
-def read_questions(path, context):
-    """Yields (id, place for messages, question, text) for each object of a jsonl file."""
-    with file_io.open_input(path, "input_file", "rb") as lines:
-        for number, (place, row) in enumerate(tables.read_rows(lines, path, "jsonl")):
-            question = tables.text_of(row, "question", "question", place)
-            text = context
-            if text is None or "context" in row:
-                text = tables.text_of(row, "context", "context_file", place)
-            guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
-            yield guid, place, question, text
+def read_questions(lines, name, context):
+    """Yields (id, place for messages, question, text) for each object of a jsonl file.
+
+    Args:
+      lines: iterable of bytes.
+      name: name of the file, for messages.
+      context: the text of questions that have none; None: each must have one.
+    """
+    for number, (place, row) in enumerate(tables.read_rows(lines, name, "jsonl")):
+        question = tables.text_of(row, "question", "question", place)
+        text = context
+        if text is None or "context" in row:
+            text = tables.text_of(row, "context", "context_file", place)
+        guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
+        yield guid, place, question, text
 
 
-def to_dict(guid, question, reply, num_answers):
-    """JSON-ready dict of a `predictors.Reply`: the best answer, and the best few with places."""
-    found = [answer for answer in reply.answers if answer.start is not None][:num_answers]
+def to_dict(reply):
+    """Returns a JSON-ready `question_predictor.Reply`: the best answers with their places."""
+    question = reply.question
+    found = [answer for answer in reply.answers if answer.start is not None]
     answers = [
         {"text": a.text, "probability": float(a.probability), "start": a.start, "end": a.end}
-        for a in found
+        for a in found[: question.num_answers]
     ]
     best = answers[0]["text"] if reply.has_answer else ""
-    row = {"id": guid, "question": question, "answer": best, "answers": answers}
+    row = {"id": question.guid, "question": question.question, "answer": best, "answers": answers}
     if reply.null_odds is not None:
         row |= {"null_odds": float(reply.null_odds), "threshold": float(reply.threshold)}
     return row

@@ -11,7 +11,7 @@ import numpy as np
 
 from albert.io import file_io, tables
 from albert.model import batching, model_folder
-from albert.serving import inference
+from albert.serving import inference, requests
 from albert.tasks import race
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -37,7 +37,7 @@ class Question:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """What a model chooses.
+    """The option that a model chooses.
 
     Attributes:
       question: `Question`.
@@ -98,16 +98,25 @@ class ChoicePredictor:
         serving folder.
       runtime, threads: of serving folders; see `runtimes.load`.
 
+    Attributes:
+      max_seq_length: S of the training.
+
     Raises:
       file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
     """
+
+    form = requests.CHOICE
+    metric = "accuracy"
+    input_forms = output_forms = ("jsonl",)
+    batches_ahead = 64
+    gives_numbers = False
 
     def __init__(self, model_dir, runtime="auto", threads=None):
         found = inference.find(model_dir, race.KIND)
         folder = found.folder
         max_qa_length = folder.length("max_qa_length", 1)
-        least = max_qa_length + race.BESIDE_ENDING
-        self._lengths = folder.length(least=least), max_qa_length
+        self.max_seq_length = folder.length(least=max_qa_length + race.BESIDE_ENDING)
+        self._lengths = self.max_seq_length, max_qa_length
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self._infer = found.load(runtime, threads)
 
@@ -116,9 +125,9 @@ class ChoicePredictor:
 
         Args:
           questions: iterable of `Question`.
-          batch_size: R, most inputs that are computed together.
-          batches_ahead: so many times `batch_size` questions are read ahead, so that inputs of
-            similar length can be put together.
+          batch_size: R, maximum number of inputs that are computed together.
+          batches_ahead: `batch_size` times this many questions are read at a time, so that inputs
+            of similar length can be put together.
         """
         questions = iter(questions)
         while window := list(itertools.islice(questions, batch_size * batches_ahead)):
@@ -134,17 +143,57 @@ class ChoicePredictor:
                 probabilities = (powers / np.sum(powers)).tolist()
                 yield Choice(question, int(np.argmax(scores)), probabilities)
 
-    def answer(self, batch_size, file, lines, name, batches_ahead):
-        """Writes the choices for the questions of a jsonl file, in order.
+    def read_lines(self, lines, name, form="jsonl"):
+        """Yields the questions of a jsonl file; see `read_questions`."""
+        return read_questions(lines, name)
+
+    def read(self, path, labelled):
+        """Returns the questions of a file and the right options; see `predictors.Predictor`.
 
         Args:
-          batch_size, batches_ahead: see `predict`.
-          file: takes text.
-          lines: iterable of bytes.
-          name: what messages call them.
+          path: passages in RACE's form, or questions without answers as `read_questions` takes.
+          labelled: see `predictors.Predictor`.
         """
-        found = self.predict(read_questions(lines, name), batch_size, batches_ahead)
-        file.writelines(tables.json_line(row.to_dict()) for row in found)
+        questions, gold = [], []
+        if path.endswith(".jsonl"):
+            with file_io.open_input(path, "check_file", "rb") as lines:
+                questions, gold = list(read_questions(lines, path)), None
+        else:
+            for passage in race.read_passages(path):
+                rows = zip(
+                    passage["questions"], passage["options"], passage["answers"], strict=True
+                )
+                for number, (question, options, answer) in enumerate(rows, 1):
+                    guid = f"{passage['id']}#{number}"
+                    questions.append(Question(guid, passage["article"], question, tuple(options)))
+                    gold.append(string.ascii_uppercase.index(answer))
+        if not questions:
+            raise file_io.InputError(f"{path}: there is no question")
+        return questions, gold
+
+    def of_request(self, fields):
+        """Returns the example of a request."""
+        return Question("", fields["article"], fields["question"], tuple(fields["options"]))
+
+    def batch_size(self, examples):
+        """Returns the batch size for examples of requests that are computed together."""
+        return sum(len(question.options) for question in examples)
+
+    def to_json(self, result):
+        """Returns a JSON-ready `Choice`."""
+        return result.to_dict()
+
+    def write(self, file, form, results):
+        """Writes results as jsonl."""
+        file.writelines(tables.json_line(self.to_json(result)) for result in results)
+
+    def answers(self, results):
+        """Returns the numbers of the options, to compare and score."""
+        return [result.number for result in results]
+
+    def score(self, gold, found):
+        """Returns the accuracy in percentage points."""
+        return 100 * float(np.mean(np.array(found) == gold))
 
     def _features(self, question):
         """int32 arrays [C, S]."""

@@ -7,51 +7,11 @@ import dataclasses
 from collections.abc import Callable
 
 from albert.io import file_io
-from albert.model import (
-    checkpoints,
-    head_config,
-    heads,
-    layers,
-    model_folder,
-    prepared_weights,
-)
+from albert.model import checkpoints, head_config, layers, model_folder, prepared_weights
 from albert.serving import runtimes, serving_folder
-from albert.tasks import custom, glue, race, token_classification
+from albert.tasks import kinds
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import task as squad_task
-
-
-def _classifier(folder, compute, head):
-    labels = custom.labels_of(folder)
-    if not labels:
-        return heads.RegressionModel(folder.config, compute, 0, head=head)
-    return heads.ClassifierModel(folder.config, len(labels), compute, 0, head=head)
-
-
-def _scorer_of_choices(folder, compute, head):
-    # A choice is scored by itself: with a single output there may be any number of them.
-    return heads.RegressionModel(folder.config, compute, 0, head=head)
-
-
-def _token_classifier(folder, compute, head):
-    labels = custom.labels_of(folder)
-    return heads.TokenClassifierModel(folder.config, len(labels), compute, 0, head=head)
-
-
-def _squad(folder, compute, head):
-    made = squad_task.make_task(folder.kind, folder.settings_as(squad_task.Settings))
-    return made.build_model(folder.config, compute, 0)
-
-
-_MODELS = {
-    glue.KIND: _classifier,
-    race.KIND: _scorer_of_choices,
-    token_classification.KIND: _token_classifier,
-    squad_task.V1: _squad,
-    squad_task.V2: _squad,
-}
-# Whose models compute the real tokens alone.
-_SKIP_PADDING = (race.KIND, token_classification.KIND)
 
 
 def make_model(folder, compute=layers.Compute()):
@@ -60,7 +20,7 @@ def make_model(folder, compute=layers.Compute()):
     Raises:
       file_io.InputError: the settings are not what training writes.
     """
-    return _MODELS[folder.kind](folder, compute, folder.settings_as(head_config.Head))
+    return kinds.KINDS[folder.kind].build(folder, compute, folder.settings_as(head_config.Head))
 
 
 def restored_model(folder, compute=layers.Compute()):
@@ -76,16 +36,15 @@ def restored_model(folder, compute=layers.Compute()):
 
 def of_training(folder, precision="float32"):
     """The function of a `model_folder.ModelFolder` with a checkpoint; see `FoundModel.load`."""
-    skip_padding = folder.kind in _SKIP_PADDING
-    model = restored_model(folder, layers.Compute(precision, skip_padding))
-    inputs, outputs = serving_folder.INPUTS[folder.kind], serving_folder.OUTPUTS[folder.kind]
+    kind = kinds.KINDS[folder.kind]
+    model = restored_model(folder, layers.Compute(precision, kind.skip_padding))
 
     def compute(features):
         found = model(features, training=False)
-        return {name: found[name] for name in outputs}
+        return {name: found[name] for name in kind.outputs}
 
-    ready = prepared_weights.CompiledModel(model, compute, inputs)
-    return lambda features: ready({name: features[name] for name in inputs})
+    ready = prepared_weights.CompiledModel(model, compute, kind.inputs)
+    return lambda features: ready({name: features[name] for name in kind.inputs})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,9 +71,9 @@ class FoundModel:
           runtime, threads: see `runtimes.load`; of serving folders alone.
 
         Returns:
-          ``(features) -> outputs``: both dicts of arrays by name, see `serving_folder.INPUTS` and
-          `serving_folder.OUTPUTS`. Other features are passed over. In scores of SQuAD 1.1 the
-          folder of a training may have any number at padding.
+          ``(features) -> outputs``: both dicts of arrays by name, see `kinds.Kind`. Other features
+          are ignored. In scores of SQuAD 1.1 the folder of a training may have any number at
+          padding.
 
         Raises:
           file_io.InputError: the model does not fit its settings, or see `runtimes.load`.
@@ -147,20 +106,20 @@ class FoundModel:
         return squad_answers.read(self.folder.source.checkpoint)
 
 
-def find(path, *kinds):
+def find(path, *names):
     """The `FoundModel` of a training's folder or a serving folder.
 
     Args:
       path: the folder; of a training's the best checkpoint is used, else the last. Or what this
         function returns, which is returned again.
-      kinds: the kinds that the caller can use; none means any.
+      names: the kinds that the caller can use; none means any.
 
     Raises:
       file_io.InputError: no such folder, or one of another kind of model or damaged.
     """
     if isinstance(path, FoundModel):
         return path
-    if serving_folder.is_one(path):
-        found = serving_folder.read(path, *kinds)
+    if serving_folder.is_serving_folder(path):
+        found = serving_folder.read(path, *names)
         return FoundModel(found.model, found)
-    return FoundModel(model_folder.read(path, *kinds))
+    return FoundModel(kinds.read_folder(path, *names))

@@ -264,8 +264,7 @@ def load(folder, runtime="auto", threads=None):
 
     Returns:
       ``(features) -> outputs``: int32 arrays [B, S] by name in, arrays by name out, as
-      `serving_folder.INPUTS` and `serving_folder.OUTPUTS` say. Other features are passed over. It
-      is for one thread at a time.
+      `kinds.Kind` says. Other features are ignored. It is for one thread at a time.
 
     Raises:
       file_io.InputError: the runtime does not run such models, is not installed, or cannot read the

@@ -1,4 +1,4 @@
-"""A fine-tuned model behind one function, whatever its kind: what a server needs of it.
+"""A fine-tuned model as a server uses it: loaded, and tried before the first request.
 
 Letters in shapes: S sequence.
 """
@@ -11,18 +11,8 @@ from collections.abc import Callable
 import tensorflow as tf
 from absl import logging
 
-from albert.io import tables
 from albert.model import batching
-from albert.serving import (
-    answer_text,
-    choice_predictor,
-    inference,
-    predictors,
-    requests,
-    token_predictor,
-)
-from albert.tasks import glue, race, token_classification, word_files
-from albert.tasks.squad import task as squad_task
+from albert.serving import inference, predictors, requests
 
 _WORD = "a"  # a token in most vocabularies
 
@@ -44,87 +34,30 @@ class ServedModel:
     answer: Callable
 
 
-def _classifier(*model):
-    predictor = predictors.TextPredictor(*model)
-    is_pair = predictor.columns.text_pair is not None
-
-    def answer(examples):
-        texts = [(e["text"], e["text_pair"]) if is_pair else e["text"] for e in examples]
-        found = predictor.predict(texts, batch_size=len(texts))
-        return [tables.to_dict(predictor.labels, row) for row in found]
-
-    return requests.TWO_TEXTS if is_pair else requests.ONE_TEXT, answer
-
-
-def _token_classifier(*model):
-    predictor = token_predictor.TokenPredictor(*model)
-    marks = word_files.mark_entities(predictor.labels)
-
-    def answer(examples):
-        texts = [example["words"] for example in examples]
-        found = predictor.predict(texts, batch_size=len(texts))
-        return [word_files.to_dict(row, marks) for row in found]
-
-    return requests.WORDS, answer
-
-
-def _multiple_choice(*model):
-    predictor = choice_predictor.ChoicePredictor(*model)
-
-    def answer(examples):
-        questions = [
-            choice_predictor.Question("", e["article"], e["question"], tuple(e["options"]))
-            for e in examples
-        ]
-        rows = sum(len(question.options) for question in questions)
-        return [found.to_dict() for found in predictor.predict(questions, batch_size=rows)]
-
-    return requests.CHOICE, answer
-
-
-def _questions(*model):
-    answerer = predictors.Answerer(*model)
-
-    def answer(examples):
-        rows = [("", example["question"], example["context"]) for example in examples]
-        return [
-            answer_text.to_dict("", example["question"], reply, example["num_answers"])
-            for example, reply in zip(examples, answerer.ask_all(rows), strict=True)
-        ]
-
-    return requests.QUESTION, answer
-
-
-_LOADERS = {
-    glue.KIND: _classifier,
-    token_classification.KIND: _token_classifier,
-    race.KIND: _multiple_choice,
-    **dict.fromkeys(squad_task.KINDS, _questions),
-}
-
-
 def load(model_dir, runtime="auto", threads=None):
     """`ServedModel` of the folder of a fine-tuning run, or of a serving folder.
 
     Args:
       model_dir: the folder.
       runtime: of a serving folder; see `runtimes.load`.
-      threads: that compute; None: one for each core.
+      threads: number of threads that compute; None: one for each core.
 
     Raises:
-      file_io.InputError: no such folder, or one without a model that can be asked.
+      file_io.InputError: there is no such folder, or it holds no model that answers requests.
     """
-    found = inference.find(model_dir, *_LOADERS)
-    folder = found.folder
+    found = inference.find(model_dir)
     if threads is not None and not found.serving:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
-    form, answer = _LOADERS[folder.kind](found, runtime, threads)
+    predictor = predictors.load(found, runtime, threads)
 
-    def without_ids(examples):
-        return [{k: v for k, v in row.items() if k != "id"} for row in answer(examples)]
+    def answer(requested):
+        examples = [predictor.of_request(fields) for fields in requested]
+        results = predictor.predict(examples, predictor.batch_size(examples))
+        rows = map(predictor.to_json, results)
+        return [{k: v for k, v in row.items() if k != "id"} for row in rows]
 
-    return ServedModel(folder.kind, form, folder.length(), without_ids)
+    return ServedModel(found.folder.kind, predictor.form, predictor.max_seq_length, answer)
 
 
 # --- the first time -----------------------------------------------------------------------------

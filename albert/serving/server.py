@@ -105,37 +105,10 @@ class Server:
         self._hosts = {host.lower() for host in hosts}
         self._notes = http_connections.Notes()
         self._connections = ()
-        self._requests = server_metrics.Counter(
-            "albert_requests_total", "Requests by path and status.", ("path", "status")
-        )
-        self._seconds = server_metrics.Histogram(
-            "albert_request_seconds", "Seconds to the end of a reply.",
-            server_metrics.SECONDS, ("path",),
-        )  # fmt: skip
-        self._rows = server_metrics.Histogram(
-            "albert_batch_rows", "Texts or questions computed together.", server_metrics.ROWS
-        )
-        self._batch_seconds = server_metrics.Histogram(
-            "albert_batch_seconds", "Seconds of computing a batch.", server_metrics.SECONDS
-        )
-        self._closed = server_metrics.Counter(
-            "albert_connections_closed_total", "Connections closed to make room for others."
-        )
-
-        def waiting():
-            return len(self._batcher) if self._batcher else 0
-
-        def connections():
-            return len(self._connections)
-
-        def ready():
-            return int(self._state == _READY)
-
-        self._metrics = (
-            *(self._requests, self._seconds, self._rows, self._batch_seconds, self._closed),
-            server_metrics.Gauge("albert_connections", "Open connections.", connections),
-            server_metrics.Gauge("albert_waiting_rows", "Texts or questions that wait.", waiting),
-            server_metrics.Gauge("albert_ready", "1 when requests are answered.", ready),
+        self._metrics = server_metrics.Metrics(
+            waiting=lambda: len(self._batcher) if self._batcher else 0,
+            connections=lambda: len(self._connections),
+            ready=lambda: self._state == _READY,
         )
 
     # --- life ---
@@ -153,7 +126,7 @@ class Server:
             settings.max_batch_size,
             settings.batch_deadline,
             settings.max_waiting,
-            on_batch=self._count_batch,
+            on_batch=self._metrics.count_batch,
         )
         if self._state == _LOADING:
             self._state = _READY
@@ -166,10 +139,6 @@ class Server:
         """Ends the thread that computes, after what it has accepted."""
         if self._batcher:
             self._batcher.close()
-
-    def _count_batch(self, rows, seconds):
-        self._rows.observe(rows)
-        self._batch_seconds.observe(seconds)
 
     @contextlib.asynccontextmanager
     async def listening(self):
@@ -186,7 +155,7 @@ class Server:
         settings, loop = self._settings, asyncio.get_running_loop()
         loop.set_exception_handler(self._notes.of_loop)
         self._connections = http_connections.Connections(
-            settings.max_connections, self._notes, self._closed.add
+            settings.max_connections, self._notes, self._metrics.count_closed
         )
         runner = web.AppRunner(
             self._application(),
@@ -216,7 +185,7 @@ class Server:
             manager,
             self._connections,
             self._notes,
-            lambda status: self._requests.add("other", status),
+            lambda status: self._metrics.count_request("other", status),
             loop=asyncio.get_running_loop(),
             access_log=None,
             # Also the time until the first request has come with all of its head.
@@ -245,9 +214,8 @@ class Server:
         return _json({"status": self._state}, status)
 
     async def _show_metrics(self, _):
-        text = server_metrics.page(self._metrics)
         headers = {"Content-Type": server_metrics.CONTENT_TYPE}
-        return web.Response(body=text.encode(), headers=headers)
+        return web.Response(body=self._metrics.page(), headers=headers)
 
     async def _status(self, request):
         self._check_name(request)
@@ -337,14 +305,14 @@ class Server:
             except asyncio.TimeoutError:
                 if request.transport:
                     request.transport.abort()
-            self._requests.add(path, response.status)
+            self._metrics.count_request(path, response.status)
         except asyncio.CancelledError:
             self._count_gone(request, path)
             raise
         except ConnectionError:
             self._count_gone(request, path)
             return web.Response()  # which nobody gets
-        self._seconds.observe(time.monotonic() - started, path)
+        self._metrics.time_request(path, time.monotonic() - started)
         return response
 
     def _is_last(self, request):
@@ -354,7 +322,7 @@ class Server:
         return self._state == _STOPPING or is_unread or is_spare or connection.is_last()
 
     def _count_gone(self, request, path):
-        self._requests.add(path, _GONE)
+        self._metrics.count_request(path, _GONE)
         self._notes.add(http_connections.GONE, path)
 
     def _check_host(self, request):

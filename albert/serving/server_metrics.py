@@ -1,116 +1,86 @@
-"""What a server counts, as the text that Prometheus reads.
+"""The metrics of a server, in the text format of Prometheus (exposition format 0.0.4)."""
 
-Source: Prometheus, Exposition formats, text-based format 0.0.4.
-"""
+from collections.abc import Callable
 
-import bisect
-import threading
+import prometheus_client
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+prometheus_client.disable_created_metrics()  # times at which each metric was created
 
 
-def _escaped(value):
-    return str(value).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _sample(name, labels, value):
-    inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    return f"{name}{{{inside}}} {value}" if inside else f"{name} {value}"
-
-
-class Counter:
-    """A number for each set of labels, which only grows.
+class Metrics:
+    """Metrics of one server, in their own registry.
 
     Args:
-      name, help: of the metric.
-      labels: names of the labels.
+      waiting: function without arguments that returns the number of waiting rows.
+      connections: function without arguments that returns the number of open connections.
+      ready: function without arguments that returns whether requests are answered.
     """
 
-    kind = "counter"
+    def __init__(
+        self,
+        waiting: Callable[[], int],
+        connections: Callable[[], int],
+        ready: Callable[[], bool],
+    ):
+        self._registry = registry = prometheus_client.CollectorRegistry()
+        self._requests = prometheus_client.Counter(
+            "albert_requests_total",
+            "Requests by path and status.",
+            ("path", "status"),
+            registry=registry,
+        )
+        self._seconds = prometheus_client.Histogram(
+            "albert_request_seconds",
+            "Seconds to the end of a reply.",
+            ("path",),
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self._rows = prometheus_client.Histogram(
+            "albert_batch_rows",
+            "Texts or questions computed together.",
+            registry=registry,
+            buckets=_ROWS,
+        )
+        self._batch_seconds = prometheus_client.Histogram(
+            "albert_batch_seconds",
+            "Seconds of computing a batch.",
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self._closed = prometheus_client.Counter(
+            "albert_connections_closed_total",
+            "Connections closed to make room for others.",
+            registry=registry,
+        )
+        for name, help, read in (
+            ("albert_connections", "Open connections.", connections),
+            ("albert_waiting_rows", "Texts or questions that wait.", waiting),
+            ("albert_ready", "1 when requests are answered.", ready),
+        ):
+            prometheus_client.Gauge(name, help, registry=registry).set_function(read)
 
-    def __init__(self, name, help, labels=()):
-        self.name, self.help, self._labels = name, help, labels
-        self._values = {}
-        self._lock = threading.Lock()
+    def count_request(self, path: str, status: int) -> None:
+        """Counts a reply, or with status 499 a client that closed the connection."""
+        self._requests.labels(path, status).inc()
 
-    def add(self, *labels, amount=1):
-        """Counts, for these values of the labels."""
-        with self._lock:
-            self._values[labels] = self._values.get(labels, 0) + amount
+    def time_request(self, path: str, seconds: float) -> None:
+        """Records the seconds from a request to the end of its reply."""
+        self._seconds.labels(path).observe(seconds)
 
-    def lines(self):
-        """Lines of its samples."""
-        with self._lock:
-            values = sorted(self._values.items())
-        for labels, value in values:
-            yield _sample(self.name, dict(zip(self._labels, labels, strict=True)), value)
+    def count_batch(self, rows: int, seconds: float) -> None:
+        """Records the rows of a batch and the seconds that it took."""
+        self._rows.observe(rows)
+        self._batch_seconds.observe(seconds)
 
+    def count_closed(self) -> None:
+        """Counts a connection that was closed to make room for another."""
+        self._closed.inc()
 
-class Gauge:
-    """A number that a function tells when it is asked.
-
-    Args:
-      name, help: of the metric.
-      read: function without arguments.
-    """
-
-    kind = "gauge"
-
-    def __init__(self, name, help, read):
-        self.name, self.help, self._read = name, help, read
-
-    def lines(self):
-        """Lines of its samples."""
-        yield _sample(self.name, {}, self._read())
-
-
-class Histogram:
-    """How often values up to some bounds came, for each set of labels.
-
-    Args:
-      name, help: of the metric.
-      bounds: rising numbers.
-      labels: names of the labels.
-    """
-
-    kind = "histogram"
-
-    def __init__(self, name, help, bounds, labels=()):
-        self.name, self.help, self._labels = name, help, labels
-        self._bounds = bounds
-        self._values = {}  # labels: [counts by bucket, the last without bound; sum]
-        self._lock = threading.Lock()
-
-    def observe(self, value, *labels):
-        """Counts a value, for these values of the labels."""
-        with self._lock:
-            empty = [[0] * (len(self._bounds) + 1), 0.0]
-            found = self._values.setdefault(labels, empty)
-            found[0][bisect.bisect_left(self._bounds, value)] += 1
-            found[1] += value
-
-    def lines(self):
-        """Lines of its samples."""
-        with self._lock:
-            values = sorted(
-                (key, [*counts], total) for key, (counts, total) in self._values.items()
-            )
-        for key, counts, total in values:
-            labels = dict(zip(self._labels, key, strict=True))
-            below = 0
-            for bound, count in zip((*self._bounds, "+Inf"), counts, strict=True):
-                below += count
-                yield _sample(f"{self.name}_bucket", {**labels, "le": bound}, below)
-            yield _sample(f"{self.name}_sum", labels, total)
-            yield _sample(f"{self.name}_count", labels, below)
-
-
-def page(metrics):
-    """The text of some metrics."""
-    lines = []
-    for metric in metrics:
-        lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
-        lines += metric.lines()
-    return "".join(f"{line}\n" for line in lines)
+    def page(self) -> bytes:
+        """Returns the text of all metrics."""
+        return prometheus_client.generate_latest(self._registry)

@@ -4,8 +4,6 @@ A serving folder has what makes a training's folder usable by itself (``model.js
 configuration and the vocabulary, see `model_folder`), the model in one of `MODEL_FILES`,
 ``serving.json``, which says how to run it and what was measured when it was made, and the manifest
 that `manifests` writes. It appears whole or not at all.
-
-Letters in shapes: B batch, S sequence, K labels, N starts kept, M ends kept for each start.
 """
 
 import contextlib
@@ -15,7 +13,7 @@ from types import NoneType
 
 from albert.io import file_io, json_shapes, manifests
 from albert.model import model_folder
-from albert.tasks import glue, race, token_classification
+from albert.tasks import kinds
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import task as squad_task
 
@@ -24,28 +22,6 @@ VERSION = 1
 # Format: the model's file or folder in the serving folder.
 MODEL_FILES = {"saved_model": "saved_model", "litert": "model.tflite", "onnx": "model.onnx"}
 PRECISIONS = ("float32", "bfloat16", "int8")
-_TEXT_INPUTS = ("input_ids", "input_mask", "segment_ids")
-# Kind: names of the inputs, all int32 [B, S].
-INPUTS = {
-    glue.KIND: _TEXT_INPUTS,
-    race.KIND: _TEXT_INPUTS,
-    token_classification.KIND: _TEXT_INPUTS,
-    squad_task.V1: _TEXT_INPUTS,
-    squad_task.V2: (*_TEXT_INPUTS, "p_mask"),
-}
-# Kind: names of the outputs.
-OUTPUTS = {
-    # int32 [B] and float32 [B, K]; of a regression float32 [B] and [B, 1], both the score.
-    glue.KIND: ("predictions", "probabilities"),
-    race.KIND: ("logits",),  # float32 [B]: a text and one of the options is an input
-    token_classification.KIND: ("predictions", "probabilities"),  # int32 [B, S], float32 [B, S, K]
-    squad_task.V1: ("start_logits", "end_logits"),  # float32 [B, S], -1e30 at padding
-    squad_task.V2: (
-        *("start_top_log_probs", "start_top_index"),  # float32 and int32 [B, N]
-        *("end_top_log_probs", "end_top_index"),  # [B, N * M], the ends of start n at n * M...
-        "cls_logits",  # float32 [B], high where there is no answer
-    ),
-}
 _SHAPE = {
     "version": int,
     "format": str,
@@ -92,26 +68,26 @@ class ServingFolder:
 
     @property
     def inputs(self):
-        """Names of the inputs; see `INPUTS`."""
-        return INPUTS[self.kind]
+        """Names of the inputs; see `kinds.Kind`."""
+        return kinds.KINDS[self.kind].inputs
 
     @property
     def outputs(self):
-        """Names of the outputs; see `OUTPUTS`."""
-        return OUTPUTS[self.kind]
+        """Names of the outputs; see `kinds.Kind`."""
+        return kinds.KINDS[self.kind].outputs
 
 
-def is_one(path):
+def is_serving_folder(path):
     """Whether a folder is a serving folder, by its files."""
     return file_io.exists(os.path.join(path, NAME))
 
 
-def read(path, *kinds):
+def read(path, *names):
     """The `ServingFolder` at a path.
 
     Args:
       path: folder.
-      kinds: the kinds that the caller can use; none means any.
+      names: the kinds that the caller can use; none means any.
 
     Raises:
       file_io.InputError: no such folder, one of another kind of model, or damaged; names the file.
@@ -129,7 +105,7 @@ def read(path, *kinds):
             raise file_io.InputError(
                 f"{name}: {entry} is {found[entry]!r}; expected one of {', '.join(known)}"
             )
-    model = model_folder.read(path, *kinds, with_weights=False)
+    model = model_folder.read(path, *names, with_weights=False)
     values = {key: found[key] for key in ("format", "precision", "measured")}
     folder = ServingFolder(path, model, null_odds_threshold=found["null_odds_threshold"], **values)
     expected = _description(folder)

@@ -1,42 +1,18 @@
-"""Predicts the labels of words with a fine-tuned token classifier, from its training's folder.
+"""Predicts the labels of words with a fine-tuned token classifier.
 
 Letters in shapes: B batch, S sequence.
 """
 
-import dataclasses
 import itertools
 
 import numpy as np
 
+from albert.io import file_io
 from albert.model import batching, model_folder
-from albert.serving import inference
+from albert.serving import inference, requests
 from albert.tasks import custom, token_classification, word_files
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
-
-
-def save_description(write, output_dir, files, config, source, max_seq_length, dropout_prob, head):
-    """Makes the output folder of a token classifier's run usable by itself.
-
-    Args:
-      write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
-      output_dir: the folder.
-      files: `token_classification.Files`.
-      config: `encoder.AlbertConfig`.
-      source: `sources.Source` with the vocabulary.
-      max_seq_length: S of the training.
-      dropout_prob: dropout of the encoder's output in training.
-      head: `head_config.Head`.
-    """
-    settings = {
-        "labels": list(files.labels),
-        "max_seq_length": max_seq_length,
-        "classifier_dropout_prob": dropout_prob,
-        "columns": dataclasses.asdict(files.columns),
-        **head.settings,
-    }
-    if write(output_dir, token_classification.KIND, config, source, settings):
-        custom.save_labels(output_dir, files.labels)
 
 
 class TokenPredictor:
@@ -49,11 +25,19 @@ class TokenPredictor:
     Attributes:
       labels: label names by id.
       columns: `word_files.Columns` of the training.
+      max_seq_length: S of the training.
       tokenizer: `tokenization.FullTokenizer`.
+      metric: see `predictors.Predictor`.
 
     Raises:
       file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
     """
+
+    form = requests.WORDS
+    input_forms = ("txt", "jsonl", "conll")
+    output_forms = ("conll", "jsonl")
+    batches_ahead = 64
+    gives_numbers = False
 
     def __init__(self, model_dir, runtime="auto", threads=None):
         found = inference.find(model_dir, token_classification.KIND)
@@ -61,50 +45,87 @@ class TokenPredictor:
         self.labels = custom.labels_of(folder)
         self.columns = word_files.Columns(**folder.setting("columns", word_files.are_columns))
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        self._length = folder.length()
+        self.max_seq_length = folder.length()
+        self._marks = word_files.mark_entities(self.labels)
+        self.metric = "f1" if self._marks else "accuracy"
         self._infer = found.load(runtime, threads)
 
-    def predict(self, texts, batch_size=32):
+    # --- examples ---
+
+    def read_lines(self, lines, name, form):
+        """Yields a `word_files.Sentence` for each sentence of a file; labels are not needed.
+
+        Args:
+          lines: iterable of bytes.
+          name: name of the file, for messages.
+          form: one of `input_forms`.
+        """
+        return word_files.read_lines(lines, name, form, self.columns)
+
+    def read(self, path, labelled):
+        """Returns the sentences of a file and their labels; see `predictors.Predictor`."""
+        sentences = list(word_files.read(path, "check_file", self.columns, labelled or None))
+        if not sentences:
+            raise file_io.InputError(f"{path}: there is no sentence")
+        unknown = {name for s in sentences for name in s.labels or ()} - set(self.labels)
+        if labelled and unknown:
+            raise file_io.InputError(
+                f"{path} has the label {min(unknown)!r}; this model has {', '.join(self.labels)}"
+            )
+        gold = [sentence.labels for sentence in sentences] if labelled else None
+        return [word_files.without_labels(sentence) for sentence in sentences], gold
+
+    def of_request(self, fields):
+        """Returns the example of a request."""
+        return fields["words"]
+
+    # --- predictions ---
+
+    def predict(self, texts, batch_size=32, batches_ahead=1):
         """Yields a `word_files.Prediction` for each text, in order.
 
         Args:
-          texts: iterable of lists of words, or of str, which are split at white space.
-          batch_size: B; B texts are read ahead.
+          texts: iterable of lists of words, of str, which are split at white space, or of
+            `word_files.Sentence`.
+          batch_size: B.
+          batches_ahead: number of batches that are read at a time, so that sentences of similar
+            length can be put together; memory does not depend on their number.
 
         Raises:
           file_io.InputError: a text has no word.
         """
-        return self.predict_sentences(map(_sentence, itertools.count(), texts), batch_size, 1)
-
-    def predict_sentences(self, sentences, batch_size=32, batches_ahead=64):
-        """Yields a `word_files.Prediction` for each `word_files.Sentence`, in order.
-
-        Args:
-          sentences: iterable.
-          batch_size: B.
-          batches_ahead: that many batches are read at a time, so that sentences of similar length
-            can be put together; memory does not depend on their number.
-        """
-        sentences = iter(sentences)
+        sentences = map(_sentence, itertools.count(), texts)
         while window := list(itertools.islice(sentences, batch_size * batches_ahead)):
             yield from self._predict_window(window, batch_size)
 
-    def answer(self, forms, batch_size, file, lines, name, batches_ahead):
-        """Writes the predictions for the sentences of a file, in order.
+    def batch_size(self, examples):
+        """Returns the batch size for examples of requests that are computed together."""
+        return len(examples)
 
-        Args:
-          forms: form of `word_files.read_lines`, and of `word_files.write_predictions`.
-          batch_size, batches_ahead: see `predict_sentences`.
-          file: takes text.
-          lines: iterable of bytes.
-          name: what messages call them.
-        """
-        sentences = word_files.read_lines(lines, name, forms[0], self.columns)
-        found = self.predict_sentences(sentences, batch_size, batches_ahead)
-        word_files.write_predictions(file, forms[1], self.labels, found)
+    def to_json(self, result):
+        """Returns a JSON-ready `word_files.Prediction`."""
+        return word_files.to_dict(result, self._marks)
+
+    def write(self, file, form, results):
+        """Writes results in one of `output_forms`."""
+        word_files.write_predictions(file, form, self.labels, results)
+
+    # --- scores ---
+
+    def answers(self, results):
+        """Returns the labels of all words, to compare and score."""
+        return [label for result in results for label in result.labels]
+
+    def score(self, gold, found):
+        """Returns the F1 of entities, or without entities the accuracy, in percentage points."""
+        found = iter(found)
+        found = [list(itertools.islice(found, len(labels))) for labels in gold]
+        if self._marks:
+            return 100 * word_files.scores(gold, found)["f1"]
+        return 100 * word_files.accuracy(gold, found)
 
     def _predict_window(self, sentences, batch_size):
-        sizes = (self._length, self.tokenizer)
+        sizes = (self.max_seq_length, self.tokenizer)
         features = [
             token_classification.convert_part(part, *sizes)
             for number, sentence in enumerate(sentences)
@@ -125,6 +146,8 @@ class TokenPredictor:
 
 
 def _sentence(number, text):
+    if isinstance(text, word_files.Sentence):
+        return text
     place = f"text {number}"
     words = word_files.words_of(text, place) if isinstance(text, str) else tuple(text)
     return word_files.Sentence(str(number), words, None, place)

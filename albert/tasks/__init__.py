@@ -4,6 +4,7 @@
 __all__ = (
     "custom",
     "glue",
+    "kinds",
     "pretraining",
     "race",
     "token_classification",

@@ -8,6 +8,7 @@ import re
 from absl import logging
 
 from albert.io import file_io, tables
+from albert.model import head_config
 from albert.tasks import glue, metrics
 
 NAME = "custom"
@@ -294,3 +295,30 @@ def find_task(files, columns, output_dir, kind=None):
     files = {split: path for split, path in files.items() if path}
     _check_files(files, columns)
     return CustomTask(files, columns, find_labels(output_dir, files, columns, kind))
+
+
+def save_description(
+    write, output_dir, row, config, source, max_seq_length, dropout_prob, head=head_config.NO_LAYER
+):
+    """Writes the settings of a classifier's run, so that its output folder can be used alone.
+
+    Args:
+      write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
+      output_dir: the folder.
+      row: `glue.GlueTask` or `custom.CustomTask`.
+      config: `encoder.AlbertConfig`.
+      source: `sources.Source` with the vocabulary.
+      max_seq_length: S of the training.
+      dropout_prob: dropout of the pooled output in training.
+      head: `head_config.Head`.
+    """
+    settings = {
+        "task_name": row.name,
+        "labels": list(row.labels),
+        "max_seq_length": max_seq_length,
+        "classifier_dropout_prob": dropout_prob,
+        "columns": dataclasses.asdict(row.columns),
+        **head.settings,
+    }
+    if write(output_dir, glue.KIND, config, source, settings):
+        save_labels(output_dir, row.labels)

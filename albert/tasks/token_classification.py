@@ -465,3 +465,27 @@ def check_length(max_seq_length):
         raise file_io.InputError(
             f"max_seq_length={max_seq_length} must be at least 3: a piece, [CLS] and [SEP]"
         )
+
+
+def save_description(write, output_dir, files, config, source, max_seq_length, dropout_prob, head):
+    """Writes the settings of a token classifier's run, so that its output folder can be used alone.
+
+    Args:
+      write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
+      output_dir: the folder.
+      files: `token_classification.Files`.
+      config: `encoder.AlbertConfig`.
+      source: `sources.Source` with the vocabulary.
+      max_seq_length: S of the training.
+      dropout_prob: dropout of the encoder's output in training.
+      head: `head_config.Head`.
+    """
+    settings = {
+        "labels": list(files.labels),
+        "max_seq_length": max_seq_length,
+        "classifier_dropout_prob": dropout_prob,
+        "columns": dataclasses.asdict(files.columns),
+        **head.settings,
+    }
+    if write(output_dir, KIND, config, source, settings):
+        custom.save_labels(output_dir, files.labels)

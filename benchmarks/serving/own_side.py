@@ -4,7 +4,6 @@ python -m benchmarks.serving.own_side training_folder float32|bfloat16 auto thre
 python -m benchmarks.serving.own_side serving_folder exported runtime threads batches.json
 """
 
-import dataclasses
 import sys
 
 import numpy as np
@@ -23,11 +22,8 @@ def main():
         model = model.in_precision(precision)
     predictor = predictors.TextPredictor(model, runtime, int(threads))
 
-    columns = dataclasses.replace(predictor.columns, guid=None)
-
     def predict(texts):
-        rows = (("a text", {columns.text: text}) for text in texts)
-        found = predictor.predict_rows(rows, columns, peer_sides.BATCH_SIZE)
+        found = predictor.predict(texts, peer_sides.BATCH_SIZE, predictor.batches_ahead)
         return np.stack([list(row.probabilities.values()) for row in found])
 
     peer_sides.answer_commands(predict, batches_file)

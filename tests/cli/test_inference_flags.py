@@ -6,15 +6,14 @@ import types
 import pytest
 from absl import flags
 
-from albert.cli import inference_flags
+from albert.cli import inference_flags, options
 from albert.io import file_io
 from albert.serving import inference
 
 
-def values_of(folder, *given):
+def values_of(*given):
     values = flags.FlagValues()
-    flags.DEFINE_string("model_dir", str(folder), "", flag_values=values)
-    inference_flags.define(values)
+    options.define(inference_flags.Inference, values)
     values(["test", *given])
     return values
 
@@ -39,7 +38,8 @@ def test_precision_is_that_of_the_flag(monkeypatch, exported, given, wanted):
     monkeypatch.setattr(inference, "find", find)
 
     def load():
-        return inference_flags.found_model(values_of("run", *given), "a", "b")
+        settings = options.read(inference_flags.Inference, values_of(*given))
+        return inference_flags.found_model("run", settings, "a", "b")
 
     if wanted is None:
         message = "precision=bfloat16: exported was exported in int8 and computes in nothing else"

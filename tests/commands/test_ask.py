@@ -11,7 +11,7 @@ import pytest
 from albert import ask
 from albert.io import file_io
 from albert.model import checkpoints, heads, layers, model_folder, sources
-from albert.serving import answer_text, predictors
+from albert.serving import answer_text, predictors, question_predictor
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import task as squad_task
 from albert.text import tokenization
@@ -125,7 +125,8 @@ def reply_of(null_odds=None, threshold=None, **changes):
     answer = squad_answers.Answer("old\ncat", 0.75, -1.0, -2.0, 9, 16)
     none = squad_answers.Answer("empty", 1.0, 0.0, 0.0)
     answers = changes.get("answers", [answer, squad_answers.Answer("cat", 0.25, -2, -2, 13, 16)])
-    return predictors.Reply(answers or [none], null_odds, threshold)
+    question = question_predictor.Question("Who sat?", "")
+    return question_predictor.Reply(question, answers or [none], null_odds, threshold)
 
 
 @pytest.mark.parametrize(

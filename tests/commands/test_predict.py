@@ -12,7 +12,7 @@ import pytest
 
 from albert import predict, run_classifier
 from albert.io import file_io
-from albert.serving import predictors
+from albert.serving import text_predictor
 from tests.support import builders, forked
 from tests.support.sources import ROOT
 
@@ -96,12 +96,12 @@ def test_the_numbers_are_those_of_the_training_run(models, tmp_path, run_script,
 
 def test_the_python_function(models):
     texts = [text for (text,) in texts_of(models, "SST-2")]
-    predictor = predictors.TextPredictor(str(models / "SST-2"))
+    predictor = text_predictor.TextPredictor(str(models / "SST-2"))
     found = list(predictor.predict(texts, batch_size=3))
     probabilities = [list(row.probabilities.values()) for row in found]
     np.testing.assert_allclose(probabilities, results_of(models, "SST-2"), atol=1e-6)
     assert [row.guid for row in found] == [str(i) for i in range(21)]
-    pairs = predictors.TextPredictor(str(models / "RTE"))
+    pairs = text_predictor.TextPredictor(str(models / "RTE"))
     for wrong in ("one text", ("a", "b", "c")):
         with pytest.raises(file_io.InputError, match="text 0: the model takes 2, found [13]"):
             list(pairs.predict([wrong]))
@@ -119,7 +119,7 @@ def test_texts_are_read_as_they_come(models):
             taken.append(1)
             yield "the bread was fine ."
 
-    predictor = predictors.TextPredictor(str(models / "SST-2"))
+    predictor = text_predictor.TextPredictor(str(models / "SST-2"))
     answers = predictor.predict(endless(), batch_size=4)
     next(answers)
     assert len(taken) == 4

@@ -15,7 +15,7 @@ import pytest
 from albert import serve
 from albert.io import file_io, tables
 from albert.model import checkpoints, layers, model_folder, sources
-from albert.serving import predictors, requests
+from albert.serving import requests
 from albert.tasks import custom, glue
 from tests.support import builders, processes
 from tests.support.sources import ROOT
@@ -31,6 +31,7 @@ from tests.support.sources import ROOT
 )
 def test_flags_are_checked_before_any_work(run_script, tmp_path, flags, message):
     pytest.importorskip("aiohttp")
+    pytest.importorskip("prometheus_client")
     with pytest.raises(file_io.InputError, match=re.escape(message)):
         run_script(serve, **({"model_dir": tmp_path} | flags))
 
@@ -77,11 +78,12 @@ def fetch(url, body=None):
 @pytest.mark.slow
 def test_a_server_from_its_start_to_its_end(tmp_path):
     pytest.importorskip("aiohttp")
+    pytest.importorskip("prometheus_client")
     folder, labels = str(tmp_path / "sst"), ("bad", "good")
     config = builders.tiny_config()
     row = custom.CustomTask({}, tables.Columns(), labels, "mine")
     source = sources.Source("", None, str(builders.SPM), None, True)
-    predictors.save_classifier_description(model_folder.write, folder, row, config, source, 16, 0.1)
+    custom.save_description(model_folder.write, folder, row, config, source, 16, 0.1)
     model = glue.make_task(row).build_model(config, layers.Compute(), 0)
     checkpoints.save(f"{folder}/model.ckpt-1", model)
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -68,12 +68,12 @@ def test_models_are_compared(tmp_path, kind):
     found = inference.FoundModel(folder, function=inference.of_training(folder))
     examples = agreement.read(folder, write(tmp_path, kind), "check_file")
     same = agreement.measure(examples, found, found)
-    assert same.share == 1.0 and same.expected == same.found
+    assert same.rate == 1.0 and same.expected == same.found
     assert same.count == {race.KIND: 4, squad_task.V1: 1, squad_task.V2: 1}.get(kind, 3)
     if kind not in squad_task.KINDS:  # whose beams are sorted
         other = agreement.measure(examples, found, opposite(found))
-        assert other.share < 1.0 and other.expected == same.expected
-        assert other.to_dict()["agreement"] == round(other.share, 6)
+        assert other.rate < 1.0 and other.expected == same.expected
+        assert other.to_dict()["agreement"] == round(other.rate, 6)
     unlabelled = write(tmp_path, kind, labelled=False)
     assert agreement.read(folder, unlabelled, "calibration_file", False).answers(found)
     with pytest.raises(file_io.InputError, match=r"label|right answers"):
@@ -101,8 +101,10 @@ def test_numbers_are_equal_within_a_hundredth_of_the_range_of_the_first(tmp_path
     folder = serving_samples.trained_in(tmp_path / "run", "regression")
     unlabelled = write(tmp_path, "regression", labelled=False)
     examples = agreement.read(folder, unlabelled, "calibration_file", False)
-    assert agreement.share(examples, [1.0, 2.0, 6.0], [1.04, 1.96, 6.04]) == 1.0
-    assert agreement.share(examples, [1.0, 2.0, 6.0], [1.06, 2.0, 6.0]) == pytest.approx(2 / 3)
+    assert agreement.agreement_rate(examples, [1.0, 2.0, 6.0], [1.04, 1.96, 6.04]) == 1.0
+    assert agreement.agreement_rate(examples, [1.0, 2.0, 6.0], [1.06, 2.0, 6.0]) == pytest.approx(
+        2 / 3
+    )
 
 
 def test_files_of_glue_are_read_as_its_own(tmp_path):

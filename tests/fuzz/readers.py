@@ -280,9 +280,7 @@ def _model_folder(work):
     folder = os.path.join(work, "folder")
     row = custom.CustomTask({}, tables.Columns(), ("bad", "good"))
     source = sources.Source(None, None, str(SPM), None, True)
-    predictors.save_classifier_description(
-        model_folder.write, folder, row, tiny_config(), source, 32, 0.1
-    )
+    custom.save_description(model_folder.write, folder, row, tiny_config(), source, 32, 0.1)
     model = glue.make_task(row).build_model(tiny_config(), layers.Compute(), 1)
     checkpoints.save(os.path.join(folder, "model.ckpt-best"), model)
     files = {name: content_of(folder, name) for name in file_io.listdir(folder)}

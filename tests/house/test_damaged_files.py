@@ -279,7 +279,7 @@ def model_dir(tmp_path_factory):
     source = sources.Source(None, None, str(SPM), None, True)
     from albert.model import layers, model_folder
 
-    predictors.save_classifier_description(model_folder.write, folder, row, config, source, 32, 0.1)
+    custom.save_description(model_folder.write, folder, row, config, source, 32, 0.1)
     model = glue.make_task(row).build_model(config, layers.Compute(), 1)
     checkpoints.save(os.path.join(folder, "model.ckpt-best"), model)
     return folder

@@ -1,18 +1,14 @@
 """Folders of fine-tuned models can be used alone."""
 
 import dataclasses
-import importlib
 import json
 import re
 import shutil
 
 import pytest
-from absl import flags
 
 from albert.io import file_io
-from albert.model import checkpoints, heads, model_folder, pretraining_heads, sources
-from albert.tasks import glue, race, token_classification
-from albert.tasks.squad import task as squad_task
+from albert.model import checkpoints, heads, model_folder, sources
 from tests.support.builders import TESTDATA, tiny_config
 
 CONFIG = tiny_config(max_position_embeddings=32)
@@ -130,14 +126,12 @@ def test_a_configuration_that_was_changed_is_refused_though_the_weights_fit(
 # --- folders that another program has trained ----------------------------------------------------
 
 
-def foreign(folder, source, model=None):
+def foreign(folder, source):
     """A folder with a checkpoint alone."""
-    prefix = write(folder, source)
+    write(folder, source)
     for path in folder.iterdir():
         if not path.name.startswith("model.ckpt"):
             path.unlink()
-    if model is not None:
-        checkpoints.save(prefix, model)
     return str(folder)
 
 
@@ -204,65 +198,6 @@ def test_other_files_are_not_replaced_either(tmp_path, caplog, name):
     (out / "albert_config.json").write_text(json.dumps(legacy))
     assert model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
     assert json.loads((out / "albert_config.json").read_text()) == legacy
-
-
-@pytest.mark.parametrize(
-    ("make", "kinds", "message"),
-    [
-        (
-            lambda: heads.ClassifierModel(CONFIG, 3, seed=1),
-            ("classifier",),
-            r": python -m albert.run_classifier --task_name=… --data_dir=… --do_predict --output_",
-        ),
-        (
-            lambda: heads.RegressionModel(CONFIG, seed=1),
-            ("multiple_choice",),
-            r": python -m albert.run_race --nodo_train --nodo_eval --data_dir=… --do_predict --ou",
-        ),
-        (
-            lambda: heads.SquadV1Model(CONFIG, seed=1),
-            ("squad_v1", "squad_v2"),
-            r": python -m albert.run_squad_v1 --predict_file=… --do_predict --output_dir=\S+out ",
-        ),
-        (
-            lambda: heads.TokenClassifierModel(CONFIG, 3, seed=1),
-            ("token_classifier",),
-            r": python -m albert.run_token_classifier --test_file=… --do_predict --output_dir=\S+o",
-        ),
-        (
-            lambda: heads.SquadV2Model(CONFIG, 2, 2, 0.1, seed=1),
-            ("squad_v1", "squad_v2"),
-            r": python -m albert.run_squad_v2 --predict_file=… --do_predict --output_dir=\S+out ",
-        ),
-        (lambda: heads.RegressionModel(CONFIG, seed=1), (), "run_classifier .* or .*run_race"),
-        (
-            lambda: heads.ClassifierModel(CONFIG, 3, seed=1),
-            ("squad_v1", "squad_v2"),
-            "by its weights it is a model of kind classifier; expected squad_v1 or squad_v2",
-        ),
-        (
-            lambda: pretraining_heads.PretrainingModel(CONFIG),
-            (),
-            "of kind pre-trained; expected classifier or",
-        ),
-    ],
-)
-def test_a_folder_without_description_names_the_command_that_adds_it(
-    tmp_path, make, kinds, message
-):
-    folder = foreign(tmp_path / "out", source_in(tmp_path / "elsewhere"), make())
-    with pytest.raises(file_io.InputError, match=message):
-        model_folder.read(folder, *kinds)
-
-
-def test_every_kind_has_a_command():
-    kinds = {glue.KIND, race.KIND, *squad_task.KINDS, token_classification.KIND}
-    assert set(model_folder.COMMANDS) == kinds
-    for command in model_folder.COMMANDS.values():
-        script, *arguments = command.split()
-        values = flags.FlagValues()
-        importlib.import_module(f"albert.{script}").define_flags(values)
-        values([script, *arguments, "--output_dir=x"])
 
 
 def test_mistakes_are_named(tmp_path):

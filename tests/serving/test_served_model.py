@@ -27,16 +27,14 @@ def save(folder, model):
 
 def classifier(folder, labels, pair=None):
     row = custom.CustomTask({}, tables.Columns(text_pair=pair), labels, "mine")
-    predictors.save_classifier_description(
-        model_folder.write, str(folder), row, CONFIG, SOURCE, LENGTH, 0.1
-    )
+    custom.save_description(model_folder.write, str(folder), row, CONFIG, SOURCE, LENGTH, 0.1)
     return save(folder, glue.make_task(row).build_model(CONFIG, layers.Compute(), 4))
 
 
 def token_classifier(folder):
     labels = ("O", "B-PER", "I-PER")
     files = token_classification.Files({}, word_files.Columns(), labels)
-    token_predictor.save_description(
+    token_classification.save_description(
         model_folder.write, str(folder), files, CONFIG, SOURCE, LENGTH, 0.1, head_config.NO_LAYER
     )
     made = token_classification.make_task(labels, LENGTH)

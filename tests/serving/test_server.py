@@ -19,6 +19,7 @@ from tests.support.serving_stand_in import EchoModel
 from tests.support.sources import ROOT
 
 aiohttp = pytest.importorskip("aiohttp")
+pytest.importorskip("prometheus_client")
 http_server = pytest.importorskip("albert.serving.server")
 
 LIMITS = http_server.requests.Limits(3, 50)
@@ -110,13 +111,13 @@ def test_bad_input_is_refused_and_the_server_stays():
             assert response.status in (400, 415)
         assert (await post(client, "/predict", {"text": "a"}))[0] == 200
         _, text = await get(client, "/metrics")
-        counted = 'albert_requests_total{path="/predict",status="%d"} %d\n'
+        counted = 'albert_requests_total{path="/predict",status="%d"} %.1f\n'
         for status, times in ((200, 1), (405, 1), (413, 2), (500, 1)):
             assert counted % (status, times) in text
-        assert 'albert_requests_total{path="other",status="404"} 4\n' in text
-        assert re.search(r'^albert_request_seconds_count\{path="/ask"\} 1$', text, re.M)
+        assert 'albert_requests_total{path="other",status="404"} 4.0\n' in text
+        assert re.search(r'^albert_request_seconds_count\{path="/ask"\} 1\.0$', text, re.M)
         assert re.search(r"^albert_batch_rows_count [1-9]", text, re.M)
-        assert "\nalbert_ready 1\n" in text and "\nalbert_waiting_rows 0\n" in text
+        assert "\nalbert_ready 1.0\n" in text and "\nalbert_waiting_rows 0.0\n" in text
 
     serve(scenario, EchoModel(), max_request_bytes=100)
 
@@ -160,7 +161,7 @@ class Gate(EchoModel):
 
 
 async def waiting_rows(client, count):
-    while f"\nalbert_waiting_rows {count}\n" not in (await get(client, "/metrics"))[1]:
+    while f"\nalbert_waiting_rows {count:.1f}\n" not in (await get(client, "/metrics"))[1]:
         await asyncio.sleep(0.01)
 
 

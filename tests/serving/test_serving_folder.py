@@ -35,7 +35,9 @@ def write(path, trained, measured=()):
 def test_what_is_written_is_read(tmp_path):
     write(tmp_path / "out", trained_in(tmp_path / "run"), {"agreement": 1.0})
     path = str(tmp_path / "out")
-    assert serving_folder.is_one(path) and not serving_folder.is_one(str(tmp_path / "run"))
+    assert serving_folder.is_serving_folder(path) and not serving_folder.is_serving_folder(
+        str(tmp_path / "run")
+    )
     found = serving_folder.read(path, glue.KIND)
     assert (found.kind, found.format, found.precision) == ("classifier", "onnx", "int8")
     assert found.inputs == ("input_ids", "input_mask", "segment_ids")

@@ -1,0 +1,315 @@
+"""Answers questions about texts with a model that was fine-tuned on SQuAD."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+from absl import logging
+
+from albert.io import file_io, tables
+from albert.model import batching, model_folder
+from albert.serving import answer_text, inference, requests
+from albert.tasks.squad import answers as squad_answers
+from albert.tasks.squad import features as squad_features
+from albert.tasks.squad import metrics as squad_metrics
+from albert.tasks.squad import task as squad_task
+
+_INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")
+BATCH_SIZE = 16  # windows that are computed together
+_TEXTS_KEPT = 128  # texts of any length, which a server would otherwise keep forever
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """A question about a text.
+
+    Attributes:
+      question, context: the question and the text.
+      guid: its id.
+      place: where it was read, for messages; "" if nowhere.
+      num_answers: maximum number of answers in its JSON.
+    """
+
+    question: str
+    context: str
+    guid: str = ""
+    place: str = ""
+    num_answers: int = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    """The answers of a model to a question.
+
+    Attributes:
+      question: `Question`.
+      answers: list of `squad_answers.Answer`, best first; `start` and `end` are places in the text.
+      null_odds: the odds that there is no answer; None under SQuAD 1.1.
+      threshold: null odds from which no answer is given; None under SQuAD 1.1.
+    """
+
+    question: Question
+    answers: list
+    null_odds: float | None = None
+    threshold: float | None = None
+
+    @property
+    def has_answer(self):
+        """False if no answer was found, or the text has none."""
+        if self.answers[0].start is None:
+            return False
+        return self.null_odds is None or self.null_odds < self.threshold
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A token of a window that a question is asked in.
+
+    Attributes:
+      window, token: their numbers from 0.
+      text: what the token stands for in the text; "" where it belongs to the question or is [CLS].
+    """
+
+    window: int
+    token: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """An answer next to the gold one.
+
+    Attributes:
+      reply: `Reply`.
+      start, end: `Place`s with the highest scores.
+      gold: `Place`s of the first gold answer's first and last token, in the window with most of the
+        text around it; None where there is no answer, or its place is not known.
+    """
+
+    reply: Reply
+    start: Place
+    end: Place
+    gold: tuple | None
+
+
+class Answerer:
+    """A fine-tuned model that answers questions.
+
+    Args:
+      model_dir: output folder of run_squad_v1 or run_squad_v2, or a serving folder.
+      runtime, threads: of serving folders; see `runtimes.load`.
+
+    Attributes:
+      max_seq_length: S of the training.
+
+    Raises:
+      file_io.InputError: the folder holds no such model.
+    """
+
+    form = requests.QUESTION
+    metric = "f1"
+    input_forms = output_forms = ("jsonl",)
+    batches_ahead = 4
+    gives_numbers = False
+
+    def __init__(self, model_dir, runtime="auto", threads=None):
+        found = inference.find(model_dir, *squad_task.KINDS)
+        folder = found.folder
+        self.max_seq_length = folder.length()
+        self._settings = folder.settings_as(squad_task.Settings)
+        self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
+        # It keeps texts that it has seen, so further questions about one cost little.
+        self._featurizer = squad_features.Featurizer(
+            self._tokenizer,
+            **self._settings.window,
+            is_training=False,
+            paragraphs_kept=_TEXTS_KEPT,
+        )
+        self._infer = found.load(runtime, threads)
+        self._threshold = found.null_odds_threshold()
+
+    def ask(self, question, context):
+        """Answers a question about a text of any length.
+
+        Args:
+          question: text of the question.
+          context: the text.
+
+        Returns:
+          `Reply`.
+
+        Raises:
+          file_io.InputError: the question is empty, or the text is or does not fit the vocabulary.
+        """
+        (reply,) = self.predict([Question(question, context)])
+        return reply
+
+    def predict(self, questions, batch_size=BATCH_SIZE, batches_ahead=4):
+        """Yields a `Reply` for each question, in order; windows of several are computed together.
+
+        Args:
+          questions: iterable of `Question`.
+          batch_size: number of windows that are computed together.
+          batches_ahead: `batch_size` times this many questions are read at a time.
+
+        Raises:
+          file_io.InputError: see `ask`; with the place.
+        """
+        questions = iter(questions)
+        while block := list(itertools.islice(questions, batch_size * batches_ahead)):
+            examples = [
+                squad_answers.SquadExample("question", q.question, q.context) for q in block
+            ]
+            windows = [
+                self._windows_of(example, question.place)
+                for example, question in zip(examples, block, strict=True)
+            ]
+            every = list(itertools.chain(*windows))
+            for number, window in enumerate(every):
+                window.unique_id = number
+            results = self._results(every, batch_size)
+            for question, example, found in zip(block, examples, windows, strict=True):
+                yield self._reply(question, example, found, results)
+
+    def read_lines(self, lines, name, form="jsonl", context=None, num_answers=3):
+        """Yields a `Question` for each object of a jsonl file; see `answer_text.read_questions`."""
+        for guid, place, question, text in answer_text.read_questions(lines, name, context):
+            yield Question(question, text, guid, place, num_answers)
+
+    def read(self, path, labelled):
+        """Returns the questions of a SQuAD file and their answers; see `predictors.Predictor`."""
+        found = squad_answers.read_squad_examples(path, is_training=False)
+        questions = [
+            Question(e.question_text, e.paragraph_text, e.qas_id, f"{path}: {e.qas_id}")
+            for e in found
+        ]
+        if not squad_answers.answers_known(found):
+            return questions, None
+        return questions, [list(example.answers or ()) for example in found]
+
+    def of_request(self, fields):
+        """Returns the example of a request."""
+        return Question(fields["question"], fields["context"], num_answers=fields["num_answers"])
+
+    def batch_size(self, examples):
+        """Returns the batch size for examples of requests that are computed together."""
+        return BATCH_SIZE
+
+    def to_json(self, result):
+        """Returns a JSON-ready `Reply`."""
+        return answer_text.to_dict(result)
+
+    def write(self, file, form, results):
+        """Writes results as jsonl."""
+        file.writelines(tables.json_line(self.to_json(result)) for result in results)
+
+    def answers(self, results):
+        """Returns the texts of the best answers, "" for none, to compare and score."""
+        return [result.answers[0].text if result.has_answer else "" for result in results]
+
+    def score(self, gold, found):
+        """Returns the F1 of the texts in percentage points."""
+        gold, found = dict(enumerate(gold)), dict(enumerate(found))
+        _, f1 = squad_metrics.raw_scores_v2(gold, found)
+        return 100 * float(np.mean(list(f1.values())))
+
+    def explain(self, example):
+        """Answers a question of a data set: an `Explanation`.
+
+        Args:
+          example: `squad_utils.SquadExample`, not of training.
+
+        Raises:
+          file_io.InputError: see `ask`.
+        """
+        windows, results = self._search(example)
+        start, end = self._highest(example, windows, results)
+        question = Question(example.question_text, example.paragraph_text, example.qas_id)
+        reply = self._reply(question, example, windows, results)
+        return Explanation(reply, start, end, _gold(example, windows))
+
+    def _search(self, example):
+        """The windows of a question, numbered from 0, and {number: scores}."""
+        windows = self._windows_of(example)
+        for number, window in enumerate(windows):
+            window.unique_id = number
+        return windows, self._results(windows)
+
+    def _windows_of(self, example, place=""):
+        at = f"{place}: " if place else ""
+        if not example.question_text.strip():
+            raise file_io.InputError(f"{at}the question is empty")
+        length = len(self._tokenizer.encode(example.question_text))
+        if length > self._settings.max_query_length:
+            logging.warning(
+                "%sThe question has %d tokens; the model reads the first %d",
+                at,
+                length,
+                self._settings.max_query_length,
+            )
+        (windows,) = self._featurizer.batch([example], [0])
+        if isinstance(windows, str):
+            raise file_io.InputError(f"{at}the text cannot be searched: {windows}")
+        return windows
+
+    def _highest(self, example, windows, results):
+        """`Place`s of the highest start and end; under SQuAD 2.0 of the end given that start."""
+        if self._threshold is None:
+            places = []
+            for name in ("start_log_prob", "end_log_prob"):
+                best = max(windows, key=lambda w: results[w.unique_id][name].max())  # noqa: B023
+                places.append(_place(example, best, int(results[best.unique_id][name].argmax())))
+            return tuple(places)
+        best = max(windows, key=lambda w: results[w.unique_id]["start_top_log_probs"][0])
+        found = results[best.unique_id]
+        return tuple(
+            _place(example, best, int(found[f"{n}_top_index"][0])) for n in ("start", "end")
+        )
+
+    def _results(self, windows, batch_size=BATCH_SIZE):
+        """{unique id: scores} of the windows."""
+        results = {}
+        lengths = [np.sum(window.input_mask) for window in windows]
+        for chosen in batching.batches_by_length(lengths, batch_size):
+            batch = [windows[place] for place in chosen]
+            columns = {
+                name: np.int32([getattr(window, name) for window in batch]) for name in _INPUTS
+            }
+            columns = batching.trim_arrays(columns, _INPUTS, self._settings.widest_beam)
+            rows = squad_answers.scores_of(self._infer(columns), columns["input_mask"])
+            for place, window in enumerate(batch):
+                results[window.unique_id] = {name: row[place] for name, row in rows.items()}
+        return results
+
+    def _reply(self, question, example, windows, results):
+        settings = self._settings
+        limits = (settings.n_best_size, settings.max_answer_length)
+        if self._threshold is None:
+            (answers,) = squad_answers.best_answers_v1([example], windows, results, *limits)
+            return Reply(question, answers)
+        beams = (settings.start_n_top, settings.end_n_top)
+        (answers,) = squad_answers.best_answers_v2([example], windows, results, *limits, *beams)
+        null_odds = squad_answers.find_null_odds([example], windows, results)
+        return Reply(question, answers, null_odds[example.qas_id], self._threshold)
+
+
+def _place(example, window, token):
+    """`Place` of a token of a window."""
+    piece, text = token - window.text_begin, ""
+    if 0 <= piece < len(window.piece_start):
+        text = example.paragraph_text[window.piece_start[piece] : window.piece_end[piece] + 1]
+    return Place(window.unique_id, token, text)
+
+
+def _gold(example, windows):
+    """See `Explanation`."""
+    found = squad_task.targets(squad_task.Questions([example], windows))
+    whole = [w for w in windows if not found["is_impossible"][w.unique_id]]
+    if not whole:
+        return None
+
+    def ends(w):
+        return [found[f"{name}_positions"][w.unique_id] for name in ("start", "end")]
+
+    best = max(whole, key=lambda w: min(ends(w)[0] - w.text_begin, w.text_end - ends(w)[1]))
+    return tuple(_place(example, best, int(token)) for token in ends(best))

@@ -1,0 +1,220 @@
+"""Predicts labels or numbers of texts with a fine-tuned classifier.
+
+Letters in shapes: B batch, K labels, S sequence.
+"""
+
+import dataclasses
+import itertools
+import os
+
+import numpy as np
+
+from albert.io import file_io, tables
+from albert.model import batching, model_folder
+from albert.serving import inference, requests
+from albert.tasks import custom, glue
+
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+
+class TextPredictor:
+    """A fine-tuned model, loaded from the folder of its training run, or a serving folder.
+
+    Args:
+      model_dir: the folder; of a training run the best checkpoint is used, else the last.
+      runtime, threads: of serving folders; see `runtimes.load`.
+
+    Attributes:
+      labels: K label names by id; empty for regression.
+      columns: `tables.Columns` of the training.
+      max_seq_length: S of the training; longer texts are cut.
+      tokenizer: `tokenization.FullTokenizer`.
+      form, metric, gives_numbers: see `predictors.Predictor`.
+
+    Raises:
+      file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
+    """
+
+    input_forms = ("txt", "csv", "tsv", "jsonl")
+    output_forms = ("tsv", "jsonl")
+    batches_ahead = 64
+
+    def __init__(self, model_dir, runtime="auto", threads=None):
+        found = inference.find(model_dir, glue.KIND)
+        folder = found.folder
+        self.columns = tables.Columns(**folder.setting("columns", tables.are_columns))
+        labels, name = custom.labels_of(folder), folder.setting("task_name", str)
+        self._row = custom.CustomTask({}, self.columns, labels, name)
+        self.labels = self._row.labels
+        self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
+        self.max_seq_length = folder.length(least=glue.least_length(self._row))
+        plain = dataclasses.replace(self.columns, guid=None)
+        self._plain_task = dataclasses.replace(self._row, columns=plain)
+        self._number_score = None if self.labels else glue.REGRESSION_SCORES[0]
+        self.gives_numbers = not self.labels
+        self.metric = "accuracy" if self.labels else self._number_score[0]
+        self.form = requests.ONE_TEXT if self.columns.text_pair is None else requests.TWO_TEXTS
+        self._infer = found.load(runtime, threads)
+
+    # --- examples ---
+
+    def columns_of(self, form, **given):
+        """Returns the `tables.Columns` of a file without labels.
+
+        Args:
+          form: one of `input_forms`.
+          given: text, text_pair or guid, to replace the columns of the training; None: as there,
+            "": no such column.
+        """
+        if form == "txt":
+            return tables.Columns(self.columns.text, self.columns.text_pair, None, None)
+        names = {
+            name: (getattr(self.columns, name) if given.get(name) is None else given[name]) or None
+            for name in ("text", "text_pair", "guid")
+        }
+        return tables.Columns(**names, label=None)
+
+    def read_lines(self, lines, name, form, **columns):
+        """Yields a `glue.InputExample` for each row of a file without labels.
+
+        Args:
+          lines: iterable of bytes.
+          name: name of the file, for messages.
+          form: one of `input_forms`.
+          columns: see `columns_of`.
+
+        Raises:
+          file_io.InputError: the columns are of another number of texts than the model takes, or a
+            row lacks one.
+        """
+        columns = self.columns_of(form, **columns)
+        return self.examples_of(tables.read_rows(lines, name, form, columns), columns)
+
+    def examples_of(self, rows, columns):
+        """Yields a `glue.InputExample` for each (place for messages, dict by column).
+
+        Without a column of ids, rows are numbered from 0.
+        """
+        if (columns.text_pair is None) != (self.columns.text_pair is None):
+            expected = (
+                "one text, not two" if self.columns.text_pair is None else "two texts, not one"
+            )
+            raise file_io.InputError(f"this model takes {expected}: see text_pair_column")
+        row_task = dataclasses.replace(self._row, columns=columns)
+        for number, (place, row) in enumerate(rows):
+            yield _example_of(row_task, row, place, number)
+
+    def read(self, path, labelled):
+        """Returns the examples of a file and their labels; see `predictors.Predictor`.
+
+        Args:
+          path: a file with the columns of the training, or ``dev.tsv`` of a task of GLUE.
+          labelled: whether labels are needed.
+        """
+        task = self._task_of(path, labelled)
+        split = "dev" if labelled else "test"
+        found = list(task.iter_examples(os.path.dirname(path), split, False, False))
+        rows = ((f"{path}: {e.guid}", self._row_of((e.text_a, e.text_b))) for e in found)
+        return list(self.examples_of(rows, self._plain_task.columns)), [
+            example.label for example in found
+        ]
+
+    def _task_of(self, path, labelled):
+        """Returns the task that reads a file as its split "dev", or without labels as "test"."""
+        known = [row for row in glue.TASKS if row.name == self._row.name.lower()]
+        if known and path.endswith(".tsv"):
+            row, name = known[0], os.path.basename(path)
+            changes = {"folder": "", "dev_file": name, "test_file": name}
+            if name != row.test_file:  # a file with labels, which are not read as "test"
+                changes["test_columns"] = (row.id_column or 0, *row.text_columns)
+                changes["headerless"] = ("dev", "test") if "dev" in row.headerless else ()
+            return dataclasses.replace(row, **changes)
+        return dataclasses.replace(self._row, files={"dev" if labelled else "test": path})
+
+    def of_request(self, fields):
+        """Returns the example of a request."""
+        is_pair = self.columns.text_pair is not None
+        return (fields["text"], fields["text_pair"]) if is_pair else fields["text"]
+
+    def _row_of(self, texts):
+        names = (self.columns.text, self.columns.text_pair)
+        return {name: text for name, text in zip(names, texts, strict=False) if name}
+
+    def _example(self, number, text):
+        """Returns the `glue.InputExample` of an item of `predict`."""
+        if isinstance(text, glue.InputExample):
+            return text
+        parts = (text,) if isinstance(text, str) else tuple(text)
+        expected = 1 if self.columns.text_pair is None else 2
+        if len(parts) != expected:
+            raise file_io.InputError(
+                f"text {number}: the model takes {expected}, found {len(parts)}"
+            )
+        return _example_of(self._plain_task, self._row_of(parts), f"text {number}", number)
+
+    # --- predictions ---
+
+    def predict(self, texts, batch_size=32, batches_ahead=1):
+        """Yields a `tables.Prediction` for each text, in order; ids count from 0.
+
+        Args:
+          texts: iterable of str, of pairs of str for a model of two texts, or of examples, which
+            have their ids.
+          batch_size: B.
+          batches_ahead: number of batches that are read at a time, so that texts of similar length
+            can be put together; memory does not depend on the number of texts.
+
+        Raises:
+          file_io.InputError: a text is empty, or the model takes another number of texts.
+        """
+        examples = map(self._example, itertools.count(), texts)
+        while window := list(itertools.islice(examples, batch_size * batches_ahead)):
+            yield from self._predict_window(window, batch_size)
+
+    def batch_size(self, examples):
+        """Returns the batch size for examples of requests that are computed together."""
+        return len(examples)
+
+    def to_json(self, result):
+        """Returns a JSON-ready `tables.Prediction`."""
+        return tables.to_dict(self.labels, result)
+
+    def write(self, file, form, results):
+        """Writes results in one of `output_forms`."""
+        tables.write_predictions(file, form, self.labels, results)
+
+    # --- scores ---
+
+    def answers(self, results):
+        """Returns the labels, or numbers, to compare and score."""
+        return [result.prediction for result in results]
+
+    def score(self, gold, found):
+        """Returns percentage points: accuracy, or correlation of numbers."""
+        if self.labels:
+            return 100 * float(np.mean([a == b for a, b in zip(gold, found, strict=True)]))
+        return 100 * self._number_score[1](np.array(gold), np.array(found))
+
+    def _predict_window(self, examples, batch_size):
+        features = [
+            glue.convert_example(example, self._row, self.max_seq_length, self.tokenizer)
+            for example in examples
+        ]
+        columns = {name: np.stack([f[name] for f in features]).astype(np.int32) for name in _INPUTS}
+        batches = batching.batches_by_length(columns["input_mask"].sum(axis=1), batch_size)
+        found = []
+        for chosen in batches:
+            batch = {name: values[chosen] for name, values in columns.items()}
+            found.append(self._infer(batching.trim_arrays(batch, _INPUTS)))
+        places = batching.places_in(batches)
+        indices, probabilities = (
+            np.concatenate([outputs[name] for outputs in found])[places]
+            for name in ("predictions", "probabilities")
+        )
+        guids = [example.guid for example in examples]
+        return tables.predictions(self.labels, guids, indices, probabilities)
+
+
+def _example_of(task, row, place, number):
+    """Returns the `glue.InputExample` of a row; the tokenizer cleans its texts, once."""
+    return task.example(row, place, str(number), task.no_label, use_spm=False, do_lower_case=False)

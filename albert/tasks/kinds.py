@@ -1,0 +1,192 @@
+"""The kinds of fine-tuned models: one row for each, with all that differs between them.
+
+Letters in shapes: B batch, S sequence, K labels, N starts kept, M ends kept for each start.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+from albert.io import file_io
+from albert.model import checkpoints, head_config, heads, layers, model_folder, sources
+from albert.tasks import custom, glue, race, token_classification
+from albert.tasks.squad import task as squad_task
+
+_TEXT_INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of fine-tuned model.
+
+    Attributes:
+      name: the kind in descriptions of folders, such as "classifier".
+      outputs: names of the outputs.
+      build: ``(model_folder.ModelFolder, layers.Compute, head_config.Head) -> model of heads``.
+      command: the command that trains such a model and, with --do_predict, describes its folder.
+      head_variable: beginning of the names of variables that only its head has.
+      one_output: whether that head has a single output; False: any number.
+      inputs: names of the inputs, all int32 [B, S].
+      skip_padding: whether the model computes the real tokens alone.
+      has_labels: whether the description of its folder names labels.
+      huggingface_head: key of `huggingface.HEADS`; None if transformers has no such model.
+      pipeline_tag: what the Hub calls its task, for cards.
+    """
+
+    name: str
+    outputs: tuple[str, ...]
+    build: Callable[[model_folder.ModelFolder, layers.Compute, head_config.Head], Any]
+    command: str
+    head_variable: str
+    one_output: bool = False
+    inputs: tuple[str, ...] = _TEXT_INPUTS
+    skip_padding: bool = False
+    has_labels: bool = False
+    huggingface_head: str | None = None
+    pipeline_tag: str
+
+
+# --- how a model is made from its folder ----------------------------------------------------------
+
+
+def _build_classifier(folder, compute, head):
+    labels = custom.labels_of(folder)
+    if not labels:
+        return heads.RegressionModel(folder.config, compute, 0, head=head)
+    return heads.ClassifierModel(folder.config, len(labels), compute, 0, head=head)
+
+
+def _build_choice_scorer(folder, compute, head):
+    # Each choice is scored alone: with a single output there may be any number of them.
+    return heads.RegressionModel(folder.config, compute, 0, head=head)
+
+
+def _build_token_classifier(folder, compute, head):
+    labels = custom.labels_of(folder)
+    return heads.TokenClassifierModel(folder.config, len(labels), compute, 0, head=head)
+
+
+def _build_squad(folder, compute, head):
+    task = squad_task.make_task(folder.kind, folder.settings_as(squad_task.Settings))
+    return task.build_model(folder.config, compute, 0)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+_ROWS = (
+    Kind(
+        name=glue.KIND,  # also of regression, whose models have no labels
+        # int32 [B] and float32 [B, K]; of a regression float32 [B] and [B, 1], both the score.
+        outputs=("predictions", "probabilities"),
+        build=_build_classifier,
+        command="run_classifier --task_name=… --data_dir=…",
+        head_variable="output_bias",
+        has_labels=True,
+        huggingface_head="classification",
+        pipeline_tag="text-classification",
+    ),
+    Kind(
+        name=token_classification.KIND,
+        outputs=("predictions", "probabilities"),  # int32 [B, S], float32 [B, S, K]
+        build=_build_token_classifier,
+        command="run_token_classifier --test_file=…",
+        head_variable="cls/token/",
+        skip_padding=True,
+        has_labels=True,
+        huggingface_head="token_classification",
+        pipeline_tag="token-classification",
+    ),
+    Kind(
+        name=race.KIND,
+        outputs=("logits",),  # float32 [B]: an input is a text with one of the options
+        build=_build_choice_scorer,
+        command="run_race --nodo_train --nodo_eval --data_dir=…",
+        head_variable="output_bias",
+        one_output=True,
+        skip_padding=True,
+        huggingface_head="multiple_choice",
+        pipeline_tag="multiple-choice",
+    ),
+    Kind(
+        name=squad_task.V1,
+        outputs=("start_logits", "end_logits"),  # float32 [B, S], -1e30 at padding
+        build=_build_squad,
+        command="run_squad_v1 --predict_file=…",
+        head_variable="cls/squad/",
+        huggingface_head="squad_v1",
+        pipeline_tag="question-answering",
+    ),
+    Kind(
+        name=squad_task.V2,
+        inputs=(*_TEXT_INPUTS, "p_mask"),
+        outputs=(
+            *("start_top_log_probs", "start_top_index"),  # float32 and int32 [B, N]
+            *("end_top_log_probs", "end_top_index"),  # [B, N * M], the ends of start n at n * M...
+            "cls_logits",  # float32 [B], high if there is no answer
+        ),
+        build=_build_squad,
+        command="run_squad_v2 --predict_file=…",
+        head_variable="start_logits/",
+        pipeline_tag="question-answering",
+    ),
+)
+KINDS = {row.name: row for row in _ROWS}
+
+
+# --- folders of models ----------------------------------------------------------------------------
+
+
+def read_folder(path: str, *names: str) -> model_folder.ModelFolder:
+    """Reads the folder of a fine-tuned model.
+
+    Args:
+      path: output folder of a training.
+      names: keys of `KINDS` that the caller can use; none means any.
+
+    Raises:
+      file_io.InputError: see `model_folder.read`; if only the description is missing, names the
+        command that writes it.
+    """
+    names = names or tuple(KINDS)
+    if not file_io.exists(os.path.join(path, sources.DESCRIPTION_NAME)):
+        _check_undescribed(path, names)
+    return model_folder.read(path, *names)
+
+
+def _check_undescribed(path, names):
+    """Raises InputError if a folder without description holds a checkpoint; says what to run."""
+    best, numbered = os.path.join(path, checkpoints.BEST), checkpoints.numbered(path)
+    if checkpoints.prefix_exists(best):
+        numbered = [best]
+    if not numbered:
+        return
+    message = f"{path} has no {sources.DESCRIPTION_NAME}: "
+    found = _find_by_variables(numbered[-1])
+    wanted = [row for row in found if row.name in names]
+    if not wanted:
+        kinds = " or ".join(row.name for row in found) or "pre-trained"
+        raise file_io.InputError(
+            f"{message}by its weights it is a model of kind {kinds}; expected {' or '.join(names)}"
+        )
+    commands = " or ".join(
+        f"python -m albert.{row.command} --do_predict --output_dir={path}" for row in wanted
+    )
+    raise file_io.InputError(
+        f"{message}another program or an older version has trained it. A prediction with the flags "
+        f"of the training adds the file: {commands} --max_seq_length=… --albert_config_file=… "
+        "--spm_model_file=… (or --vocab_file=…; or --albert_hub_module_handle=… for all files)"
+    )
+
+
+def _find_by_variables(prefix):
+    """Rows of the kinds that a checkpoint may be of."""
+    shapes = checkpoints.reader(prefix).get_variable_to_shape_map()
+    return [
+        row
+        for row in _ROWS
+        if any(
+            name.startswith(row.head_variable) and (shape == [1] or not row.one_output)
+            for name, shape in shapes.items()
+        )
+    ]
