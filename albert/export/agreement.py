@@ -1,4 +1,4 @@
-"""Do two forms of a fine-tuned model answer the same, and how well does each answer?
+"""Compares the answers of two forms of a fine-tuned model, and scores them.
 
 What an answer is depends on the kind of model: a label for each text (for regression a number,
 equal within a hundredth of the range of the first model's answers), a label for each word, an
@@ -18,12 +18,12 @@ _TOLERANCE = 0.01  # of the range of the expected numbers
 
 
 def _equal(expected, found):
-    """Which of two lists of answers are equal: bool array."""
+    """Returns which of two lists of answers are equal: an array of bools."""
     return np.array([one == other for one, other in zip(expected, found, strict=True)])
 
 
 def _near(expected, found):
-    """The same for numbers, by the range of float32's: there may be no right ones."""
+    """Returns which numbers are close, by the range of the first ones: there may be no labels."""
     expected, found = np.array(expected), np.array(found)
     return np.abs(expected - found) <= _TOLERANCE * np.ptp(expected)
 
@@ -83,7 +83,7 @@ def _evenly_spaced(items, limit):
 
 
 def read(folder, path, flag, labelled=True, max_examples=None):
-    """The `Examples` of a file.
+    """Reads the `Examples` of a file.
 
     Args:
       folder: `model_folder.ModelFolder` of the model that is to answer them.
@@ -121,7 +121,7 @@ def read(folder, path, flag, labelled=True, max_examples=None):
 
 
 def measure(examples, expected, found):
-    """The `Agreement` of two models.
+    """Measures the `Agreement` of two models.
 
     Args:
       examples: `Examples` whose right answers are known.

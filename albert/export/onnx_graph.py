@@ -47,7 +47,7 @@ class Graph:
         return self._helper.make_tensor_value_info(name, self._type(dtype), shape)
 
     def constant(self, name, value):
-        """A tensor that the file holds once, whoever uses its name; returns the name."""
+        """Adds a tensor that the file holds once per name; returns the name."""
         if name not in self._constants:
             self._constants[name] = package().numpy_helper.from_array(
                 np.asarray(value, order="C"), name
@@ -90,7 +90,7 @@ class Graph:
         """The file's content.
 
         Args:
-          metadata: {key: text}, which the file holds for whoever reads it without its folder.
+          metadata: {key: text}, which the file holds for readers without its folder.
         """
         helper = self._helper
         constants = list(self._constants.values())

@@ -36,7 +36,7 @@ WRITERS = {
     ("saved_model", "float32"): _write_saved_model,
     ("saved_model", "bfloat16"): _write_saved_model,
 }
-# Why the others are not there.
+# Why the other combinations are missing.
 _MISSING = {
     ("litert", "bfloat16"): "LiteRT has no operations for that type",
     ("saved_model", "int8"): "TensorFlow has no products of that type that gain time",
@@ -65,8 +65,8 @@ def export(
       calibration_file: for those in `CALIBRATED`: see `agreement.read`; it needs no labels.
       check_file: examples with labels that both models answer; needed for other precisions than
         float32.
-      min_agreement: least share of equal answers.
-      max_metric_drop: most points that the score may fall by.
+      min_agreement: minimum fraction of equal answers.
+      max_metric_drop: maximum percentage points by which the score may fall.
 
     Returns:
       `serving_folder.ServingFolder`.
@@ -101,7 +101,7 @@ def export(
 
 
 def _check_parameters(format, precision, calibration_file, check_file):
-    """Refuses what cannot be, before any work."""
+    """Rejects combinations that cannot be written, before any work."""
     if (format, precision) not in WRITERS:
         known = ", ".join(f"{one} in {other}" for one, other in WRITERS)
         why = _MISSING.get((format, precision))

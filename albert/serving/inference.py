@@ -34,8 +34,8 @@ def restored_model(folder, compute=layers.Compute()):
     return model
 
 
-def of_training(folder, precision="float32"):
-    """The function of a `model_folder.ModelFolder` with a checkpoint; see `FoundModel.load`."""
+def from_training_folder(folder, precision="float32"):
+    """Returns the function of a training's `model_folder.ModelFolder`; see `FoundModel.load`."""
     kind = kinds.KINDS[folder.kind]
     model = restored_model(folder, layers.Compute(precision, kind.skip_padding))
 
@@ -82,7 +82,7 @@ class FoundModel:
             return self.function
         if self.serving:
             return runtimes.load(self.serving, runtime, threads)
-        return of_training(self.folder, self.precision)
+        return from_training_folder(self.folder, self.precision)
 
     def in_precision(self, precision):
         """The same, to be computed in "float32" or "bfloat16".

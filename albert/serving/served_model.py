@@ -35,7 +35,7 @@ class ServedModel:
 
 
 def load(model_dir, runtime="auto", threads=None):
-    """`ServedModel` of the folder of a fine-tuning run, or of a serving folder.
+    """Loads the `ServedModel` of the folder of a fine-tuning run, or of a serving folder.
 
     Args:
       model_dir: the folder.
@@ -64,7 +64,7 @@ def load(model_dir, runtime="auto", threads=None):
 
 
 def _sample(form, tokens):
-    """An example of about so many tokens."""
+    """Returns an example of about this many tokens."""
     words = [_WORD] * max(tokens - 3 * len(form.fields), 1)
     text = " ".join(words)
     samples = {
@@ -89,7 +89,7 @@ def shapes(max_seq_length, max_batch_size):
 
 
 def warm(model, max_batch_size, go_on=lambda: True):
-    """Asks a model for the first time, when its graph is traced, and with inputs of all lengths.
+    """Runs a model for the first time, when its graph is traced, and with inputs of all lengths.
 
     In float32 nothing is compiled for a shape (see `kernels.for_block`), but the first use of one
     takes memory and makes oneDNN choose its products. What is in memory then stays there, so the
@@ -97,8 +97,8 @@ def warm(model, max_batch_size, go_on=lambda: True):
 
     Args:
       model: `ServedModel`.
-      max_batch_size: most rows.
-      go_on: function without arguments, asked before each input.
+      max_batch_size: maximum number of rows.
+      go_on: function without arguments, called before each input; False ends the trial.
     """
     started, tried = time.monotonic(), shapes(model.max_seq_length, max_batch_size)
     for rows, tokens in tried:

@@ -112,5 +112,5 @@ def test_a_server_from_its_start_to_its_end(tmp_path):
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
     text = log.read_text()
-    assert "--host=0.0.0.0: whoever reaches this address may ask the model" in text
+    assert "--host=0.0.0.0: anyone who reaches this address may ask the model" in text
     assert "Traceback" not in text and "soup" not in text

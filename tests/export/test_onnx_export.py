@@ -56,7 +56,7 @@ def test_files_compute_what_python_computes(name, tmp_path):
         onnx_export.write(folder, onnx_export.Model(trained))
     found = serving_folder.read(str(tmp_path / "out"))
     onnx.checker.check_model(found.model_file, full_check=True)
-    expected, score = inference.of_training(trained), runtimes.load(found, threads=1)
+    expected, score = inference.from_training_folder(trained), runtimes.load(found, threads=1)
     for lengths, length in (((9, 24, 3, 17), 24), ((5,), 5), ((32, 31), 32)):
         features = {
             key: value.numpy()

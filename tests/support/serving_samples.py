@@ -89,7 +89,7 @@ def features(kind, rows, length):
 
 def expected(trained, given):
     """What Python computes of features."""
-    found = inference.of_training(trained)(given)
+    found = inference.from_training_folder(trained)(given)
     if trained.kind == squad_task.V1:
         found = {name: np.where(given["input_mask"], x, -1e30) for name, x in found.items()}
     return found
