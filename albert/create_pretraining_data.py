@@ -121,7 +121,7 @@ class Settings(options.Group):
 
     def outputs(self) -> list[str]:
         """Returns the names in --output_file."""
-        return [path.strip() for path in (self.output_file or "").split(",") if path.strip()]
+        return [path.strip() for path in self.output_file.split(",") if path.strip()]
 
     def task(self) -> str:
         """Returns the sentence task; formats of a single text have none unless one is given."""
@@ -203,7 +203,7 @@ def main(values: flags.FlagValues) -> None:
     warn(settings)
     inputs = file_io.expand_globs(settings.input_file, "--input_file")
     started = time.monotonic()
-    state = "the output files are unchanged"
+    state = "the output files are as they were"
     if settings.num_shards:
         state = "the same command resumes the work"
     try:

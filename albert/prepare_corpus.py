@@ -28,7 +28,7 @@ class Settings(options.Group):
     )
     skip_bad_files: bool = options.flag(
         False,
-        "Skip files that are damaged, of another encoding or not JSON; the report names them.",
+        "Skip files that are damaged, of another encoding or no JSON; the report names them.",
     )
     whole_files: bool = options.flag(
         False, "A text file is one document; blank lines separate its paragraphs."
@@ -124,13 +124,13 @@ def main(values: flags.FlagValues) -> None:
     paths = file_io.expand_globs(settings.input_file, "--input_file")
     started = time.monotonic()
     num_workers = settings.num_workers or processes.num_cores()
-    state = "the same command resumes from here"
+    left = "the same command resumes from here"
     try:
         report = corpus_preparation.prepare(paths, output_dir, chosen, num_workers)
     except signals.Terminated:
-        raise signals.Terminated(state) from None
+        raise signals.Terminated(left) from None
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; {state}") from None
+        raise KeyboardInterrupt(f"interrupted; {left}") from None
     print(f"{corpus_preparation.report_text(report)}\n  {time.monotonic() - started:.1f} s")
 
 

@@ -339,9 +339,9 @@ def wait_until_all_ended(process):
     [
         # As a terminal does: to all processes of the run.
         (os.killpg, signal.SIGINT, 130, "interrupted"),
-        (os.killpg, signal.SIGHUP, 75, "ended by SIGHUP; the output files are unchanged"),
-        (os.kill, signal.SIGTERM, 75, "ended by SIGTERM; the output files are unchanged"),
-        (os.killpg, signal.SIGTERM, 75, "ended by SIGTERM; the output files are unchanged"),
+        (os.killpg, signal.SIGHUP, 75, "ended by SIGHUP; the output files are as they were"),
+        (os.kill, signal.SIGTERM, 75, "ended by SIGTERM; the output files are as they were"),
+        (os.killpg, signal.SIGTERM, 75, "ended by SIGTERM; the output files are as they were"),
     ],
 )
 def test_an_ended_run_removes_its_temporary_files(tmp_path, send, kind, status, message, until):
