@@ -121,7 +121,7 @@ class Settings(options.Group):
 
     def outputs(self) -> list[str]:
         """Returns the names in --output_file."""
-        return [path.strip() for path in (self.output_file or "").split(",") if path.strip()]
+        return [path.strip() for path in self.output_file.split(",") if path.strip()]
 
     def task(self) -> str:
         """Returns the sentence task; formats of a single text have none unless one is given."""

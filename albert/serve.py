@@ -111,6 +111,7 @@ def main(values: flags.FlagValues) -> None:
         )
     if not file_io.is_dir(settings.model_dir):
         raise file_io.InputError(f"--model_dir: there is no folder {settings.model_dir}")
+    allowed_hosts = (name.strip() for name in settings.allowed_hosts.split(","))
     http_server = _http_server()
     if not http_server.is_loopback(settings.host):
         logging.warning(
@@ -130,13 +131,12 @@ def main(values: flags.FlagValues) -> None:
         settings.request_timeout_secs,
         settings.read_timeout_secs,
         settings.max_connections,
-        tuple(name.strip() for name in settings.allowed_hosts.split(",") if name.strip()),
+        tuple(filter(None, allowed_hosts)),
     )
 
     def load(go_on):
-        from albert.serving import (
-            served_model,  # brings TensorFlow; the port answers before that is there
-        )
+        # Imports TensorFlow; the port answers before that is there.
+        from albert.serving import served_model
 
         model = served_model.load(settings.model_dir, settings.runtime, settings.threads)
         served_model.warm(model, settings.max_batch_size, go_on)

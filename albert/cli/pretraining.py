@@ -1,7 +1,6 @@
 """Settings of pre-training and of making its records, and what a run of pre-training does."""
 
 import dataclasses
-import functools
 import os
 from typing import Any
 
@@ -387,12 +386,4 @@ def with_blimp(settings: Settings, task: Any, config: Any) -> Any:
             f"--blimp_data_dir needs the vocabulary of the records: {error}"
         ) from error
     tokenizer = model_folder.load_tokenizer(source, config)
-
-    @functools.lru_cache(maxsize=1)  # Its function is traced once.
-    def scorer(model):
-        return sentence_scores.Scorer(model, tokenizer)
-
-    def further_metrics(model):
-        return blimp.measure(paradigms, scorer(model).score).metrics()
-
-    return dataclasses.replace(task, further_metrics=further_metrics)
+    return sentence_scores.with_blimp(task, paradigms, tokenizer)

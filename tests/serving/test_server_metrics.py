@@ -10,7 +10,7 @@ _BOUNDS = ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0", "2.5",
 
 
 def test_the_page():
-    metrics = server_metrics.Metrics(lambda: 3, lambda: False)
+    metrics = server_metrics.Metrics(lambda: 3, lambda: 4, lambda: False)
     for path, status in (("/b", 200), ('/"a"\\\n', 500), ("/b", 200)):
         metrics.count_request(path, status)
     for seconds in (0.5, 0.75, 8.0):
@@ -50,6 +50,6 @@ def test_the_page():
 
 
 def test_servers_have_their_own_metrics():
-    first, second = (server_metrics.Metrics(lambda: 0, lambda: True) for _ in range(2))
+    first, second = (server_metrics.Metrics(lambda: 0, lambda: 0, lambda: True) for _ in range(2))
     first.count_request("/b", 200)
     assert b'status="200"' in first.page() and b'status="200"' not in second.page()
