@@ -9,7 +9,7 @@ from absl import flags, logging
 from albert.cli import app, common_flags, runner_flags
 from albert.data import beam_runner
 from albert.io import file_io, processes, signals
-from albert.text import corpus
+from albert.text import vocabulary
 
 _NOTHING = "nothing was written"
 
@@ -61,7 +61,7 @@ def define_flags(flag_values=flags.FLAGS):
 
 
 def recipe(values):
-    """`corpus.VocabRecipe` of the flag values.
+    """`vocabulary.VocabRecipe` of the flag values.
 
     Raises:
       file_io.InputError: a flag is out of range, or of the other kind of vocabulary.
@@ -83,13 +83,13 @@ def recipe(values):
         if values.runner != "beam":
             raise file_io.InputError("--num_workers is for --runner=beam")
     names += ("do_lower_case", "character_coverage", "random_seed")
-    return corpus.VocabRecipe(**{name: values[name].value for name in names})
+    return vocabulary.VocabRecipe(**{name: values[name].value for name in names})
 
 
 def _draw(values):
-    """Function that draws the lines, as `corpus.drawn_lines` does."""
+    """Function that draws the lines, as `vocabulary.drawn_lines` does."""
     if values.runner == "local":
-        return corpus.drawn_lines
+        return vocabulary.drawn_lines
     folder = f"{file_io.temporary_name(values.output_prefix)}.lines"
     return functools.partial(
         beam_runner.draw,
@@ -106,17 +106,17 @@ def main(values):
     prefix = values.output_prefix
     file_io.make_dirs(os.path.dirname(prefix) or ".")
     logging.info("Training %d pieces on %d file(s)", chosen.vocab_size, len(paths))
-    train, write = corpus.train_vocab, corpus.write_vocab
+    train, write = vocabulary.train_vocab, vocabulary.write_vocab
     if values.wordpiece:
-        train, write = corpus.train_wordpiece, corpus.write_wordpiece
+        train, write = vocabulary.train_wordpiece, vocabulary.write_wordpiece
     started = time.monotonic()
     try:
-        vocabulary, counts = processes.call(train, paths, chosen, _draw(values))
+        trained, counts = processes.call(train, paths, chosen, _draw(values))
     except signals.Terminated:
         raise signals.Terminated(_NOTHING) from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; {_NOTHING}") from None
-    write(prefix, vocabulary)
+    write(prefix, trained)
     files = f"{prefix}.txt" if values.wordpiece else f"{prefix}.model and {prefix}.vocab"
     sample = ""
     if counts["not_drawn"]:
@@ -131,7 +131,7 @@ def main(values):
         f"{sample}"
         f"  skipped: {counts['not_drawn']} not drawn (--input_sentence_size="
         f"{chosen.input_sentence_size}), {counts['too_long']} of more than "
-        f"{corpus.MAX_SENTENCE_BYTES} bytes, {counts['empty']} empty after preprocessing"
+        f"{vocabulary.MAX_SENTENCE_BYTES} bytes, {counts['empty']} empty after preprocessing"
     )
 
 
