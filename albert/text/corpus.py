@@ -6,6 +6,7 @@ A corpus of any size is handled as blocks of whole documents, so that memory sta
 import codecs
 import dataclasses
 import re
+from collections.abc import Iterable, Iterator
 
 from albert.io import archives, file_io
 
@@ -43,7 +44,11 @@ class Plan:
     cut_documents: int
 
 
-def plan_blocks(paths, block_bytes=BLOCK_BYTES, max_document_bytes=MAX_DOCUMENT_BYTES):
+def plan_blocks(
+    paths: Iterable[str],
+    block_bytes: int = BLOCK_BYTES,
+    max_document_bytes: int = MAX_DOCUMENT_BYTES,
+) -> Plan:
     """Divides text files into blocks of whole documents of about `block_bytes`.
 
     Reads everything once, so that unreadable text is reported before hours of work.
@@ -113,7 +118,7 @@ def _check_utf8(data, path, first_line):
         ) from error
 
 
-def read_lines(segment):
+def read_lines(segment: Segment) -> Iterator[list[str]]:
     """Yields the lines of a segment in lists of moderate length, without line ends.
 
     Only "\\n" ends a line. A byte order mark at the start of the file is dropped.
@@ -136,13 +141,13 @@ def read_lines(segment):
         yield [rest.decode("utf-8")]
 
 
-def nonblank_lines(segment):
+def nonblank_lines(segment: Segment) -> Iterator[list[str]]:
     """Yields the lines of a segment that are not blank, in lists."""
     for lines in read_lines(segment):
         yield list(filter(str.strip, lines))
 
 
-def count_lines(segments):
+def count_lines(segments: Iterable[Segment]) -> list[int]:
     """List of the numbers of lines that are not blank, of each segment of a block."""
     return [sum(map(len, nonblank_lines(segment))) for segment in segments]
 

@@ -19,6 +19,7 @@ import dataclasses
 import io
 import itertools
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class VocabRecipe:
 # --- a sample of lines ---------------------------------------------------------------------------
 
 
-def line_numbers(seed, block, place):
+def line_numbers(seed: int, block: int, place: int) -> Callable[[int], np.ndarray]:
     """Returns a function, n -> uint64 numbers of the next n lines of a segment of text.
 
     Args:
@@ -80,7 +81,7 @@ def line_numbers(seed, block, place):
     return np.random.PCG64([seed, block, place]).random_raw
 
 
-def sample_limit(sizes, sample_size, seed):
+def sample_limit(sizes: Sequence[Sequence[int]], sample_size: int, seed: int) -> int:
     """Returns the limit that the numbers of all lines in the sample are below.
 
     Args:
@@ -114,7 +115,7 @@ def _smallest(kept, count):
     return kept[:count], int(kept[count])
 
 
-def sampled_lines(lines, below, draw):
+def sampled_lines(lines: list[str], below: int, draw: Callable[[int], np.ndarray]) -> list[str]:
     """Returns the lines that belong to the sample.
 
     Args:
@@ -128,7 +129,9 @@ def sampled_lines(lines, below, draw):
     return list(itertools.compress(lines, (found < np.uint64(below)).tolist()))
 
 
-def drawn_of_block(number, segments, below, seed):
+def drawn_of_block(
+    number: int, segments: Iterable[corpus.Segment], below: int, seed: int
+) -> Iterator[str]:
     """Yields the lines of a block that are in the sample.
 
     Args:
@@ -143,7 +146,9 @@ def drawn_of_block(number, segments, below, seed):
             yield from sampled_lines(lines, below, draw)
 
 
-def drawn_lines(plan, recipe, counts):
+def drawn_lines(
+    plan: corpus.Plan, recipe: VocabRecipe, counts: collections.Counter[str]
+) -> Iterator[str]:
     """Yields all lines in order or, if there are too many, a random sample of them.
 
     SentencePiece can draw them too, but not twice the same ones (0.2.3, whatever its seed).
@@ -164,7 +169,13 @@ def drawn_lines(plan, recipe, counts):
 # --- SentencePiece -------------------------------------------------------------------------------
 
 
-def train_vocab(input_paths, recipe, draw=drawn_lines):
+def train_vocab(
+    input_paths: Sequence[str],
+    recipe: VocabRecipe,
+    draw: Callable[
+        [corpus.Plan, VocabRecipe, collections.Counter[str]], Iterable[str]
+    ] = drawn_lines,
+) -> tuple[bytes, collections.Counter[str]]:
     """Trains a vocabulary on text files, one sentence per line.
 
     Args:
@@ -182,7 +193,7 @@ def train_vocab(input_paths, recipe, draw=drawn_lines):
     import sentencepiece
 
     plan = corpus.plan_blocks(input_paths)
-    counts = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -208,7 +219,9 @@ def train_vocab(input_paths, recipe, draw=drawn_lines):
     return model.getvalue(), counts
 
 
-def sentences(lines, recipe, counts):
+def sentences(
+    lines: Iterable[str], recipe: VocabRecipe, counts: collections.Counter[str]
+) -> Iterator[str]:
     """Yields preprocessed lines; counts those that are ignored."""
     for line in lines:
         sentence = tokenization.preprocess_text(line, lower=recipe.do_lower_case)
@@ -251,7 +264,7 @@ def _too_low(min_size, recipe, counts):
     )
 
 
-def vocab_text(model):
+def vocab_text(model: bytes) -> str:
     """Returns the text of a model's `.vocab` file: a line "piece<TAB>score" per id."""
     import sentencepiece
 
@@ -261,7 +274,7 @@ def vocab_text(model):
     )
 
 
-def write_vocab(prefix, model):
+def write_vocab(prefix: str, model: bytes) -> None:
     """Writes `<prefix>.model` and `<prefix>.vocab`; files there are replaced as a whole."""
     file_io.write_text(f"{prefix}.vocab", vocab_text(model))
     file_io.write_bytes(f"{prefix}.model", model)
@@ -270,7 +283,13 @@ def write_vocab(prefix, model):
 # --- WordPiece -----------------------------------------------------------------------------------
 
 
-def train_wordpiece(input_paths, recipe, draw=drawn_lines):
+def train_wordpiece(
+    input_paths: Sequence[str],
+    recipe: VocabRecipe,
+    draw: Callable[
+        [corpus.Plan, VocabRecipe, collections.Counter[str]], Iterable[str]
+    ] = drawn_lines,
+) -> tuple[list[str], collections.Counter[str]]:
     """Trains a WordPiece vocabulary on text files, one sentence per line.
 
     Args:
@@ -293,7 +312,7 @@ def train_wordpiece(input_paths, recipe, draw=drawn_lines):
             f"pip install '.[wordpiece]' ({error})"
         ) from error
     plan = corpus.plan_blocks(input_paths)
-    counts = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     words = _count_words(draw(plan, recipe, counts), recipe, counts)
     kept = _covering(words, recipe.character_coverage)
     # A word with another character is unknown to any such vocabulary.
@@ -317,7 +336,7 @@ def train_wordpiece(input_paths, recipe, draw=drawn_lines):
     vocab = tokenizer.get_vocab()
     if len(vocab) < recipe.vocab_size:
         raise file_io.InputError(_too_high(len(vocab), recipe, counts))
-    return sorted(vocab, key=vocab.get), counts
+    return sorted(vocab, key=vocab.__getitem__), counts
 
 
 def _count_words(lines, recipe, counts):
@@ -353,6 +372,6 @@ def _repeated(words):
             yield " ".join([word] * min(_REPEATED_WORDS, count - start))
 
 
-def write_wordpiece(prefix, pieces):
+def write_wordpiece(prefix: str, pieces: Iterable[str]) -> None:
     """Writes `<prefix>.txt`, one piece per line; a file there is replaced as a whole."""
     file_io.write_text(f"{prefix}.txt", "".join(f"{piece}\n" for piece in pieces))
