@@ -13,6 +13,8 @@ REQUIREMENTS = [
     "grpcio>=1.24.3",  # as TensorFlow has it
     "numpy>=1.26",
     "protobuf>=4.22",
+    # Every export writes a model card, whose front matter is YAML.
+    "pyyaml>=6.0",
     "safetensors>=0.4.3",
     "sentencepiece>=0.2.0",
     # tensorflow-hub imports pkg_resources, which later versions no longer bring.
@@ -31,7 +33,7 @@ EXTRAS = {
     "text": ["tensorflow-text>=2.20"],
     "litert": ["ai-edge-litert>=2.0"],
     "wordpiece": ["tokenizers>=0.15"],
-    "plots": ["matplotlib>=3.7"],
+    "plots": ["jinja2>=3.1", "matplotlib>=3.7"],
     "sweep": ["optuna>=4.0"],
     "corpus": ["datasketch>=1.6", "sentencex>=1.0", "zstandard>=0.22"],
     "beam": ["apache-beam>=2.60"],
@@ -60,7 +62,7 @@ setuptools.setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=setuptools.find_packages(include=["albert", "albert.*"]),
-    package_data={"albert": ["py.typed"]},
+    package_data={"albert": ["py.typed"], "albert.experiments": ["report.html.j2"]},
     python_requires=">=3.10,<3.14",
     install_requires=REQUIREMENTS,
     extras_require=EXTRAS,

@@ -1,70 +1,218 @@
 """Makes masked-language-model pre-training data (TFRecord files) from plain text.
 
-Input: UTF-8 text, one sentence a line, a blank line between documents.
+Input: UTF-8 text, one sentence per line, a blank line between documents.
 """
 
+import dataclasses
 import functools
 import time
 
-from absl import flags
+from absl import flags, logging
 
-from albert.cli import app, pretraining_data_flags, runner_flags
-from albert.data import beam_runner, instance_files, instance_shards
+from albert.cli import app, options, pretraining, runner
+from albert.data import (
+    beam_runner,
+    instance_files,
+    instance_shards,
+    instances,
+    masking,
+    sequence_formats,
+)
 from albert.io import file_io, processes, signals
 
 
-def define_flags(flag_values=flags.FLAGS):
-    """Flags of this script."""
-    pretraining_data_flags.define_flags(flag_values)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """The text, the instances made of it, and the files that hold them."""
+
+    input_file: str | None = options.flag(
+        None, "Text files, also .gz, .bz2 or .zst: comma-separated globs."
+    )
+    output_file: str | None = options.flag(
+        None,
+        "Record files to write, comma-separated; filled in turn. With --num_shards: the prefix of "
+        "the shard names.",
+    )
+    num_shards: int | None = options.flag(
+        None,
+        "Write this number of files <output_file>-00000-of-…; the same command resumes a run that "
+        "was killed.",
+        check=options.positive,
+    )
+    work: runner.Runner = options.group(runner.Runner)
+    overwrite_shards: bool = options.flag(
+        False,
+        "Replace existing shards that were made of other text or with other settings, instead of "
+        "rejecting them.",
+    )
+    vocab_file: str | None = options.flag(
+        None, "WordPiece vocabulary; only read without --spm_model_file."
+    )
+    spm_model_file: str | None = options.flag(None, "SentencePiece model.")
+    input_file_mode: str = options.flag(
+        "r", 'Accepts "r" and "rb"; either way the text must be UTF-8.'
+    )
+    do_lower_case: bool = options.flag(True, "Lower-case the text.")
+    random_next_sentence: bool = options.flag(
+        False,
+        "Make next-sentence instances, not sentence-order ones; same as --sentence_task=nsp.",
+    )
+    sentence_task: str = options.flag(
+        "reference",
+        "Label 1 means: sop - B and A are swapped; a single sentence is skipped. nsp - B is from "
+        "another document. none - never. reference - as sop, but a single sentence is joined with "
+        "one from another document, label 1.",
+        choices=tuple(sequence_formats.SENTENCE_TASKS),
+    )
+    sequence_format: str = options.flag(
+        "segment_pair",
+        "Text of an instance: segment_pair - two texts of one or more sentences. sentence_pair "
+        "- two sentences. full_sentences - sentences up to the length, also of several documents. "
+        "doc_sentences - the same, of one document.",
+        choices=tuple(sequence_formats.FORMATS),
+    )
+    max_seq_length: int = options.flag(512, "Tokens in an instance.")
+    random_seed: int = options.flag(12345, "Same seed, same files, for any --num_workers.")
+    dupe_factor: int = options.flag(
+        40, "Passes over the text, each with other pairs and masks.", check=options.positive
+    )
+    num_workers: int | None = options.flag(
+        None, "Processes; all cores by default, 1 starts none.", check=options.positive
+    )
+    short_seq_prob: float = options.flag(
+        0.1,
+        "Fraction of documents cut into instances of random length.",
+        check=options.unit_interval,
+    )
+    mask_in_training: bool = options.flag(
+        False,
+        "Write small records, without masks and in one pass; run_pretraining draws the masks.",
+    )
+    compress: bool = options.flag(False, "Write gzip files, under the names given.")
+    masks: pretraining.Masks = options.group(pretraining.Masks)
+
+    def check(self) -> None:
+        """Rejects flags that are missing or contradict each other; raises `file_io.InputError`."""
+        self.require("input_file", "output_file")
+        if not self.spm_model_file and not self.vocab_file:
+            raise file_io.InputError(
+                "--spm_model_file (or, for WordPiece, --vocab_file) must be given"
+            )
+        if self.overwrite_shards and not self.num_shards:
+            raise file_io.InputError("--overwrite_shards is for --num_shards")
+        if self.work.is_beam and not self.num_shards:
+            raise file_io.InputError("--runner=beam writes shards: --num_shards must be given")
+        self.work.check()
+        if self.num_shards and len(self.outputs()) != 1:
+            raise file_io.InputError(
+                f"--output_file={self.output_file}: --num_shards expects a single --output_file, "
+                "the prefix of the shard names"
+            )
+        if "short_seq_prob" in self.given and self.sequence_format != "segment_pair":
+            self.refuse_given("--sequence_format=segment_pair", "short_seq_prob")
+        if self.input_file_mode not in ("r", "rb"):
+            raise file_io.InputError(
+                f'--input_file_mode={self.input_file_mode} must be "r" or "rb"; both read UTF-8'
+            )
+        if self.random_next_sentence and self.sentence_task not in ("reference", "nsp"):
+            raise file_io.InputError(
+                f"--random_next_sentence contradicts --sentence_task={self.sentence_task}"
+            )
+
+    def outputs(self) -> list[str]:
+        """Returns the names in --output_file."""
+        return [path.strip() for path in (self.output_file or "").split(",") if path.strip()]
+
+    def task(self) -> str:
+        """Returns the sentence task; formats of a single text have none unless one is given."""
+        if self.random_next_sentence:
+            return "nsp"
+        if "sentence_task" in self.given:
+            return self.sentence_task
+        has_task = sequence_formats.has_sentence_task(self.sequence_format)
+        return self.sentence_task if has_task else "none"
 
 
-def create(values, todo, inputs, num_workers):
-    """Makes the files; what was counted, and their names."""
-    outputs = [path.strip() for path in values.output_file.split(",") if path.strip()]
-    if not values.num_shards:
-        return instance_files.create(inputs, outputs, todo, num_workers), outputs
-    if len(outputs) != 1:
-        raise file_io.InputError(
-            f"--output_file={values.output_file}: with --num_shards one name was expected, with "
-            "which those of the shards begin"
-        )
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def make_job(settings: Settings) -> instance_files.Job:
+    """Returns the work that the settings describe."""
+    return instance_files.Job(
+        instances.Settings(
+            max_seq_length=settings.max_seq_length,
+            short_seq_prob=settings.short_seq_prob,
+            sequence_format=settings.sequence_format,
+            sentence_task=settings.task(),
+            # Seeds below zero are allowed in the reference; numpy wants them above.
+            random_seed=settings.random_seed % (1 << 64),
+            mask=None if settings.mask_in_training else settings.masks.config(),
+        ),
+        1 if settings.mask_in_training else settings.dupe_factor,
+        vocab_file=settings.vocab_file,
+        spm_model_file=settings.spm_model_file,
+        do_lower_case=settings.do_lower_case,
+        compress=settings.compress,
+    )
+
+
+def warn(settings: Settings) -> None:
+    """Warns of a fraction of masks that cannot be reached, or of flags without effect."""
+    unused = settings.masks.given_rules()
+    if not settings.mask_in_training:
+        warning = masking.share_warning(settings.masks.config(), settings.max_seq_length)
+        if warning:
+            logging.warning("%s", warning)
+    elif unused:
+        names = ", ".join(unused)
+        logging.warning("%s: not used here; masks are drawn by the flags of training", names)
+
+
+def create(
+    settings: Settings, job: instance_files.Job, inputs: list[str]
+) -> tuple[dict[str, int], list[str]]:
+    """Makes the files.
+
+    Returns:
+      Counts of the work, and the names of the files.
+    """
+    outputs, num_shards = settings.outputs(), settings.num_shards
+    num_workers = settings.num_workers or processes.num_cores()
+    if not num_shards:
+        return instance_files.create(inputs, outputs, job, num_workers), outputs
     make_shards = None
-    if values.runner == "beam":
+    if settings.work.is_beam:
         make_shards = functools.partial(
             beam_runner.make_shards,
-            arguments=runner_flags.beam_arguments(values),
+            arguments=settings.work.beam_arguments(),
             num_workers=num_workers,
         )
+    (prefix,) = outputs
+    overwrite = settings.overwrite_shards
     counts = instance_shards.create(
-        inputs,
-        outputs[0],
-        values.num_shards,
-        todo,
-        num_workers,
-        values.overwrite_shards,
-        make_shards,
+        inputs, prefix, num_shards, job, num_workers, overwrite, make_shards
     )
-    return counts, instance_shards.shard_paths(outputs[0], values.num_shards)
+    return counts, instance_shards.shard_paths(prefix, num_shards)
 
 
-def main(values):
-    """Runs the script with parsed flag values."""
-    todo = pretraining_data_flags.job(values)
-    pretraining_data_flags.warn(values, todo)
-    inputs = file_io.expand_globs(values.input_file, "--input_file")
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
+    settings.check()
+    job = make_job(settings)
+    warn(settings)
+    inputs = file_io.expand_globs(settings.input_file, "--input_file")
     started = time.monotonic()
-    num_workers = values.num_workers or processes.num_cores()
-    left = "the output files are as they were"
-    if values.num_shards:
-        left = "the same command goes on from here"
+    state = "the output files are unchanged"
+    if settings.num_shards:
+        state = "the same command resumes the work"
     try:
-        counts, outputs = create(values, todo, inputs, num_workers)
+        counts, outputs = create(settings, job, inputs)
     except signals.Terminated:
-        raise signals.Terminated(left) from None
+        raise signals.Terminated(state) from None
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; {left}") from None
-    seconds = time.monotonic() - started
-    print(instance_files.report(counts, todo, outputs, seconds))
+        raise KeyboardInterrupt(f"interrupted; {state}") from None
+    print(instance_files.report(counts, job, outputs, time.monotonic() - started))
 
 
 if __name__ == "__main__":

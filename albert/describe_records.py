@@ -1,33 +1,41 @@
-"""Says what is in files of training records, and checks every one of them."""
+"""Describes the contents of files of training records, and checks each record."""
+
+import dataclasses
 
 from absl import flags
 
-from albert.cli import app, common_flags
+from albert.cli import app, options
 from albert.data import inspection, tfrecord
-from albert.io import file_io
 from albert.text import tokenization
 
 
-def define_flags(flag_values=flags.FLAGS):
-    """Flags of this script."""
-    text, integer, _, _ = common_flags.definers(flag_values)
-    text("input_file", None, "TFRecord files, gzip or not: comma-separated globs.")
-    text("vocab_file", None, "WordPiece vocabulary, to show records in words.")
-    text("spm_model_file", None, "SentencePiece model, to show records in words.")
-    integer("num_examples", 3, "Records to show.")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """Files to describe and how much of them is shown."""
+
+    input_file: str | None = options.flag(
+        None, "TFRecord files, gzip or not: comma-separated globs."
+    )
+    vocab_file: str | None = options.flag(None, "WordPiece vocabulary, to show records in words.")
+    spm_model_file: str | None = options.flag(
+        None, "SentencePiece model, to show records in words."
+    )
+    num_examples: int = options.flag(3, "Records to show.", check=options.not_negative)
 
 
-def main(values):
-    """Runs the script with parsed flag values."""
-    common_flags.require_given(values, "input_file")
-    if values.num_examples < 0:
-        raise file_io.InputError(f"--num_examples={values.num_examples} must be at least 0")
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
+    settings.require("input_file")
     pieces = None
-    if values.spm_model_file or values.vocab_file:
-        tokenizer = tokenization.FullTokenizer(values.vocab_file, True, values.spm_model_file)
+    if settings.spm_model_file or settings.vocab_file:
+        tokenizer = tokenization.FullTokenizer(settings.vocab_file, True, settings.spm_model_file)
         pieces = [tokenizer.inv_vocab[i] for i in range(tokenizer.vocab_size)]
-    paths = tfrecord.named_files(values.input_file, "--input_file")
-    description = inspection.describe(paths, values.num_examples)
+    paths = tfrecord.named_files(settings.input_file, "--input_file")
+    description = inspection.describe(paths, settings.num_examples)
     print(inspection.report(description, pieces))
 
 

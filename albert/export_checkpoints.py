@@ -1,43 +1,58 @@
-"""Writes a checkpoint without optimizer state, with configuration and vocabulary beside it."""
+"""Writes a checkpoint without optimizer state, with configuration and vocabulary next to it."""
 
+import dataclasses
 import os
 
 from absl import flags, logging
 
-from albert.cli import app, common_flags, record_flags
+from albert.cli import app, card_settings, options
+from albert.experiments import model_card
 from albert.io import file_io
 
+FORM = model_card.Form(
+    "tensorflow",
+    "A TensorFlow checkpoint: give this folder as `--init_checkpoint` to a training script of the "
+    "ALBERT toolkit, or its prefix to `tf.train.load_checkpoint`.",
+)
 
-def define_flags(flag_values):
-    text, _, _, switch = common_flags.definers(flag_values)
-    text(
-        "albert_directory",
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """The checkpoint, and where its copy goes."""
+
+    albert_directory: str = options.flag(
         None,
-        "Folder of the checkpoint, and of configuration and vocabulary where they are known.",
+        "Folder of the checkpoint, with its configuration and vocabulary if they exist.",
+        required=True,
     )
-    text("checkpoint_name", "model.ckpt-best", "Checkpoint in --albert_directory.")
-    text(
-        "export_path",
+    checkpoint_name: str = options.flag("model.ckpt-best", "Checkpoint in --albert_directory.")
+    export_path: str = options.flag(
         None,
         "Prefix of the new checkpoint; a name that ends in / is a folder for one of the same name.",
+        required=True,
     )
-    switch("do_lower_case", True, "Without effect: a checkpoint does not know of its texts.")
-    record_flags.define_card_flags(flag_values)
-    for name in ("albert_directory", "export_path"):
-        flags.mark_flag_as_required(name, flag_values=flag_values)
+    do_lower_case: bool = options.flag(
+        True, "No effect: a checkpoint does not record how its text was read."
+    )
+    card: card_settings.Card = options.group(card_settings.Card)
 
 
-def main(values):
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
     from albert.model import checkpoints, sources
 
-    if not values.do_lower_case:
-        logging.info("A checkpoint does not say --nodo_lower_case; give it where text is read")
-    prefix = checkpoints.resolve(os.path.join(values.albert_directory, values.checkpoint_name))
-    target = values.export_path
+    if not settings.do_lower_case:
+        logging.info("A checkpoint does not record --nodo_lower_case; give it where text is read")
+    source = os.path.join(settings.albert_directory, settings.checkpoint_name)
+    prefix, target = checkpoints.resolve(source), settings.export_path
     if target.endswith("/") or file_io.is_dir(target):
-        target = os.path.join(target, values.checkpoint_name)
+        target = os.path.join(target, settings.checkpoint_name)
     if os.path.abspath(target) == os.path.abspath(prefix):
-        raise file_io.InputError(f"--export_path={values.export_path} is the checkpoint itself")
+        raise file_io.InputError(f"--export_path={settings.export_path} is the checkpoint itself")
     folder = os.path.dirname(target) or "."
     file_io.make_dirs(folder)
     checkpoints.write_tensors(target, checkpoints.read_tensors(prefix))
@@ -46,7 +61,7 @@ def main(values):
         if os.path.abspath(copy) != os.path.abspath(path):
             file_io.copy(path, copy)
             logging.info("Copied %s", copy)
-    record_flags.write_card(values, folder, prefix, record_flags.CHECKPOINT)
+    model_card.write_for_checkpoint(folder, prefix, FORM, **settings.card.facts())
     logging.info("Wrote %s", target)
 
 

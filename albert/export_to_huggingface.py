@@ -1,78 +1,91 @@
 """Writes a model as a folder that Hugging Face's transformers loads."""
 
+import dataclasses
+
 from absl import flags, logging
 
-from albert.cli import app, common_flags, record_flags
+from albert.cli import app, card_settings, options
 from albert.experiments import model_card
 from albert.io import file_io
 
 
-def define_flags(flag_values):
-    text, _, _, switch = common_flags.definers(flag_values)
-    text(
-        "model_dir",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """The model to write, and what it is written as."""
+
+    model_dir: str | None = options.flag(
         None,
         "Folder of a training run, or of a released model: its best checkpoint, else its last.",
     )
-    text(
-        "checkpoint",
+    checkpoint: str | None = options.flag(
         None,
-        'Weights, if others are meant: "best" or "last" of --model_dir, or a path.',
+        'Weights to write instead of those: "best" or "last" of --model_dir, or a path.',
     )
-    text("output_dir", None, "Folder to write to.")
-    flags.DEFINE_enum(
-        "head",
+    output_dir: str = options.flag(None, "Folder to write to.", required=True)
+    head: str | None = options.flag(
         None,
-        [
+        "Kind of model to write; by default the one that its folder or its variables show.",
+        choices=(
             *("encoder", "pretraining", "masked_lm", "classification", "regression"),
             *("token_classification", "multiple_choice", "squad_v1"),
-        ],
-        "What the model is written as; by default what its folder or its variables tell.",
-        flag_values=flag_values,
+        ),
     )
-    flags.DEFINE_enum(
-        "architecture",
+    architecture: str = options.flag(
         "albert",
-        ["albert", "bert"],
-        "Whose classes are to load it: bert for a model whose embeddings have the hidden size and "
+        "Whose classes load it: bert is for a model whose embeddings have the hidden size and "
         "whose layers share nothing.",
-        flag_values=flag_values,
+        choices=("albert", "bert"),
     )
-    flags.DEFINE_list(
-        "labels",
-        [],
+    labels: tuple[str, ...] = options.flag(
+        (),
         "Names of a classifier's labels by id, comma-separated; by default those of its folder.",
-        flag_values=flag_values,
     )
-    text("albert_config_file", None, "JSON file of the model's sizes; by default the one found.")
-    text("spm_model_file", None, "SentencePiece model; by default the one beside the checkpoint.")
-    text("vocab_file", None, "WordPiece vocabulary; by default the one beside the checkpoint.")
-    switch("do_lower_case", True, "Lower-case the text; by default what the folder says.")
-    record_flags.define_card_flags(flag_values)
-    flags.mark_flag_as_required("output_dir", flag_values=flag_values)
+    albert_config_file: str | None = options.flag(
+        None, "JSON file of the model's sizes; by default the one found."
+    )
+    spm_model_file: str | None = options.flag(
+        None, "SentencePiece model; by default the one beside the checkpoint."
+    )
+    vocab_file: str | None = options.flag(
+        None, "WordPiece vocabulary; by default the one beside the checkpoint."
+    )
+    do_lower_case: bool = options.flag(
+        True, "Lower-case the text; by default what the folder says."
+    )
+    card: card_settings.Card = options.group(card_settings.Card)
+
+    def check(self) -> None:
+        """Rejects a run without weights; raises `file_io.InputError`."""
+        if not (self.model_dir or self.checkpoint):
+            raise file_io.InputError("give --model_dir or --checkpoint")
 
 
-def main(values):
-    if not (values.model_dir or values.checkpoint):
-        raise file_io.InputError("give --model_dir or --checkpoint")
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
+    settings.check()
     from albert.export import huggingface_export
 
-    # Before the folder, which may be the same one, gets other weights.
-    prefix = huggingface_export.choose(values.model_dir, values.checkpoint)
+    # First, as the folder may be the same one and then gets other weights.
+    prefix = huggingface_export.choose(settings.model_dir, settings.checkpoint)
     head = huggingface_export.export(
-        model_dir=values.model_dir,
-        checkpoint=values.checkpoint,
-        output_dir=values.output_dir,
-        head=values.head,
-        labels=values.labels,
-        architecture=values.architecture,
-        config_file=values.albert_config_file,
-        spm_model_file=values.spm_model_file,
-        vocab_file=values.vocab_file,
-        do_lower_case=values.do_lower_case if values["do_lower_case"].present else None,
+        model_dir=settings.model_dir,
+        checkpoint=settings.checkpoint,
+        output_dir=settings.output_dir,
+        head=settings.head,
+        labels=list(settings.labels),
+        architecture=settings.architecture,
+        config_file=settings.albert_config_file,
+        spm_model_file=settings.spm_model_file,
+        vocab_file=settings.vocab_file,
+        do_lower_case=settings.do_lower_case if "do_lower_case" in settings.given else None,
     )
-    record_flags.write_card(values, values.output_dir, prefix, model_card.transformers_form(head))
-    logging.info("Wrote %s (%s)", values.output_dir, head)
+    form = model_card.transformers_form(head)
+    model_card.write_for_checkpoint(settings.output_dir, prefix, form, **settings.card.facts())
+    logging.info("Wrote %s (%s)", settings.output_dir, head)
 
 
 if __name__ == "__main__":

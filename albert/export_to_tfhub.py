@@ -1,51 +1,63 @@
 """Writes a pre-trained model as a reusable SavedModel that fine-tuning can start from."""
 
+import dataclasses
 import os
+from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import app, common_flags, record_flags
+from albert.cli import app, card_settings, model_settings, options
+from albert.experiments import model_card
 from albert.io import file_io
 
+FORM = model_card.Form(
+    "tensorflow",
+    'A SavedModel: `tf.saved_model.load("…")`, `hub.KerasLayer("…")`, or '
+    "`--albert_hub_module_handle` of the ALBERT toolkit.",
+)
 
-def define_flags(flag_values):
-    text, integer, _, switch = common_flags.definers(flag_values)
-    text(
-        "albert_directory",
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """The model, and the folders to make."""
+
+    albert_directory: str = options.flag(
         None,
         "Folder of the model: checkpoint, configuration, vocabulary. In a Hugging Face folder the "
         "checkpoint is model.safetensors.",
+        required=True,
     )
-    text("checkpoint_name", "model.ckpt-best", "Checkpoint in --albert_directory.")
-    text("export_path", None, "Folder to make.")
-    switch("do_lower_case", True, "What the module says of its texts: lower-case them or not.")
-    switch("use_einsum", True, "Without effect: both ways of the reference give the same numbers.")
-    text(
-        "preprocessing_path",
+    checkpoint_name: str = options.flag("model.ckpt-best", "Checkpoint in --albert_directory.")
+    export_path: str = options.flag(None, "Folder to make.", required=True)
+    do_lower_case: bool = options.flag(
+        True, "What the module says of its texts: lower-case them or not."
+    )
+    use_einsum: bool = options.flag(
+        True, "No effect: both computations of the reference give the same numbers."
+    )
+    preprocessing_path: str | None = options.flag(
         None,
         "Also make this folder: a SavedModel that turns strings into the module's inputs (needs "
         "tensorflow-text).",
     )
-    integer("max_seq_length", 128, "Length of the inputs that --preprocessing_path makes.")
-    record_flags.define_card_flags(flag_values)
-    for name in ("albert_directory", "export_path"):
-        flags.mark_flag_as_required(name, flag_values=flag_values)
-
-
-def main(values):
-    from albert.export import hub_export
-    from albert.model import checkpoints, encoder, model_folder, pretraining_heads, sources
-
-    common_flags.require_positive(values, "max_seq_length")
-
-    if not values.use_einsum:
-        logging.info("--nouse_einsum has no effect: both ways give the same numbers")
-    source = sources.locate(
-        checkpoint=os.path.join(values.albert_directory, values.checkpoint_name),
-        do_lower_case=values.do_lower_case if values["do_lower_case"].present else None,
+    max_seq_length: int = options.flag(
+        128, "Length of the inputs that --preprocessing_path makes.", check=options.positive
     )
-    config = encoder.AlbertConfig.from_json_file(source.config_file)
-    tokenizer = model_folder.load_tokenizer(source, config)
+    card: card_settings.Card = options.group(card_settings.Card)
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def read_model(source: Any, config: Any) -> Any:
+    """Returns the `pretraining_heads.PretrainingModel` of a `sources.Source` and its configuration.
+
+    Raises:
+      file_io.InputError: the checkpoint lacks a pre-training head.
+    """
+    from albert.model import checkpoints, model_folder, pretraining_heads
+
     task, *_ = model_folder.sentence_tasks(os.path.dirname(source.checkpoint), source.checkpoint)
     model = pretraining_heads.PretrainingModel(config, sentence_task=task)
     report = checkpoints.restore(model, source.checkpoint)
@@ -57,12 +69,29 @@ def main(values):
     if task != "sop":
         head = "has no `sop`" if task == "none" else "answers in `sop` what follows a text"
         logging.info("The model was trained with --sentence_task=%s: the module %s", task, head)
-    if values.preprocessing_path:
-        common_flags.check_seq_length(values, config)
-        path = values.preprocessing_path
-        hub_export.export_preprocessing(tokenizer, values.max_seq_length, path)
-    hub_export.export_module(model, source, values.export_path)
-    record_flags.write_card(values, values.export_path, source.checkpoint, record_flags.HUB_MODULE)
+    return model
+
+
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
+    from albert.export import hub_export
+    from albert.model import encoder, model_folder, sources
+
+    if not settings.use_einsum:
+        logging.info("--nouse_einsum has no effect: both computations give the same numbers")
+    source = sources.locate(
+        checkpoint=os.path.join(settings.albert_directory, settings.checkpoint_name),
+        do_lower_case=settings.do_lower_case if "do_lower_case" in settings.given else None,
+    )
+    config = encoder.AlbertConfig.from_json_file(source.config_file)
+    tokenizer = model_folder.load_tokenizer(source, config)
+    model = read_model(source, config)
+    if path := settings.preprocessing_path:
+        model_settings.check_seq_length(settings.max_seq_length, config)
+        hub_export.export_preprocessing(tokenizer, settings.max_seq_length, path)
+    hub_export.export_module(model, source, settings.export_path)
+    facts = settings.card.facts()
+    model_card.write_for_checkpoint(settings.export_path, source.checkpoint, FORM, **facts)
 
 
 if __name__ == "__main__":

@@ -1,81 +1,87 @@
-"""Writes the encoder's vectors for texts, one text a line, as jsonl or npz."""
+"""Writes the encoder's vectors for texts, one text per line, as jsonl or npz."""
 
 import contextlib
+import dataclasses
 import sys
 
 from absl import flags, logging
 
-from albert.cli import app, common_flags
+from albert.cli import app, model_settings, options
 from albert.io import file_io
 
 
-def define_flags(flag_values):
-    common_flags.define_model_flags(flag_values)
-    text, integer, _, _ = common_flags.definers(flag_values)
-    text(
-        "input_file",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """The model, the texts, and which vectors are written."""
+
+    model: model_settings.ModelToUse = options.group(model_settings.ModelToUse)
+    input_file: str | None = options.flag(
         None,
-        "Texts, one a line, two texts of a pair with a tab between; by default standard input.",
+        "Texts, one per line, two texts of a pair with a tab between; by default standard input.",
     )
-    text("output_file", None, "Vectors: .jsonl or .npz; by default jsonl on standard output.")
-    flags.DEFINE_list(
-        "layers",
-        ["-1"],
-        "Layers, comma-separated: 0 is the first after the embeddings, -1 the last.",
-        flag_values=flag_values,
+    output_file: str | None = options.flag(
+        None, "Vectors: .jsonl or .npz; by default jsonl on standard output."
     )
-    flags.DEFINE_enum(
-        "vectors",
+    layers: tuple[str, ...] = options.flag(
+        ("-1",), "Layers, comma-separated: 0 is the first after the embeddings, -1 the last."
+    )
+    vectors: str = options.flag(
         "tokens",
-        ["tokens", "mean", "first", "pooled"],
         "One for each token, their mean, that of [CLS], or the pooler's output (which is made of "
         "the last layer).",
-        flag_values=flag_values,
+        choices=("tokens", "mean", "first", "pooled"),
     )
-    integer("max_seq_length", 512, "Longest input in tokens; longer ones are cut.")
-    integer("batch_size", 32, "Texts computed together.")
+    max_seq_length: int = options.flag(
+        512, "Longest input in tokens; longer ones are cut.", check=options.positive
+    )
+    batch_size: int = options.flag(32, "Texts computed together.", check=options.positive)
+
+    def check(self) -> None:
+        """Rejects files of other kinds, and layers without effect; raises `file_io.InputError`."""
+        if self.vectors == "pooled" and "layers" in self.given:
+            raise file_io.InputError(
+                "--layers contradicts --vectors=pooled: the pooler works on the last layer"
+            )
+        if self.output_file and not self.output_file.endswith((".npz", ".jsonl")):
+            raise file_io.InputError(
+                f"--output_file={self.output_file}: expected a name in .jsonl or .npz"
+            )
+
+    def layer_numbers(self) -> list[int]:
+        """Returns the numbers of --layers.
+
+        Raises:
+          file_io.InputError: one is not a number.
+        """
+        try:
+            return [int(layer) for layer in self.layers]
+        except ValueError:
+            raise file_io.InputError(
+                f"--layers={','.join(self.layers)}: expected numbers such as -1,-2"
+            ) from None
 
 
-def parse_layers(values):
-    """Numbers of --layers.
-
-    Raises:
-      file_io.InputError: one is no number, or --vectors=pooled, which has none.
-    """
-    if values.vectors == "pooled" and values["layers"].present:
-        raise file_io.InputError(
-            "--layers contradicts --vectors=pooled: the pooler works on the last layer"
-        )
-    try:
-        return [int(layer) for layer in values.layers]
-    except ValueError:
-        raise file_io.InputError(
-            f"--layers={','.join(values.layers)}: expected numbers such as -1,-2"
-        ) from None
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
 
 
-def main(values):
-
-    common_flags.require_positive(values, "batch_size", "max_seq_length")
-    layers = parse_layers(values)
-    output = values.output_file
-    if output and not output.endswith((".npz", ".jsonl")):
-        raise file_io.InputError(f"--output_file={output}: expected a name in .jsonl or .npz")
-    source = common_flags.source(values)
-    if not (source.checkpoint or values.from_scratch):
-        raise file_io.InputError(
-            "no weights: give --init_checkpoint or --albert_hub_module_handle, or --from_scratch "
-            "for random ones"
-        )
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
+    settings.check()
+    layers = settings.layer_numbers()
+    from albert.model import sources
     from albert.serving import embeddings
 
-    extractor = embeddings.Extractor(source, layers, values.vectors, values.max_seq_length)
+    source = settings.model.find()
+    sources.check_weights(source, settings.model.from_scratch)
+    extractor = embeddings.Extractor(source, layers, settings.vectors, settings.max_seq_length)
+    path, output = settings.input_file, settings.output_file
     opened = contextlib.nullcontext(sys.stdin.buffer)
-    if values.input_file:
-        opened = file_io.open_input(values.input_file, "--input_file", "rb")
+    if path:
+        opened = file_io.open_input(path, "--input_file", "rb")
     with opened as lines:
-        texts = file_io.text_lines(lines, values.input_file or "standard input")
-        rows = extractor.extract((line.rstrip("\r\n") for _, line in texts), values.batch_size)
+        texts = file_io.text_lines(lines, path or "standard input")
+        rows = extractor.extract((line.rstrip("\r\n") for _, line in texts), settings.batch_size)
         is_npz = output and output.endswith(".npz")
         write = embeddings.write_npz if is_npz else embeddings.write_jsonl
         logging.info("Wrote the vectors of %d texts", write(output, rows))

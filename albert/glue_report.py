@@ -1,33 +1,38 @@
 """Makes the table of a sweep over GLUE tasks from the result files of its runs."""
 
+import dataclasses
 import os
 
 from absl import flags
 
-from albert.cli import app
+from albert.cli import app, options
 from albert.experiments import glue_table
 from albert.io import file_io
 
 
-def define_flags(flag_values):
-    """Flags of this script."""
-    flags.DEFINE_string(
-        "output_dir",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """The sweep and the rows of its table."""
+
+    output_dir: str = options.flag(
         None,
-        "Folder of the sweep: a folder of results for each task, and sweep.json. The table goes "
-        "to results.md and results.json in here.",
-        flag_values=flag_values,
+        "Folder of the sweep: a folder of results for each task, and sweep.json. The table is "
+        "written to results.md and results.json in this folder.",
+        required=True,
     )
-    flags.DEFINE_list("tasks", None, "Tasks, in the order of the rows.", flag_values=flag_values)
-    for name in ("output_dir", "tasks"):
-        flags.mark_flag_as_required(name, flag_values=flag_values)
+    tasks: tuple[str, ...] = options.flag(None, "Tasks, in the order of the rows.", required=True)
 
 
-def main(values):
-    summary = glue_table.summarize(values.output_dir, values.tasks)
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
+    summary = glue_table.summarize(settings.output_dir, settings.tasks)
     table = glue_table.to_markdown(summary)
-    file_io.write_text(os.path.join(values.output_dir, "results.md"), table)
-    file_io.write_json(os.path.join(values.output_dir, glue_table.NAME), summary)
+    file_io.write_text(os.path.join(settings.output_dir, "results.md"), table)
+    file_io.write_json(os.path.join(settings.output_dir, glue_table.NAME), summary)
     print(table, end="")
 
 

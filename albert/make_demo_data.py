@@ -1,41 +1,42 @@
 """Writes a small made-up corpus, GLUE tasks and SQuAD questions about the same words."""
 
+import dataclasses
 import os
 
 from absl import flags, logging
 
-from albert.cli import app
+from albert.cli import app, options
 from albert.experiments import demo_data
 from albert.io import file_io
 
 
-def define_flags(flag_values):
-    flags.DEFINE_string(
-        "output_dir",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """Where the files go, and the source of chance."""
+
+    output_dir: str = options.flag(
         None,
         "Folder for corpus/*.txt, glue/<task>/*.tsv and squad/*.json; files of these names are "
         "replaced.",
-        flag_values=flag_values,
+        required=True,
     )
-    flags.DEFINE_integer(
-        "seed",
-        12345,
-        "Source of every choice: same seed, same files.",
-        lower_bound=0,
-        flag_values=flag_values,
-    )
-    flags.mark_flag_as_required("output_dir", flag_values=flag_values)
+    seed: int = options.flag(12345, "Source of every choice: same seed, same files.", minimum=0)
 
 
-def main(values):
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
     folders = {
-        "corpus": demo_data.corpus(values.seed),
-        "squad": demo_data.squad_files(values.seed),
+        "corpus": demo_data.corpus(settings.seed),
+        "squad": demo_data.squad_files(settings.seed),
     }
     for name in demo_data.TASKS:
-        folders[os.path.join("glue", name)] = demo_data.task_files(name, values.seed)
+        folders[os.path.join("glue", name)] = demo_data.task_files(name, settings.seed)
     for folder, files in folders.items():
-        path = os.path.join(values.output_dir, folder)
+        path = os.path.join(settings.output_dir, folder)
         file_io.make_dirs(path)
         ending = {"corpus": ".txt", "squad": ".json"}.get(folder, ".tsv")
         for name, text in files.items():

@@ -1,118 +1,136 @@
-"""Makes a clean corpus of raw texts: a sentence a line, no duplicates, no evaluation sets."""
+"""Makes a clean corpus of raw texts: one sentence per line, no duplicates, no evaluation sets."""
 
+import dataclasses
 import time
 
 from absl import flags
 
-from albert.cli import app, common_flags
+from albert.cli import app, options
 from albert.io import file_io, processes, signals
 from albert.text import corpus_cleaning, corpus_preparation
 
 
-def define_flags(flag_values=flags.FLAGS):
-    """Flags of this script."""
-    text, integer, number, switch = common_flags.definers(flag_values)
-    text(
-        "input_file",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """The texts, and which documents and lines of them stay."""
+
+    input_file: str | None = options.flag(
         None,
         "Text or .jsonl files, also .gz, .bz2 or .zst: comma-separated globs. In text a blank line "
-        "is between documents.",
+        "separates documents.",
     )
-    text("output_dir", None, "Empty or new folder for the corpus and its report.")
-    text("text_field", "text", "Name of the text in .jsonl files.")
-    text("encoding", "utf-8", "Encoding of the files, such as latin-1; the corpus is UTF-8.")
-    switch(
-        "skip_bad_files",
+    output_dir: str | None = options.flag(
+        None, "Empty or new folder for the corpus and its report."
+    )
+    text_field: str = options.flag("text", "Name of the text in .jsonl files.")
+    encoding: str = options.flag(
+        "utf-8", "Encoding of the files, such as latin-1; the corpus is UTF-8."
+    )
+    skip_bad_files: bool = options.flag(
         False,
-        "Leave out files that are damaged, of another encoding or no JSON; the report names them.",
+        "Skip files that are damaged, of another encoding or not JSON; the report names them.",
     )
-    switch("whole_files", False, "A text file is one document; blank lines are inside of it.")
-    flags.DEFINE_enum(
-        "text_lines",
+    whole_files: bool = options.flag(
+        False, "A text file is one document; blank lines separate its paragraphs."
+    )
+    text_lines: str = options.flag(
         "paragraphs",
-        corpus_cleaning.LINES,
         "What a line of the texts is: paragraphs - one or more sentences. sentences - one. wrapped "
-        "- a part; what is between blank lines belongs together.",
-        flag_values=flag_values,
+        "- a part; the lines between blank lines belong together.",
+        choices=tuple(corpus_cleaning.LINES),
     )
-    text("language", "en", "Code of the language, by which ends of sentences are found.")
-    number("min_letter_share", 0.5, "Lines with a smaller share of letters are left out.")
-    integer("min_document_words", 20, "Documents with fewer words are left out.")
-    number(
-        "near_duplicate_threshold",
+    language: str = options.flag(
+        "en", "Code of the language, which decides how ends of sentences are found."
+    )
+    min_letter_share: float = options.flag(
+        0.5, "Lines with a smaller fraction of letters are skipped.", check=options.unit_interval
+    )
+    min_document_words: int = options.flag(
+        20, "Documents with fewer words are skipped.", check=options.not_negative
+    )
+    near_duplicate_threshold: float = options.flag(
         0.8,
-        "Of documents that share so much of their runs of five words only the first stays; 0: only "
-        "equal ones count.",
+        "Of documents that share this fraction of their runs of five words only the first stays; "
+        "0: only equal ones count.",
+        check=options.unit_interval,
     )
-    integer(
-        "max_line_repeats", 50, "Lines that more documents have are left out; 0: none for that."
+    max_line_repeats: int = options.flag(
+        50,
+        "Lines that occur in more documents are skipped; 0: no limit.",
+        check=options.not_negative,
     )
-    text(
-        "contamination",
+    contamination: str | None = options.flag(
         None,
         "Evaluation sets, comma-separated: glue, squad, race. Sentences that have 13 words in a "
-        "row with one of their texts in common are left out.",
+        "row in common with one of their texts are skipped.",
     )
-    switch("only_report_contamination", False, "Leave these sentences where they are.")
-    text("data_dir", None, "Folder with the evaluation sets: glue/, squad/, race/.")
-    integer("num_workers", None, "Processes, a file each at a time; all cores by default.")
+    only_report_contamination: bool = options.flag(False, "Keep these sentences.")
+    data_dir: str | None = options.flag(
+        None, "Folder with the evaluation sets: glue/, squad/, race/."
+    )
+    num_workers: int | None = options.flag(
+        None,
+        "Processes, each with one file at a time; all cores by default.",
+        check=options.positive,
+    )
+
+    def evaluation_sets(self) -> tuple[str, ...]:
+        """Returns the names of --contamination."""
+        names = (name.strip() for name in (self.contamination or "").split(","))
+        return tuple(filter(None, names))
+
+    def check(self) -> None:
+        """Rejects flags that are missing or have no effect; raises `file_io.InputError`."""
+        self.require("input_file", "output_dir")
+        corpus_cleaning.check_encoding(self.encoding)
+        if self.evaluation_sets():
+            self.require("data_dir")
+        elif self.only_report_contamination or self.data_dir:
+            raise file_io.InputError(
+                "--only_report_contamination and --data_dir are for --contamination, which is not "
+                "given"
+            )
 
 
-def preparation(values):
-    """`corpus_preparation.Preparation` of the flag values.
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
 
-    Raises:
-      file_io.InputError: a flag is missing, out of range, or without effect.
-    """
-    common_flags.require_given(values, "input_file", "output_dir")
-    if values.num_workers is not None:
-        common_flags.require_positive(values, "num_workers")
-    for name in ("min_letter_share", "near_duplicate_threshold"):
-        if not 0 <= values[name].value <= 1:
-            raise file_io.InputError(f"--{name}={values[name].value} must be between 0 and 1")
-    for name in ("min_document_words", "max_line_repeats"):
-        if values[name].value < 0:
-            raise file_io.InputError(f"--{name}={values[name].value} must be at least 0")
-    corpus_cleaning.check_encoding(values.encoding)
-    sets = tuple(name.strip() for name in (values.contamination or "").split(",") if name.strip())
-    if sets:
-        common_flags.require_given(values, "data_dir")
-    elif values.only_report_contamination or values.data_dir:
-        raise file_io.InputError(
-            "--only_report_contamination and --data_dir are for --contamination, which is not given"
-        )
+
+def preparation(settings: Settings) -> corpus_preparation.Preparation:
+    """Returns the work that the settings describe."""
     return corpus_preparation.Preparation(
         corpus_cleaning.Cleaning(
-            text_field=values.text_field,
-            whole_files=values.whole_files,
-            lines=values.text_lines,
-            language=values.language,
-            min_letter_share=values.min_letter_share,
-            min_words=values.min_document_words,
-            encoding=values.encoding,
+            text_field=settings.text_field,
+            whole_files=settings.whole_files,
+            lines=settings.text_lines,
+            language=settings.language,
+            min_letter_share=settings.min_letter_share,
+            min_words=settings.min_document_words,
+            encoding=settings.encoding,
         ),
-        near_duplicate_threshold=values.near_duplicate_threshold,
-        max_line_repeats=values.max_line_repeats,
-        contamination=sets,
-        data_dir=values.data_dir,
-        only_report_contamination=values.only_report_contamination,
-        skip_bad_files=values.skip_bad_files,
+        near_duplicate_threshold=settings.near_duplicate_threshold,
+        max_line_repeats=settings.max_line_repeats,
+        contamination=settings.evaluation_sets(),
+        data_dir=settings.data_dir,
+        only_report_contamination=settings.only_report_contamination,
+        skip_bad_files=settings.skip_bad_files,
     )
 
 
-def main(values):
-    """Runs the script with parsed flag values."""
-    chosen = preparation(values)
-    paths = file_io.expand_globs(values.input_file, "--input_file")
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
+    settings.check()
+    chosen, output_dir = preparation(settings), settings.output_dir
+    paths = file_io.expand_globs(settings.input_file, "--input_file")
     started = time.monotonic()
-    num_workers = values.num_workers or processes.num_cores()
-    left = "the same command resumes from here"
+    num_workers = settings.num_workers or processes.num_cores()
+    state = "the same command resumes from here"
     try:
-        report = corpus_preparation.prepare(paths, values.output_dir, chosen, num_workers)
+        report = corpus_preparation.prepare(paths, output_dir, chosen, num_workers)
     except signals.Terminated:
-        raise signals.Terminated(left) from None
+        raise signals.Terminated(state) from None
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; {left}") from None
+        raise KeyboardInterrupt(f"interrupted; {state}") from None
     print(f"{corpus_preparation.report_text(report)}\n  {time.monotonic() - started:.1f} s")
 
 

@@ -3,58 +3,64 @@
 Exit status: 0 if they are equal, 1 if they differ.
 """
 
+import dataclasses
 import os
 import sys
+from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import app, common_flags, record_flags
+from albert.cli import app, options, record_flags
 from albert.io import file_io
 
 
-def define_flags(flag_values):
-    text, _, _, switch = common_flags.definers(flag_values)
-    text("run", None, "Output folder of the run, with its run.json.")
-    text("output_dir", None, "New folder for the repetition.")
-    switch(
-        "accept_changed_inputs",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """The run, and where it is repeated."""
+
+    run: str = options.flag(None, "Output folder of the run, with its run.json.", required=True)
+    output_dir: str = options.flag(None, "New folder for the repetition.", required=True)
+    accept_changed_inputs: bool = options.flag(
         False,
-        "Go on where data, vocabulary, configuration or first weights are no longer those of the "
+        "Continue if data, vocabulary, configuration or first weights are no longer those of the "
         "run.",
     )
-    for name in ("run", "output_dir"):
-        flags.mark_flag_as_required(name, flag_values=flag_values)
 
 
-def check_inputs(values, record):
-    """Refuses inputs that have changed, unless the flags accept them."""
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def check_inputs(settings: Settings, record: dict[str, Any]) -> None:
+    """Rejects inputs that have changed since a run was recorded, unless the flags accept them."""
     from albert.experiments import reproduction
 
     changed = reproduction.changed_inputs(record)
     for text in changed:
         logging.warning("Changed input: %s", text)
-    if changed and not values.accept_changed_inputs:
+    if changed and not settings.accept_changed_inputs:
         raise file_io.InputError(
-            f"{len(changed)} input(s) of {values.run} have changed: {'; '.join(changed)}. "
-            "--accept_changed_inputs goes on all the same"
+            f"{len(changed)} input(s) of {settings.run} have changed: {'; '.join(changed)}. "
+            "--accept_changed_inputs continues nevertheless"
         )
 
 
-def main(values):
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
     from albert.experiments import reproduction
     from albert.training import run_record
 
-    record = run_record.read(values.run)
+    record = run_record.read(settings.run)
     reproduction.trained(record)
-    output_dir = os.path.abspath(values.output_dir)
+    output_dir = os.path.abspath(settings.output_dir)
     if file_io.is_dir(output_dir) and file_io.listdir(output_dir):
-        raise file_io.InputError(f"--output_dir={values.output_dir} is not empty; name a new one")
-    check_inputs(values, record)
+        raise file_io.InputError(f"--output_dir={settings.output_dir} is not empty; name a new one")
+    check_inputs(settings, record)
     words = reproduction.command(record, output_dir, record_flags.changed_defaults(record))
-    reproduction.repeat_schedule(record, values.run, output_dir)
+    reproduction.repeat_schedule(record, settings.run, output_dir)
     logging.info("Running %s", " ".join(words))
     reproduction.run(words, record["directory"])
-    equal, different, circumstances = reproduction.compare(values.run, output_dir)
+    equal, different, circumstances = reproduction.compare(settings.run, output_dir)
     for title, lines in (
         ("equal", equal),
         ("different", different),

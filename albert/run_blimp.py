@@ -1,46 +1,55 @@
 """Measures a pre-trained model on BLiMP: does it score acceptable sentences higher?"""
 
+import dataclasses
+
 from absl import flags, logging
 
-from albert.cli import app, common_flags
+from albert.cli import app, model_settings, options
 from albert.experiments import blimp
-from albert.io import file_io
 
 
-def define_flags(flag_values):
-    common_flags.define_model_flags(flag_values)
-    text, integer, *_ = common_flags.definers(flag_values)
-    text("data_dir", None, "Folder of BLiMP's files, <paradigm>.jsonl or .jsonl.gz.")
-    text("output_dir", None, "Folder for blimp.txt, .json and _pairs.jsonl; by default printed.")
-    flags.DEFINE_integer(
-        "limit",
-        None,
-        "Most pairs of each paradigm, from the front; by default all.",
-        lower_bound=1,
-        flag_values=flag_values,
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """The model, the files of BLiMP and how much of them is measured."""
+
+    model: model_settings.ModelToUse = options.group(model_settings.ModelToUse)
+    data_dir: str = options.flag(
+        None, "Folder of BLiMP's files, <paradigm>.jsonl or .jsonl.gz.", required=True
     )
-    integer("batch_size", 256, "Most masked copies of sentences that are computed together.")
-    flags.mark_flag_as_required("data_dir", flag_values=flag_values)
+    output_dir: str | None = options.flag(
+        None, "Folder for blimp.txt, .json and _pairs.jsonl; by default printed."
+    )
+    limit: int | None = options.flag(
+        None,
+        "Maximum number of pairs of each paradigm, from the front; by default all.",
+        minimum=1,
+    )
+    batch_size: int = options.flag(
+        256,
+        "Maximum number of masked copies of sentences that are computed together.",
+        check=options.positive,
+    )
 
 
-def main(values):
-    common_flags.require_positive(values, "batch_size")
-    paradigms = blimp.read(values.data_dir, values.limit)
-    source = common_flags.source(values)
-    if not (source.checkpoint or values.from_scratch):
-        raise file_io.InputError(
-            "no weights: give --init_checkpoint or --albert_hub_module_handle, or --from_scratch "
-            "for random ones"
-        )
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
+    paradigms = blimp.read(settings.data_dir, settings.limit)
     from albert.experiments import sentence_scores
+    from albert.model import sources
 
-    scorer = sentence_scores.load(source, values.batch_size)
+    source = settings.model.find()
+    sources.check_weights(source, settings.model.from_scratch)
+    scorer = sentence_scores.load(source, settings.batch_size)
     result = blimp.measure(paradigms, scorer.score)
     print("\n".join(result.table()), flush=True)
-    if values.output_dir:
-        blimp.write(values.output_dir, result)
+    if settings.output_dir:
+        blimp.write(settings.output_dir, result)
         names = (blimp.TEXT_NAME, blimp.JSON_NAME, blimp.PAIRS_NAME)
-        logging.info("Wrote %s, %s and %s to %s", *names, values.output_dir)
+        logging.info("Wrote %s, %s and %s to %s", *names, settings.output_dir)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from albert.cli import (
     distillation_flags,
     dropout_flags,
     optimizer_flags,
+    options,
+    pretraining,
     pretraining_flags,
     schedule_flags,
 )
@@ -53,7 +55,7 @@ def define_flags(flag_values):
         "SentencePiece model of the records, to draw masks; kept in --output_dir.",
     )
     text("vocab_file", None, "WordPiece vocabulary of the records, likewise.")
-    pretraining_flags.define_mask_flags(flag_values, " For records without masks.")
+    options.define(pretraining.Masks, flag_values)
     blimp_flags.define_flags(flag_values)
     distillation_flags.define_flags(flag_values)
     schedule_flags.define_flags(flag_values, fine_tuning=False)
@@ -94,7 +96,7 @@ def check_flags(values):
 def make_data(values, config, sentence_labels):
     """`contracts.Data` of the flags."""
     from albert.data import dynamic_masking, input_pipeline, tfrecord
-    from albert.tasks import pretraining
+    from albert.tasks import pretraining as pretraining_task
 
     sources = input_pipeline.parse_mixture(values.input_file, "--input_file")
     paths = [path for source in sources for path in source.paths]
@@ -102,7 +104,7 @@ def make_data(values, config, sentence_labels):
     if values.eval_input_file:
         paths = tfrecord.named_files(values.eval_input_file, "--eval_input_file")
         files["dev"] = dynamic_masking.look_at(paths)
-    return pretraining.make_data(
+    return pretraining_task.make_data(
         files,
         (values.max_seq_length, values.max_predictions_per_seq),
         values.max_eval_steps * values.eval_batch_size,
@@ -111,13 +113,13 @@ def make_data(values, config, sentence_labels):
         sentence_labels=sentence_labels,
         equal_tokens=values.train_batch_tokens > 0,
         mixture=sources if len(sources) > 1 else None,
-        limits=pretraining.limits(config),
+        limits=pretraining_task.limits(config),
     )
 
 
 def main(values):
     check_flags(values)
-    from albert.tasks import pretraining
+    from albert.tasks import pretraining as pretraining_task
     from albert.training import stages
 
     strategy = common_flags.strategy(values)  # first: several workers must know of each other
@@ -133,7 +135,7 @@ def main(values):
     tasks = pretraining_flags.sentence_tasks(values, strategy)
     data = make_data(values, config, sentence_labels=tasks[0] != "none")
     run = pretraining_flags.make_run(values, source, config, lessons, tasks[0], strategy)
-    task = schedule_flags.with_metric(values, pretraining.make_task(*tasks))
+    task = schedule_flags.with_metric(values, pretraining_task.make_task(*tasks))
     task = blimp_flags.measured(values, task, config)
     stages.run(lessons.task(task), data, run)
 

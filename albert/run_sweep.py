@@ -1,102 +1,193 @@
-"""Runs a script over a grid or a search of its flags, a process and a folder each trial."""
+"""Runs a script over a grid or a search of its flags, with a process and a folder per trial."""
 
+import dataclasses
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 from absl import flags
 
-from albert.cli import app, common_flags, script_flags
+from albert.cli import app, options, script_flags
 from albert.experiments import sweep, sweep_journal, sweep_plan, sweep_results
 from albert.io import file_io, signals
 
-_GOES_ON = "the same command goes on from the last checkpoints"
+_RESUMES = "the same command resumes from the last checkpoints"
 
 
-def define_flags(flag_values):
-    text, integer, _, switch = common_flags.definers(flag_values)
-    text("output_dir", None, "Folder of the sweep: a folder for each trial, logs and the table.")
-    text("spec", None, "JSON file that says what to try; the flags of its keys' names win over it.")
-    text("grid", None, "Parameters and their values: 'learning_rate=1e-3,3e-3;seed=1,2'.")
-    text("script", None, "Script that each trial runs, such as run_classifier.")
-    text("script_flags", "", "Further flags of every trial, as on a command line.")
-    text("trials", None, "Trials by name, a line each: 'RTE: --task_name=RTE --train_step=800'.")
-    flags.DEFINE_list("seeds", None, "Values of --seed to repeat each point with.", flag_values)
-    text("metric", None, "Score of a trial; by default the one that picks its best checkpoint.")
-    switch("minimize", None, "Whether a low score is good; by default that of a loss is.")
-    flags.DEFINE_enum(
-        "method",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """The trials of a sweep, and how they are run."""
+
+    output_dir: str = options.flag(
+        None, "Folder of the sweep: a folder for each trial, logs and the table.", required=True
+    )
+    spec: str | None = options.flag(
+        None, "JSON file that says what to try; flags with the names of its keys override it."
+    )
+    grid: str | None = options.flag(
+        None, "Parameters and their values: 'learning_rate=1e-3,3e-3;seed=1,2'."
+    )
+    script: str | None = options.flag(None, "Script that each trial runs, such as run_classifier.")
+    script_flags: str = options.flag("", "Further flags of every trial, as on a command line.")
+    trials: str | None = options.flag(
+        None, "Trials by name, one per line: 'RTE: --task_name=RTE --train_step=800'."
+    )
+    seeds: tuple[str, ...] | None = options.flag(
+        None, "Values of --seed to repeat each point with."
+    )
+    metric: str | None = options.flag(
+        None, "Score of a trial; by default the one that picks its best checkpoint."
+    )
+    minimize: bool | None = options.flag(
+        None, "Whether a low score is good; by default that of a loss is."
+    )
+    method: str | None = options.flag(
         None,
-        sweep_plan.METHODS,
         "How points are chosen: all in order (grid, the default), drawn, or drawn near good ones "
         "(tpe, which needs the extra sweep).",
-        flag_values=flag_values,
+        choices=tuple(sweep_plan.METHODS),
     )
-    integer("num_trials", None, "Trials in all, those of earlier starts counted.")
-    switch("prune", None, "End trials that are behind the median of the earlier ones.")
-    integer("prune_after", None, "Step before which --prune ends no trial.")
-    integer("seed", None, "Source of what random and tpe draw.")
-    flags.DEFINE_integer(
-        "parallel",
-        1,
-        "Trials at the same time; they share this machine.",
-        lower_bound=1,
-        flag_values=flag_values,
+    num_trials: int | None = options.flag(
+        None, "Number of trials, including those of earlier starts."
     )
-    switch("retry_failed", False, "Run the trials again that have failed.")
-    text("python", sys.executable, "Interpreter that runs the trials.")
-    flags.mark_flag_as_required("output_dir", flag_values=flag_values)
+    prune: bool | None = options.flag(
+        None, "End trials that are behind the median of the earlier ones."
+    )
+    prune_after: int | None = options.flag(None, "Step before which --prune ends no trial.")
+    seed: int | None = options.flag(None, "Source of the points that random and tpe draw.")
+    parallel: int = options.flag(1, "Trials at the same time; they share this machine.", minimum=1)
+    retry_failed: bool = options.flag(False, "Run the failed trials again.")
+    python: str = options.flag(sys.executable, "Interpreter that runs the trials.")
+
+    def of_specification(self) -> dict[str, Any]:
+        """Returns the keys of a specification that flags give, with their values."""
+        found: dict[str, Any] = {
+            "script": self.script,
+            "metric": self.metric,
+            "minimize": self.minimize,
+            "method": self.method,
+            "num_trials": self.num_trials,
+            "prune": self.prune,
+            "prune_after": self.prune_after,
+            "seed": self.seed,
+        }
+        if self.grid is not None:
+            found["parameters"] = sweep_plan.parse_grid(self.grid)
+        if self.seeds is not None:
+            found["seeds"] = [int(seed) if seed.isdigit() else seed for seed in self.seeds]
+        return {name: value for name, value in found.items() if value is not None}
+
+    def named_trials(self) -> dict[str, list[str]]:
+        """Returns the flags of --trials by the names of these trials.
+
+        Raises:
+          file_io.InputError: a line has no name, or that of another one.
+        """
+        found = {}
+        for line in (self.trials or "").splitlines():
+            name, colon, own = line.partition(":")
+            if not colon or name.strip() in found:
+                raise file_io.InputError(
+                    f"--trials: expected lines 'name: flags' with different names, found {line!r}"
+                )
+            found[name.strip()] = _split(own, "--trials")
+        return found
 
 
-def _split(text, name):
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def _split(text: str, name: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise file_io.InputError(f"{name}: {text!r} is no command line: {error}") from error
+        raise file_io.InputError(f"{name}: {text!r} is not a command line: {error}") from error
 
 
-def _given_trials(values):
-    found = {}
-    for line in (values.trials or "").splitlines():
-        name, colon, own = line.partition(":")
-        if not colon or name.strip() in found:
+def make_plan(settings: Settings) -> sweep_plan.Plan:
+    """Returns the plan of the specification and the flags."""
+    spec = sweep_plan.read_spec(settings.spec) if settings.spec else {}
+    spec.update(settings.of_specification())
+    common = _split(settings.script_flags, "--script_flags")
+    return sweep_plan.make_plan(spec, common, settings.named_trials(), settings.spec)
+
+
+# --- the flags of trials --------------------------------------------------------------------------
+
+
+def check_trials(plan: sweep_plan.Plan) -> dict[str, str]:
+    """Checks the arguments of all trials before the first one.
+
+    Returns:
+      {flag: value as text} of the flags that all trials have.
+
+    Raises:
+      file_io.InputError: as `script_flags.check`; names the parameter and its value.
+    """
+    _check_given_once(plan)
+    seeds = [sweep_plan.argument("seed", seed) for seed in plan.seeds]
+    for own in plan.trials.values():
+        script_flags.check(plan.script, [*plan.arguments, *own, *seeds])
+    points = [_arguments(point) for point in _points_that_name_all(plan)]
+    for own in points:
+        script_flags.check(plan.script, [*plan.arguments, *own, *seeds])
+    if plan.trials:
+        return {}
+    # A script may accept the common arguments only together with parameters.
+    first = points[0] if points else []
+    found = script_flags.check(plan.script, [*plan.arguments, *first])
+    return {name: value for name, value in found.items() if name not in plan.parameters}
+
+
+def _check_given_once(plan: sweep_plan.Plan) -> None:
+    """Rejects a flag of all trials that a parameter would hide; one in a flag file may stay."""
+    own = dict.fromkeys(plan.parameters, "parameter")
+    if plan.seeds:
+        own["seed"] = "seeds: the flag"
+    for argument in plan.arguments:
+        name = argument.lstrip("-").partition("=")[0]
+        name = name if name in own else name.removeprefix("no")
+        if argument.startswith("-") and name in own:
             raise file_io.InputError(
-                f"--trials: expected lines 'name: flags' with another name each, found {line!r}"
+                f"{own[name]} {name!r} also stands among the flags of all trials: {argument!r}; "
+                "remove it from --script_flags or from the specification's flags"
             )
-        found[name.strip()] = _split(own, "--trials")
-    return found
 
 
-def make_plan(values):
-    """`sweep_plan.Plan` of the specification and the flags."""
-    spec = sweep_plan.read_spec(values.spec) if values.spec else {}
-    names = ("script", "metric", "minimize", "method", "num_trials", "prune", "prune_after", "seed")
-    given = {name: values[name].value for name in names}
-    spec.update((name, value) for name, value in given.items() if value is not None)
-    if values.grid is not None:
-        spec["parameters"] = sweep_plan.parse_grid(values.grid)
-    if values.seeds is not None:
-        spec["seeds"] = [int(seed) if seed.isdigit() else seed for seed in values.seeds]
-    common = _split(values.script_flags, "--script_flags")
-    return sweep_plan.make_plan(spec, common, _given_trials(values), values.spec)
+def _arguments(point: dict[str, Any]) -> list[str]:
+    return [sweep_plan.argument(name, value) for name, value in point.items()]
 
 
-def main(values):
-    plan = make_plan(values)
-    settings = script_flags.check_trials(plan)
-    plan = plan.scored_by(settings.get("metric_for_best"))  # what trials pick checkpoints by
-    runner = sweep.Sweep(plan, settings, values.output_dir, values.python, values.parallel)
+def _points_that_name_all(plan: sweep_plan.Plan) -> Iterator[dict[str, Any]]:
+    """Yields points that together have each value of each parameter, and both ends of a range."""
+    ends = {
+        name: (values.low, values.high) if isinstance(values, sweep_plan.Range) else values
+        for name, values in plan.parameters.items()
+    }
+    for place in range(max(map(len, ends.values()), default=0)):
+        yield {name: values[min(place, len(values) - 1)] for name, values in ends.items()}
+
+
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
+    plan = make_plan(settings)
+    common = check_trials(plan)
+    plan = plan.scored_by(common.get("metric_for_best"))  # trials pick checkpoints by it
+    runner = sweep.Sweep(plan, common, settings.output_dir, settings.python, settings.parallel)
     try:
-        runner.run(values.retry_failed)
+        runner.run(settings.retry_failed)
     except signals.Terminated:
-        raise signals.Terminated(_GOES_ON) from None
+        raise signals.Terminated(_RESUMES) from None
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; {_GOES_ON}") from None
+        raise KeyboardInterrupt(f"interrupted; {_RESUMES}") from None
     summary = runner.summary()
     print(sweep_results.to_markdown(summary), end="")
     if summary["best"] is None:
-        print("No trial wins: of each point, the table says why.")
-    print(f"Written to {os.path.join(values.output_dir, sweep_results.NAME)}.md, .csv and .json")
+        print("No trial wins: the table gives the reason for each point.")
+    print(f"Written to {os.path.join(settings.output_dir, sweep_results.NAME)}.md, .csv and .json")
     failed = [trial.name for trial in runner.trials if trial.state == sweep_journal.FAILED]
     if failed:
         raise file_io.InputError(

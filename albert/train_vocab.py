@@ -1,12 +1,15 @@
-"""Trains a SentencePiece or WordPiece vocabulary from plain text, one sentence a line."""
+"""Trains a SentencePiece or WordPiece vocabulary from plain text, one sentence per line."""
 
+import dataclasses
 import functools
 import os
 import time
+from collections.abc import Callable
+from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import app, common_flags, runner_flags
+from albert.cli import app, options, runner
 from albert.data import beam_runner
 from albert.io import file_io, processes, signals
 from albert.text import vocabulary
@@ -14,125 +17,132 @@ from albert.text import vocabulary
 _NOTHING = "nothing was written"
 
 
-def define_flags(flag_values=flags.FLAGS):
-    """Flags of this script."""
-    kwargs = {"flag_values": flag_values}
-    text, *_ = common_flags.definers(flag_values)
-    text("input_file", None, "UTF-8 text, also .gz, .bz2 or .zst: comma-separated globs.")
-    text("output_prefix", None, "Path of the files to write, without .model and .vocab (or .txt).")
-    flags.DEFINE_bool(
-        "wordpiece",
+def _check_coverage(name: str, value: float) -> None:
+    if not 0.98 <= value <= 1:
+        raise file_io.InputError(f"--{name}={value} must be between 0.98 and 1")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """The text, the kind and size of the vocabulary, and how it is trained."""
+
+    input_file: str | None = options.flag(
+        None, "UTF-8 text, also .gz, .bz2 or .zst: comma-separated globs."
+    )
+    output_prefix: str | None = options.flag(
+        None, "Path of the files to write, without .model and .vocab (or .txt)."
+    )
+    wordpiece: bool = options.flag(
         False,
         "Write a WordPiece vocabulary, as BERT has, to <output_prefix>.txt (needs the extra "
         "wordpiece). Scripts find it beside a checkpoint by the name vocab.txt.",
-        **kwargs,
     )
-    flags.DEFINE_integer("vocab_size", 30000, "Number of pieces, special ones counted.", **kwargs)
-    flags.DEFINE_bool("do_lower_case", True, "Lower-case the text.", **kwargs)
-    flags.DEFINE_float(
-        "character_coverage",
+    vocab_size: int = options.flag(
+        30000, "Number of pieces, special ones included.", check=options.positive
+    )
+    do_lower_case: bool = options.flag(True, "Lower-case the text.")
+    character_coverage: float = options.flag(
         0.99995,
-        "Share of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.",
-        **kwargs,
+        "Fraction of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.",
+        check=_check_coverage,
     )
-    flags.DEFINE_integer(
-        "input_sentence_size",
+    input_sentence_size: int = options.flag(
         10_000_000,
-        "Most sentences to train on, drawn at random from all. Ten million need tens of GB.",
-        **kwargs,
+        "Maximum number of sentences to train on, drawn at random from all. Ten million need tens "
+        "of GB.",
+        check=options.positive,
     )
-    flags.DEFINE_integer(
-        "num_threads",
+    num_threads: int = options.flag(
         1,
         "Threads of SentencePiece; more are faster and give slightly other pieces.",
-        **kwargs,
+        check=options.positive,
     )
-    flags.DEFINE_integer(
-        "random_seed", 12345, "Decides which sentences are drawn; same seed, same pieces.", **kwargs
+    random_seed: int = options.flag(
+        12345, "Decides which sentences are drawn; same seed, same pieces."
     )
-    runner_flags.define_flags(
-        flag_values,
-        "Who draws the sentences: this process, or Apache Beam (extra beam), also on many "
-        "machines; the same ones. The training is done here.",
-    )
-    flags.DEFINE_integer(
-        "num_workers", None, "Processes of --runner=beam; all cores by default.", **kwargs
+    drawing: runner.Runner = options.group(runner.Runner)
+    num_workers: int | None = options.flag(
+        None,
+        "Processes of --runner=beam, which draw the sentences; all cores by default. The training "
+        "runs in this process.",
+        check=options.positive,
     )
 
-
-def recipe(values):
-    """`vocabulary.VocabRecipe` of the flag values.
-
-    Raises:
-      file_io.InputError: a flag is out of range, or of the other kind of vocabulary.
-    """
-    common_flags.require_given(values, "input_file", "output_prefix")
-    names = ("vocab_size", "input_sentence_size", "num_threads")
-    common_flags.require_positive(values, *names)
-    if not 0.98 <= values.character_coverage <= 1:
-        raise file_io.InputError(
-            f"--character_coverage={values.character_coverage} must be between 0.98 and 1"
-        )
-    if values.wordpiece and values["num_threads"].present:
-        raise file_io.InputError(
-            "--num_threads is of SentencePiece; with --wordpiece the package tokenizers decides"
-        )
-    runner_flags.check(values)
-    if values.num_workers is not None:
-        common_flags.require_positive(values, "num_workers")
-        if values.runner != "beam":
+    def check(self) -> None:
+        """Rejects flags that are missing or of the other kind; raises `file_io.InputError`."""
+        self.require("input_file", "output_prefix")
+        if self.wordpiece and "num_threads" in self.given:
+            raise file_io.InputError(
+                "--num_threads is of SentencePiece; with --wordpiece the package tokenizers decides"
+            )
+        self.drawing.check()
+        if self.num_workers is not None and not self.drawing.is_beam:
             raise file_io.InputError("--num_workers is for --runner=beam")
-    names += ("do_lower_case", "character_coverage", "random_seed")
-    return vocabulary.VocabRecipe(**{name: values[name].value for name in names})
 
 
-def _draw(values):
-    """Function that draws the lines, as `vocabulary.drawn_lines` does."""
-    if values.runner == "local":
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def _draw(settings: Settings) -> Callable[..., Any]:
+    """Returns the function that draws the lines, as `vocabulary.drawn_lines` does."""
+    if not settings.drawing.is_beam:
         return vocabulary.drawn_lines
-    folder = f"{file_io.temporary_name(values.output_prefix)}.lines"
     return functools.partial(
         beam_runner.draw,
-        folder=folder,
-        arguments=runner_flags.beam_arguments(values),
-        num_workers=values.num_workers or processes.num_cores(),
+        folder=f"{file_io.temporary_name(settings.output_prefix)}.lines",
+        arguments=settings.drawing.beam_arguments(),
+        num_workers=settings.num_workers or processes.num_cores(),
     )
 
 
-def main(values):
-    """Runs the script with parsed flag values."""
-    chosen = recipe(values)
-    paths = file_io.expand_globs(values.input_file, "--input_file")
-    prefix = values.output_prefix
-    file_io.make_dirs(os.path.dirname(prefix) or ".")
-    logging.info("Training %d pieces on %d file(s)", chosen.vocab_size, len(paths))
-    train, write = vocabulary.train_vocab, vocabulary.write_vocab
-    if values.wordpiece:
-        train, write = vocabulary.train_wordpiece, vocabulary.write_wordpiece
-    started = time.monotonic()
+def _train(settings: Settings, paths: list[str]) -> tuple[Any, dict[str, int]]:
+    """Returns the vocabulary, and what was counted in the text."""
+    recipe = vocabulary.VocabRecipe(
+        vocab_size=settings.vocab_size,
+        do_lower_case=settings.do_lower_case,
+        character_coverage=settings.character_coverage,
+        input_sentence_size=settings.input_sentence_size,
+        num_threads=settings.num_threads,
+        random_seed=settings.random_seed,
+    )
+    train = vocabulary.train_wordpiece if settings.wordpiece else vocabulary.train_vocab
     try:
-        trained, counts = processes.call(train, paths, chosen, _draw(values))
+        return processes.call(train, paths, recipe, _draw(settings))
     except signals.Terminated:
         raise signals.Terminated(_NOTHING) from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; {_NOTHING}") from None
-    write(prefix, trained)
-    files = f"{prefix}.txt" if values.wordpiece else f"{prefix}.model and {prefix}.vocab"
-    sample = ""
-    if counts["not_drawn"]:
-        drawn = counts["lines"] - counts["not_drawn"]
-        sample = (
-            f"  sample: {drawn} lines, each of the {counts['lines']} with the same chance "
-            f"(--random_seed={chosen.random_seed})\n"
-        )
-    print(
-        f"{chosen.vocab_size} pieces in {files}, {time.monotonic() - started:.1f} s\n"
-        f"  read: {counts['lines']} lines in {len(paths)} file(s), {counts['sentences']} used\n"
-        f"{sample}"
+
+
+def _report(settings: Settings, num_files: int, counts: dict[str, int], seconds: float) -> str:
+    prefix, drawn = settings.output_prefix, counts["lines"] - counts["not_drawn"]
+    files = f"{prefix}.txt" if settings.wordpiece else f"{prefix}.model and {prefix}.vocab"
+    sample = (
+        f"  sample: {drawn} lines, each of the {counts['lines']} with the same chance "
+        f"(--random_seed={settings.random_seed})\n"
+    )
+    return (
+        f"{settings.vocab_size} pieces in {files}, {seconds:.1f} s\n"
+        f"  read: {counts['lines']} lines in {num_files} file(s), {counts['sentences']} used\n"
+        f"{sample if counts['not_drawn'] else ''}"
         f"  skipped: {counts['not_drawn']} not drawn (--input_sentence_size="
-        f"{chosen.input_sentence_size}), {counts['too_long']} of more than "
+        f"{settings.input_sentence_size}), {counts['too_long']} of more than "
         f"{vocabulary.MAX_SENTENCE_BYTES} bytes, {counts['empty']} empty after preprocessing"
     )
+
+
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
+    settings.check()
+    paths = file_io.expand_globs(settings.input_file, "--input_file")
+    file_io.make_dirs(os.path.dirname(settings.output_prefix) or ".")
+    logging.info("Training %d pieces on %d file(s)", settings.vocab_size, len(paths))
+    started = time.monotonic()
+    trained, counts = _train(settings, paths)
+    write = vocabulary.write_wordpiece if settings.wordpiece else vocabulary.write_vocab
+    write(settings.output_prefix, trained)
+    print(_report(settings, len(paths), counts, time.monotonic() - started))
 
 
 if __name__ == "__main__":

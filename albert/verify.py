@@ -1,28 +1,35 @@
 """Checks that checkpoints, records, hub modules and exported models are as they were written."""
 
+import dataclasses
+
 from absl import flags
 
-from albert.cli import app
+from albert.cli import app, options
 from albert.io import file_io
 
 
-def define_flags(flag_values):
-    """Flags of this script."""
-    flags.DEFINE_string(
-        "path",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """The files to check."""
+
+    path: str = options.flag(
         None,
-        "What to check: a folder, with all folders in it, a checkpoint (prefix or file), or a file "
-        "of records or weights.",
-        flag_values=flag_values,
+        "Files to check: a folder with its subfolders, a checkpoint (prefix or file), or a file of "
+        "records or weights.",
+        required=True,
     )
-    flags.mark_flag_as_required("path", flag_values=flag_values)
 
 
-def main(values):
+def define_flags(flag_values: flags.FlagValues) -> None:
+    options.define(Settings, flag_values)
+
+
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
     from albert.export import verification
 
     damaged = unreadable = count = 0
-    for item in verification.check(values.path):
+    for item in verification.check(settings.path):
         count += 1
         unreadable += item.is_unreadable
         damaged += bool(item.damage) and not item.is_unreadable

@@ -13,12 +13,12 @@ from albert.text import tokenization
 from tests.support.sources import ROOT
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# Tiny models have no work for several threads, which would only get in the way of the other process
-# of tests: a tenth to a fifth of all time.
+# Tiny models have no work for several threads. These would slow down the other test process, by a
+# tenth to a fifth of the whole time.
 for _kind in ("INTRAOP", "INTEROP"):
     os.environ.setdefault(f"TF_NUM_{_kind}_THREADS", "1")
-# The C library gives each thread a heap of its own, which keeps what it has freed: every training
-# starts threads, and a process of tests would grow to gigabytes. Processes started from here obey.
+# The C library gives each thread its own heap, which keeps freed memory. Every training starts
+# threads, so a test process would grow to gigabytes. Processes started from here inherit this.
 os.environ.setdefault("MALLOC_ARENA_MAX", "1")
 
 sys.meta_path.insert(0, app.FindTensorFlow())
@@ -31,10 +31,10 @@ gc.disable()  # while everything is imported
 
 
 def pytest_collection_finish():
-    """Spares the collector of garbage what has been imported, which all stays.
+    """Excludes imported objects, which all stay, from garbage collection.
 
-    Building a graph makes so many objects that it would else go through that again and again: a
-    fifth of the time of many a test.
+    Building a graph makes so many objects that the collector would otherwise scan them again and
+    again: a fifth of the time of many tests.
     """
     if "tensorflow" in sys.modules:
         from tests.support import tracebacks  # imports TensorFlow, which not every test needs
@@ -47,16 +47,16 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(items):
-    """Files with slow tests come first: of two processes none is then long alone at the end."""
+    """Puts files with slow tests first, so that neither of two processes runs long alone."""
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _collect_garbage():
-    """Graphs hold each other, and would pile up over the test files of a process.
+    """Frees graphs after each test file; they refer to each other and would pile up.
 
-    What TensorFlow keeps of them all the same need not be looked through again after each file.
+    Objects that TensorFlow keeps anyway are not scanned again.
     """
     yield
     gc.collect()
@@ -65,7 +65,7 @@ def _collect_garbage():
 
 @pytest.fixture(scope="session", autouse=True)
 def _leave_disks_alone():
-    """What a process has written stays, however it ends: tests need not wait for the disk."""
+    """Makes `os.fsync` do nothing: written data survive the end of a process without it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda file: None)
         yield
@@ -73,7 +73,7 @@ def _leave_disks_alone():
 
 @pytest.fixture(scope="session")
 def testdata():
-    """Tiny vocabularies and what was recorded for them."""
+    """Folder of tiny vocabularies and the recordings made with them."""
     return ROOT / "tests" / "testdata"
 
 
@@ -114,6 +114,6 @@ def english(shared):
 @pytest.fixture(scope="session")
 def run_script():
     """``run_script(module, name=value, …)``: runs a script's main in this process."""
-    from tests.support import builders  # brings TensorFlow, which not every test needs
+    from tests.support import builders  # imports TensorFlow, which not every test needs
 
     return builders.run

@@ -1,51 +1,31 @@
 """Flags of `run_pretraining` that measure each checkpoint on BLiMP, and what is built from them."""
 
-import dataclasses
-import functools
+from typing import Any
 
 from absl import flags
 
-from albert.cli import common_flags
+from albert.cli import common_flags, options, pretraining
 from albert.io import file_io
 
 
-def define_flags(flag_values):
-    """Where BLiMP is, how much of it is measured, and how its sentences are read."""
-    text, _, _, switch = common_flags.definers(flag_values)
-    text("blimp_data_dir", None, "With --do_eval: also measure on the files of BLiMP in here.")
-    flags.DEFINE_integer(
-        "blimp_limit",
-        None,
-        "Most pairs of each of BLiMP's paradigms, from the front; by default all.",
-        lower_bound=1,
-        flag_values=flag_values,
-    )
-    switch(
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Defines the flags of `pretraining.Blimp`, and how the sentences are read."""
+    options.define(pretraining.Blimp, flag_values)
+    flags.DEFINE_bool(
         "do_lower_case",
         True,
         "Lower-case the sentences of BLiMP, as the texts of the records were.",
+        flag_values=flag_values,
     )
 
 
-def check(values):
-    """Refuses flags that would do nothing.
-
-    Raises:
-      file_io.InputError: names them.
-    """
-    if values.blimp_data_dir and not values.do_eval:
-        raise file_io.InputError("--blimp_data_dir needs --do_eval")
-    if not values.blimp_data_dir:
-        common_flags.refuse_given(values, "--blimp_data_dir", "blimp_limit")
+def check(values: flags.FlagValues) -> None:
+    """Rejects flags without effect; raises `file_io.InputError`."""
+    options.read(pretraining.Blimp, values).check(values.do_eval)
 
 
-def measured(values, task, config):
-    """The task, whose evaluations also measure BLiMP where that is asked for.
-
-    Args:
-      values: flag values.
-      task: `contracts.Task` of pre-training.
-      config: `encoder.AlbertConfig`.
+def measured(values: flags.FlagValues, task: Any, config: Any) -> Any:
+    """Returns the `contracts.Task` of pre-training, which also measures BLiMP if flags ask for it.
 
     Raises:
       file_io.InputError: the data or the vocabulary cannot be read.
@@ -63,12 +43,4 @@ def measured(values, task, config):
             f"--blimp_data_dir needs the vocabulary of the records: {error}"
         ) from error
     tokenizer = model_folder.load_tokenizer(source, config)
-
-    @functools.lru_cache(maxsize=1)  # Its function is traced once.
-    def scorer(model):
-        return sentence_scores.Scorer(model, tokenizer)
-
-    def further_metrics(model):
-        return blimp.measure(paradigms, scorer(model).score).metrics()
-
-    return dataclasses.replace(task, further_metrics=further_metrics)
+    return sentence_scores.with_blimp(task, paradigms, tokenizer)

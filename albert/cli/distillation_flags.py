@@ -103,7 +103,7 @@ def _lessons(values, teacher, source, student, *taught):
       teacher: `sources.Source`, or None without one.
       source: `sources.Source` of the student; its vocabulary must be the teacher's.
       student: `encoder.AlbertConfig`.
-      *taught: term and logits of `distillation.Lesson`.
+      *taught: term and logits of `distillation.DistillationConfig`.
 
     Raises:
       file_io.InputError: teacher and student do not fit; names what differs.
@@ -115,7 +115,7 @@ def _lessons(values, teacher, source, student, *taught):
 
     distillation.check_vocabulary(teacher.checkpoint, source)
     config = encoder.AlbertConfig.from_json_file(teacher.config_file)
-    lesson = distillation.Lesson(
+    lesson = distillation.DistillationConfig(
         config,
         teacher.checkpoint,
         *taught,
@@ -125,7 +125,7 @@ def _lessons(values, teacher, source, student, *taught):
     lesson.check_student(student)
 
     def distilled(task):
-        return distillation.distilled(task, lesson)
+        return distillation.with_teacher(task, lesson)
 
     if not values.init_from_teacher:
         return Lessons(distilled)

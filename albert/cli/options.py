@@ -45,6 +45,7 @@ class Flag:
       parser: `absl.flags.ArgumentParser` of values that are not plain texts or numbers.
       required: whether a command cannot do without it.
       alias: another name of the flag.
+      allow_override: whether a library may define the same flag later.
     """
 
     default: Any
@@ -56,6 +57,7 @@ class Flag:
     parser: flags.ArgumentParser | None = None
     required: bool = False
     alias: str | None = None
+    allow_override: bool = False
 
 
 def flag(default: Any, help: str, **rest: Any) -> Any:
@@ -132,13 +134,19 @@ def fraction(name: str, value: float) -> None:
         raise file_io.InputError(f"--{name}={value} must be a share, from 0 to below 1")
 
 
+def unit_interval(name: str, value: float) -> None:
+    """Checks a number from 0 to 1; raises `file_io.InputError` otherwise."""
+    if not 0 <= value <= 1:
+        raise file_io.InputError(f"--{name}={value} must be between 0 and 1")
+
+
 # --- from fields to flags and back ----------------------------------------------------------------
 
 
 def _type_of(annotation: Any) -> type:
     """`int` of ``int``, ``int | None`` and the like; `tuple` of ``tuple[str, ...]``."""
     if isinstance(annotation, types.UnionType):
-        (annotation,) = (part for part in annotation.__args__ if part is not types.NoneType)
+        annotation = next(part for part in annotation.__args__ if part is not types.NoneType)
     return typing.get_origin(annotation) or annotation
 
 
@@ -177,10 +185,11 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
         elif row.choices:
             flags.DEFINE_enum(name, row.default, row.choices, row.help, flag_values=flag_values)
         else:
-            bounds = {"lower_bound": row.minimum, "upper_bound": row.maximum}
-            bounds = {key: bound for key, bound in bounds.items() if bound is not None}
+            extra = {"lower_bound": row.minimum, "upper_bound": row.maximum}
+            extra = {key: bound for key, bound in extra.items() if bound is not None}
+            extra |= {"allow_override": True} if row.allow_override else {}
             default = list(row.default) if value_type is tuple and row.default else row.default
-            _DEFINERS[value_type](name, default, row.help, flag_values=flag_values, **bounds)
+            _DEFINERS[value_type](name, default, row.help, flag_values=flag_values, **extra)
         if row.alias:
             flags.DEFINE_alias(row.alias, name, flag_values=flag_values)
     required = [name for name, _, row in _rows(kind) if row.required]

@@ -5,67 +5,16 @@ import os
 
 from absl import flags, logging
 
-from albert.cli import common_flags, record_flags, schedule_flags
+from albert.cli import common_flags, options, pretraining, record_flags, schedule_flags
 from albert.data import masking
 from albert.io import file_io
 
 # --- masks ---------------------------------------------------------------------------------------
 
 
-def define_mask_flags(flag_values, note=""):
-    """How many tokens are masked and how they are chosen.
-
-    Args:
-      flag_values: flag values.
-      note: sentence that is added to the help of those that only say how masks are drawn.
-    """
-    _, integer, number, switch = common_flags.definers(flag_values)
-    integer(
-        "max_predictions_per_seq",
-        20,
-        "Most masked tokens in an instance; records that hold masks fit only what they were made "
-        "with.",
-    )
-    number("masked_lm_prob", 0.15, f"Share of the tokens to mask.{note}")
-    integer("ngram", 3, f"Longest run of words masked together.{note}")
-    switch(
-        "favor_shorter_ngram",
-        True,
-        f"Runs of n words have probability ~ 1/n; if false in reverse order.{note}",
-    )
-    switch("do_whole_word_mask", True, f"Mask all pieces of a word or none.{note}")
-    switch(
-        "do_permutation",
-        False,
-        f"Choose as many tokens again beside the masked ones, permute and predict them.{note}",
-    )
-
-
-def given_mask_flags(flag_values):
-    """Names, with dashes, of those flags on the command line that only say how masks are drawn."""
-    names = ("masked_lm_prob", "ngram", "favor_shorter_ngram", "do_whole_word_mask")
-    return [f"--{name}" for name in (*names, "do_permutation") if flag_values[name].present]
-
-
 def mask_config(flag_values):
-    """`masking.MaskingConfig` of the flags.
-
-    Raises:
-      file_io.InputError: a flag is out of range.
-    """
-    common_flags.require_positive(flag_values, "ngram", "max_predictions_per_seq")
-    if not 0 <= flag_values.masked_lm_prob <= 1:
-        raise file_io.InputError(
-            f"--masked_lm_prob={flag_values.masked_lm_prob} must be between 0 and 1"
-        )
-    return masking.MaskingConfig(
-        flag_values.max_predictions_per_seq,
-        flag_values.masked_lm_prob,
-        flag_values.ngram,
-        flag_values.favor_shorter_ngram,
-        flag_values.do_whole_word_mask,
-        flag_values.do_permutation,
-    )
+    """Returns the `masking.MaskingConfig` of the flags; raises file_io.InputError."""
+    return options.read(pretraining.Masks, flag_values).config()
 
 
 def _refuse_without_effect(flag_values, files):
@@ -74,7 +23,8 @@ def _refuse_without_effect(flag_values, files):
     Raises:
       file_io.InputError: names the flags and what to do.
     """
-    budget, given = flag_values.masked_lm_budget, given_mask_flags(flag_values)
+    budget = flag_values.masked_lm_budget
+    given = options.read(pretraining.Masks, flag_values).given_rules()
     train = files["train"]
     if budget and train.without_masks:
         raise file_io.InputError(
@@ -107,8 +57,7 @@ def masker(flag_values, files, vocab_size):
     Raises:
       file_io.InputError: a flag has no effect, or the vocabulary is missing or another one.
     """
-    from albert.data import dynamic_masking, instances
-    from albert.text import tokenization
+    from albert.data import dynamic_masking
 
     _refuse_without_effect(flag_values, files)
     lacking = [path for found in files.values() for path in found.fingerprints]
@@ -126,12 +75,8 @@ def masker(flag_values, files, vocab_size):
         if lacking:
             what = f"{lacking[0]} holds records without masks; masking"
         raise file_io.InputError(f"{what} needs the vocabulary of the records: {error}") from error
-    tokenizer = tokenization.FullTokenizer(source.vocab_file, True, source.spm_model_file)
-    tokenization.check_vocab_size(tokenizer, vocab_size)
-    vocabulary = instances.Vocabulary.of(tokenizer)
-    for found in files.values():
-        found.check_vocabulary(vocabulary.fingerprint, source.spm_model_file or source.vocab_file)
-    return dynamic_masking.Masker(config, vocabulary, flag_values.seed)
+    vocabulary = {name: getattr(source, name) for name in ("vocab_file", "spm_model_file")}
+    return dynamic_masking.make_masker(config, files, vocabulary, vocab_size, flag_values.seed)
 
 
 # --- the sentence task ---------------------------------------------------------------------------
@@ -252,10 +197,7 @@ def set_batch_size(values, strategy):
             f"{flag} must be at least twice --max_seq_length={values.max_seq_length}"
         )
     sources = input_pipeline.parse_mixture(values.input_file, "--input_file")
-    length = sum(
-        count / input_pipeline.BLOCK * dynamic_masking.look_at(source.paths).mean_length()
-        for source, count in zip(sources, input_pipeline.counts_per_block(sources), strict=True)
-    )
+    length = dynamic_masking.mean_length(sources)
     values.train_batch_size = max(1, round(tokens / length))
     logging.info(
         "%s: %d examples on average, of %.1f tokens each", flag, values.train_batch_size, length

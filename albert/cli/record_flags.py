@@ -1,4 +1,4 @@
-"""What the record of a run says of its flags and their files; what flags add to a model card."""
+"""What the record of a run says of its flags and their files."""
 
 import importlib
 import os
@@ -7,23 +7,11 @@ import sys
 
 from absl import flags, logging
 
-from albert.cli import common_flags
-from albert.experiments import model_card
 from albert.io import file_io
 from albert.training import run_record
 
 DEFAULT, COMMAND_LINE = "default", "command line"
 CALLER = "caller"  # of `main` in a program
-CHECKPOINT = model_card.Form(
-    "tensorflow",
-    "A TensorFlow checkpoint: give this folder as `--init_checkpoint` to a training script of the "
-    "ALBERT toolkit, or its prefix to `tf.train.load_checkpoint`.",
-)
-HUB_MODULE = model_card.Form(
-    "tensorflow",
-    'A SavedModel: `tf.saved_model.load("…")`, `hub.KerasLayer("…")`, or '
-    "`--albert_hub_module_handle` of the ALBERT toolkit.",
-)
 
 
 def recorder(values, script, source):
@@ -153,30 +141,3 @@ def changed_defaults(record):
             logging.info("The default of --%s was %s", name, flag["value"])
             changed[name] = flag["value"]
     return changed
-
-
-# --- model cards --------------------------------------------------------------------------------
-
-
-def define_card_flags(flag_values):
-    """What only the user knows of a model that is exported."""
-    text, *_ = common_flags.definers(flag_values)
-    text("license", None, "Licence of the model, for its card: a name of the Hub, as apache-2.0.")
-    text("base_model", None, "For the card: name on the Hub of the model that this is made from.")
-    text("language", None, "Code of the model's language, for its card; en with published data.")
-
-
-def write_card(flag_values, folder, prefix, form):
-    """Writes the model card of an export.
-
-    Args:
-      flag_values: flag values.
-      folder: where the model has been written.
-      prefix: the checkpoint that it was made from.
-      form: `model_card.Form`.
-    """
-    from albert.model import checkpoints
-
-    said = model_card.Said(flag_values.license, flag_values.base_model, flag_values.language)
-    run_folder, step = os.path.dirname(prefix), checkpoints.read_step(prefix)
-    model_card.write(folder, run_folder, form, step, said)

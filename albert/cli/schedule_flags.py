@@ -180,7 +180,7 @@ def runs_seeds(values, script, metric, shared=None):
       Whether it did, so that nothing else is to be done.
 
     Raises:
-      file_io.InputError: no run has ended well.
+      file_io.InputError: all runs failed.
     """
     if values.num_seeds == 1:
         return False

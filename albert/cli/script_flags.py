@@ -2,15 +2,16 @@
 
 import importlib
 import importlib.util
+from collections.abc import Callable
 
 from absl import flags
 
-from albert.experiments import sweep, sweep_plan
+from albert.experiments import trial_processes
 from albert.io import file_io
 
 
-def _definer(script):
-    module = sweep.module_of(script)
+def _definer(script: str) -> Callable[[flags.FlagValues], None]:
+    module = trial_processes.module_of(script)
     try:
         found = importlib.util.find_spec(module)
     except (ImportError, ValueError):
@@ -24,19 +25,19 @@ def _definer(script):
     return define
 
 
-def check(script, arguments):
-    """The flags that arguments give to a script.
+def check(script: str, arguments: list[str]) -> dict[str, str]:
+    """Returns the flags that arguments give to a script.
 
     Args:
       script: name of a script of this package, or a module with dots that defines flags as they do.
-      arguments: list of text, ``output_dir`` excepted.
+      arguments: without ``output_dir``.
 
     Returns:
       {flag: value as text}.
 
     Raises:
-      file_io.InputError: there is no such script, it takes no output_dir, or it does not take one
-        of the arguments; names it.
+      file_io.InputError: there is no such script, it has no output_dir, or it rejects one of the
+        arguments, which the message names.
     """
     values = flags.FlagValues()
     _definer(script)(values)
@@ -54,55 +55,3 @@ def check(script, arguments):
     return {
         name: str(values[name].value) for name in given if name not in ("output_dir", "flagfile")
     }
-
-
-def check_trials(plan):
-    """Checks the arguments of all trials of a `sweep_plan.Plan` before the first one.
-
-    Returns:
-      {flag: value as text} of the flags that all trials have.
-
-    Raises:
-      file_io.InputError: as `check`; for parameters names the one and its value.
-    """
-    _check_given_once(plan)
-    seeds = [sweep_plan.argument("seed", seed) for seed in plan.seeds]
-    for own in plan.trials.values():
-        check(plan.script, [*plan.arguments, *own, *seeds])
-    for point in _points_that_name_all(plan):
-        own = [sweep_plan.argument(name, value) for name, value in point.items()]
-        check(plan.script, [*plan.arguments, *own, *seeds])
-    return _fixed(plan)
-
-
-def _check_given_once(plan):
-    """Refuses a flag of all trials that a parameter would hide; one in a flag file may stay."""
-    own = dict.fromkeys(plan.parameters, "parameter")
-    if plan.seeds:
-        own["seed"] = "seeds: the flag"
-    for argument in plan.arguments:
-        name = argument.lstrip("-").partition("=")[0]
-        name = name if name in own else name.removeprefix("no")
-        if argument.startswith("-") and name in own:
-            raise file_io.InputError(
-                f"{own[name]} {name!r} also stands among the flags of all trials: {argument!r}; "
-                "leave it out of --script_flags or of the specification's flags"
-            )
-
-
-def _fixed(plan):
-    """What all trials have, though a script may take it only with the parameters beside it."""
-    first = next(_points_that_name_all(plan), {})
-    own = [sweep_plan.argument(name, value) for name, value in first.items()]
-    found = check(plan.script, [*plan.arguments, *own]) if not plan.trials else {}
-    return {name: value for name, value in found.items() if name not in plan.parameters}
-
-
-def _points_that_name_all(plan):
-    """Yields points in which each value of each parameter is in one, and both ends of a range."""
-    ends = {
-        name: (values.low, values.high) if isinstance(values, sweep_plan.Range) else values
-        for name, values in plan.parameters.items()
-    }
-    for place in range(max(map(len, ends.values()), default=0)):
-        yield {name: values[min(place, len(values) - 1)] for name, values in ends.items()}

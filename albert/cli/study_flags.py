@@ -218,7 +218,7 @@ def studied(values, data, task, run, shares=True):
 
         names = {"train": "train_fraction", "dev": "eval_fraction"}
         found = {split: (name, values[name].value) for split, name in names.items()}
-        data = subsets.of_data(data, found, values.seed, run.strategy)
+        data = subsets.subset(data, found, values.seed, run.strategy)
     if not values.cache_encoder_outputs:
         return data
     from albert.training import frozen_encoder
@@ -226,7 +226,7 @@ def studied(values, data, task, run, shares=True):
     beside = values.cached_dir if "cached_dir" in values else None
     folder = values.encoder_cache_dir
     folder = folder or os.path.join(beside or values.output_dir, CACHE_FOLDER)
-    return frozen_encoder.of_run(data, task, run, folder)
+    return frozen_encoder.cached_data(data, task, run, folder)
 
 
 def selections(values):

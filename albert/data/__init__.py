@@ -4,6 +4,7 @@
 __all__ = (
     "beam_runner",
     "dynamic_masking",
+    "input_options",
     "input_pipeline",
     "inspection",
     "instance_files",

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from albert.data import input_pipeline, instances, masking, record_files, tfrecord
 from albert.io import file_io
+from albert.text import tokenization
 
 _HINT = "Make the records again with this version of create_pretraining_data"
 _TRAINING, _EVALUATION = 0, 1  # streams of chance
@@ -231,7 +232,7 @@ class Masker:
         }
 
     def transform(self, number, features):
-        """Masks a training batch; see `input_pipeline.train_input_fn`.
+        """Masks a training batch, see `input_options.TrainInput.transform`.
 
         Args:
           number: integer tensor that no other batch has.
@@ -269,7 +270,7 @@ class Masker:
         }
 
     def rewrite(self, number, serialized, seq_length):
-        """Records with masks from records without; see `input_pipeline.eval_input_fn`.
+        """Makes records with masks from records without, see `input_options.EvalInput.rewrite`.
 
         Args:
           number: integer tensor, the block's place in the files.
@@ -296,3 +297,43 @@ class Masker:
         inputs = [number, *(features[name] for name in names[:3])]
         inputs.append(features[names[3]][:, 0])
         return tf.ensure_shape(tf.numpy_function(on_arrays, inputs, tf.string), [None])
+
+
+# --- from the files of a run ---------------------------------------------------------------------
+
+
+def make_masker(
+    config: masking.MaskingConfig,
+    files: dict[str, RecordFiles],
+    vocabulary: dict[str, str | None],
+    vocab_size: int,
+    seed: int,
+) -> Masker:
+    """Returns the `Masker` of records.
+
+    Args:
+      config: how masks are drawn.
+      files: records by split, which must be made with the vocabulary.
+      vocabulary: paths vocab_file and spm_model_file, one of which may be None.
+      vocab_size: V of the model.
+      seed: source of chance.
+
+    Raises:
+      file_io.InputError: the vocabulary does not fit the model or the records.
+    """
+    path = vocabulary["spm_model_file"] or vocabulary["vocab_file"]
+    tokenizer = tokenization.FullTokenizer(do_lower_case=True, **vocabulary)
+    tokenization.check_vocab_size(tokenizer, vocab_size)
+    pieces = instances.Vocabulary.of(tokenizer)
+    for found in files.values():
+        found.check_vocabulary(pieces.fingerprint, path)
+    return Masker(config, pieces, seed)
+
+
+def mean_length(sources: list[input_pipeline.Source]) -> float:
+    """Returns the mean number of tokens of the records of a mixture."""
+    counts = input_pipeline.counts_per_block(sources)
+    return sum(
+        count / input_pipeline.BLOCK * look_at(source.paths).mean_length()
+        for source, count in zip(sources, counts, strict=True)
+    )

@@ -1,4 +1,4 @@
-"""Feature specifications and input functions.
+"""Reads records in batches: mixtures of files, parsing, and input functions.
 
 A feature is declared once, as a `FeatureSpec`, and that declaration writes it (`record_files`) and
 parses it. Input functions keep TPUEstimator's contract: ``input_fn(params) -> tf.data.Dataset``
@@ -7,14 +7,22 @@ with the batch size in ``params["batch_size"]``.
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from albert.data import record_files, tfrecord
+from albert.data.input_options import EvalInput, TrainInput
 from albert.io import file_io
 from albert.model import batching
 
-BLOCK = 10_000  # records in which the shares are kept
+FeatureSpec = tfrecord.FeatureSpec
+InputFn = Callable[[dict], tf.data.Dataset]
+
+# --- mixtures of files ---------------------------------------------------------------------------
+
+BLOCK = 10_000  # records in which each source has exactly its fraction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,15 +31,15 @@ class Source:
 
     Attributes:
       paths: the files.
-      weight: share of the records of a run, relative to those of the other sources.
+      weight: fraction of the records of a run, relative to the weights of the other sources.
     """
 
-    paths: tuple
+    paths: tuple[str, ...]
     weight: float = 1.0
 
 
-def parse_mixture(patterns, what):
-    """List of `Source`s of comma-separated globs, each of which may have a weight behind a colon.
+def parse_mixture(patterns: str, what: str) -> list[Source]:
+    """Parses comma-separated globs, each of which may have a weight after a colon.
 
     Without weights all files are one source.
 
@@ -41,7 +49,7 @@ def parse_mixture(patterns, what):
 
     Raises:
       file_io.InputError: a pattern matches nothing or only some have weights, a weight is not above
-        0 or too small beside the others, or a file belongs to two sources.
+        0 or too small next to the others, or a file belongs to two sources.
     """
     found = [_weighted(pattern.strip(), what) for pattern in patterns.split(",") if pattern.strip()]
     if all(weight is None for _, weight in found):
@@ -83,8 +91,8 @@ def _weighted(pattern, what):
         return pattern, None
 
 
-def counts_per_block(sources):
-    """Records of each source in a block; together they are `BLOCK`."""
+def counts_per_block(sources: Sequence[Source]) -> list[int]:
+    """Returns the records of each source in a block; together they are `BLOCK`."""
     total = sum(source.weight for source in sources)
     exact = [BLOCK * source.weight / total for source in sources]
     whole = [int(count) for count in exact]
@@ -95,15 +103,7 @@ def counts_per_block(sources):
     return whole
 
 
-# --- Feature specifications and input functions --------------------------------------------------
-
-
-FeatureSpec = tfrecord.FeatureSpec
-# Memory that a shuffle buffer of serialized records may take; data that fits is shuffled whole.
-SHUFFLE_BYTES = 512 << 20
-# Examples sorted by length at a time: enough that batches hold equal lengths, bounded memory.
-SORT_WINDOW = 8192
-REWRITTEN_AT_ONCE = 1024  # records
+# --- parsing -------------------------------------------------------------------------------------
 
 
 def _column(spec):
@@ -113,8 +113,8 @@ def _column(spec):
     return tf.io.FixedLenSequenceFeature((), dtype, allow_missing=True, default_value=-1)
 
 
-def parse(specs, serialized, narrow=True):
-    """Feature dict of a batch of serialized Examples, [B] strings -> {name: [B, ...]}.
+def parse(specs: Sequence[FeatureSpec], serialized: Any, narrow: bool = True) -> dict:
+    """Parses a batch of serialized Examples: [B] strings -> {name: [B, ...]}.
 
     Lists of any length are padded with -1 to the longest of the batch.
 
@@ -140,15 +140,21 @@ def _to_int32(value):
 
 
 def _trim(specs, features):
-    """A batch without the padding that all its examples share."""
+    """Cuts the padding that all examples of a batch share."""
     return batching.trim(features, [spec.name for spec in specs if spec.sequence])
 
 
-# --- input functions ---------------------------------------------------------------------------
+# --- input functions -----------------------------------------------------------------------------
+
+# Memory that a shuffle buffer of serialized records may take; data that fits is shuffled whole.
+SHUFFLE_BYTES = 512 << 20
+# Examples sorted by length at a time: enough that batches hold equal lengths, bounded memory.
+SORT_WINDOW = 8192
+REWRITTEN_AT_ONCE = 1024  # records
 
 
-def shuffle_buffer_size(paths):
-    """Records that fit in `SHUFFLE_BYTES`, judged by the first record's size."""
+def shuffle_buffer_size(paths: Sequence[str]) -> int:
+    """Estimates by the first record's size how many records fit in `SHUFFLE_BYTES`."""
     for serialized in record_files.serialized_examples(paths).take(1):
         # Each buffered record also costs about a hundred bytes of bookkeeping.
         return max(1, SHUFFLE_BYTES // (len(serialized.numpy()) + 100))
@@ -156,7 +162,7 @@ def shuffle_buffer_size(paths):
 
 
 def _epoch(files, seed, buffer_size, epoch):
-    """All records once, in an order that depends on (seed, epoch) alone."""
+    """Reads all records once, in an order that depends on (seed, epoch) alone."""
     epoch_seed = seed * 1_000_003 + epoch
     count = len(files[0])
     files = tf.data.Dataset.from_tensor_slices(files)
@@ -165,16 +171,16 @@ def _epoch(files, seed, buffer_size, epoch):
     return records.shuffle(buffer_size, seed=epoch_seed, reshuffle_each_iteration=False)
 
 
-def _endless(paths, seed, consumed, share=1.0):
-    """Records of one epoch after the other, without those that were consumed already.
+def _endless(paths, seed, consumed, fraction=1.0):
+    """Reads one epoch after the other, without the records that were consumed already.
 
     Args:
       paths: TFRecord files.
       seed: integer; the same seed gives the same order.
       consumed: number of records.
-      share: of the memory for shuffling.
+      fraction: of the memory for shuffling.
     """
-    buffer_size = max(1, int(shuffle_buffer_size(paths) * share))
+    buffer_size = max(1, int(shuffle_buffer_size(paths) * fraction))
     files = record_files.with_counts(paths)
     first_epoch, skip = divmod(consumed, int(sum(files[2])))
     dataset = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(
@@ -184,7 +190,7 @@ def _endless(paths, seed, consumed, share=1.0):
 
 
 def _mixed(sources, seed, consumed):
-    """As `_endless`, of `Source`s."""
+    """Reads `Source`s in turn, otherwise as `_endless`."""
     counts = counts_per_block(sources)
     in_turn = tf.repeat(tf.range(len(sources), dtype=tf.int64), counts)
 
@@ -225,34 +231,24 @@ def _pipeline_batch_size(params):
 
 
 def train_input_fn(
-    paths,
-    specs,
-    seed,
-    trim_batches=True,
-    read=None,
-    prepare=None,
-    transform=None,
-    lengths=None,
-    mixture=None,
-):
-    """Endless shuffled batches; the order is a function of (seed, epoch, step).
+    paths: Iterable[str],
+    specs: Sequence[FeatureSpec],
+    seed: int,
+    options: TrainInput = TrainInput(),
+) -> InputFn:
+    """Makes the input of endless shuffled batches; (seed, epoch, step) alone decide the order.
 
     Args:
       paths: TFRecord files.
       specs: feature specifications.
       seed: integer; the same seed gives the same batches.
-      trim_batches: cut each batch to its real length.
-      read: ``(serialized) -> features`` of a batch; by default by the specifications.
-      prepare: ``(features) -> features`` on each batch as it was read.
-      transform: ``(number, features) -> features`` on each batch; no two batches of a run have
-        the same number, and it does not change when a run is resumed.
-      lengths: as `batching.equal_tokens` takes it, to cut the batches of a single replica so.
-      mixture: `Source`s that the paths are divided into; by default all are one.
+      options: how records become batches.
 
     Returns:
-      ``input_fn(params)``. Beside ``batch_size`` (per replica), params may hold ``first_step``,
-      the number of steps already taken, ``num_input_pipelines``, ``input_pipeline_id``,
-      ``replicas_per_pipeline``, and ``fixed_shapes``, which turns off the cutting.
+      ``input_fn(params)``. In addition to ``batch_size`` (per replica), params may hold
+      ``first_step``, the number of steps already taken, ``num_input_pipelines``,
+      ``input_pipeline_id``, ``replicas_per_pipeline``, and ``fixed_shapes``, which turns off the
+      cutting.
     """
     paths = list(paths)
 
@@ -260,26 +256,29 @@ def train_input_fn(
     def input_fn(params):
         batch_size = _pipeline_batch_size(params)
         first_step, pipelines = params.get("first_step", 0), params.get("num_input_pipelines", 1)
-        # Of batches that are cut together those that were used are left out.
-        repeated = first_step % batching.CUT_TOGETHER if lengths else 0
+        # Batches are cut together: a resumed run cuts them again and skips the used ones.
+        repeated = first_step % batching.CUT_TOGETHER if options.lengths else 0
         consumed = (first_step - repeated) * batch_size * pipelines
-        dataset = _mixed(mixture, seed, consumed) if mixture else _endless(paths, seed, consumed)
-        if lengths:
-            dataset = batching.equal_tokens(dataset, batch_size, lengths).skip(repeated)
+        if options.mixture:
+            dataset = _mixed(options.mixture, seed, consumed)
+        else:
+            dataset = _endless(paths, seed, consumed)
+        if options.lengths:
+            dataset = batching.equal_tokens(dataset, batch_size, options.lengths).skip(repeated)
         else:
             dataset = _deal(dataset.batch(batch_size, drop_remainder=True), params)
         first_batch = first_step * params.get("replicas_per_pipeline", 1)
 
         def to_features(batch, serialized):
-            features = read(serialized) if read else parse(specs, serialized)
-            if prepare:
-                features = prepare(features)
-            if transform:
+            features = options.read(serialized) if options.read else parse(specs, serialized)
+            if options.prepare:
+                features = options.prepare(features)
+            if options.transform:
                 number = batch * pipelines + params.get("input_pipeline_id", 0)
-                features = transform(number, features)
+                features = options.transform(number, features)
             return _trim(specs, features) if trims else features
 
-        trims = trim_batches and not params.get("fixed_shapes")
+        trims = options.trim_batches and not params.get("fixed_shapes")
         dataset = dataset.enumerate(first_batch)
         return dataset.map(to_features, tf.data.AUTOTUNE, deterministic=True).prefetch(4)
 
@@ -287,7 +286,7 @@ def train_input_fn(
 
 
 def _sorted_by_length(specs, serialized, index):
-    """Records and their places by falling length, and these lengths."""
+    """Returns records and their places by falling length, and these lengths."""
     features = parse([spec for spec in specs if spec.name == "input_mask"], serialized)
     lengths = tf.reduce_max(
         tf.reshape(tf.reduce_sum(features["input_mask"], -1), [tf.size(index), -1]), axis=1
@@ -296,12 +295,12 @@ def _sorted_by_length(specs, serialized, index):
     return tuple(tf.gather(x, order) for x in (serialized, index, lengths))
 
 
-def _batches_of_tokens(serialized, index, lengths, tokens, least):
-    """Dataset of batches, of records by falling length, that hold nearly so many tokens each.
+def _batches_of_tokens(serialized, index, lengths, tokens, min_tokens):
+    """Returns batches of records by falling length that hold nearly `tokens` tokens each.
 
-    A record counts as `least` tokens at least.
+    A record counts as at least `min_tokens` tokens.
     """
-    lengths = tf.maximum(tf.cast(lengths, tf.int64), least)
+    lengths = tf.maximum(tf.cast(lengths, tf.int64), min_tokens)
     # A record belongs to the batch that it starts in; its end is not to pass the limit.
     starts = tf.maximum(tokens - lengths[0], tokens // 2)
     batch = tf.unique(tf.cumsum(lengths, exclusive=True) // starts, tf.int64).idx
@@ -321,7 +320,7 @@ def _pad_batch(serialized, index, batch_size):
 
 
 def _equal_batches(dataset, sorted_blocks, batch_size, params):
-    """Batches of one size for each of several replicas, or of fixed shape."""
+    """Makes batches of one size for each of several replicas, or of fixed shape."""
     if sorted_blocks:
         dataset = dataset.map(lambda serialized, index, _: (serialized, index)).unbatch()
     pipelines = params.get("num_input_pipelines", 1)
@@ -333,9 +332,9 @@ def _equal_batches(dataset, sorted_blocks, batch_size, params):
 
 
 def eval_input_fn(
-    paths, specs, max_examples=None, trim_batches=True, rewrite=None, prepare=None, least_tokens=1
-):
-    """Every example exactly once, in batches of similar length.
+    paths: Iterable[str], specs: Sequence[FeatureSpec], options: EvalInput = EvalInput()
+) -> InputFn:
+    """Makes the input of every example exactly once, in batches of similar length.
 
     A single replica gets as many examples at a time as fit in the tokens of a full batch, so that
     short ones keep it as busy as long ones.
@@ -343,13 +342,7 @@ def eval_input_fn(
     Args:
       paths: TFRecord files.
       specs: feature specifications.
-      max_examples: use at most this many, from the front.
-      trim_batches: cut each batch to its real length and sort by it.
-      rewrite: ``(number, serialized) -> serialized`` of records that are not as the specifications
-        say, in blocks that depend on nothing but their place: how they are batched does not matter.
-      prepare: ``(features) -> features`` on each batch as it was read.
-      least_tokens: what an example counts as at least, so that a batch holds at most S over this
-        times its size.
+      options: how records become batches.
 
     Returns:
       ``input_fn(params)``; see `train_input_fn`. Features also hold ``example_index`` [B]: the
@@ -362,27 +355,28 @@ def eval_input_fn(
         batch_size = _pipeline_batch_size(params)
         files = record_files.with_counts(paths)
         dataset = tf.data.Dataset.from_tensor_slices(files).flat_map(record_files.counted_records)
-        if max_examples is not None:
-            dataset = dataset.take(max_examples)
-        if rewrite:
-            dataset = dataset.batch(REWRITTEN_AT_ONCE).enumerate().map(rewrite).unbatch()
+        if options.max_examples is not None:
+            dataset = dataset.take(options.max_examples)
+        if options.rewrite:
+            blocks = dataset.batch(REWRITTEN_AT_ONCE).enumerate()
+            dataset = blocks.map(options.rewrite).unbatch()
         dataset = dataset.enumerate().map(lambda index, serialized: (serialized, index))
-        trims = trim_batches and not params.get("fixed_shapes")
+        trims = options.trim_batches and not params.get("fixed_shapes")
         if trims:
             dataset = dataset.batch(SORT_WINDOW)
             dataset = dataset.map(lambda *rows: _sorted_by_length(specs, *rows))
         if trims and _replicas(params) == 1:
             tokens = batch_size * max(spec.shape[-1] for spec in specs if spec.sequence)
             dataset = dataset.flat_map(
-                lambda *rows: _batches_of_tokens(*rows, tokens, least_tokens)
+                lambda *rows: _batches_of_tokens(*rows, tokens, options.min_tokens)
             )
         else:
             dataset = _equal_batches(dataset, trims, batch_size, params)
 
         def to_features(serialized, index):
             features = parse(specs, serialized)
-            if prepare:
-                features = prepare(features)
+            if options.prepare:
+                features = options.prepare(features)
             features = {**features, "example_index": index}
             return _trim(specs, features) if trims else features
 

@@ -7,8 +7,8 @@ __all__ = (
     "demo_data",
     "glue_table",
     "model_card",
+    "report",
     "report_data",
-    "report_pages",
     "reproduction",
     "seeds",
     "sentence_scores",
@@ -16,4 +16,5 @@ __all__ = (
     "sweep_journal",
     "sweep_plan",
     "sweep_results",
+    "trial_processes",
 )

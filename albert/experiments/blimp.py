@@ -7,6 +7,7 @@ Chance is a half.
 import dataclasses
 import math
 import os
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -38,12 +39,12 @@ class Paradigm:
 # --- reading ----------------------------------------------------------------------------------
 
 
-def read(data_dir, limit=None):
+def read(data_dir: str, limit: int | None = None) -> list[Paradigm]:
     """Reads the files ``<paradigm>.jsonl`` of a folder, as they are or compressed (``.jsonl.gz``).
 
     Args:
       data_dir: the folder.
-      limit: most pairs of a paradigm, from the front; None: all.
+      limit: maximum number of pairs per paradigm, from the front; None: all.
 
     Returns:
       List of `Paradigm`, by name.
@@ -73,7 +74,7 @@ def read(data_dir, limit=None):
 
 
 def _rows(path, limit):
-    """Rows of a file, see `tables.read_rows`, at most so many from the front."""
+    """Rows of a file, see `tables.read_rows`, at most `limit` from the front."""
     with archives.open_input(path, _FLAG) as file:
         for count, row in enumerate(tables.read_rows(file, path, "jsonl")):
             if count == limit:
@@ -115,8 +116,8 @@ class Share:
     right: int
 
     @property
-    def accuracy(self):
-        """Share of the pairs that are right."""
+    def accuracy(self) -> float:
+        """Returns the fraction of the pairs that are right."""
         return self.right / self.pairs
 
     def __add__(self, other):
@@ -125,7 +126,7 @@ class Share:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a model reaches.
+    """The scores of a model.
 
     Attributes:
       paradigms: list of (`Paradigm`, `Share`).
@@ -137,25 +138,25 @@ class Result:
     scores: list
 
     @property
-    def overall(self):
-        """`Share` of all pairs."""
+    def overall(self) -> Share:
+        """Returns the share of all pairs."""
         return sum((share for _, share in self.paradigms), Share(0, 0))
 
-    def by(self, attribute):
-        """{value: `Share`} of the paradigms' "field" or "phenomenon", sorted."""
+    def by(self, attribute: str) -> dict[str, Share]:
+        """Returns {value: `Share`} of the paradigms' "field" or "phenomenon", sorted."""
         found = {}
         for paradigm, share in self.paradigms:
             key = getattr(paradigm, attribute)
             found[key] = found.get(key, Share(0, 0)) + share
         return dict(sorted(found.items()))
 
-    def metrics(self):
-        """``blimp_accuracy`` and ``blimp_<field>_accuracy``, for the results of an evaluation."""
+    def metrics(self) -> dict[str, float]:
+        """Returns ``blimp_accuracy`` and ``blimp_<field>_accuracy`` for the results."""
         fields = {f"blimp_{name}_accuracy": s.accuracy for name, s in self.by("field").items()}
         return {"blimp_accuracy": self.overall.accuracy, **fields}
 
-    def to_dict(self):
-        """JSON-ready dict of all shares: overall, by field, by phenomenon and by paradigm."""
+    def to_dict(self) -> dict:
+        """Returns all shares as JSON: overall, by field, by phenomenon and by paradigm."""
 
         def entry(share):
             return {"accuracy": share.accuracy, "pairs": share.pairs}
@@ -172,8 +173,8 @@ class Result:
         }  # fmt: skip
         return {"overall": entry(self.overall), **groups, "paradigms": paradigms}
 
-    def pairs(self):
-        """Yields a JSON-ready dict of each pair: its sentences, both scores, is it right?
+    def pairs(self) -> Iterator[dict]:
+        """Yields a JSON-ready dict of each pair: its sentences, both scores, whether it is right.
 
         "pair" counts the pairs of a paradigm from 0; a score that is not finite is None.
         """
@@ -190,8 +191,8 @@ class Result:
                     "right": good_score > bad_score,
                 }
 
-    def table(self):
-        """The same as lines of text."""
+    def table(self) -> list[str]:
+        """Returns all shares as lines of text."""
         groups = {
             "paradigm": {paradigm.name: share for paradigm, share in self.paradigms},
             "phenomenon": self.by("phenomenon"),
@@ -210,8 +211,8 @@ def _cells(share):
     return f"{share.pairs:6}  {share.accuracy:8.3f}"
 
 
-def measure(paradigms, score):
-    """Which pairs a model gets right; a tie is wrong.
+def measure(paradigms: list[Paradigm], score: Callable[[list[str]], np.ndarray]) -> Result:
+    """Counts the pairs that a model gets right; a tie is wrong.
 
     Args:
       paradigms: list of `Paradigm`.
@@ -228,7 +229,7 @@ def measure(paradigms, score):
     return Result(list(zip(paradigms, shares, strict=True)), scores)
 
 
-def write(output_dir, result):
+def write(output_dir: str, result: Result) -> None:
     """Writes ``blimp.txt``, the table, ``blimp.json``, see `Result.to_dict`, and the pairs.
 
     ``blimp_pairs.jsonl`` has a line for each, see `Result.pairs`.

@@ -1,6 +1,6 @@
 """Figures of a report as inline SVG, drawn by matplotlib, which is imported only here.
 
-Text stays text, so that it can be read out and found, and colours differ for the colour-blind, too
+Text stays text, so that it can be read out and found, and colors also differ for the color-blind
 (the palette of Okabe and Ito, 2008; cividis for numbers).
 """
 
@@ -10,16 +10,17 @@ import html
 import io
 import math
 import re
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from albert.io import file_io
 
-_COLOURS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9 #000000 #999999".split()
+_COLORS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9 #000000 #999999".split()
 _STYLES = ("-", "--", ":", "-.")
 _SIZE = (4.7, 3.1)  # inches; at 400 pixels its text is about 10 pixels high
-MOST_NAMED = len(_COLOURS)  # lines of a figure: the others have no colour of their own
-_MOST_POINTS = 300  # of a line: more than there are pixels for
+MAX_NAMED = len(_COLORS)  # lines of a figure: the others have no own color
+_MAX_POINTS = 300  # of a line: more than there are pixels for
 _LARGEST = float(np.finfo(np.float32).max)  # that is drawn
 _SETTINGS = {
     "svg.fonttype": "none",
@@ -39,11 +40,11 @@ _SETTINGS = {
 }
 
 
-def check_installed():
-    """Refuses to go on without matplotlib.
+def check_installed() -> None:
+    """Checks that matplotlib is installed.
 
     Raises:
-      file_io.InputError: says how to get it.
+      file_io.InputError: it is missing; the message says how to install it.
     """
     try:
         import matplotlib  # noqa: F401
@@ -52,7 +53,7 @@ def check_installed():
 
 
 class _Drawing:
-    """What a figure becomes: its SVG, once it is drawn."""
+    """Holds the SVG of a figure, once it is drawn."""
 
     svg = ""
 
@@ -75,7 +76,7 @@ def _figure(alt, size=_SIZE):
 
 
 def _inline(svg, alt, inches):
-    """The SVG of a file as part of a page: no addresses, names of its own, an alternative text.
+    """Makes SVG part of a page: without addresses, with unique names and an alternative text.
 
     One that is wider than others keeps its size where there is no room, so that it can be read.
     """
@@ -87,9 +88,9 @@ def _inline(svg, alt, inches):
     own = "f" + hashlib.sha256((alt + svg).encode()).hexdigest()[:8]
     svg = re.sub(r'\bid="([^"]*)"', rf'id="{own}-\1"', svg)
     svg = re.sub(r'(url\(|href=")#', rf"\1#{own}-", svg)
-    said = html.escape(alt, quote=True)
-    least = f'style="min-width: {80 * inches:.0f}px" ' if inches > _SIZE[0] else ""
-    head = f'<svg role="img" {least}aria-label="{said}" '
+    label = html.escape(alt, quote=True)
+    width = f'style="min-width: {80 * inches:.0f}px" ' if inches > _SIZE[0] else ""
+    head = f'<svg role="img" {width}aria-label="{label}" '
     return re.sub(r"<svg ", lambda _: head, svg, count=1).replace(
         ">", f"><title>{html.escape(alt)}</title>", 1
     )
@@ -100,12 +101,12 @@ def _drawable(values):
     return np.clip(np.array(values, float), -_LARGEST, _LARGEST).tolist()
 
 
-def thin(xs, ys):
-    """At most `_MOST_POINTS` points of a line, the first and last among them; all drawable."""
+def thin(xs: Sequence, ys: Sequence) -> tuple[list, list]:
+    """Returns at most `_MAX_POINTS` drawable points of a line, with the first and the last."""
     xs, ys = _drawable(xs), _drawable(ys)
-    if len(xs) <= _MOST_POINTS:
+    if len(xs) <= _MAX_POINTS:
         return xs, ys
-    places = np.linspace(0, len(xs) - 1, _MOST_POINTS).round().astype(int)
+    places = np.linspace(0, len(xs) - 1, _MAX_POINTS).round().astype(int)
     return [xs[i] for i in places], [ys[i] for i in places]
 
 
@@ -124,31 +125,37 @@ def _log_scale(set_scale, axis):
     axis.set_minor_formatter(lambda value, _: "")
 
 
-def lines(title, series, ylabel, marks=(), log=False):
-    """Lines over steps.
+def lines(
+    title: str,
+    series: Sequence[tuple[str, Sequence, Sequence]],
+    ylabel: str,
+    marks: Iterable[tuple[float, float, str]] = (),
+    log: bool = False,
+) -> str:
+    """Draws lines over steps.
 
     Args:
       title: what is shown; with the ends of the lines it is the alternative text.
-      series: (label, xs, ys) each; at most `MOST_NAMED` are named, the others are thin.
+      series: (label, xs, ys) each; at most `MAX_NAMED` are named, the others are thin.
       ylabel: name of the values.
       marks: (x, y, label) of points to point out.
       log: values that spread widely get a logarithmic axis.
     """
-    ends = [f"{label} from {ys[0]:.4g} to {ys[-1]:.4g}" for label, _, ys in series[:MOST_NAMED]]
-    more = f", and {len(series) - MOST_NAMED} more" if len(series) > MOST_NAMED else ""
+    ends = [f"{label} from {ys[0]:.4g} to {ys[-1]:.4g}" for label, _, ys in series[:MAX_NAMED]]
+    more = f", and {len(series) - MAX_NAMED} more" if len(series) > MAX_NAMED else ""
     alt = f"{title}: {'; '.join(ends)}{more}, over the steps."
     # A long legend must not take the room of the lines.
-    height = _SIZE[1] + 0.2 * max(0, min(len(series), MOST_NAMED) - 4)
+    height = _SIZE[1] + 0.2 * max(0, min(len(series), MAX_NAMED) - 4)
     with _figure(alt, (_SIZE[0], height)) as (axes, drawing):
         for place, (label, xs, ys) in enumerate(series):
             xs, ys = thin(xs, ys)
-            if place >= MOST_NAMED:
+            if place >= MAX_NAMED:
                 axes.plot(xs, ys, color="#999999", linewidth=0.6, alpha=0.6, zorder=1)
                 continue
             style = _STYLES[place % len(_STYLES)] if len(series) > 1 else "-"
             few = len(xs) <= 25
-            colour = _COLOURS[place % len(_COLOURS)]
-            axes.plot(xs, ys, style, color=colour, label=label, marker="o" if few else None, ms=3)
+            color = _COLORS[place % len(_COLORS)]
+            axes.plot(xs, ys, style, color=color, label=label, marker="o" if few else None, ms=3)
         for x, y, label in marks:
             axes.plot(*thin([x], [y]), "*", color="#000000", ms=10, label=label, zorder=5)
         if log and _spread([y for _, _, ys in series for y in ys]):
@@ -166,8 +173,8 @@ def _legend(axes):
     axes.figure.legend(handles, short, loc="outside lower center", ncols=columns)
 
 
-def confusion(labels, counts):
-    """Table of labels against predictions.
+def confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
+    """Draws a table of labels against predictions.
 
     Args:
       labels: K names.
@@ -187,8 +194,8 @@ def confusion(labels, counts):
         _cells(axes, shares, 0, 1)
         if len(labels) <= 20:
             for (row, column), count in np.ndenumerate(counts):
-                colour = "black" if shares[row, column] > 0.5 else "white"
-                axes.text(column, row, str(count), ha="center", va="center", color=colour)
+                color = "black" if shares[row, column] > 0.5 else "white"
+                axes.text(column, row, str(count), ha="center", va="center", color=color)
         names = [_short(label, 18) for label in labels]
         turn = 0 if max(map(len, names)) * len(names) <= 32 else 60
         axes.set_xticks(range(len(labels)), names, rotation=turn, ha="right" if turn else "center")
@@ -202,33 +209,35 @@ def _cells(axes, values, low, high):
     """Coloured cells, drawn as shapes: an image would be the only one that does not scale."""
     edges = [np.arange(size + 1) - 0.5 for size in values.shape[::-1]]
     found = axes.pcolormesh(
-        *edges, np.ma.masked_invalid(values), cmap=_colours(), vmin=low, vmax=high
+        *edges, np.ma.masked_invalid(values), cmap=_colors(), vmin=low, vmax=high
     )
     axes.invert_yaxis()
     return found
 
 
-def _colours():
+def _colors():
     import matplotlib
 
     return matplotlib.colormaps["cividis"].resampled(32)
 
 
-def scatter(title, xs, ys, xlabel, ylabel):
-    """Points with the line on which both are the same."""
+def scatter(title: str, xs: Sequence, ys: Sequence, xlabel: str, ylabel: str) -> str:
+    """Draws points with the line on which both are the same."""
     alt = f"{title}: {len(xs)} examples, {xlabel} against {ylabel}."
     xs, ys = _drawable(xs), _drawable(ys)
     keep = np.linspace(0, len(xs) - 1, min(len(xs), 2000)).round().astype(int)
     with _figure(alt) as (axes, drawing):
-        axes.plot([xs[i] for i in keep], [ys[i] for i in keep], ".", color=_COLOURS[0], ms=3)
+        axes.plot([xs[i] for i in keep], [ys[i] for i in keep], ".", color=_COLORS[0], ms=3)
         ends = [min(*xs, *ys), max(*xs, *ys)]
         axes.plot(ends, ends, color="#999999", linewidth=1)
         axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     return drawing.svg
 
 
-def threshold_curve(places, exact, f1, chosen):
-    """Scores in percent where questions with lower null odds than a threshold are answered.
+def threshold_curve(
+    places: Sequence[float], exact: Sequence[float], f1: Sequence[float], chosen: float | None
+) -> str:
+    """Draws scores in percent where questions with lower null odds than a threshold are answered.
 
     Args:
       places: null odds where the scores change, rising.
@@ -250,8 +259,8 @@ def threshold_curve(places, exact, f1, chosen):
         for label, ys, style in (("F1", f1, "-"), ("exact match", exact, "--")):
             # A score holds on the left of its place, and at it.
             xs, ys = thin(edges, [ys[0], *ys])
-            colour = _COLOURS[style == "--"]
-            axes.plot(xs, ys, style, drawstyle="steps-pre", label=label, color=colour)
+            color = _COLORS[style == "--"]
+            axes.plot(xs, ys, style, drawstyle="steps-pre", label=label, color=color)
         if chosen is not None:
             axes.axvline(ends[-1], color="#000000", linewidth=1, label=f"used: {chosen:.3f}")
         axes.set(title="Threshold of no answer", xlabel="threshold", ylabel="percent")
@@ -259,8 +268,13 @@ def threshold_curve(places, exact, f1, chosen):
     return drawing.svg
 
 
-def heat_map(names, values, scores, metric):
-    """Scores over two parameters.
+def heat_map(
+    names: Sequence[str],
+    values: Sequence[Sequence[str]],
+    scores: Sequence[Sequence[float | None]],
+    metric: str,
+) -> str:
+    """Draws scores over two parameters.
 
     Args:
       names: the two parameters: columns, rows.
@@ -274,8 +288,8 @@ def heat_map(names, values, scores, metric):
         for c, score in enumerate(row)
         if score is not None
     ]
-    said = "; ".join(cells[:40]) + (f"; and {len(cells) - 40} more" if len(cells) > 40 else "")
-    alt = f"Heat map of {metric} by {names[0]} and {names[1]}. {said}."
+    shown = "; ".join(cells[:40]) + (f"; and {len(cells) - 40} more" if len(cells) > 40 else "")
+    alt = f"Heat map of {metric} by {names[0]} and {names[1]}. {shown}."
     grid = np.array(_drawable(scores))  # None becomes NaN
     low, high = np.nanmin(grid), np.nanmax(grid)
     size = (max(_SIZE[0], 0.62 * len(values[0]) + 1.7), max(2.2, 0.36 * len(values[1]) + 1.4))
@@ -284,9 +298,9 @@ def heat_map(names, values, scores, metric):
         for (row, column), score in np.ndenumerate(grid):
             if not math.isnan(score):
                 light = high > low and (score - low) / (high - low) > 0.5
-                colour = "black" if light else "white"
+                color = "black" if light else "white"
                 axes.text(
-                    column, row, f"{score:.4g}", ha="center", va="center", color=colour, fontsize=9
+                    column, row, f"{score:.4g}", ha="center", va="center", color=color, fontsize=9
                 )
         turn = 0 if sum(map(len, values[0])) <= 7 * size[0] else 40
         at = {"rotation": turn, "ha": "right" if turn else "center"}
@@ -298,8 +312,10 @@ def heat_map(names, values, scores, metric):
     return drawing.svg
 
 
-def points(names, xs, ys, scores, metric):
-    """Scores at points of two parameters that were drawn, as coloured dots.
+def points(
+    names: Sequence[str], xs: Sequence, ys: Sequence, scores: Sequence[float], metric: str
+) -> str:
+    """Draws scores at random points of two parameters, as colored dots.
 
     Args:
       names: the two parameters.
@@ -319,14 +335,16 @@ def points(names, xs, ys, scores, metric):
             elif _spread(values):
                 _log_scale(scale, axis)
             places.append(values)
-        dots = axes.scatter(*places, c=scores, cmap=_colours(), s=36, edgecolors="#00000066")
+        dots = axes.scatter(*places, c=scores, cmap=_colors(), s=36, edgecolors="#00000066")
         axes.set(title=metric, xlabel=names[0], ylabel=names[1])
         axes.figure.colorbar(dots, ax=axes, fraction=0.05)
     return drawing.svg
 
 
-def parallel_coordinates(names, rows, scores, metric):
-    """A line for each point through the axes of its parameters to its score.
+def parallel_coordinates(
+    names: Sequence[str], rows: Sequence[Sequence], scores: Sequence[float], metric: str
+) -> str:
+    """Draws a line for each point through the axes of its parameters to its score.
 
     Args:
       names: parameters.
@@ -345,11 +363,11 @@ def parallel_coordinates(names, rows, scores, metric):
     size = (max(_SIZE[0], len(axes_of) + 0.7), 3.3)
     with _figure(alt, size) as (axes, drawing):
         low, high = min(scores), max(scores)
-        colours = _colours()
+        colors = _colors()
         for place in np.argsort(scores, kind="stable"):
             share = (scores[place] - low) / (high - low) if high > low else 1.0
             heights = [heights[place] for heights, _ in axes_of]
-            axes.plot(range(len(heights)), heights, color=colours(share), linewidth=1 + share)
+            axes.plot(range(len(heights)), heights, color=colors(share), linewidth=1 + share)
         for x, (_, ticks) in enumerate(axes_of):
             axes.axvline(x, color="#57606a", linewidth=0.8)
             for height, label in ticks:

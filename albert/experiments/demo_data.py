@@ -125,8 +125,8 @@ def _document(rng):
     return "\n".join(lines) + "\n"
 
 
-def corpus(seed):
-    """Texts with a sentence a line and a blank line between documents.
+def corpus(seed: int) -> dict[str, str]:
+    """Makes texts with one sentence per line and a blank line between documents.
 
     Returns:
       {"train": text, "heldout": text of other documents}.
@@ -170,8 +170,8 @@ TASKS = {
 }
 
 
-def task_files(name, seed):
-    """Files of a task in GLUE's layout; no row of one split is in another.
+def task_files(name: str, seed: int) -> dict[str, str]:
+    """Makes the files of a task in GLUE's layout; no row of one split is in another.
 
     Args:
       name: one of `TASKS`.
@@ -219,8 +219,8 @@ def _paragraph(rng, number):
     return {"context": context, "qas": questions}
 
 
-def squad_files(seed):
-    """Questions about single sentences; no sentence of one split is in the other.
+def squad_files(seed: int) -> dict[str, str]:
+    """Makes questions about single sentences; no sentence of one split is in the other.
 
     Returns:
       {"train": text of a SQuAD file, "dev": …}.

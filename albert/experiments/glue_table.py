@@ -2,6 +2,7 @@
 
 import os
 import statistics
+from collections.abc import Iterable
 
 from albert.experiments import sweep, sweep_journal, sweep_results
 from albert.io import file_io
@@ -13,8 +14,8 @@ NAME = "results.json"
 _COLUMNS = ("task", "metric", "best step", "score", "state")
 
 
-def read_metrics(folder, step):
-    """All metrics that ``eval_results.txt`` of a folder holds for a step; {} if it has none.
+def read_metrics(folder: str, step: int) -> dict:
+    """Reads all metrics that ``eval_results.txt`` of a folder holds for a step; {} if it has none.
 
     Raises:
       file_io.InputError: a value in it is not a number.
@@ -25,8 +26,8 @@ def read_metrics(folder, step):
     return {}
 
 
-def read_task(sweep_dir, name, trials):
-    """The row of one task.
+def read_task(sweep_dir: str, name: str, trials: Iterable[sweep_journal.Trial]) -> dict:
+    """Reads the row of one task.
 
     Args:
       sweep_dir: folder of the sweep.
@@ -93,8 +94,8 @@ def _state(sweep_dir, trials):
     return DONE if trials else NOT_RUN
 
 
-def summarize(sweep_dir, names):
-    """Rows of the tasks and the mean score of those that are done.
+def summarize(sweep_dir: str, names: Iterable[str]) -> dict:
+    """Returns the rows of the tasks and the mean score of those that are done.
 
     Returns:
       dict: tasks (list of `read_task`), average (None if no task is done), num_averaged.
@@ -106,13 +107,13 @@ def summarize(sweep_dir, names):
     return {"tasks": rows, "average": average, "num_averaged": len(scores)}
 
 
-def said_state(row):
-    """The state of a task and the remarks on its score."""
+def state_text(row: dict) -> str:
+    """Returns the state of a task and the remarks on its score."""
     return "; ".join([row["state"], *row.get("remarks", ())])
 
 
-def to_markdown(summary):
-    """The summary as a table; aligned, so that it can be read as it is."""
+def to_markdown(summary: dict) -> str:
+    """Returns the summary as a table, aligned for terminals."""
 
     def number(value):
         return "-" if value is None else f"{value:.4f}"
@@ -126,7 +127,7 @@ def to_markdown(summary):
         if seeds:
             line.append(number(row.get("deviation")))
             line.append(f"{len(row.get('scores', ()))} of {row.get('num_seeds', 0)}")
-        cells.append([*line, said_state(row)])
+        cells.append([*line, state_text(row)])
     done = f"{summary['num_averaged']} of {len(cells)} tasks"
     gap = ["", ""] if seeds else []
     cells.append(["average", "", "", number(summary["average"]), *gap, done])

@@ -1,13 +1,14 @@
-"""Model cards: a README.md beside exported weights, with the front matter of the Hugging Face Hub.
+"""Writes model cards: a README.md next to exported weights, for the Hugging Face Hub.
 
-Front matter: https://huggingface.co/docs/hub/model-cards. It says only what is known: from the
-``run.json`` of the model's folder and from the user. Text is quoted as in JSON, which YAML reads.
+Front matter: https://huggingface.co/docs/hub/model-cards. It holds only known facts: those of the
+``run.json`` in the model's folder and those that the user gives.
 """
 
 import dataclasses
 import hashlib
 import html
 import json
+import math
 import os
 import re
 
@@ -20,11 +21,11 @@ NAME = "README.md"
 
 
 @dataclasses.dataclass(frozen=True)
-class Said:
-    """What only the user knows; None where nothing was said.
+class CardFields:
+    """Fields of a card that the user gives; None: not given.
 
     Attributes:
-      license: name of a licence, as the Hub has them.
+      license: name of a license on the Hub.
       base_model: name on the Hub of the model that this one was made from.
       language: code of the language, such as "en".
     """
@@ -36,12 +37,12 @@ class Said:
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """What a model is written as.
+    """The form in which a model is written.
 
     Attributes:
       program: name of the program that loads it.
-      use: how, in Markdown.
-      kind: what it does, a `pipeline_tag` of the Hub; None: what the run's script says.
+      use: how to load it, in Markdown.
+      kind: its `pipeline_tag` on the Hub; None: that of the run's script.
     """
 
     program: str
@@ -127,8 +128,8 @@ _METRICS = {
 _RELEASED = re.compile(r"albert[_-](base|large|xlarge|xxlarge)[_-]v([12])", re.I)
 
 
-def transformers_form(head):
-    """`Form` of a Hugging Face folder, by the head that it was written with."""
+def transformers_form(head: str) -> Form:
+    """Returns the form of a Hugging Face folder with this head."""
     kind, name = _HEADS[head]
     use = (
         f"```python\nfrom transformers import AutoTokenizer, {name}\n\n"
@@ -138,17 +139,17 @@ def transformers_form(head):
     return Form("transformers", use, kind)
 
 
-def write(folder, run_folder, form, step, said):
+def write(folder: str, run_folder: str, form: Form, step: int | None, fields: CardFields) -> bool:
     """Writes the card of a model, unless the folder has a README.md of somebody else.
 
-    A card that was changed since it was written counts as somebody's own.
+    A card that was changed after it was written counts as one of somebody else.
 
     Args:
-      folder: where the model has been written.
-      run_folder: where its checkpoint lies.
-      form: `Form`.
+      folder: folder of the exported model.
+      run_folder: folder of its checkpoint.
+      form: form of the exported model.
       step: the checkpoint's step, or None.
-      said: `Said`.
+      fields: fields that the user gives.
 
     Returns:
       Whether it was written.
@@ -162,12 +163,26 @@ def write(folder, run_folder, form, step, said):
         return False
     record, scores, chosen = _read_run(run_folder, step)
     name = os.path.basename(os.path.abspath(folder))
-    front = front_matter(name, form, record, scores, said, chosen)
-    body = _body(name, form, record, scores, step, said, chosen)
+    front = front_matter(name, form, record, scores, fields, chosen)
+    body = _body(name, form, record, scores, step, fields, chosen)
     text = f"---\n{to_yaml(front)}---\n\n{body}"
     file_io.write_text(path, f"{text}\n{_mark(text)}\n")
     logging.info("Wrote %s", path)
     return True
+
+
+def write_for_checkpoint(folder: str, prefix: str, form: Form, **facts: str | None) -> None:
+    """Writes the card of a model that was made from a checkpoint; see `write`.
+
+    Args:
+      folder: where the model has been written.
+      prefix: the checkpoint.
+      form: `Form`.
+      facts: fields of `Said`.
+    """
+    from albert.model import checkpoints
+
+    write(folder, os.path.dirname(prefix), form, checkpoints.read_step(prefix), CardFields(**facts))
 
 
 def _mark(text):
@@ -192,7 +207,7 @@ def _read_run(folder, step):
         record = run_record.read(folder)
         rows = run_record.read_metrics(folder)
     except file_io.InputError as error:
-        logging.warning("The model card does not tell of the training: %s", error)
+        logging.warning("The model card does not describe the training: %s", error)
         return {}, {}, ""
     evaluated = [row for row in rows if row["kind"] == run_record.EVAL]
     result, count = record["result"] or {}, len({row["step"] for row in evaluated})
@@ -208,12 +223,14 @@ def _read_run(folder, step):
 # --- front matter -------------------------------------------------------------------------------
 
 
-def front_matter(name, form, record, scores, said, chosen=""):
-    """Dict of what the Hub reads.
+def front_matter(
+    name: str, form: Form, record: dict, scores: dict, fields: CardFields, chosen: str = ""
+) -> dict:
+    """Returns the fields that the Hub reads.
 
     Args:
       name: name of the model.
-      form, said: as of `write`.
+      form, fields: as of `write`.
       record: dict of ``run.json``, or {}.
       scores: {name: number}, with "step", or {}.
       chosen: how this checkpoint was chosen, such as "best of 5 checkpoints".
@@ -227,14 +244,14 @@ def front_matter(name, form, record, scores, said, chosen=""):
         if key in _METRICS and value is not None
     ]
     front = {
-        "license": said.license,
-        "language": said.language or ("en" if ids else None),
+        "license": fields.license,
+        "language": fields.language or ("en" if ids else None),
         "library_name": form.program,
         "pipeline_tag": kind if form.program == "transformers" else None,
         "tags": ["albert", *([kind] if kind and form.program != "transformers" else [])],
         "datasets": ids,
         "metrics": sorted({entry["type"] for entry in results}),
-        "base_model": said.base_model or _released(record),
+        "base_model": fields.base_model or _released(record),
     }
     if results and kind and evaluated:
         result = {"task": {"type": kind}, "dataset": evaluated, "metrics": results}
@@ -261,34 +278,28 @@ def _released(record):
     return None
 
 
-def to_yaml(value, indent=0):
-    """A dict of texts, numbers, lists and dicts as YAML; scalars are written as in JSON."""
-    lines = []
-    for key, part in value.items():
-        lines += _lines_of_yaml(f"{key}:", part, indent)
-    return "".join(f"{line}\n" for line in lines)
+def to_yaml(value: dict) -> str:
+    """Returns a dict of texts, numbers, lists and dicts as YAML.
 
+    All texts are quoted. Characters of HTML are escaped, for programs that show YAML as Markdown.
+    """
+    import yaml  # here, as commands that write no card would start more slowly
 
-def _lines_of_yaml(head, value, indent):
-    start = " " * indent + head
-    if isinstance(value, dict):
-        inner = [_lines_of_yaml(f"{key}:", part, indent + 2) for key, part in value.items()]
-        return [start, *(line for lines in inner for line in lines)]
-    if isinstance(value, list):
-        lines = [start]
-        for item in value:
-            if isinstance(item, dict):
-                inner = to_yaml(item, indent + 2).splitlines()
-                lines += [" " * indent + "- " + inner[0].lstrip(), *inner[1:]]
-            else:
-                lines.append(" " * indent + "- " + _scalar(item))
-        return lines
-    return [f"{start} {_scalar(value)}"]
+    class Dumper(yaml.SafeDumper):
+        def represent_mapping(self, tag, mapping, flow_style=None):
+            node = super().represent_mapping(tag, mapping, flow_style)
+            for key, _ in node.value:
+                key.style = None  # no quotes
+            return node
 
+        def ignore_aliases(self, data):
+            return True
 
-def _scalar(value):
-    """A text or a number as in JSON; signs of HTML as their codes, for who shows it as Markdown."""
-    text = json.dumps(value, ensure_ascii=False)
+    def represent_text(dumper, text):
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
+
+    Dumper.add_representer(str, represent_text)
+    text = yaml.dump(value, Dumper=Dumper, allow_unicode=True, sort_keys=False, width=math.inf)
     return re.sub("[<>&]", lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
@@ -312,8 +323,8 @@ def _code(value):
     return f"`{' '.join(text.splitlines())}`"
 
 
-def _body(name, form, record, scores, step, said, chosen):
-    parts = [f"# {_escaped(name)}", _introduction(record, said), "## Use", form.use]
+def _body(name, form, record, scores, step, fields, chosen):
+    parts = [f"# {_escaped(name)}", _introduction(record, fields), "## Use", form.use]
     if scores:
         rows = [(_escaped(k), value) for k, value in sorted(scores.items()) if k != "step"]
         which = f"At step {scores['step']}"
@@ -328,7 +339,7 @@ def _body(name, form, record, scores, step, said, chosen):
     return "\n\n".join(parts) + "\n"
 
 
-def _introduction(record, said):
+def _introduction(record, fields):
     if not record:
         return (
             f"An ALBERT model. How it was trained is not known: there was no `{run_record.RUN}` "
@@ -337,7 +348,7 @@ def _introduction(record, said):
     task = f" for the task {_escaped(record['task'])}" if "task" in record else ""
     text = f"An ALBERT model, trained by {_code('albert.' + record['script'])}{task}."
     weights = record["inputs"].get("init_checkpoint")
-    base = said.base_model or _released(record)
+    base = fields.base_model or _released(record)
     if weights:
         names = _escaped(base) if base else _code(_short(weights["path"]))
         text += f" It started from {names} (SHA-256 of the weights {_code(weights['sha256'])})."

@@ -1,9 +1,10 @@
-"""What a report is about: runs, sweeps and GLUE tables, read from their folders and compared."""
+"""Reads the runs, sweeps and GLUE tables of a report from their folders, and compares them."""
 
 import contextlib
 import dataclasses
 import functools
 import os
+from collections.abc import Iterable, Iterator, Sequence
 
 from albert.experiments import glue_table, sweep_journal, sweep_results
 from albert.io import file_io
@@ -11,19 +12,19 @@ from albert.tasks import word_files
 from albert.training import results, run_record, stuck_runs
 
 RUN, SWEEP, GLUE, SEEDS = "run", "sweep", "GLUE sweep", "runs over seeds"
-# Where a run looks for what it needs, and how it prints: no setting of what is learnt.
+# Flags that locate files or control logging; they do not affect what is learned.
 _PLACES = {"output_dir", "cached_dir", "export_dir", "log_every_steps"}
 _NOT_SCORES = {"kind", "step", "seconds", "checkpoint", "time", "global_step", "best"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One run.
+    """A run and its record.
 
     Attributes:
-      name: what the report calls it.
+      name: its name in the report.
       folder: its output folder.
-      record: its ``run.json``.
+      record: content of its ``run.json``.
       rows: lines of its ``metrics.jsonl``.
     """
 
@@ -33,18 +34,18 @@ class Run:
     rows: list
 
     @property
-    def task(self):
-        """(script, task): what two runs must share to be compared."""
+    def task(self) -> tuple[str, str | None]:
+        """Returns (script, task), which two runs must share to be compared."""
         return self.record["script"], self.record.get("task") or self.flag("task_name")
 
     @property
-    def best_metric(self):
-        """The score that picks its best checkpoint; None if the run ended before that was known."""
+    def best_metric(self) -> str | None:
+        """Returns the score that picks its best checkpoint; None if it is not known yet."""
         return self.record.get("best_metric")
 
     @property
-    def result(self):
-        """Step and scores of its best checkpoint; {} without one.
+    def result(self) -> dict:
+        """Returns step and scores of its best checkpoint; {} without one.
 
         Where all attempts were given up, the last result is of one of them.
         """
@@ -53,17 +54,17 @@ class Run:
         return self.record["result"] or {}
 
     @property
-    def score(self):
-        """The score of its best checkpoint; None without an evaluation."""
+    def score(self) -> float | None:
+        """Returns the score of its best checkpoint; None without an evaluation."""
         return self.result.get(self.best_metric)
 
     @functools.cached_property
-    def given_up(self):
-        """The attempts that were given up, as they did not learn; see `stuck_runs.read`."""
+    def given_up(self) -> list[dict]:
+        """Returns the abandoned attempts, which did not learn; see `stuck_runs.read`."""
         return stuck_runs.read(self.folder)
 
-    def attempts(self):
-        """The same as `Run`s, with their own lines."""
+    def attempts(self) -> list["Run"]:
+        """Returns the abandoned attempts as runs, with their own lines."""
         found = []
         for attempt in self.given_up:
             folder = os.path.join(self.folder, attempt["folder"])
@@ -72,18 +73,18 @@ class Run:
         return found
 
     @property
-    def score_name(self):
-        """What the score is called: that of the best of so many checkpoints."""
+    def score_name(self) -> str:
+        """Returns the name of the score, with the number of checkpoints it is the best of."""
         return results.best_of(self.best_metric or "score", [self.record.get("evaluated")])
 
     @property
-    def test_score(self):
-        """The same score on labelled test data; None without such."""
+    def test_score(self) -> float | None:
+        """Returns the same score on labelled test data; None without such."""
         return (self.record.get("test") or {}).get(self.best_metric)
 
     @property
-    def remarks(self):
-        """What keeps the score from being taken for more than it is."""
+    def remarks(self) -> list[str]:
+        """Returns warnings about the score."""
         step = self.result.get("step")
         if not any(run_record.TRAIN in session["stages"] for session in self.record["sessions"]):
             step = None  # It was given what it evaluates.
@@ -92,20 +93,20 @@ class Run:
         remark = results.remark_on_baseline(self.score, baseline, minimize)
         return [text for text in (stuck_runs.verdict(self.folder, step), remark) if text]
 
-    def flag(self, name):
-        """The value of a flag; None if the script has none of this name."""
+    def flag(self, name: str) -> object:
+        """Returns the value of a flag; None if the script has none of this name."""
         return self.record["flags"].get(name, {}).get("value")
 
-    def names(self, kind):
-        """Names of the numbers of its lines of a kind ("train" or "eval"), in their order."""
+    def names(self, kind: str) -> list[str]:
+        """Returns the names of the numbers in its lines of a kind ("train" or "eval")."""
         found = {}
         for row in self.rows:
             if row.get("kind") == kind:
                 found.update({name: None for name, value in row.items() if _is_number(value)})
         return [name for name in found if name not in _NOT_SCORES]
 
-    def curve(self, kind, name):
-        """(steps, values) of a number; two empty lists without it."""
+    def curve(self, kind: str, name: str | None) -> tuple[list[int], list[float]]:
+        """Returns (steps, values) of a number; two empty lists without it."""
         pairs = {
             row["step"]: row[name]
             for row in self.rows
@@ -114,18 +115,18 @@ class Run:
         return sorted(pairs), [pairs[step] for step in sorted(pairs)]
 
     @property
-    def predicted(self):
-        """What the record says of the data that its prediction files are of; None if nothing.
+    def predicted(self) -> dict | None:
+        """Returns the entry of the data of its prediction files; None if the record has none.
 
-        A later session that only predicts has inputs of its own.
+        A later session that only predicts has its own inputs.
         """
         for session in reversed(self.record["sessions"]):
             if run_record.PREDICT in session["stages"]:
                 return session.get("inputs", self.record["inputs"]).get("predict_data")
         return None
 
-    def find(self, path):
-        """A path that the run was given, wherever the report is made; None if it is gone."""
+    def find(self, path: str) -> str | None:
+        """Finds a path of the run from any working directory; None if it is gone."""
         for found in (path, os.path.join(self.record["directory"], path)):
             if file_io.exists(found):
                 return found
@@ -137,11 +138,11 @@ def _is_number(value):
 
 
 @contextlib.contextmanager
-def damage_named(path):
-    """Turns what a file of another content leads to into a message with its name.
+def damage_named(path: str) -> Iterator[None]:
+    """Turns errors that a file of unexpected content causes into a message with its name.
 
     Raises:
-      file_io.InputError: in place of the error.
+      file_io.InputError: replaces the error.
     """
     try:
         yield
@@ -151,11 +152,11 @@ def damage_named(path):
         raise file_io.InputError(f"{path} does not hold what was expected: {error!r}") from error
 
 
-def find_folders(patterns):
-    """Folders that a list of paths and globs names, in order, without repetition.
+def find_folders(patterns: Iterable[str]) -> list[str]:
+    """Returns the folders that match paths and globs, in order, without repetition.
 
     Raises:
-      file_io.InputError: a name matches no folder, or there is none.
+      file_io.InputError: a pattern matches no folder, or there is no pattern.
     """
     found = []
     for pattern in filter(None, (pattern.strip() for pattern in patterns)):
@@ -169,11 +170,11 @@ def find_folders(patterns):
     return list(dict.fromkeys(found))
 
 
-def kind_of(folder):
-    """What a folder holds: one of the kinds above.
+def kind_of(folder: str) -> str:
+    """Returns the kind of a folder, one of those above.
 
     Raises:
-      file_io.InputError: the output of no run.
+      file_io.InputError: it is not the output folder of a run.
     """
 
     def has(name):
@@ -191,16 +192,16 @@ def kind_of(folder):
     )
 
 
-def read_run(folder, name):
-    """The `Run` of a folder."""
+def read_run(folder: str, name: str) -> Run:
+    """Reads the run of a folder."""
     return Run(name, folder, run_record.read(folder), run_record.read_metrics(folder))
 
 
-def read_runs(folders):
-    """The `Run`s of folders; where one holds runs over seeds, those.
+def read_runs(folders: Iterable[str]) -> list[Run]:
+    """Reads the runs of folders; a folder with runs over seeds gives all of them.
 
     Raises:
-      file_io.InputError: a folder is no run, or they are of different tasks.
+      file_io.InputError: a folder is not a run, or the runs are of different tasks.
     """
     found = []
     for folder in folders:
@@ -215,8 +216,8 @@ def read_runs(folders):
     return runs
 
 
-def seeds_said(folder):
-    """A sentence on runs over seeds: mean, deviation, best, failures."""
+def describe_seeds(folder: str) -> str:
+    """Describes runs over seeds in a sentence: mean, deviation, best, failures."""
     path = os.path.join(folder, sweep_results.SEEDS)
     content = file_io.read_json(path, "runs over seeds")
     with damage_named(path):
@@ -225,16 +226,16 @@ def seeds_said(folder):
         }
         runs = content["runs"]
         metric = results.best_of(content["metric"], [run.get("evaluated") for run in runs])
-        said = (
+        summary = (
             f"{metric}: mean {shown['mean']}, deviation {shown['deviation']}, best "
             f"{shown['best']}; {content['failures']} of {len(runs)} runs failed or did not learn"
         )
         if content.get("test_mean") is None:
-            return said
+            return summary
         mean, deviation = (
             sweep_results.number(content[f"test_{name}"]) for name in ("mean", "deviation")
         )
-        return f"{said}; {content['metric']} (test): mean {mean}, deviation {deviation}"
+        return f"{summary}; {content['metric']} (test): mean {mean}, deviation {deviation}"
 
 
 def _seed_folders(folder):
@@ -248,28 +249,29 @@ def _seed_folders(folder):
     return found
 
 
-def check_same_task(runs):
-    """Refuses runs that have no score in common.
+def check_same_task(runs: Sequence[Run]) -> None:
+    """Checks that runs can be compared.
 
     Raises:
-      file_io.InputError: names two runs and what each is.
+      file_io.InputError: two runs are of different tasks; the message names them.
     """
     first = runs[0]
     for other in runs[1:]:
         if other.task != first.task:
             raise file_io.InputError(
-                f"runs: {first.folder} is {_said(first)}, but {other.folder} is {_said(other)}; a "
-                "report compares runs of one task"
+                f"runs: {first.folder} is {_task_text(first)}, but {other.folder} is "
+                f"{_task_text(other)}; "
+                "a report compares runs of one task"
             )
 
 
-def _said(run):
+def _task_text(run):
     script, task = run.task
     return f"{script} of the task {task}" if task else script
 
 
-def short_names(folders):
-    """What tells folders apart: their paths without what they begin with in common."""
+def short_names(folders: Sequence[str]) -> list[str]:
+    """Returns the paths of folders without the part that all of them begin with."""
     parts = [os.path.normpath(folder).split(os.sep) for folder in folders]
     if len(parts) == 1:
         return [parts[0][-1]]
@@ -279,8 +281,8 @@ def short_names(folders):
     return ["/".join(part[shared:]) for part in parts]
 
 
-def differing_flags(runs):
-    """Names of the settings in which runs differ, those that only say where files go left out."""
+def differing_flags(runs: Sequence[Run]) -> list[str]:
+    """Returns the names of the settings in which runs differ, except those of `_PLACES`."""
     names = dict.fromkeys(name for run in runs for name in run.record["flags"])
     return [
         name
@@ -289,20 +291,20 @@ def differing_flags(runs):
     ]
 
 
-def score_families(run):
-    """What can be drawn of a run: [(family, {kind: name})], losses first, then the best metric.
+def score_families(run: Run) -> list[tuple[str, dict[str, str]]]:
+    """Returns the curves of a run: [(family, {kind: name})], losses first, then the best metric.
 
     A family is one quantity in training and evaluation, such as ``loss`` and ``eval_loss``.
     """
-    left_out = {"learning_rate", "gradient_norm", "examples_per_second", "input_share"}
-    left_out |= {"tokens_per_second", "tokens_seen"}
-    left_out |= {"loss_scale", "threshold", "null_score_diff_threshold"}
+    omitted = {"learning_rate", "gradient_norm", "examples_per_second", "input_share"}
+    omitted |= {"tokens_per_second", "tokens_seen"}
+    omitted |= {"loss_scale", "threshold", "null_score_diff_threshold"}
     found = {}
     for kind in ("train", "eval"):
         for name in run.names(kind):
             if kind == "eval" and name.startswith("train_"):
-                continue  # what the lines of training say
-            if name not in left_out and not name.endswith(("total", "_thresh")):
+                continue  # repeats the lines of training
+            if name not in omitted and not name.endswith(("total", "_thresh")):
                 family = name.removeprefix("eval_").removeprefix("train_")
                 found.setdefault(family, {}).setdefault(kind, name)
     loss = run.curve("train", "loss")
@@ -318,8 +320,8 @@ def score_families(run):
     return [(family, found[family]) for family in sorted(found, key=place)]
 
 
-def entity_scores(run):
-    """Names of the scores of types of entities: {"f1": {type: name}, …}; {} of other runs."""
+def entity_scores(run: Run) -> dict[str, dict[str, str]]:
+    """Returns the scores of types of entities: {"f1": {type: name}, …}; {} for other runs."""
     found = {}
     if run.record["script"] != "run_token_classifier":
         return found
@@ -332,10 +334,10 @@ def entity_scores(run):
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """A sweep.
+    """A sweep and its runs.
 
     Attributes:
-      folder: of it.
+      folder: folder of the sweep.
       plan: its description, see `sweep_plan.Plan.describe`.
       summary: see `sweep_results.summarize`.
       runs: {number of a trial: `Run`} of those that have a record.
@@ -347,8 +349,8 @@ class Sweep:
     runs: dict
 
 
-def read_sweep(folder):
-    """The `Sweep` of a folder."""
+def read_sweep(folder: str) -> Sweep:
+    """Reads the sweep of a folder."""
     plan, trials = sweep_journal.read(folder)
     with damage_named(os.path.join(folder, sweep_journal.NAME)):
         summary = sweep_results.summarize(plan, trials)
@@ -361,8 +363,8 @@ def read_sweep(folder):
     return Sweep(folder, {**plan, "settings": settings}, summary, runs)
 
 
-def axes_of(sweep):
-    """Names of the parameters that have more than one value in a sweep, most values first."""
+def axes_of(sweep: Sweep) -> list[str]:
+    """Returns the parameters with more than one value in a sweep, most values first."""
     points = sweep.summary["points"]
     counts = {
         name: len({repr(point["parameters"].get(name)) for point in points})
@@ -371,21 +373,21 @@ def axes_of(sweep):
     return [name for name in sorted(counts, key=lambda n: -counts[n]) if counts[name] > 1]
 
 
-def scored_points(sweep):
-    """The points of a sweep that have a mean score."""
+def scored_points(sweep: Sweep) -> list[dict]:
+    """Returns the points of a sweep that have a mean score."""
     return [point for point in sweep.summary["points"] if point["mean"] is not None]
 
 
-def grid_of(sweep, names):
-    """Mean scores over two parameters, as a heat map takes them.
+def grid_of(sweep: Sweep, names: Sequence[str]) -> tuple[list, list] | None:
+    """Returns the mean scores over two parameters for a heat map.
 
     Args:
-      sweep: `Sweep`.
-      names: the two parameters: columns, rows.
+      sweep: the sweep.
+      names: the parameters of the columns and of the rows.
 
     Returns:
       ((values of the columns, values of the rows), [rows, columns] of means over all other
-      parameters, None where there is none), or None if there are too many values for a grid, as of
+      parameters, None without a score), or None if there are too many values for a grid, as of
       parameters that were drawn.
     """
     if any(isinstance(sweep.plan["parameters"].get(name), dict) for name in names):

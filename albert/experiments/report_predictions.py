@@ -1,4 +1,4 @@
-"""What the prediction files of a run show beside its data: confusions, thresholds, worst examples.
+"""Compares the prediction files of a run with its data: confusions, thresholds, worst examples.
 
 Each function gives nothing where the files or the right answers are not there.
 """
@@ -21,7 +21,7 @@ _CONTEXT = 160  # characters shown on each side of an answer
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """The data that prediction files are of.
+    """The data of prediction files.
 
     Attributes:
       path: as the run was given it.
@@ -32,13 +32,13 @@ class Source:
     warning: str
 
     @property
-    def name(self):
-        """The last part of the path."""
+    def name(self) -> str:
+        """Returns the last part of the path."""
         return os.path.basename(self.path.rstrip("/"))
 
 
-def read_source(run):
-    """The `Source` of the predictions of a `report_data.Run`."""
+def read_source(run: report_data.Run) -> Source:
+    """Returns the source of the predictions of a run."""
     path, before = run.predicted["path"], run.predicted["sha256"]
     if before is None:
         warning = (
@@ -68,7 +68,7 @@ def _files(run):
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """Predictions beside what is right.
+    """Predictions and correct labels.
 
     Attributes:
       labels: names of the classes that occur; empty for numbers.
@@ -78,16 +78,16 @@ class Predictions:
     labels: list
     rows: list
 
-    def counts(self):
-        """[K, K] counts; rows are the right labels."""
+    def counts(self) -> list[list[int]]:
+        """Returns [K, K] counts; rows are the right labels."""
         place = {label: i for i, label in enumerate(self.labels)}
         found = [[0] * len(self.labels) for _ in self.labels]
         for _, label, prediction, _ in self.rows:
             found[place[label]][place[prediction]] += 1
         return found
 
-    def worst(self):
-        """Rows of a table: wrong with the highest probability, or farthest from the number."""
+    def worst(self) -> list[list]:
+        """Returns the wrong rows with the highest probabilities, or the farthest numbers."""
         if self.labels:
             wrong = [row for row in self.rows if row[1] != row[2]]
             wrong.sort(key=lambda row: -(row[3] or 0))
@@ -96,12 +96,8 @@ class Predictions:
         return [list(row) for row in wrong[:NUM_WORST]]
 
 
-def read_predictions(run):
-    """The `Predictions` of a classifier or of RACE; None where there is nothing to compare.
-
-    Args:
-      run: `report_data.Run`.
-    """
+def read_predictions(run: report_data.Run) -> Predictions | None:
+    """Reads the predictions of a classifier or of RACE; None if there is nothing to compare."""
     path = os.path.join(run.folder, tables.PREDICTIONS)
     if not file_io.exists(path):
         return None
@@ -183,7 +179,7 @@ def _race_levels(run):
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """Predicted answers beside what is right.
+    """Predicted and correct answers.
 
     Attributes:
       gold: {question id: texts}.
@@ -203,8 +199,10 @@ class Answers:
     questions: dict
     threshold: float | None = None
 
-    def probability(self, key):
-        """That of the final prediction: of no answer, or of an answer and of this text for it.
+    def probability(self, key: str) -> float | None:
+        """Returns the probability of the final prediction.
+
+        That is of no answer, or of an answer and of this text for it.
 
         Null odds are the logit of there being no answer. None where they would be needed.
         """
@@ -215,8 +213,8 @@ class Answers:
         return decided * self.probabilities[key] if self.final[key] else decided
 
 
-def read_answers(run):
-    """The `Answers` of a SQuAD run; None without files or right answers."""
+def read_answers(run: report_data.Run) -> Answers | None:
+    """Reads the answers of a SQuAD run; None without files or right answers."""
     names = [os.path.join(run.folder, f"{n}.json") for n in ("predictions", "nbest_predictions")]
     is_squad = run.record["script"].startswith("run_squad")
     if not is_squad or not run.predicted or not all(map(file_io.exists, names)):
@@ -269,13 +267,10 @@ def _questions(dataset):
     return found
 
 
-def threshold_curve(answers):
-    """Scores by threshold: questions whose null odds are below it are answered.
+def threshold_curve(answers: Answers) -> tuple[list, list, list] | None:
+    """Returns scores by threshold: questions whose null odds are below it are answered.
 
     Questions without a text to answer with are never answered, and have no place in the curve.
-
-    Args:
-      answers: `Answers`.
 
     Returns:
       (null odds, exact match, F1): where the scores change, rising, and the scores in percent: one
@@ -302,8 +297,8 @@ def threshold_curve(answers):
     return list(found), exact, f1
 
 
-def worst_answers(answers):
-    """A table of the answers of lowest F1, of these the likeliest first.
+def worst_answers(answers: Answers) -> tuple[list[str], list[list]]:
+    """Returns a table of the answers of lowest F1, of these the likeliest first.
 
     Returns:
       (header, rows).

@@ -18,14 +18,14 @@ _CANNOT_GO_ON = "the repetition is not whole: give the command again, with a new
 
 
 class NothingToRepeat(file_io.InputError):
-    """The run has done nothing that can be done again."""
+    """The run has no training to repeat."""
 
 
-def trained(record):
-    """The sessions of a record that trained.
+def trained(record: dict) -> list[dict]:
+    """Returns the sessions of a record that trained.
 
     Raises:
-      NothingToRepeat: there are none.
+      NothingToRepeat: no session trained.
     """
     found = [s for s in record["sessions"] if run_record.TRAIN in s["stages"]]
     if not found:
@@ -34,10 +34,10 @@ def trained(record):
     return found
 
 
-def changed_inputs(record):
-    """What is no longer as the run has found it, in words; [] if nothing.
+def changed_inputs(record: dict) -> list[str]:
+    """Describes the inputs that have changed since the run; [] if all are the same.
 
-    Inputs of very many files are not looked at here: their names are not in the record.
+    Inputs of very many files are not checked: their names are not in the record.
     """
     changed = []
     for role, entry in sorted(record["inputs"].items()):
@@ -64,13 +64,13 @@ def changed_inputs(record):
 # --- the command --------------------------------------------------------------------------------
 
 
-def command(record, output_dir, more=None):
-    """The words of the command that runs it again.
+def command(record: dict, output_dir: str, more: dict | None = None) -> list[str]:
+    """Returns the words of the command that repeats the run.
 
     Args:
       record: dict of ``run.json``.
-      output_dir: the new folder. What the run wrote inside of its own goes inside of this one, and
-        so does an exported model.
+      output_dir: the new folder. Files that the run wrote inside its own folder, and an exported
+        model, go inside this one.
       more: {name: value} of flags to give although they had their default.
     """
     flags = record["flags"]
@@ -116,7 +116,7 @@ def _words(name, value):
     return [f"--{name}={value}"]
 
 
-def run(words, directory):
+def run(words: list[str], directory: str) -> None:
     """Runs a command to its end.
 
     Args:
@@ -148,7 +148,7 @@ def run(words, directory):
 # --- the comparison -----------------------------------------------------------------------------
 
 
-def compare(folder, other):
+def compare(folder: str, other: str) -> tuple[list[str], list[str], list[str]]:
     """Compares a run with its repetition.
 
     Args:
@@ -227,7 +227,7 @@ def _compare_rows(rows, is_whole, equal, different):
 
 
 def _circumstances(records, sessions):
-    """What differs around two runs, in words."""
+    """Describes the differences between the circumstances of two runs."""
     parts = (*_ENVIRONMENT, "inputs")
     found = run_record.differences(*records, parts)
     differing = [f"{name}: {both['before']}, now {both['after']}" for name, both in found.items()]

@@ -1,21 +1,19 @@
-"""The same run with several seeds: each in a process and a folder of its own, and their spread.
+"""Runs the same training with several seeds, and summarizes the spread of the results.
 
-`seeds.json` says what became of each. Runs that have ended are not made again; one that was
-interrupted goes on from its last checkpoint.
+Each run has its own process and folder. `seeds.json` holds the outcome of each. Finished runs are
+not repeated; an interrupted one resumes from its last checkpoint.
 """
 
 import dataclasses
 import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable
 from types import NoneType
 
 from absl import logging
 
-import albert
-from albert.io import file_io, json_shapes, processes, signals
+from albert.experiments import trial_processes
+from albert.io import file_io, json_shapes, signals
 from albert.training import results, run_record, stuck_runs
 
 SEEDS = "seeds.json"
@@ -32,12 +30,12 @@ _SHAPE = {"metric": str, "runs": [_RUN]}
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """What is run.
+    """A run to repeat with several seeds.
 
     Attributes:
       folder: output folder; run `n` gets ``seed_<n>`` in it.
       script: module of the package.
-      metric: the result to compare; losses are the better the lower.
+      metric: the result to compare; for losses, lower is better.
       arguments: ``(seed, folder) -> list`` of the command line arguments of a run.
     """
 
@@ -47,20 +45,13 @@ class Study:
     arguments: Callable[[int, str], list]
 
 
-def start(study, seed, folder):
-    """Makes one run; returns its exit status."""
-    package = os.path.dirname(os.path.abspath(albert.__file__))
-    command = [sys.executable, "-m", f"{os.path.basename(package)}.{study.script}"]
-    command += study.arguments(seed, folder)
-    paths = [os.path.dirname(package), os.environ.get("PYTHONPATH")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    start = processes.end_with_parent
-    process = subprocess.Popen(command, env=environment, preexec_fn=start)
-    return signals.wait(process)
+def start(study: Study, seed: int, folder: str) -> int:
+    """Runs one seed to its end; returns the exit status."""
+    return signals.wait(trial_processes.start(study.script, study.arguments(seed, folder)))
 
 
 def _outcome(metric, seed, name, folder, status):
-    """What `seeds.json` holds of a run that has ended."""
+    """Returns the entry in `seeds.json` of a run that has ended."""
     is_there = file_io.exists(folder)
     trial = results.read_trial(folder) if is_there else None
     given_up = stuck_runs.read(folder) if is_there else []
@@ -86,19 +77,19 @@ def _outcome(metric, seed, name, folder, status):
 
 
 def _spread(values):
-    """Mean and standard deviation (of a sample) of numbers; None where there are too few."""
+    """Returns the mean and sample standard deviation of numbers; None if there are too few."""
     mean = statistics.fmean(values) if values else None
     return mean, statistics.stdev(values) if len(values) > 1 else None
 
 
 def _remark(metric, run):
-    """What is wrong with the score of a run; "" if nothing is."""
+    """Returns a warning about the score of a run; "" without one."""
     is_loss = results.is_loss(metric)
     return results.remark_on_baseline(run["result"], run.get("baseline"), is_loss)
 
 
-def summarize(metric, runs):
-    """The content of `seeds.json`: the runs, and what those that have learnt say together.
+def summarize(metric: str, runs: list[dict]) -> dict:
+    """Returns the content of `seeds.json`: the runs, and statistics of those that have learned.
 
     Args:
       metric: name of the results.
@@ -134,8 +125,8 @@ def _number(value):
     return "" if value is None else f"{value:.4f}"
 
 
-def to_text(summary):
-    """A summary as a table in Markdown, with a line for all runs."""
+def to_text(summary: dict) -> str:
+    """Returns a summary as a table in Markdown, with a line about all runs."""
     metric, runs = summary["metric"], summary["runs"]
     name = results.best_of(metric, [run.get("evaluated") for run in runs])
     is_tested = summary["test_mean"] is not None
@@ -151,41 +142,41 @@ def to_text(summary):
     good = len(runs) - summary["failures"]
     if good:
         left_out = f"; left out: {_counts(runs)}" if good < len(runs) else ""
-        said = f"{_said(summary, '')}, {_said_best(summary)}, over {good} runs{left_out}"
-        lines.append(f"\n{name}: {said}")
+        spread = f"{_spread_text(summary, '')}, {_best_text(summary)}, over {good} runs{left_out}"
+        lines.append(f"\n{name}: {spread}")
     else:
         lines.append(f"\n{name}: no run has learnt: {_counts(runs)}")
     if is_tested:
-        lines.append(f"{metric} (test): {_said(summary, 'test_')}")
+        lines.append(f"{metric} (test): {_spread_text(summary, 'test_')}")
     return "\n".join(lines)
 
 
 def _state(metric, run):
-    """The words on a run in the table."""
+    """Returns the words about a run in the table."""
     is_judged = run.get("judged", True) or run["status"] != FINISHED
     judged = "" if is_judged else stuck_runs.NOT_JUDGED
     return filter(None, [run["status"], judged, _remark(metric, run)])
 
 
-def _said(summary, of):
-    deviation = _number(summary[f"{of}deviation"]) or "unknown"
-    return f"mean {_number(summary[f'{of}mean'])}, standard deviation {deviation}"
+def _spread_text(summary, prefix):
+    deviation = _number(summary[f"{prefix}deviation"]) or "unknown"
+    return f"mean {_number(summary[f'{prefix}mean'])}, standard deviation {deviation}"
 
 
-def _said_best(summary):
+def _best_text(summary):
     if summary["best"] is None:
         return "none is better than a constant answer"
     return f"best {_number(summary['best'])} ({summary['best_folder']})"
 
 
 def _counts(runs):
-    """How many runs were left out, by what became of them."""
+    """Returns the numbers of runs that are omitted from the mean, by outcome."""
     found = [run["status"] for run in runs if run["status"] != FINISHED]
     return ", ".join(f"{found.count(status)} {status}" for status in dict.fromkeys(found))
 
 
-def read(path):
-    """The content of a `seeds.json`, see `summarize`.
+def read(path: str) -> dict:
+    """Reads a `seeds.json`, see `summarize`.
 
     Raises:
       file_io.InputError: the file is damaged.
@@ -197,7 +188,7 @@ def read(path):
 
 
 def _known(path, metric):
-    """{seed: what became of it} of an earlier call."""
+    """Returns {seed: its run} of an earlier call."""
     if not file_io.exists(path):
         return {}
     found = read(path)
@@ -214,8 +205,13 @@ def _known(path, metric):
     return {run["seed"]: run for run in found["runs"]}
 
 
-def run(study, first_seed, count, start_run=start):
-    """Makes the runs that are lacking, one after the other, and writes `seeds.json` after each.
+def run(
+    study: Study,
+    first_seed: int,
+    count: int,
+    start_run: Callable[[Study, int, str], int] = start,
+) -> str:
+    """Makes the missing runs, one after the other, and writes `seeds.json` after each.
 
     Args:
       study: `Study`.
@@ -224,10 +220,10 @@ def run(study, first_seed, count, start_run=start):
       start_run: as `start`.
 
     Returns:
-      The table of all runs, a text.
+      The table of all runs as text.
 
     Raises:
-      file_io.InputError: no run has ended well, or the file of an earlier call is of another study.
+      file_io.InputError: all runs failed, or the file of an earlier call is of another study.
     """
     file_io.make_dirs(study.folder)
     path = os.path.join(study.folder, SEEDS)
@@ -235,13 +231,13 @@ def run(study, first_seed, count, start_run=start):
     for seed in range(first_seed, first_seed + count):
         name = f"seed_{seed}"
         folder = os.path.join(study.folder, name)
-        former = known.get(seed)
-        if former is None or former["status"] == FAILED:
+        outcome = known.get(seed)
+        if outcome is None or outcome["status"] == FAILED:
             logging.info("Run %d of %d: seed=%d in %s", len(runs) + 1, count, seed, folder)
-            former = _outcome(study.metric, seed, name, folder, start_run(study, seed, folder))
-        runs.append(former)
+            outcome = _outcome(study.metric, seed, name, folder, start_run(study, seed, folder))
+        runs.append(outcome)
         file_io.write_json(path, summarize(study.metric, runs))
     summary = summarize(study.metric, runs)
     if all(run["status"] == FAILED for run in runs):
-        raise file_io.InputError(f"none of the {count} runs has ended well; see {path}")
+        raise file_io.InputError(f"all {count} runs failed; see {path}")
     return to_text(summary)

@@ -1,16 +1,20 @@
-"""Pseudo-log-likelihood: what a masked language model thinks of whole sentences.
+"""Scores whole sentences by a masked language model: pseudo-log-likelihood.
 
 Salazar et al., Masked Language Model Scoring, ACL 2020, section 2: the sum, over the tokens of a
 sentence, of the log-probability of the token given the sentence with that token masked. [CLS],
-[SEP] and padding are no tokens of it.
+[SEP] and padding do not count as tokens.
 
 Letters in shapes: N sentences, C masked copies (one for each token of a sentence), S sequence.
 """
 
+import dataclasses
+import functools
 import os
+from typing import Any
 
 import numpy as np
 
+from albert.experiments import blimp
 from albert.io import archives, file_io, progress
 from albert.model import (
     checkpoints,
@@ -24,7 +28,7 @@ from albert.model import (
     sources,
 )
 
-_HEAD = "cls/predictions/"  # the variables of the head for masked words
+_HEAD = "cls/predictions/"  # variables of the head for masked words
 _INPUTS = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids")
 
 
@@ -34,8 +38,8 @@ class Scorer:
     Args:
       model: `pretraining_heads.PretrainingModel`.
       tokenizer: `tokenization.FullTokenizer`.
-      batch_size: most masked copies that are computed together. All copies of a sentence are in one
-        batch, however many they are.
+      batch_size: maximum number of masked copies in a batch. All copies of a sentence are in one
+        batch, even if there are more.
     """
 
     def __init__(self, model, tokenizer, batch_size=256):
@@ -51,8 +55,8 @@ class Scorer:
         logits = self._model(inputs, training=False)["masked_lm_logits"]  # [C, V]
         return -kernels.cross_entropy(ids, logits)
 
-    def score(self, sentences):
-        """Pseudo-log-likelihoods, float64 [N], in natural logarithms.
+    def score(self, sentences: list[str]) -> np.ndarray:
+        """Returns pseudo-log-likelihoods, float64 [N], in natural logarithms.
 
         Args:
           sentences: list of str.
@@ -76,10 +80,10 @@ class Scorer:
 
     def _encode(self, sentence):
         ids = self._tokenizer.encode(sentence)
-        most = self._model.config.max_position_embeddings - 2
-        if not 0 < len(ids) <= most:
+        limit = self._model.config.max_position_embeddings - 2
+        if not 0 < len(ids) <= limit:
             raise file_io.InputError(
-                f"expected a sentence of 1 to {most} tokens, which is what the model reads beside "
+                f"expected a sentence of 1 to {limit} tokens, which is what the model reads beside "
                 f"[CLS] and [SEP]; found {len(ids)} in {sentence!r}"
             )
         return np.int32(ids)
@@ -107,7 +111,7 @@ class Scorer:
 
 
 def _batches(lengths, batch_size):
-    """Lists of places of sentences, longest first, whose lengths add up to `batch_size` at most.
+    """Lists places of sentences, longest first, whose lengths add up to at most `batch_size`.
 
     A longer sentence is a batch by itself.
     """
@@ -129,12 +133,14 @@ def _locate(path):
     return sources.locate(**{"hub_handle" if is_module else "checkpoint": path})
 
 
-def load(source, batch_size=256, seed=0):
-    """The `Scorer` of a pre-trained model of any form.
+def load(
+    source: sources.Source | str | os.PathLike, batch_size: int = 256, seed: int = 0
+) -> Scorer:
+    """Loads a pre-trained model of any form as a scorer.
 
     Args:
-      source: path of the model: a folder with all that it needs, such as that of a pre-training
-        run, a checkpoint in such a folder, a hub module or a Hugging Face folder. Or the
+      source: path of the model: a complete folder, such as that of a pre-training run,
+        a checkpoint in such a folder, a hub module or a Hugging Face folder. Or the
         `sources.Source` of files elsewhere; without a checkpoint the weights are random.
       batch_size: see `Scorer`.
       seed: source of random weights.
@@ -151,11 +157,30 @@ def load(source, batch_size=256, seed=0):
     model = pretraining_heads.PretrainingModel(config, compute, seed, sentence_task="none")
     if source.checkpoint:
         report = checkpoints.restore(model, source.checkpoint)
-        lacking = [name for name in report.new if name.startswith(_HEAD)]
-        if lacking:
+        missing = [name for name in report.new if name.startswith(_HEAD)]
+        if missing:
             raise file_io.InputError(
                 f"{report.path} has no head for masked words, by which sentences are scored: it "
-                f"lacks {', '.join(lacking)}. Expected a pre-trained model, such as the folder of "
+                f"lacks {', '.join(missing)}. Expected a pre-trained model, such as the folder of "
                 "a pre-training run, or a Hugging Face folder of a model for masked words"
             )
     return Scorer(model, tokenizer, batch_size)
+
+
+def with_blimp(task: Any, paradigms: list[blimp.Paradigm], tokenizer: Any) -> Any:
+    """Returns a `contracts.Task` whose evaluations also measure BLiMP.
+
+    Args:
+      task: of pre-training.
+      paradigms: the pairs to measure.
+      tokenizer: `tokenization.FullTokenizer` of the records.
+    """
+
+    @functools.lru_cache(maxsize=1)  # The function of the scorer is traced once.
+    def scorer(model):
+        return Scorer(model, tokenizer)
+
+    def further_metrics(model):
+        return blimp.measure(paradigms, scorer(model).score).metrics()
+
+    return dataclasses.replace(task, further_metrics=further_metrics)

@@ -1,47 +1,45 @@
-"""Runs the trials of a sweep: one process and one folder each, so that a trial resumes by itself.
+"""Runs the trials of a sweep: one process and one folder each, so that each trial can resume.
 
-What is to be done next follows from the journal and the folders of the trials alone, never from
-what this process remembers. So a sweep that is killed at any moment, with its trials or without,
-goes on where it was. Trials end with the process that started them, and they hold the sweep's lock:
-none runs on beside the next start of the sweep.
+The next step follows only from the journal and the folders of the trials, never from the memory of
+this process. So a sweep that is killed at any moment, with or without its trials, resumes where it
+was. Trials end with the process that started them, and they hold the sweep's lock: none of them can
+run at the same time as the next start of the sweep.
 """
 
 import contextlib
-import ctypes
 import dataclasses
-import fcntl
 import os
-import re
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 
-from albert.experiments import sweep_journal, sweep_plan, sweep_results, sweep_search
-from albert.io import file_io, signals
+from albert.experiments import (
+    sweep_journal,
+    sweep_plan,
+    sweep_results,
+    sweep_search,
+    trial_processes,
+)
+from albert.io import file_io, locks, signals
 
-# What is kept of a trial that was ended early: what it was, and how far it came.
+# Files to keep of a trial that was ended early: its settings and results.
 RECORDS = {
     *("run.json", "metrics.jsonl", "eval_results.txt", "best_trial.txt"),
     *("attempts.json", "stuck.json", "seeds.json"),
 }
 _LOCK = "sweep.lock"
-_LOCK_SECONDS = 60  # how long trials of a killed sweep may take to end
-_HOLDER_SECONDS = 1  # how long a process that was killed may still be seen
-_PATIENCE_SECONDS = 10  # of a trial that was asked to end
-_MOST_KILLS = 3  # starts of a trial that something outside has killed
-_ERROR_LINES = 5
-_PR_SET_PDEATHSIG = 1  # from linux/prctl.h
+_MAX_KILLS = 3  # by something outside, of one trial
 
 
 @dataclasses.dataclass
 class _Process:
-    """A trial that runs.
+    """The process of a trial.
 
     Attributes:
       process: `subprocess.Popen`, the leader of a process group.
       log_start: bytes of the log that earlier starts have written.
-      evaluations: how many of its were looked at.
+      evaluations: number of evaluations that were checked for pruning.
     """
 
     process: subprocess.Popen
@@ -54,18 +52,27 @@ class Sweep:
 
     Args:
       plan: `sweep_plan.Plan`.
-      settings: {flag: text} that all trials have, to tell this sweep from another.
-      folder: of the sweep.
+      settings: {flag: text} of all trials, to tell this sweep from another.
+      folder: folder of the sweep.
       python: program that runs modules with ``-m``.
       parallel: trials at the same time.
-      say: takes a line about what happens.
-      poll_seconds: time between two looks at the trials.
+      say: function that shows a line about an event.
+      poll_seconds: time between two checks of the trials.
 
     Raises:
       file_io.InputError: the folder is not of this machine, or Optuna is needed and missing.
     """
 
-    def __init__(self, plan, settings, folder, python, parallel=1, say=print, poll_seconds=0.2):
+    def __init__(
+        self,
+        plan: sweep_plan.Plan,
+        settings: dict[str, str],
+        folder: str,
+        python: str,
+        parallel: int = 1,
+        say: Callable[[str], object] = print,
+        poll_seconds: float = 0.2,
+    ) -> None:
         if file_io.is_remote(folder):
             raise file_io.InputError(f"output_dir={folder}: a sweep needs a folder of this machine")
         if plan.needs_history:
@@ -79,28 +86,32 @@ class Sweep:
         self._journal = None  # of a folder that nobody else writes to
 
     @property
-    def trials(self):
-        """The `sweep_journal.Trial`s, once it runs."""
+    def trials(self) -> list[sweep_journal.Trial]:
+        """Returns the trials, once the sweep runs."""
         return self._journal.trials
 
-    def summary(self):
-        """The table so far, see `sweep_results.summarize`."""
+    def summary(self) -> dict:
+        """Returns the table so far, see `sweep_results.summarize`."""
         return sweep_results.summarize(self._plan.describe(), self.trials)
 
-    def run(self, retry_failed=False):
-        """Runs what has not ended; the table is written after each trial.
+    def run(self, retry_failed: bool = False) -> None:
+        """Runs all trials that have not ended; writes the table after each.
 
         Args:
-          retry_failed: also run the trials again that have failed.
+          retry_failed: also run failed trials again.
 
         Raises:
-          file_io.InputError: another process is at work in the folder, or it has another sweep.
-          KeyboardInterrupt: after Ctrl-C; the trials have ended, too.
+          file_io.InputError: another process runs the sweep, or the folder has another sweep.
+          KeyboardInterrupt: after Ctrl-C; the trials have also ended.
           signals.Terminated: after another signal to end, in the same way.
         """
         file_io.make_dirs(os.path.join(self._folder, "logs"))
-        with _locked(self._folder) as lock, _signals_interrupt():
-            self._lock = lock
+        lock = locks.inherited(
+            os.path.join(self._folder, _LOCK),
+            f"runs the sweep in {self._folder} already",
+            f"trials of an earlier start of the sweep in {self._folder} still run; end them first",
+        )
+        with lock as self._lock, _signals_interrupt():
             self._read_journal()
             for trial in self.trials:
                 if trial.state == sweep_journal.PRUNED:
@@ -111,7 +122,7 @@ class Sweep:
                 self._write()
                 while self._start_trials() or self._running:
                     time.sleep(self._poll_seconds)
-                    self._look()
+                    self._check_trials()
             except BaseException:
                 self._stop()
                 raise
@@ -148,7 +159,7 @@ class Sweep:
         number = len(self.trials)
         if number >= self._count:
             return None
-        # The trials that run beside it count for nothing, or chance would decide what is known.
+        # The trials that run at the same time do not count, or chance would decide what is known.
         known = max(0, number - self._parallel + 1)
         if self._plan.needs_history and not all(t.has_ended for t in self.trials[:known]):
             return None
@@ -197,21 +208,14 @@ class Sweep:
         trial.state = sweep_journal.RUNNING
         self._write()  # before there is a folder of it
         log = log_of(self._folder, trial.name)
-        module = module_of(self._plan.script)
-        command = [self._python, "-m", module, *self._plan.arguments, *trial.arguments]
-        command.append(sweep_plan.argument("output_dir", os.path.join(self._folder, trial.name)))
-        with file_io.open_file(log, "ab") as file:
-            start = file.tell()
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(self._lock,),
-                preexec_fn=_die_with_parent(),
-            )
-        self._running[trial.number] = _Process(process, start)
+        folder = os.path.join(self._folder, trial.name)
+        arguments = [*self._plan.arguments, *trial.arguments]
+        arguments.append(sweep_plan.argument("output_dir", folder))
+        log_start = file_io.size(log) if file_io.exists(log) else 0
+        process = trial_processes.start(
+            self._plan.script, arguments, self._python, log, (self._lock,)
+        )
+        self._running[trial.number] = _Process(process, log_start)
         self._say(f"{trial.name}: {self._shown(trial)}log: {log}")
 
     def _shown(self, trial):
@@ -221,15 +225,14 @@ class Sweep:
             pairs.append(f"seed={trial.seed}")
         return " ".join(pairs) + "; " if pairs else ""
 
-    def _look(self):
-        """Takes in what has happened to the trials that run."""
+    def _check_trials(self):
+        """Handles the events of the trials that run."""
         for number, running in list(self._running.items()):
             trial = self.trials[number]
             status = running.process.poll()
             if self._plan.prune and self._prune(trial, running):
                 if status is None:
-                    _signal(running.process, signal.SIGKILL)
-                    running.process.wait()
+                    trial_processes.kill(running.process)
                 del self._running[number]
                 self._end(trial)
                 self._clean(trial)
@@ -238,7 +241,7 @@ class Sweep:
                 self._take_result(trial, status, running)
 
     def _prune(self, trial, running):
-        """Whether a trial is to be ended; notes where."""
+        """Whether to end a trial; notes the step."""
         curve = self._curve(trial)
         if len(curve) == running.evaluations:
             return False
@@ -272,8 +275,8 @@ class Sweep:
                 trial.state, trial.error = sweep_journal.FAILED, [str(error)]
         elif status < 0 or status == 130:
             kills = self._kills[trial.number] = self._kills.get(trial.number, 0) + 1
-            if kills < _MOST_KILLS:
-                # By whoever is about to kill this process, too, or for want of memory.
+            if kills < _MAX_KILLS:
+                # Perhaps for lack of memory, or this process is the next to be killed.
                 self._say(f"{trial.name}: killed from outside; it goes on")
                 time.sleep(1)
                 return
@@ -281,7 +284,9 @@ class Sweep:
             trial.error = [f"killed from outside {kills} times (status {status}); out of memory?"]
         else:
             trial.state = sweep_journal.FAILED
-            trial.error = _last_lines(log_of(self._folder, trial.name), running.log_start)
+            trial.error = trial_processes.error_lines(
+                log_of(self._folder, trial.name), running.log_start
+            )
         self._end(trial)
 
     def _end(self, trial):
@@ -289,8 +294,8 @@ class Sweep:
         name = self._plan.metric or sweep_results.SCORE
         score = "" if trial.value is None else f", {name} {trial.value:.4f}"
         at = "" if trial.step is None else f" at step {trial.step}"
-        said = "".join(f"; {text}" for text in sweep_results.remarks([trial], self._plan.minimize))
-        self._say(f"{trial.name}: {trial.state}{score}{at}{said}")
+        warnings = sweep_results.remarks([trial], self._plan.minimize)
+        self._say("; ".join([f"{trial.name}: {trial.state}{score}{at}", *warnings]))
         if trial.error:
             log = log_of(self._folder, trial.name)
             self._say("\n".join([f"  the end of {log}:", *(f"    {x}" for x in trial.error)]))
@@ -303,15 +308,9 @@ class Sweep:
                 file_io.remove(os.path.join(folder, name))
 
     def _stop(self):
-        """Ends the trials that run, and notes it."""
-        for running in self._running.values():
-            _signal(running.process, signal.SIGTERM)
-        for number, running in self._running.items():
-            try:
-                running.process.wait(timeout=_PATIENCE_SECONDS)
-            except subprocess.TimeoutExpired:
-                _signal(running.process, signal.SIGKILL)
-                running.process.wait()
+        """Ends all running trials, and notes that they were interrupted."""
+        trial_processes.stop([running.process for running in self._running.values()])
+        for number in self._running:
             if not self.trials[number].has_ended:
                 self.trials[number].state = sweep_journal.INTERRUPTED
         self._write()
@@ -335,93 +334,14 @@ def _given_trials(plan, known):
     return found
 
 
-def module_of(script):
-    """The module of a script: of this package, or with dots as it is."""
-    return script if "." in script else f"albert.{script}"
-
-
-def log_of(folder, name):
-    """The file that a trial of a sweep prints to."""
+def log_of(folder: str, name: str) -> str:
+    """Returns the log file of a trial."""
     return os.path.join(folder, "logs", f"{name.replace('/', '-')}.log")
-
-
-def _last_lines(log, start):
-    """The message at the end of a log, at most `_ERROR_LINES`, from byte `start` on."""
-    with file_io.open_file(log, "rb") as file:
-        file.seek(max(start, file_io.size(log) - 10000))
-        text = file.read().decode("utf-8", errors="replace")
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    # A message of a script is one line; of what comes after it nothing is lost.
-    marked = [i for i, line in enumerate(lines) if re.match(r"error: |FATAL ", line)]
-    return lines[marked[-1] :][:_ERROR_LINES] if marked else lines[-_ERROR_LINES:] or ["no output"]
-
-
-def _die_with_parent():
-    """Function for a new process: the kernel is to kill it as soon as this one ends."""
-    if sys.platform != "linux":
-        return None  # The lock keeps the next start waiting until it has ended by itself.
-    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
-
-    def prepare():
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # It ended before.
-            os._exit(1)
-
-    return prepare
-
-
-def _signal(process, number):
-    """A signal to all processes of a trial that has not been waited for: its number is its own."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-
-
-@contextlib.contextmanager
-def _locked(folder):
-    """Holds the lock of a folder, as the trials do that inherit it; its file descriptor."""
-    path = os.path.join(folder, _LOCK)
-    with file_io.open_file(path, "a+") as file:
-        _take_lock(file, folder)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield file.fileno()
-
-
-def _take_lock(file, folder):
-    started = time.monotonic()
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError:
-            waited = time.monotonic() - started
-        file.seek(0)
-        holder = file.read().strip()
-        if waited > _LOCK_SECONDS:
-            raise file_io.InputError(
-                f"trials of an earlier start of the sweep in {folder} still run; end them first"
-            )
-        if waited > _HOLDER_SECONDS and holder.isdigit() and _is_alive(int(holder)):
-            raise file_io.InputError(
-                f"another process ({holder}) runs the sweep in {folder} already"
-            )
-        time.sleep(0.05)
-
-
-def _is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 @contextlib.contextmanager
 def _signals_interrupt():
-    """Every signal that asks a process to end does so between two operations of Python."""
+    """Lets every signal that asks a process to end raise an exception, as Ctrl-C does."""
 
     def interrupt(number, frame):
         if number == signal.SIGINT:

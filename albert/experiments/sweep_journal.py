@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import re
+from collections.abc import Iterable
 
 from albert.io import file_io, json_shapes
 
@@ -33,11 +34,11 @@ class Trial:
     Attributes:
       number: from 0.
       name: its folder, below that of the sweep.
-      arguments: what it gets beside the arguments of all trials.
+      arguments: arguments in addition to those of all trials.
       parameters: {name: value}; empty where trials are given one by one.
       seed: value of its flag ``seed``; None without `sweep_plan.Plan.seeds`.
-      known: so many trials had ended for sure when it was planned; what depends on results depends
-        on those alone.
+      known: number of trials that had surely ended when it was planned; decisions use only the
+        results of those.
       state: one of the words above.
       step: of the evaluation that `value` is from.
       value: its score; None if there is none or it is no finite number.
@@ -64,20 +65,20 @@ class Trial:
     test: dict = dataclasses.field(default_factory=dict)
 
     @property
-    def has_ended(self):
-        """Whether it needs no process any more."""
+    def has_ended(self) -> bool:
+        """Whether it no longer needs a process."""
         return self.state in (DONE, FAILED, PRUNED)
 
-    def reset(self):
-        """Makes it one that is to be run."""
+    def reset(self) -> None:
+        """Forgets its results, so that it is run again."""
         self.state, self.step, self.value, self.metrics, self.error = WAITING, None, None, {}, []
         self.verdict, self.evaluated, self.baseline, self.test = "", None, None, {}
 
 
-def by_point(trials):
+def by_point(trials: Iterable[Trial]) -> list[list[Trial]]:
     """Groups trials: all seeds of a point together, points in the order of their first trials.
 
-    A point that a search has come to twice is two.
+    A point that a search has tried twice counts as two.
     """
     groups, alike = [], {}
     for trial in trials:
@@ -94,16 +95,16 @@ def by_point(trials):
     return groups
 
 
-def key_of(point):
-    """A text that equal points have in common."""
+def key_of(point: object) -> str:
+    """Returns a text that is the same for equal points."""
     return json.dumps(point, sort_keys=True)
 
 
 class Journal:
-    """The journal of a folder, read where there is one.
+    """The journal of a folder, read if it exists.
 
     Args:
-      folder: of the sweep.
+      folder: folder of the sweep.
       description: the plan as JSON holds it, `sweep_plan.Plan.describe`.
       changeable: keys of it that may differ from those of an earlier start.
 
@@ -122,7 +123,7 @@ class Journal:
             found, self.trials = read(folder)
             _check_same(path, found, description, changeable)
 
-    def write(self):
+    def write(self) -> None:
         """Replaces the file."""
         content = {
             "format": _FORMAT,
@@ -132,16 +133,16 @@ class Journal:
         file_io.write_json(os.path.join(self.folder, NAME), content)
 
 
-def is_sweep(folder):
+def is_sweep(folder: str) -> bool:
     """Whether a folder has a journal."""
     return file_io.exists(os.path.join(folder, NAME))
 
 
-def read(folder):
-    """The plan's description and the trials of a folder.
+def read(folder: str) -> tuple[dict, list[Trial]]:
+    """Reads the plan's description and the trials of a folder.
 
     Raises:
-      file_io.InputError: there is none, or it is damaged.
+      file_io.InputError: the journal is missing or damaged.
     """
     path = os.path.join(folder, NAME)
     content = file_io.read_json(path, "journal of the sweep")
@@ -216,12 +217,12 @@ def _values_in(was, now):
     )
 
 
-# What may have more in it than at an earlier start.
+# Keys that may hold more than at an earlier start.
 _GROWING = {"seeds": _all_in, "parameters": _parameters_in}
 
 
 def _difference(key, found, wanted):
-    """What a key was and is; of an object only what differs."""
+    """Returns the earlier and the present value of a key; of an object only the differences."""
     was, now = found.get(key), wanted.get(key)
     if isinstance(was, dict) and isinstance(now, dict):
         names = [name for name in {**was, **now} if was.get(name) != now.get(name)]

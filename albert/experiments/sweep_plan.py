@@ -1,4 +1,4 @@
-"""What a sweep is to try: its specification, read and checked, and the points of its parameters.
+"""Reads and checks the specification of a sweep, and lists the points of its parameters.
 
 A point is a value for each parameter. A trial is one run of a script: a point, with one of the
 seeds where points are repeated over seeds. Trials are numbered from 0, all seeds of a point before
@@ -12,6 +12,7 @@ import math
 import random
 import re
 import sys
+from collections.abc import Iterator, Sequence
 
 from albert.io import file_io, json_shapes
 from albert.training import results
@@ -49,19 +50,19 @@ class Range:
     log: bool = False
 
     @property
-    def is_whole(self):
+    def is_whole(self) -> bool:
         """Whether only whole numbers are drawn."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
-    def at(self, share):
-        """The number at a share (0 to 1) of the way from `low` to `high`."""
+    def at(self, fraction: float) -> float:
+        """Returns the number at a fraction (0 to 1) of the way from `low` to `high`."""
         if self.log:
             low, high = math.log(self.low), math.log(self.high)
-            return self.near(math.exp(low + share * (high - low)))
-        return self.near(self.low + share * (self.high - self.low))
+            return self.near(math.exp(low + fraction * (high - low)))
+        return self.near(self.low + fraction * (self.high - self.low))
 
-    def near(self, value):
-        """A number of the range: `value` in few digits."""
+    def near(self, value: float) -> float:
+        """Rounds `value` to few digits, inside the range."""
         if self.is_whole:
             value = round(value)
         elif value:
@@ -78,7 +79,7 @@ class Plan:
       arguments: arguments that all trials get.
       parameters: {flag: tuple of values or `Range`}; empty with `trials`.
       trials: {name: arguments} where the trials are given one by one.
-      seeds: values of the flag ``seed``, one trial each; empty: one trial a point.
+      seeds: values of the flag ``seed``, one trial each; empty: one trial per point.
       metric: score of a trial; None: the one that its best checkpoint is picked by.
       minimize: whether a low score is good; None: it is if the metric is a loss.
       method: one of `METHODS`.
@@ -112,24 +113,24 @@ class Plan:
         _check_search(self)
         _check_repeats(self)
 
-    def scored_by(self, metric):
-        """The same sweep with a metric, if it has none."""
+    def scored_by(self, metric: str | None) -> "Plan":
+        """Returns the same sweep with a metric, if it has none."""
         if self.metric or not metric:
             return self
         return dataclasses.replace(self, metric=metric, minimize=self.minimize or None)
 
     @property
-    def repeats(self):
-        """Trials of one point."""
+    def repeats(self) -> int:
+        """Returns the number of trials per point."""
         return max(1, len(self.seeds))
 
     @property
-    def needs_history(self):
+    def needs_history(self) -> bool:
         """Whether a trial depends on the results of earlier ones."""
         return self.method == "tpe" or self.prune
 
-    def describe(self):
-        """What makes this sweep another than that one, as JSON holds it."""
+    def describe(self) -> dict:
+        """Returns the fields that tell this sweep from another, as JSON holds them."""
         fields = dataclasses.asdict(self)
         for name in ("arguments", "num_trials", "trials"):
             del fields[name]  # More trials are the same sweep.
@@ -179,12 +180,12 @@ def _check_repeats(plan):
 # --- reading ------------------------------------------------------------------------------------
 
 
-def read_spec(path):
-    """The JSON object of a specification file, with keys and types checked.
+def read_spec(path: str) -> dict:
+    """Reads the JSON object of a specification file, and checks its keys and types.
 
     Raises:
-      file_io.InputError: it is no JSON (names line and column), or has an unknown key or a value of
-        another type.
+      file_io.InputError: it is not JSON (the message has line and column), or has an unknown key
+        or a value of another type.
     """
     spec = file_io.read_json(path, "spec")
     json_shapes.check_text(spec, f"spec: {path}")
@@ -211,17 +212,22 @@ def _kind(value):
     return f"a {type(value).__name__}"
 
 
-def make_plan(spec, arguments=(), trials=None, path=None):
-    """The `Plan` of a specification.
+def make_plan(
+    spec: dict,
+    arguments: Sequence[str] = (),
+    trials: dict[str, list[str]] | None = None,
+    path: str | None = None,
+) -> Plan:
+    """Makes the plan of a specification.
 
     Args:
       spec: dict with the keys of the file.
-      arguments: further ones that all trials get.
-      trials: {name: arguments} in place of those of the specification.
+      arguments: further arguments of all trials.
+      trials: {name: arguments} that replace those of the specification.
       path: file that the specification was read from, for messages.
 
     Raises:
-      file_io.InputError: something is missing, contradictory or of a wrong form.
+      file_io.InputError: a field is missing, contradictory or of a wrong form.
     """
     try:
         return _make_plan(spec, arguments, trials)
@@ -251,29 +257,29 @@ def _make_plan(spec, arguments, trials):
     )
 
 
-def arguments_of(what, flags):
-    """The arguments of {flag: value}; `what` has them, for messages.
+def arguments_of(owner: str, flags: dict) -> list[str]:
+    """Returns {flag: value} as arguments; messages name their owner.
 
     Raises:
-      file_io.InputError: it is no dict, or a value is neither text, number nor truth value.
+      file_io.InputError: it is not a dict, or a value is neither text, number nor truth value.
     """
     if not isinstance(flags, dict):
-        raise file_io.InputError(f"{what}: expected an object of flags, found {flags!r}")
+        raise file_io.InputError(f"{owner}: expected an object of flags, found {flags!r}")
     for name, value in flags.items():
         if not isinstance(value, SCALARS):
             raise file_io.InputError(
-                f"{what}: {name} must be a text, a number or true or false, found {value!r}"
+                f"{owner}: {name} must be a text, a number or true or false, found {value!r}"
             )
     return [argument(name, value) for name, value in flags.items()]
 
 
-def argument(name, value):
-    """How a script is given a value."""
+def argument(name: str, value: object) -> str:
+    """Returns the command line argument of a value."""
     return f"--{name}={text_of(value)}"
 
 
-def text_of(value):
-    """A value as scripts take it and tables show it."""
+def text_of(value: object) -> str:
+    """Returns a value as scripts take it and tables show it."""
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
@@ -313,8 +319,8 @@ def _range(name, given):
     return Range(*ends, log)
 
 
-def parse_grid(text):
-    """The parameters of a text such as ``learning_rate=1e-3,3e-3;train_batch_size=16,32``.
+def parse_grid(text: str) -> dict[str, list]:
+    """Parses the parameters of a text such as ``learning_rate=1e-3,3e-3;train_batch_size=16,32``.
 
     Returns:
       {name: list of values}, as a specification has them.
@@ -353,18 +359,18 @@ def _parse(text):
 # --- points -------------------------------------------------------------------------------------
 
 
-def grid_size(parameters):
-    """Number of points of a grid; None with a range in it."""
+def grid_size(parameters: dict[str, tuple | Range]) -> int | None:
+    """Returns the number of points of a grid; None if it has a range."""
     if any(isinstance(values, Range) for values in parameters.values()):
         return None
     return math.prod(len(values) for values in parameters.values())
 
 
-def points(plan):
+def points(plan: Plan) -> Iterator[dict[str, object]]:
     """Yields the points of grid and random search, {name: value}, each different from the others.
 
-    The last parameter of a grid changes fastest. The points of a random search depend on the seed
-    alone; there are no more of them than the parameters have.
+    The last parameter of a grid changes fastest. The points of a random search depend only on
+    the seed; there are no more of them than the parameters have.
     """
     if plan.method == "grid":
         for values in itertools.product(*plan.parameters.values()):
@@ -383,8 +389,8 @@ def points(plan):
             yield point
 
 
-def count(plan):
-    """Number of trials in the whole sweep."""
+def count(plan: Plan) -> float | None:
+    """Returns the number of trials in the whole sweep."""
     if plan.trials:
         return len(plan.trials) * plan.repeats
     size = grid_size(plan.parameters)

@@ -10,6 +10,7 @@ import io
 import math
 import os
 import statistics
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -26,8 +27,8 @@ def _finite(value):
     return value if value is not None and math.isfinite(value) else None
 
 
-def read_score(folder, metric):
-    """The score of a run from the files of its folder: that of its best checkpoint.
+def read_score(folder: str, metric: str | None) -> tuple[int | None, float | None, dict]:
+    """Reads the score of the best checkpoint of a run from its folder.
 
     A run over several seeds has the mean over them.
 
@@ -80,8 +81,8 @@ def _score_of_seeds(path, metric):
     return None, _finite(mean), found
 
 
-def read_learning(folder, metric, step):
-    """What becomes of the score of a run: its verdict, and what is known beside it.
+def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
+    """Reads the verdict on the score of a run, and the scores to compare it with.
 
     Args:
       folder, metric: see `read_score`.
@@ -117,8 +118,8 @@ def _learning_of_seeds(path):
     }
 
 
-def read_curve(folder, metric):
-    """{step: finite value} of the evaluations of a run so far, by rising steps.
+def read_curve(folder: str, metric: str | None) -> dict[int, float]:
+    """Reads {step: finite value} of the evaluations of a run so far, by rising steps.
 
     Args:
       folder, metric: see `read_score`.
@@ -143,8 +144,8 @@ def _best_metric(folder):
 # --- the table ----------------------------------------------------------------------------------
 
 
-def summarize(plan, trials):
-    """The table of a sweep.
+def summarize(plan: dict, trials: Sequence[sweep_journal.Trial]) -> dict:
+    """Returns the table of a sweep.
 
     Args:
       plan: `sweep_plan.Plan.describe`.
@@ -186,14 +187,14 @@ def _trial(trial):
     return {k: v for k, v in dataclasses.asdict(trial).items() if k not in left_out}
 
 
-def counted(trials):
-    """The trials whose scores make a mean: those that have learnt; all that are done, if none."""
+def counted(trials: Sequence[sweep_journal.Trial]) -> list[sweep_journal.Trial]:
+    """Returns the trials of a mean: those that have learned, or without any all that are done."""
     done = [trial for trial in trials if trial.state == sweep_journal.DONE]
     return [trial for trial in done if trial.verdict not in stuck_runs.LEARNT_NOTHING] or done
 
 
-def remarks(trials, minimize):
-    """What keeps the scores of the trials of a point from being taken for more than they are."""
+def remarks(trials: Sequence[sweep_journal.Trial], minimize: bool) -> list[str]:
+    """Returns warnings about the scores of the trials of a point."""
     verdicts = [trial.verdict for trial in trials if trial.state == sweep_journal.DONE]
     found = [
         verdict if len(trials) == 1 else f"{verdicts.count(verdict)} of {len(trials)} {verdict}"
@@ -261,8 +262,8 @@ def _name(trials):
     return ", ".join([first.name, *map(str, numbers[1:])])  # more seeds, later
 
 
-def order(points, minimize):
-    """Places of the points, best first; those that cannot be the best at the end."""
+def order(points: Sequence[dict], minimize: bool) -> list[int]:
+    """Returns the places of the points, best first; those that cannot be the best at the end."""
     sign = 1 if minimize else -1
     return sorted(
         range(len(points)),
@@ -274,13 +275,13 @@ def _sign(point, sign):
     return sign * point["mean"] if point["mean"] is not None else math.inf
 
 
-def number(value):
-    """A score as tables show it."""
+def number(value: float | None) -> str:
+    """Returns a score as tables show it."""
     return "-" if value is None else f"{value:.4f}"
 
 
-def rows(summary):
-    """Header and rows of the table of points, best first, as texts."""
+def rows(summary: dict) -> tuple[list[str], list[list[str]]]:
+    """Returns header and rows of the table of points, best first, as texts."""
     names, metric, points = summary["parameters"], summary["metric"], summary["points"]
     repeated = any(len(point["trials"]) > 1 for point in points)
     tested = any(metric in point["test"] for point in points)
@@ -297,13 +298,13 @@ def rows(summary):
         if repeated:
             line += [number(point["deviation"]), f"{point['num_done']} of {point['num_runs']}"]
         line += [number(point["test"].get(metric))] if tested else []
-        said = [point["state"], *(text.removeprefix("error: ") for text in point["error"][:1])]
-        lines.append([*line, "; ".join([": ".join(said), *point["remarks"]])])
+        state = [point["state"], *(text.removeprefix("error: ") for text in point["error"][:1])]
+        lines.append([*line, "; ".join([": ".join(state), *point["remarks"]])])
     return [*header, "state"], lines
 
 
-def to_markdown(summary):
-    """The table of points; aligned, so that it can be read as it is."""
+def to_markdown(summary: dict) -> str:
+    """Returns the table of points, aligned for terminals."""
     header, lines = rows(summary)
     cells = [[_cell(text) for text in line] for line in (header, *lines)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -318,8 +319,8 @@ def _cell(text):
     return " ".join(text.replace("|", "\\|").split())
 
 
-def to_csv(summary):
-    """A row for each trial: its parameters, state and score, and all results of that step."""
+def to_csv(summary: dict) -> str:
+    """Returns a row for each trial: parameters, state, score, and all results of that step."""
     of = {
         key: sorted({name for trial in summary["trials"] for name in trial[key]})
         for key in ("metrics", "test")
@@ -339,7 +340,7 @@ def to_csv(summary):
     return file.getvalue()
 
 
-def write(folder, summary):
+def write(folder: str, summary: dict) -> None:
     """Writes ``sweep_results.md``, ``.csv`` and ``.json``."""
     file_io.write_text(os.path.join(folder, f"{NAME}.md"), to_markdown(summary))
     file_io.write_text(os.path.join(folder, f"{NAME}.csv"), to_csv(summary))

@@ -6,16 +6,17 @@ answer, in whatever process.
 """
 
 import statistics
+from collections.abc import Iterable, Sequence
 
 from albert.experiments import sweep_journal, sweep_plan
 from albert.io import file_io
 
 
-def check_installed():
-    """Refuses to go on without Optuna.
+def check_installed() -> None:
+    """Checks that Optuna is installed.
 
     Raises:
-      file_io.InputError: says how to get it.
+      file_io.InputError: it is missing; the message says how to install it.
     """
     _optuna()
 
@@ -33,8 +34,10 @@ def _direction(plan):
     return "minimize" if plan.minimize else "maximize"
 
 
-def suggest(plan, number, trials):
-    """The next point of `sweep_plan.Plan.parameters`, {name: value}.
+def suggest(
+    plan: sweep_plan.Plan, number: int, trials: Sequence[sweep_journal.Trial]
+) -> dict[str, object]:
+    """Suggests the next point of `sweep_plan.Plan.parameters`, {name: value}.
 
     Args:
       plan: `sweep_plan.Plan`.
@@ -87,8 +90,10 @@ def _as_trial(optuna, plan, choices, trials):
     )
 
 
-def step_to_end_at(plan, curve, earlier):
-    """The first step at which a trial is behind the median of the earlier ones; None if it is not.
+def step_to_end_at(
+    plan: sweep_plan.Plan, curve: dict[int, float], earlier: Iterable[dict[int, float]]
+) -> int | None:
+    """Returns the first step at which a trial is behind the median of earlier ones, or None.
 
     Its best score so far is compared with what the others had at the same step. The first five
     trials are never ended, nor is one before `sweep_plan.Plan.prune_after`.

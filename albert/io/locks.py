@@ -1,9 +1,10 @@
-"""One writer at a time: a lock file that says which process writes, and that it is alive.
+"""Keeps all but one process from writing, by locks that show which process writes.
 
-Locks of the operating system end with a process, but not all network file systems have them. This
-one is a file that only one process can create. A process of the same machine that has ended is
-known at once. One of another machine is taken for lost when its heartbeat, the time at which the
-file was touched last, is too old by the clock of the file system.
+Locks of the operating system (`locked`, `inherited`) end with a process, but not all network file
+systems have them. For these, a `Lock` is a file that only one process can create. If its process
+ran on the same machine and has ended, that is known at once. A process of another machine counts
+as lost when its heartbeat, the time at which the file was last touched, is too old by the clock of
+the file system.
 """
 
 import contextlib
@@ -13,6 +14,8 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from typing import IO, Any
 
 from absl import logging
 
@@ -20,9 +23,11 @@ from albert.io import file_io
 
 NAME = ".lock"
 HEARTBEAT_SECONDS = 15.0
-# Heartbeats that a process may miss, as on a machine that is overloaded.
+# Heartbeats that a process may miss, for example on an overloaded machine.
 MISSED = 8
-_PATIENCE = 60.0  # seconds between lines of a process that waits
+_LOG_SECONDS = 60.0  # between log lines of a process that waits
+_KILL_SECONDS = 1.0  # that a killed process may still be seen
+ORPHAN_SECONDS = 60.0  # that programs of a killed process may take to end
 
 
 class Lock:
@@ -32,18 +37,18 @@ class Lock:
       path: the file.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self.path = path
         self._text = ""
         self._ended = threading.Event()
-        self._thread = None
-        self._successor = None
+        self._thread: threading.Thread | None = None
+        self._successor: dict[str, Any] | None = None
 
-    def acquire(self):
-        """Creates the file, in the place of one whose process is gone.
+    def acquire(self) -> dict[str, Any] | None:
+        """Creates the file, or replaces one whose process is gone.
 
         Returns:
-          None; or the dict of the process that holds it, and this one does not.
+          None if this process holds the lock now; else the dict of the process that holds it.
         """
         self._text = json.dumps(_this_process())
         while not file_io.create(self.path, self._text):
@@ -62,54 +67,58 @@ class Lock:
         self._thread.start()
         return None
 
-    def acquire_from_silent(self, holder):
-        """As `acquire`, when `holder` was found: waits for its next heartbeat, or for its loss."""
+    def acquire_from_silent(self, holder: dict[str, Any]) -> dict[str, Any] | None:
+        """Waits for the next heartbeat of `holder`, or for its loss; then as `acquire`."""
         if holder.get("machine") == file_io.machine():
             return holder
-        logging.info("Waiting for a sign of life of %s, which has %s", _name(holder), self.path)
+        logging.info(
+            "Waiting for a heartbeat from %s, which holds the lock %s", _name(holder), self.path
+        )
         first = self._last_beat()
-        while holder is not None and self._last_beat() in (first, None):
+        current: dict[str, Any] | None = holder
+        while current is not None and self._last_beat() in (first, None):
             time.sleep(HEARTBEAT_SECONDS / 15)
-            holder = self.acquire()
-        return holder
+            current = self.acquire()
+        return current
 
-    def check(self):
-        """Ends a process that has lost its lock, such as one that was suspended for long.
+    def check(self) -> None:
+        """Ends a process that has lost its lock, for example after a long suspension.
 
         Raises:
-          file_io.InputError: another process has taken over; names that.
+          file_io.InputError: another process has taken over; the message names it.
         """
         if self._successor:
             raise file_io.InputError(
-                f"{_name(self._successor)} has taken over {self.path}, as this process gave no "
-                "sign of life: it ends, so that only one writes"
+                f"{_name(self._successor)} has taken over {self.path}, as this process sent no "
+                "heartbeat: it ends, so that only one writes"
             )
 
-    def release(self):
+    def release(self) -> None:
         """Deletes the file if it is still this process's."""
         self._ended.set()
-        self._thread.join()
+        if self._thread:
+            self._thread.join()
         if _read(self.path) == self._text:
             file_io.remove(self.path)
 
-    def _why_gone(self, holder):
-        """What shows that a holder writes no more; None if nothing does."""
+    def _why_gone(self, holder: dict[str, Any]) -> str | None:
+        """Returns the evidence that a holder no longer writes; None without any."""
         if holder.get("machine") == file_io.machine():
             started = _start_of(holder.get("pid"))
             return None if started and started == holder.get("process_start") else "has ended"
         silent = self._silence()
         if silent > HEARTBEAT_SECONDS * MISSED:
-            return f"has given no sign of life for {silent:.0f} seconds"
+            return f"has sent no heartbeat for {silent:.0f} seconds"
         return None
 
-    def _last_beat(self):
+    def _last_beat(self) -> float | None:
         try:
             return file_io.modified(self.path)
         except FileNotFoundError:
             return None
 
-    def _silence(self):
-        """Seconds since the last heartbeat, by the clock of the file system."""
+    def _silence(self) -> float:
+        """Returns the seconds since the last heartbeat, by the clock of the file system."""
         probe = f"{file_io.temporary_name(self.path)}.now"
         try:
             file_io.write_text(probe, "")
@@ -119,8 +128,8 @@ class Lock:
         finally:
             file_io.remove(probe)
 
-    def _remove(self, text):
-        """Takes a file of that text away; False if another process was faster."""
+    def _remove(self, text: str) -> bool:
+        """Removes a file with this text; returns False if another process was faster."""
         moved = f"{file_io.temporary_name(self.path)}.old"
         try:
             file_io.rename(self.path, moved)
@@ -128,13 +137,13 @@ class Lock:
             return False
         try:
             found = _read(moved)
-            if found not in (text, None):  # by now that of a process which has taken over
+            if found not in (text, None):  # of a process that has taken over
                 file_io.create(self.path, found)
             return found == text
         finally:
             file_io.remove(moved)
 
-    def _beat(self):
+    def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT_SECONDS):
             try:
                 text = _read(self.path)
@@ -149,14 +158,14 @@ class Lock:
 
 
 @contextlib.contextmanager
-def written_by_one(folder):
+def written_by_one(folder: str) -> Iterator[Lock]:
     """Keeps other processes from writing to a folder until the block ends.
 
     Yields:
       The `Lock`, whose `check` says whether it still holds.
 
     Raises:
-      file_io.InputError: another process writes to it; names that.
+      file_io.InputError: another process writes to it; the message names that process.
     """
     lock = Lock(os.path.join(folder, NAME))
     holder = lock.acquire()
@@ -172,60 +181,100 @@ def written_by_one(folder):
 
 
 @contextlib.contextmanager
-def made_by_one(path):
-    """Lets one process after another into the block, which makes a file unless it is there by then.
+def made_by_one(path: str) -> Iterator[None]:
+    """Lets one process at a time into the block, which makes a file unless it already exists.
 
     Args:
-      path: the file; the lock is beside it.
+      path: the file; the lock is next to it.
     """
-    lock, asked = Lock(f"{path}.lock"), None
+    lock = Lock(f"{path}.lock")
+    logged: float | None = None
+    is_held = True
     try:
         while holder := lock.acquire():
-            if asked is None or time.monotonic() > asked + _PATIENCE:
-                asked = time.monotonic()
+            if logged is None or time.monotonic() > logged + _LOG_SECONDS:
+                logged = time.monotonic()
                 logging.info("Waiting for %s, which makes %s", _name(holder), path)
             time.sleep(0.2)
     except (OSError, file_io.InputError):
-        lock = None  # Where it cannot be written, as on a read-only mount, nothing else can.
+        is_held = False  # Where it cannot be written, as on a read-only mount, nothing else can.
     try:
         yield
     finally:
-        if lock:
+        if is_held:
             lock.release()
 
 
 @contextlib.contextmanager
-def locked(path, refusal=None):
+def locked(path: str, refusal: str | None = None) -> Iterator[bool]:
     """Holds a lock that ends with this process, however that ends.
 
     Args:
-      path: local file, made where it does not exist; it stays.
-      refusal: what is wrong if another process holds it; None waits for that.
+      path: local file, created if missing; it stays.
+      refusal: message if another process holds the lock; None waits for that process.
 
     Yields:
       Whether it had to wait.
 
     Raises:
-      file_io.InputError: another process holds it, and it was not to be waited for.
+      file_io.InputError: another process holds the lock, and `refusal` is given.
     """
+    with file_io.open_file(path, "ab") as file:
+        is_free = _flock(file)
+        if not is_free and refusal is not None:
+            raise file_io.InputError(f"{refusal}; wait for it or end it")
+        if not is_free:
+            _flock(file, wait=True)
+        yield not is_free
+
+
+@contextlib.contextmanager
+def inherited(path: str, refusal: str, orphans: str) -> Iterator[int]:
+    """Holds a lock as `locked`, also for programs that inherit its descriptor.
+
+    Args:
+      path: local file, created if missing; it stays and names the process.
+      refusal: words for what the other process does if it holds the lock.
+      orphans: message if the other process has ended, but its programs keep the lock.
+
+    Yields:
+      The file descriptor to inherit.
+
+    Raises:
+      file_io.InputError: the lock is held, after waiting for programs that are about to end.
+    """
+    with file_io.open_file(path, "a+") as file:
+        started = time.monotonic()
+        while not _flock(file):
+            waited = time.monotonic() - started
+            file.seek(0)
+            holder = file.read().strip()
+            if waited > ORPHAN_SECONDS:
+                raise file_io.InputError(orphans)
+            if waited > _KILL_SECONDS and holder.isdigit() and _start_of(int(holder)):
+                raise file_io.InputError(f"another process ({holder}) {refusal}")
+            time.sleep(0.05)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield file.fileno()
+
+
+def _flock(file: IO[Any], wait: bool = False) -> bool:
+    """Takes the lock of the operating system on a file; False if another process holds it."""
     import fcntl  # which Windows lacks
 
-    with file_io.open_file(path, "ab") as file:
-        waited = False
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if refusal is not None:
-                raise file_io.InputError(f"{refusal}; wait for it or end it") from error
-            fcntl.flock(file, fcntl.LOCK_EX)
-            waited = True
-        yield waited
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
 
 
 # --- processes ----------------------------------------------------------------------------------
 
 
-def _this_process():
+def _this_process() -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -236,10 +285,10 @@ def _this_process():
     }
 
 
-def _start_of(pid):
-    """When a process of this machine started, in a unit of the system; None if it is gone.
+def _start_of(pid: object) -> str | None:
+    """Returns the start time of a process of this machine, in system units; None if it is gone.
 
-    A number of a process may be given again, together with this it is not.
+    The system may reuse process ids, but not with the same start time.
     """
     if not isinstance(pid, int) or pid <= 0:
         return None
@@ -249,25 +298,25 @@ def _start_of(pid):
             fields = file.read().rpartition(b")")[2].split()
     except FileNotFoundError:
         return _runs(pid) if not file_io.exists("/proc/self/stat") else None
-    except OSError:  # It ended while it was looked at.
+    except OSError:  # It has just ended.
         return None
     state, started = fields[0], fields[19]
     return None if state in (b"Z", b"X") else started.decode()
 
 
-def _runs(pid):
-    """As `_start_of`, where the system does not tell when."""
+def _runs(pid: int) -> str | None:
+    """Replaces `_start_of` on systems that do not show start times."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return None
-    except OSError:  # that of another user
+    except OSError:  # of another user
         pass
     return "unknown"
 
 
-def _read(path):
-    """Text of a lock file; None if there is none."""
+def _read(path: str) -> str | None:
+    """Returns the text of a lock file; None if it does not exist."""
     if file_io.is_remote(path) and not file_io.exists(path):
         return None
     try:
@@ -277,8 +326,8 @@ def _read(path):
         return None
 
 
-def _parse(text):
-    """The dict of `_this_process`; one without a process for a file of another form."""
+def _parse(text: str) -> dict[str, Any]:
+    """Returns the dict of `_this_process`; "pid" is None if the text has another form."""
     try:
         found = file_io.parse_json(text)
     except file_io.InputError:
@@ -286,8 +335,8 @@ def _parse(text):
     return {"pid": None, **found} if isinstance(found, dict) else {"pid": None}
 
 
-def _name(holder):
-    """How messages call the process of a lock."""
+def _name(holder: dict[str, Any]) -> str:
+    """Returns words that name the process of a lock."""
     if holder["pid"] is None:
         return "a process that its lock file does not name"
     try:

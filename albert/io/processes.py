@@ -1,57 +1,93 @@
-"""Divides tasks among processes that end with the one that started them.
+"""Starts programs and workers that end with the process that started them.
 
-The order in which tasks end is chance; whoever wants the same result for any number of processes
-must not depend on it.
+Workers finish their tasks in any order. A result that must be the same for any number of processes
+must not depend on that order.
 """
 
 import concurrent.futures
 import contextlib
 import ctypes
+import functools
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
+from typing import Any
 
-from albert.io import file_io, signals
+from albert.io import file_io, progress, signals
 
-_PR_SET_PDEATHSIG = 1
-_worker = None  # what `start` made in a worker process
+_worker: Any = None  # result of `start` in a worker process
+# Loaded here, as a process between fork and exec must not load libraries.
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 
 class WorkerLost(file_io.InputError):
     """A process was killed."""
 
 
-def end_with_parent():
-    """Has Linux end this process when the one that started it is gone, even by a kill."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def num_cores():
-    """Cores that this process may use."""
+def num_cores() -> int:
+    """Returns the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
         return os.cpu_count() or 1
 
 
-def run(start, arguments, tasks, num_workers, shown, apart=False):
-    """Yields what each task gives, in the order in which they end.
+def end_with_parent(parent: int) -> None:
+    """Has this process end when its parent ends, even if the parent is killed.
+
+    Outside Linux only workers can do that, not programs.
 
     Args:
-      start: function or class of a module, ``(arguments, advance) -> worker``; the worker has a
-        method ``run(task)``, and calls `advance` with how much of the whole it has done.
-      arguments: what it needs; it must survive pickling, as tasks and results must.
+      parent: process id of the parent, which may have ended already.
+    """
+    if _PRCTL:
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+    else:
+        threading.Thread(target=_exit_after_parent, daemon=True).start()
+
+
+def _exit_after_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent:
+        parent.join()
+    os._exit(1)
+
+
+def start_program(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Starts a program that ends with this process; `options` are those of `subprocess.Popen`."""
+    prepare = functools.partial(end_with_parent, os.getpid()) if _PRCTL else None
+    return subprocess.Popen(command, preexec_fn=prepare, **options)
+
+
+def run(
+    start: Callable[..., Any],
+    arguments: Any,
+    tasks: list[Any],
+    num_workers: int,
+    shown: progress.Progress,
+    apart: bool = False,
+) -> Iterator[Any]:
+    """Yields the result of each task, in the order in which they end.
+
+    Args:
+      start: function or class of a module, ``(arguments, advance) -> worker``. The worker has a
+        method ``run(task)`` and calls `advance` with the amount of work it has finished.
+      arguments: passed to `start`; they must survive pickling, as tasks and results must.
       tasks: list.
       num_workers: processes; 1 works in this process.
-      shown: `progress.Progress`.
-      apart: one worker is a process of its own, too.
+      shown: shows the progress.
+      apart: also start a process for a single worker.
 
     Raises:
-      WorkerLost: a process was killed; beside what the workers raise.
+      WorkerLost: a process was killed. Errors of the workers are raised as they are.
     """
     if num_workers <= 1 and not apart:
         worker = start(arguments, shown.advance)
@@ -61,21 +97,22 @@ def run(start, arguments, tasks, num_workers, shown, apart=False):
         yield from _run_in_processes(start, arguments, tasks, num_workers, shown)
 
 
-def call(function, *arguments):
-    """What a function returns that lets Python handle no signal for minutes.
+def call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Returns the result of a function that lets Python handle no signal for minutes.
 
-    It is called in a process of its own, which a signal to this one ends at once.
+    Calls it in another process, which a signal to this one ends at once.
 
     Args:
-      function: of a module; arguments and what it returns or raises must survive pickling.
+      function: of a module; arguments, result and errors must survive pickling.
       *arguments: of the function.
 
     Raises:
-      WorkerLost: the process was killed; beside what the function raises.
+      WorkerLost: the process was killed. Errors of the function are raised as they are.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send_result, args=(sender, function, arguments))
+    sent = (sender, function, arguments, os.getpid())
+    process = context.Process(target=_send_result, args=sent)
     with _starting_workers():
         process.start()
     sender.close()
@@ -93,8 +130,11 @@ def call(function, *arguments):
     return result
 
 
-def _send_result(sender, function, arguments):
-    end_with_parent()
+def _send_result(
+    sender: Any, function: Callable[..., Any], arguments: tuple[Any, ...], parent: int
+) -> None:
+    end_with_parent(parent)
+    answer: tuple[Any, Exception | None]
     try:
         answer = function(*arguments), None
     except Exception as error:
@@ -102,38 +142,34 @@ def _send_result(sender, function, arguments):
     sender.send(answer)
 
 
-def _start_worker(start, arguments, num_done, parent_lives):
+def _start_worker(start: Callable[..., Any], arguments: Any, num_done: Any, parent: int) -> None:
     global _worker
-    threading.Thread(target=_exit_with_parent, args=(parent_lives,), daemon=True).start()
+    end_with_parent(parent)
 
-    def advance(count):
+    def advance(count: int) -> None:
         with num_done.get_lock():
             num_done.value += count
 
     _worker = start(arguments, advance)
 
 
-def _exit_with_parent(parent_lives):
-    with contextlib.suppress(EOFError, OSError):
-        parent_lives.recv()
-    os._exit(1)
-
-
-def _run_task(task):
+def _run_task(task: Any) -> Any:
     return _worker.run(task)
 
 
 @contextlib.contextmanager
-def _starting_workers():
-    """Processes started inside start whole; Ctrl-C and SIGHUP, of a terminal, never reach them.
+def _starting_workers() -> Iterator[None]:
+    """Starts processes in the block completely; keeps Ctrl-C and SIGHUP of a terminal from them.
 
-    The parent alone answers it, and ends them: a worker that ignored it by itself would be open to
-    it until its imports are done. A signal that reaches the parent waits until they are started.
+    Only the parent handles Ctrl-C, and ends them: a worker that ignored the signal itself would be
+    open to it until its imports are done. A signal to the parent waits until they are started.
     """
     is_main_thread = threading.current_thread() is threading.main_thread()
     kinds = (signal.SIGINT, *signals.ending()) if is_main_thread else ()
-    arrived = []
-    handlers = {kind: signal.signal(kind, lambda kind, _: arrived.append(kind)) for kind in kinds}
+    arrived: list[int] = []
+    handlers = {
+        kind: signal.signal(kind, lambda number, _: arrived.append(number)) for kind in kinds
+    }
     # Inherited by the workers. Here, other threads may still take the signal.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
@@ -142,19 +178,24 @@ def _starting_workers():
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for kind, handler in handlers.items():
             signal.signal(kind, handler)
-        for kind in arrived:
-            signal.raise_signal(kind)
+        for number in arrived:
+            signal.raise_signal(number)
 
 
-def _run_in_processes(start, arguments, tasks, num_workers, shown):
+def _run_in_processes(
+    start: Callable[..., Any],
+    arguments: Any,
+    tasks: list[Any],
+    num_workers: int,
+    shown: progress.Progress,
+) -> Iterator[Any]:
     # Spawned, not forked: the parent may have threads, and a fork would copy them half-alive.
     context = multiprocessing.get_context("spawn")
     with _starting_workers():  # also the process that multiprocessing has for semaphores
         num_done = context.Value("q", 0)
-    # Nothing is ever sent: the workers see this pipe close, even if the parent is killed.
-    parent_lives, keep_open = context.Pipe(duplex=False)
+    others = set(multiprocessing.active_children())
     executor = concurrent.futures.ProcessPoolExecutor(
-        num_workers, context, _start_worker, (start, arguments, num_done, parent_lives)
+        num_workers, context, _start_worker, (start, arguments, num_done, os.getpid())
     )
     try:
         with _starting_workers():
@@ -175,6 +216,6 @@ def _run_in_processes(start, arguments, tasks, num_workers, shown):
             f"smaller num_workers than {num_workers}"
         ) from error
     finally:
-        keep_open.close()
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.kill()  # After a failure nothing waits for its task.
         executor.shutdown(cancel_futures=True)
-        parent_lives.close()

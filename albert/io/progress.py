@@ -1,8 +1,10 @@
-"""How far a long job is: a bar on a terminal, lines with the time left."""
+"""Shows the progress of a long job: a bar on a terminal, else log lines with the time left."""
 
 import contextlib
 import sys
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from absl import logging
 
@@ -10,7 +12,7 @@ _LOG_SECONDS = 10
 
 
 @contextlib.contextmanager
-def bar(what, total=None):
+def bar(what: str, total: int | None = None) -> Iterator[Callable[[int], Any]]:
     """Yields ``show(count)``, which moves a bar on a terminal and does nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda count: None
@@ -21,31 +23,31 @@ def bar(what, total=None):
         yield shown.update
 
 
-def duration(seconds):
-    """Seconds as h:mm:ss."""
-    minutes, seconds = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+def duration(seconds: float) -> str:
+    """Returns seconds as h:mm:ss."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
 class Progress:
-    """A bar on a terminal, else a line in the log every ten seconds; both with the time left.
+    """Shows a bar on a terminal, else a log line every ten seconds; both with the time left.
 
     What comes before the first progress, such as starting processes, says nothing about the speed.
 
     Args:
-      what: words for what is done.
-      total: how much of it there is.
-      unit: what is counted.
+      what: words for the job.
+      total: number of units of the whole job.
+      unit: name of the units.
     """
 
-    def __init__(self, what, total, unit):
+    def __init__(self, what: str, total: int, unit: str) -> None:
         self._what, self._total, self._unit = what, total, unit
         self._done = 0
         self._logged = time.monotonic()
-        self._first = None  # time of the first progress, and what was done by then
-        self._bar = None
+        self._first: tuple[float, int] | None = None  # time and work done of the first progress
+        self._bar: Any = None
 
-    def __enter__(self):
+    def __enter__(self) -> "Progress":
         if sys.stderr.isatty():
             from tqdm import tqdm
 
@@ -54,16 +56,16 @@ class Progress:
             )
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         if self._bar is not None:
             self._bar.close()
 
-    def advance(self, count):
-        """Takes note that so many more are finished."""
+    def advance(self, count: int) -> None:
+        """Notes that `count` more units are finished."""
         self.show(self._done + count)
 
-    def show(self, done):
-        """Takes note that `done` of the total are finished."""
+    def show(self, done: int) -> None:
+        """Notes that `done` units of the total are finished."""
         if self._bar is not None:
             self._bar.update(done - self._done)
         self._done = done
@@ -75,8 +77,9 @@ class Progress:
         self._logged = now
         logging.info("%s: %.0f%%%s", self._what, 100 * done / self._total, self._left(now))
 
-    def _left(self, now):
-        """The time left as the end of a line; empty where too little was seen to tell."""
+    def _left(self, now: float) -> str:
+        """Returns the time left as the end of a line; "" before enough was seen."""
+        assert self._first
         began, before = self._first
         seconds, made = now - began, self._done - before
         if seconds < _LOG_SECONDS / 2 or made <= 0:

@@ -233,9 +233,9 @@ def _read_file(path):
         raise file_io.InputError(f"{path} is damaged or not a safetensors file: {error}") from error
     # Numbers have no checksum of their own; what was exported here has a manifest.
     folder, name = os.path.split(path)
-    if misfit := manifests.export_mismatch(folder or ".", name):
+    if mismatch := manifests.export_mismatch(folder or ".", name):
         raise file_io.InputError(
-            f"{path} is not as it was exported: {misfit}; export it again, or delete "
+            f"{path} is not as it was exported: {mismatch}; export it again, or delete "
             f"{manifests.NAME} if another program has changed it"
         )
     return {name: _to_float32(path, name, tensor) for name, tensor in tensors}

@@ -79,7 +79,7 @@ def locate(
     elif checkpoint:
         checkpoint = checkpoints.resolve(checkpoint)
         folder = os.path.dirname(checkpoint) or "."
-        lower_case, complete = _told_by_folder(folder, checkpoint)
+        lower_case, complete = _read_folder_settings(folder, checkpoint)
     choose = functools.partial(_choose, folder, complete)
     names = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME)
     given = _existing(CONFIG_FLAG, config_file, hub_handle)
@@ -113,7 +113,7 @@ def _vocabulary(choose, existing, spm_model_file, vocab_file):
     return spm_model_file, vocab_file
 
 
-def _told_by_folder(folder, checkpoint):
+def _read_folder_settings(folder, checkpoint):
     """Whether its model's texts are lower-cased (None: unknown); whether its files are a set."""
     if huggingface.is_weights_file(checkpoint):
         huggingface.read_config(folder)  # refuses other architectures
@@ -203,7 +203,7 @@ def _existing(flag, given, hub_handle):
         return given
     if given != wordpiece.HUB_WORD and (not hub_handle or flag == CONFIG_FLAG):
         raise file_io.InputError(f"{flag}: there is no file {given}")
-    logging.warning("%s=%s is no file: that of the hub module is used", flag, given)
+    logging.warning("%s=%s does not exist; using the hub module's file", flag, given)
     return None
 
 
@@ -353,3 +353,16 @@ def _hub_lower_case(module):
                 path = saved_model_files.path_of(module)
                 raise file_io.InputError(f"{path} is damaged: do_lower_case: {error}") from error
     return None
+
+
+def check_weights(source: Source, from_scratch: bool) -> None:
+    """Rejects a model without weights.
+
+    Raises:
+      file_io.InputError: nothing names a checkpoint, and random weights were not asked for.
+    """
+    if not (source.checkpoint or from_scratch):
+        raise file_io.InputError(
+            "no weights: give init_checkpoint or albert_hub_module_handle, or from_scratch for "
+            "random ones"
+        )

@@ -7,7 +7,13 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert.data import dynamic_masking, input_pipeline, instances, record_files
+from albert.data import (
+    dynamic_masking,
+    input_options,
+    input_pipeline,
+    instances,
+    record_files,
+)
 from albert.io import file_io
 from albert.model import pretraining_heads
 from albert.training import contracts
@@ -288,11 +294,7 @@ def make_data(
       file_io.InputError: there are no records, a file is cut off, or the lengths differ.
     """
     check = functools.partial(prepare, limits=limits or {})
-    specs, train_input = {}, {"prepare": check}
-    # Predictions of short texts need no less memory.
-    eval_input = {
-        "prepare": check, "max_examples": max_eval_examples, "least_tokens": lengths[0] // 4,
-    }  # fmt: skip
+    specs = {}
     for split, found in files.items():
         slots = masker.config.num_slots if found.without_masks else lengths[1]
         specs[split] = instances.feature_specs(
@@ -304,22 +306,27 @@ def make_data(
         written = instances.compact_feature_specs() if found.without_masks else specs[split]
         if split == "train" or found is not files["train"]:
             record_files.check_files(found.paths, written, _HINT)
-    if files["train"].without_masks:
-        read = functools.partial(masker.read, seq_length=lengths[0])
-        train_input = {"read": read, "transform": masker.transform}
-    elif anew:
-        train_input["transform"] = masker.transform
-    if files["dev"].without_masks:
-        eval_input["rewrite"] = functools.partial(masker.rewrite, seq_length=lengths[0])
-    if equal_tokens:
-        train_input["lengths"] = files["train"].lengths
+    unmasked_train, unmasked_dev = files["train"].without_masks, files["dev"].without_masks
+    train_input = input_options.TrainInput(
+        read=functools.partial(masker.read, seq_length=lengths[0]) if unmasked_train else None,
+        prepare=None if unmasked_train else check,
+        transform=masker.transform if unmasked_train or anew else None,
+        lengths=files["train"].lengths if equal_tokens else None,
+        mixture=mixture,
+    )
+    eval_input = input_options.EvalInput(
+        prepare=check,
+        rewrite=functools.partial(masker.rewrite, seq_length=lengths[0]) if unmasked_dev else None,
+        max_examples=max_eval_examples,
+        min_tokens=lengths[0] // 4,  # Predictions of short texts need no less memory.
+    )
     return contracts.Data(
         specs=specs.get,
         records=lambda split: files[split].paths,
         ids=_no_predictions,
         write_predictions=_no_predictions,
         reading=functools.partial(_reading, files, lengths, masker, limits or {}, sentence_labels),
-        train_input={**train_input, "mixture": mixture},
+        train_input=train_input,
         eval_input=eval_input,
         files=lambda split: files[split].paths,
     )

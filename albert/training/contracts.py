@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from albert.data.input_options import EvalInput, TrainInput
 from albert.io import file_io
 from albert.training import results
 
@@ -72,8 +73,8 @@ class Data:
         Returns the scores of the predictions, or None if there are no labels.
       reading: ``(paths) -> context manager`` in which the records are read; it names the file of a
         record that cannot be used.
-      train_input, eval_input: further arguments of `input_pipeline.train_input_fn` and
-        `input_pipeline.eval_input_fn`.
+      train_input, eval_input: how the records become batches of training, and of evaluation and
+        prediction.
       files: ``(split) -> list of paths`` of the files that the examples come from.
       predicts_dev: the examples to predict are those of the evaluation, so that their scores are
         one, too.
@@ -84,8 +85,8 @@ class Data:
     ids: Callable[[str], list]
     write_predictions: Callable[[str, dict, list, str], dict | None]
     reading: Callable[[list], Any]
-    train_input: dict = dataclasses.field(default_factory=dict)
-    eval_input: dict = dataclasses.field(default_factory=dict)
+    train_input: TrainInput = TrainInput()
+    eval_input: EvalInput = EvalInput()
     files: Callable[[str], list] = lambda split: []
     predicts_dev: bool = False
 

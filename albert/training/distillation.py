@@ -3,17 +3,19 @@
 Sources: DistilBERT, Sanh et al., 2019, section 3; Distilling the Knowledge in a Neural Network,
 Hinton et al., 2015, section 2, for the temperature.
 
-Letters in shapes: B batch, S sequence, H hidden, V classes (in pre-training the vocabulary).
+Letters in shapes: see the docstring of the package.
 """
 
 import dataclasses
 import re
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads, sources
+from albert.training.contracts import Task
 
 _LAYER = re.compile(r"(.*/transformer/group_)(\d+)(/.*)")
 _OF_ATTENTION = ("/attention_1/", "/LayerNorm/")
@@ -23,15 +25,15 @@ _RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_ra
 
 
 @dataclasses.dataclass(frozen=True)
-class Lesson:
-    """What a student is to learn.
+class DistillationConfig:
+    """What a student learns from its teacher.
 
     Attributes:
       config: `encoder.AlbertConfig` of the teacher.
       checkpoint: the teacher's weights, in any form that `checkpoints.resolve` takes.
-      term: loss term of the student whose examples (or masked positions) are taught.
+      term: loss term of the student whose examples (or masked positions) the teacher also sees.
       logits: output [rows, V] of both models that is compared there.
-      weights: those of the teacher's probabilities, of the student's own losses, and of the cosine
+      weights: of the teacher's probabilities, of the student's own losses, and of the cosine
         between both models' last hidden states; what has weight 0 is not computed.
       temperature: T, by which the logits are divided.
     """
@@ -56,8 +58,8 @@ class Lesson:
                 f"distill_temperature must be above 0 and finite; got {self.temperature}"
             )
 
-    def check_student(self, config):
-        """Refuses a student that cannot be compared with the teacher.
+    def check_student(self, config: encoder.AlbertConfig) -> None:
+        """Checks that a student can be compared with the teacher.
 
         Args:
           config: `encoder.AlbertConfig` of the student.
@@ -87,8 +89,8 @@ def _check_equal(teacher, student, names, purpose, hint):
         )
 
 
-def check_vocabulary(checkpoint, source):
-    """Refuses a student of another vocabulary than its teacher's.
+def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
+    """Checks that a student has the vocabulary of its teacher.
 
     Args:
       checkpoint: the teacher's prefix; its vocabulary is in the same folder.
@@ -112,7 +114,7 @@ def check_vocabulary(checkpoint, source):
 
 
 def name_in_teacher(teacher, student):
-    """Where a student finds its first weights: a function for `checkpoints.restore`.
+    """Makes the function for `checkpoints.restore` that says where a student finds its weights.
 
     A student of half the layers takes every other one; where layers share their parameters, it
     takes the same ones and repeats them fewer times.
@@ -155,73 +157,73 @@ def name_in_teacher(teacher, student):
 
 
 class DistilledModel(tf.Module):
-    """A student in training beside its teacher: for the engine a model as those of `heads`.
+    """A student that is trained with its teacher: for the engine a model like those of `heads`.
 
-    It calls its teacher, in inference, only while it is trained. The teacher's variables are none
-    of its own: they are neither trained nor saved.
+    It calls its teacher, in inference, only while it is trained. It does not own the teacher's
+    variables: they are neither trained nor saved.
 
     Args:
       student: model of `heads`.
-      teacher: another one, with its weights.
-      lesson: `Lesson`.
+      teacher: model of `heads` with its weights.
+      settings: `DistillationConfig`.
     """
 
-    def __init__(self, student, teacher, lesson):
+    def __init__(self, student, teacher, settings):
         super().__init__()
         self.config = student.config
         self._student = student
-        # Inside a function it is no part of this module.
+        # Inside a function it is not a part of this module.
         self._teach = lambda features: teacher(features, training=False)
-        self._lesson = lesson
+        self._settings = settings
 
     @property
     def trained_variables(self):
-        """The student's."""
+        """See `heads.Model`; the student's."""
         return self._student.trained_variables
 
     @property
     def used_variables(self):
-        """The student's."""
+        """See `heads.Model`; the student's."""
         return self._student.used_variables
 
     def prepare_weights(self):
-        """The student's."""
+        """See `heads.Model`; the student's."""
         return self._student.prepare_weights()
 
     def use_weights(self, weights):
-        """The student's."""
+        """See `heads.Model`; the student's."""
         return self._student.use_weights(weights)
 
     def __call__(self, features, training=False, seed=None):
-        """The student's outputs; in training also teacher_logits and teacher_sequence_output."""
+        """Returns the outputs; in training also those of the teacher, as ``teacher_…``."""
         outputs = self._student(features, training, seed)
         if training:
-            taught = self._teach(features)
-            names = (self._lesson.logits, "sequence_output")
-            outputs |= {f"teacher_{n}": tf.stop_gradient(taught[n]) for n in names if n in taught}
+            found = self._teach(features)
+            names = (self._settings.logits, "sequence_output")
+            outputs |= {f"teacher_{n}": tf.stop_gradient(found[n]) for n in names if n in found}
         return outputs
 
     def loss_weights(self, features):
-        """As of `heads.Model`, with the terms distillation_loss and hidden_cosine_loss."""
-        weights, lesson = self._student.loss_weights(features), self._lesson
+        """As in `heads.Model`, with the terms distillation_loss and hidden_cosine_loss."""
+        weights, settings = self._student.loss_weights(features), self._settings
         own = {}
-        if lesson.weights[0]:
-            own["distillation_loss"] = weights[lesson.term]
-        if lesson.weights[2]:
+        if settings.weights[0]:
+            own["distillation_loss"] = weights[settings.term]
+        if settings.weights[2]:
             own["hidden_cosine_loss"] = tf.reduce_sum(_real_tokens(features))
         return weights | own
 
     def losses(self, outputs, features, weights=None):
-        """As of `heads.Model`: each term by itself, as if its weight in the sum were 1."""
+        """As in `heads.Model`: each term alone, as if its weight in the sum were 1."""
         weights = self.loss_weights(features) if weights is None else weights
-        lesson, examples = self._lesson, self._student.example_weights(features)
+        settings, examples = self._settings, self._student.example_weights(features)
         terms = self._student.losses(outputs, features, weights)
-        if lesson.weights[0]:
-            logits = (outputs[f"teacher_{lesson.logits}"], outputs[lesson.logits])
-            divergence = lesson.temperature**2 * soft_divergence(*logits, lesson.temperature)
-            total = tf.reduce_sum(divergence * examples[lesson.term])
+        if settings.weights[0]:
+            logits = (outputs[f"teacher_{settings.logits}"], outputs[settings.logits])
+            divergence = settings.temperature**2 * soft_divergence(*logits, settings.temperature)
+            total = tf.reduce_sum(divergence * examples[settings.term])
             terms["distillation_loss"] = tf.math.divide_no_nan(total, weights["distillation_loss"])
-        if lesson.weights[2]:
+        if settings.weights[2]:
             hidden = (outputs["teacher_sequence_output"], outputs["sequence_output"])
             total = tf.reduce_sum((1.0 - cosine(*hidden)) * _real_tokens(features))
             terms["hidden_cosine_loss"] = tf.math.divide_no_nan(
@@ -230,21 +232,21 @@ class DistilledModel(tf.Module):
         return terms
 
     def total(self, losses):
-        """What is minimised: the sum of `losses` with the lesson's weights."""
-        of_teacher, own, of_hidden = self._lesson.weights
+        """Returns what is minimized: the sum of `losses` with the weights of the settings."""
+        of_teacher, own, of_hidden = self._settings.weights
         factors = {"distillation_loss": of_teacher, "hidden_cosine_loss": of_hidden}
         return tf.add_n([factors.get(name, own) * value for name, value in losses.items()])
 
 
 def _real_tokens(features):
-    """[B, S] 1 for the tokens of real examples, else 0."""
+    """Returns [B, S]: 1 for the tokens of real examples, else 0."""
     ids = features["input_ids"]
     mask = tf.cast(features.get("input_mask", tf.ones_like(ids)), tf.float32)
     return mask * heads.real_examples(features)[:, tf.newaxis]
 
 
-def soft_divergence(teacher_logits, student_logits, temperature):
-    """Kullback-Leibler divergence of the student's distribution from the teacher's: [rows].
+def soft_divergence(teacher_logits: Any, student_logits: Any, temperature: float) -> tf.Tensor:
+    """Returns [rows] Kullback-Leibler divergences of the student's distribution from the teacher's.
 
     Args:
       teacher_logits, student_logits: [rows, V].
@@ -255,32 +257,32 @@ def soft_divergence(teacher_logits, student_logits, temperature):
     return tf.reduce_sum(tf.exp(teacher) * (teacher - student), axis=-1)
 
 
-def cosine(a, b):
-    """[B, S] cosines of the angles between vectors [B, S, H]; 0 where one is 0."""
+def cosine(a: Any, b: Any) -> tf.Tensor:
+    """Returns [B, S] cosines of the angles between vectors [B, S, H]; 0 where one is 0."""
     a, b = (tf.math.l2_normalize(tf.cast(x, tf.float32), axis=-1) for x in (a, b))
     return tf.reduce_sum(a * b, axis=-1)
 
 
-def distilled(task, lesson):
-    """The task of a student.
+def with_teacher(task: Task, settings: DistillationConfig) -> Task:
+    """Adds a teacher to a task.
 
     Args:
-      task: `contracts.Task`, whose model has the lesson's term and logits.
-      lesson: `Lesson`.
+      task: `contracts.Task`, whose model has the term and logits of the settings.
+      settings: `DistillationConfig`.
 
     Returns:
-      `contracts.Task`: the same, trained beside the teacher. Building its model loads the teacher
+      `contracts.Task`: the same, trained with the teacher. Building its model loads the teacher
       and raises file_io.InputError if its checkpoint lacks a part, such as the head.
     """
 
     def build_model(config, compute, seed):
-        lesson.check_student(config)
-        if lesson.weights[2]:
+        settings.check_student(config)
+        if settings.weights[2]:
             compute = dataclasses.replace(compute, whole_sequence=True)
         student = task.build_model(config, compute, seed)
         inference = dataclasses.replace(compute, recompute=False)
-        teacher = task.build_model(lesson.config, inference, seed)
-        checkpoints.restore(teacher, lesson.checkpoint, allow_new_heads=False)
-        return DistilledModel(student, teacher, lesson)
+        teacher = task.build_model(settings.config, inference, seed)
+        checkpoints.restore(teacher, settings.checkpoint, allow_new_heads=False)
+        return DistilledModel(student, teacher, settings)
 
     return dataclasses.replace(task, build_model=build_model)

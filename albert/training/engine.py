@@ -96,7 +96,7 @@ _TIMED_BATCHES = 3  # of an evaluation
 # One that takes so many times as long as any before is taken for one that never ends.
 _LONGEST_CALLS = 3
 _SAVE, _TERMINATE = 1, 2  # what a signal or the clock asks for; the larger counts
-# What TensorFlow calls exhausted resources, too, beside memory.
+# Errors other than out-of-memory that TensorFlow also reports as ResourceExhausted.
 _FILE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
@@ -109,7 +109,7 @@ class OutOfMemoryError(file_io.InputError):
 
 
 def check_batches(run_config, strategy, *names):
-    """Refuses before any work batches that do not divide by the replicas.
+    """Raises early if a batch size is not divisible by the number of replicas.
 
     Args:
       run_config: `RunConfig`.
@@ -221,7 +221,7 @@ class Engine:
         with evaluation.BackgroundWriter() as self._writer:
             step, ended = self._start(optimizer, initialize, on_checkpoint)
             if ended or step >= config.num_train_steps:
-                logging.info("Training has ended already at step %d", step)
+                logging.info("Nothing to train: already at step %d", step)
                 return
             watch.resume(step)
             self._end_at(pacer.resume(step))
@@ -367,7 +367,7 @@ class Engine:
         wanted = distribution.largest_of_workers(self.strategy, mine)
         if wanted:
             if not is_due:
-                logging.info("Saving as a signal asks for it")
+                logging.info("Signal received: saving a checkpoint")
             requests.save = False
         return wanted
 

@@ -247,7 +247,7 @@ def evaluate_while_training(engine, input_fn, further=None):
         stale = patience and distribution.from_chief(engine.strategy, tracker.since_best)
         if not patience or stale < patience:
             return False
-        logging.info("No better one in %d evaluations (early_stopping_patience)", stale)
+        logging.info("Early stopping: no improvement in the last %d evaluations", stale)
         return True
 
     return on_checkpoint
@@ -298,7 +298,7 @@ def evaluate_all(engine, input_fn, wait_secs=0):
             _evaluate_next(engine, input_fn, tracker, scored, *pending[0])
     finally:
         if distribution.is_chief(engine.strategy):
-            _let_go(folder)
+            _release(folder)
     if tracker.best_step is None:
         raise file_io.InputError(
             f"every checkpoint of {folder} was deleted before it could be evaluated; let the "
@@ -313,7 +313,7 @@ def _evaluate_next(engine, input_fn, tracker, scored, step, prefix):
         tracker.record(prefix, step, scored.metrics)
         return
     folder = engine.run_config.output_dir
-    held = distribution.from_chief(engine.strategy, lambda: _hold(folder, prefix))
+    held = distribution.from_chief(engine.strategy, lambda: _hold_copy(folder, prefix))
     if held:
         checkpoints.restore(engine.model, held, allow_new_heads=False)
         tracker.record(held, step, engine.evaluate(input_fn))
@@ -322,9 +322,9 @@ def _evaluate_next(engine, input_fn, tracker, scored, step, prefix):
         tracker.last_step = step
 
 
-def _hold(folder, prefix):
+def _hold_copy(folder, prefix):
     """A copy of a checkpoint that no trainer beside this run deletes; None if it is gone."""
-    _let_go(folder)
+    _release(folder)
     held = os.path.join(folder, "eval", os.path.basename(prefix))
     try:
         checkpoints.copy(prefix, held)
@@ -335,8 +335,8 @@ def _hold(folder, prefix):
     return held
 
 
-def _let_go(folder):
-    """Deletes the copy of `_hold`, also one that a killed run left."""
+def _release(folder):
+    """Deletes the copy of `_hold_copy`, also one that a killed run left."""
     folder = os.path.join(folder, "eval")
     for name in file_io.listdir(folder):
         if name.startswith("model.ckpt-"):

@@ -118,8 +118,7 @@ class OutputCache:
     # --- reading ----------------------------------------------------------------------------
 
     def prepare(self, features):
-        """`input_pipeline.train_input_fn`'s: adds the outputs to the features of a batch as it was
-        read.
+        """Adds the outputs to the features of a batch, see `input_options.TrainInput.prepare`.
 
         Features of texts [B, S] get [B, S', H], S' the longest of them, or [B, H]; those of choices
         [B, C, S] get [B, C, H].
@@ -368,7 +367,7 @@ def _batches(lengths, places, tokens):
 # --- the cache of a run -------------------------------------------------------------------------
 
 
-def of_run(data, task, run, cache_dir, part_bytes=256 << 20):
+def cached_data(data, task, run, cache_dir, part_bytes=256 << 20):
     """The data of a run with the outputs of its encoder, computed when records are asked for.
 
     Args:
@@ -400,9 +399,12 @@ def of_run(data, task, run, cache_dir, part_bytes=256 << 20):
         encoder().cache.fill(paths, data.specs(split), encoder().encode, batch_size)
         return paths
 
-    def with_outputs(settings):
-        first = settings.get("prepare") or (lambda features: features)
-        return {**settings, "prepare": lambda features: encoder().cache.prepare(first(features))}
+    def with_outputs(options):
+        def prepare(features):
+            features = options.prepare(features) if options.prepare else features
+            return encoder().cache.prepare(features)
+
+        return dataclasses.replace(options, prepare=prepare)
 
     return dataclasses.replace(
         data,

@@ -62,7 +62,7 @@ def start_training(task_, data, paths, run, run_config):
         task_ = dataclasses.replace(task_, signs=contracts.no_metrics)
     runner = make_engine(task_, run, run_config)
     specs, seed = data.specs("train"), run_config.seed
-    train_input = input_pipeline.train_input_fn(paths, specs, seed, **data.train_input)
+    train_input = input_pipeline.train_input_fn(paths, specs, seed, data.train_input)
 
     def initialize(model):
         if run.init_checkpoint:
@@ -295,7 +295,7 @@ def check_start(run):
 
 
 def _eval_input(data, paths, split):
-    return input_pipeline.eval_input_fn(paths[split], data.specs(split), **data.eval_input)
+    return input_pipeline.eval_input_fn(paths[split], data.specs(split), data.eval_input)
 
 
 def load(runner, checkpoint=None):

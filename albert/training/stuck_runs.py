@@ -1,8 +1,9 @@
-"""Tells training runs that do not learn: whose outputs have nothing to do with the labels.
+"""Finds training runs that do not learn, and trains again with another seed instead.
 
-Such a run names one class for everything, or does no better than that would. It is judged by the
-signs of learning of its training batches (`learning_signals`), so that a run that still names one
-class, but whose probabilities already follow the labels, passes.
+The outputs of such a run have nothing to do with the labels: it predicts one class for everything,
+or does no better than that would. `Watch` judges it by statistics of its training batches
+(`learning_signals`), so that a run that still predicts one class, but whose probabilities already
+follow the labels, passes. `attempts` starts again with the next seed and keeps count.
 """
 
 import dataclasses
@@ -22,18 +23,18 @@ STATE = "stuck.json"
 # Verdicts on a run that has ended. The first two are of runs that have learnt nothing.
 STUCK, UNTRAINED, NOT_JUDGED = "stuck", "best at step 0", "not judged"
 LEARNT_NOTHING = (STUCK, UNTRAINED)
-# What learning looks like, at least: standard deviations above chance, and share of what outputs
-# that are the labels themselves would have. The second keeps traces of learning in outputs that
-# hardly differ, which many examples can make significant, from being taken for learning.
-_LEAST_DEVIATIONS = 2.0
-_LEAST_SHARE = 0.005
-# A judgement takes in this share of the run's steps, and at least so many examples: where there are
-# few, runs that end well may take an epoch to begin.
+# Minimum for learning: standard deviations above chance, and fraction of the effect that outputs
+# equal to the labels would have. The second keeps traces of learning in outputs that hardly differ,
+# which many examples can make significant, from being taken for learning.
+_MIN_DEVIATIONS = 2.0
+_MIN_EFFECT = 0.005
+# A judgement takes in this fraction of the run's steps, and at least this many examples: with few
+# examples, runs that end well may take an epoch to begin.
 _WINDOW = 0.08
-_LEAST_EXAMPLES = 4096
-# Fewer examples beside those of the most frequent label cannot tell.
-_LEAST_OTHERS = 50
-_KEPT = 20  # states of steps that a run can go on from
+_MIN_EXAMPLES = 4096
+# With fewer examples of other labels than the most frequent one, a judgement cannot tell.
+_MIN_OTHERS = 50
+_KEPT = 20  # states of steps that a run can resume from
 _SUMS = {
     "association?": [json_shapes.NUMBER], "labels?": [json_shapes.NUMBER],
     "predictions?": [json_shapes.NUMBER], "correct?": json_shapes.NUMBER, "*": NoneType,
@@ -57,21 +58,21 @@ class StuckError(file_io.InputError):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What is judged, and what is said and done then.
+    """How training is judged, and what follows from it.
 
     Attributes:
-      stuck_after: share of the steps at which the first judgement is made; after the warm-up.
-      warmup_share: share of the steps of the warm-up.
+      stuck_after: fraction of the steps at which the first judgement is made; after the warm-up.
+      warmup_share: fraction of the steps that are warm-up.
       advice: what to try, a sentence.
-      num_restarts: times to start again with another seed; 0: a run that is stuck goes on.
-      least_examples: examples that a judgement takes in, at least.
+      num_restarts: times to start again with another seed; 0: a run that is stuck continues.
+      min_examples: minimum number of examples per judgement.
     """
 
     stuck_after: float
     warmup_share: float
     advice: str
     num_restarts: int = 0
-    least_examples: int = _LEAST_EXAMPLES
+    min_examples: int = _MIN_EXAMPLES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Judgement:
 
 
 def judge(signs, step, num_train_steps):
-    """The `Judgement` of sums of `learning_signals`, at a step of so many."""
+    """Judges the accumulated `learning_signals` at `step` of `num_train_steps`."""
     own, variance, highest, _ = (float(x) for x in signs["association"])
     effect = own / highest if highest > 0 else 0.0
     deviations = own / math.sqrt(variance) if variance > 0 else 0.0
@@ -122,31 +123,31 @@ def judge(signs, step, num_train_steps):
         count = np.sum(signs["labels"])
         keys = {"accuracy": "correct", "most_predicted": "predictions", "majority": "labels"}
         shares = {name: float(np.max(signs[key]) / count) for name, key in keys.items()}
-        can_tell &= bool(count - np.max(signs["labels"]) >= _LEAST_OTHERS)
-    learns = deviations > _LEAST_DEVIATIONS and effect > _LEAST_SHARE
+        can_tell &= bool(count - np.max(signs["labels"]) >= _MIN_OTHERS)
+    learns = deviations > _MIN_DEVIATIONS and effect > _MIN_EFFECT
     is_stuck = can_tell and not learns
     share = step / num_train_steps
     return Judgement(step, share, effect, deviations, is_stuck, can_tell, **shares)
 
 
 def was_warned(folder):
-    """Whether the run of an output folder was warned of."""
+    """Returns whether the run of an output folder got a warning."""
     path = os.path.join(folder, STATE)
     return file_io.exists(path) and bool(_read(path)["told"])
 
 
 def verdict(folder, best_step):
-    """The verdict on a run that has ended.
+    """Returns the verdict on a run that has ended.
 
-    A run is stuck if it was warned of and its last judgement says the same: one that began to learn
-    after the warning is not.
+    A run is stuck if it got a warning and its last judgement says the same: a run that began to
+    learn after the warning is not.
 
     Args:
       folder: output folder.
       best_step: step of its best checkpoint, or None.
 
     Returns:
-      One of the words above; "" for a run that learns, and where nobody watched it.
+      One of the words above; "" for a run that learns or was not watched.
     """
     path = os.path.join(folder, STATE)
     if file_io.exists(path):
@@ -160,7 +161,7 @@ def verdict(folder, best_step):
 
 
 def _read(path):
-    """What `Watch` has written: judgements, the one that was warned of, and signs by step."""
+    """Reads the state saved by `Watch`: judgements, the warning (if any), and sums by step."""
     state = file_io.read_json(path, "signs of learning")
     json_shapes.check(state, _SHAPE, path)
     json_shapes.check_text(state, path)
@@ -173,7 +174,7 @@ def _read(path):
 
 
 class Unwatched:
-    """A run that nobody judges."""
+    """A run that is not judged."""
 
     def expect(self, num_train_steps, step=0):
         """Takes note of how many steps there will be; called at a step."""
@@ -184,10 +185,10 @@ class Unwatched:
         return 2**31 - 1
 
     def resume(self, step):
-        """Goes on from what was known at a step."""
+        """Resumes from what was known at a step."""
 
     def save(self, step):
-        """Writes what is known at a step, to go on from."""
+        """Writes what is known at a step, to resume from."""
 
     def update(self, step, signs):
         """Takes in the sums of the signs since the last call, {name: array}."""
@@ -197,11 +198,11 @@ UNWATCHED = Unwatched()
 
 
 class Watch(Unwatched):
-    """Judges a run by its last steps, from a share of its steps on.
+    """Judges a run by its last steps, from a fraction of its steps on.
 
     A judgement takes in a window of steps after the warm-up; the next follows half a window later.
-    What it knows is written at each checkpoint, so that a run that goes on from one is judged like
-    one that was never interrupted.
+    What it knows is written at each checkpoint, so that a resumed run is judged like one that
+    was never interrupted.
 
     Args:
       settings: `Settings`.
@@ -219,12 +220,12 @@ class Watch(Unwatched):
         self._steps = None
         if num_train_steps is not None:
             self.expect(num_train_steps)
-        self._signs, self._former, self._saved = {}, {}, {}  # sums of half a window each
+        self._signs, self._previous, self._saved = {}, {}, {}  # sums of half a window each
         self._warned, self._judgements = None, []
 
     def expect(self, num_train_steps, step=0):
         self._steps = num_train_steps
-        examples = math.ceil(self._settings.least_examples / self._batch_size)
+        examples = math.ceil(self._settings.min_examples / self._batch_size)
         self._half = math.ceil(max(_WINDOW * num_train_steps, examples) / 2)
         before = math.ceil(self._settings.stuck_after * num_train_steps) - 2 * self._half
         warmup = math.ceil(self._settings.warmup_share * num_train_steps)
@@ -244,7 +245,7 @@ class Watch(Unwatched):
         self._warned, self._saved = state["told"], state["signs"]
         # What was written of later steps, before this run was interrupted, comes again.
         self._judgements = [found for found in state["judgements"] if found["step"] <= step]
-        self._former, self._signs = (
+        self._previous, self._signs = (
             {name: np.array(sums, np.float64) for name, sums in found.items()}
             for found in self._saved.get(str(step), ({}, {}))
         )
@@ -252,7 +253,7 @@ class Watch(Unwatched):
     def save(self, step):
         signs = [
             {name: sums.tolist() for name, sums in half.items()}
-            for half in (self._former, self._signs)
+            for half in (self._previous, self._signs)
         ]
         earlier = sorted((number for number in self._saved if int(number) < step), key=int)
         kept = {number: self._saved[number] for number in earlier[1 - _KEPT :]}
@@ -271,10 +272,10 @@ class Watch(Unwatched):
             self._signs[name] = self._signs.get(name, 0.0) + sums.astype(np.float64)
         if (step - self._first) % self._half:
             return
-        former, self._former, self._signs = self._former, self._signs, {}
-        if not former:
+        previous, self._previous, self._signs = self._previous, self._signs, {}
+        if not previous:
             return
-        window = {name: former[name] + sums for name, sums in self._former.items()}
+        window = {name: previous[name] + sums for name, sums in self._previous.items()}
         judgement = judge(window, step, self._steps)
         self._judgements.append(dataclasses.asdict(judgement))
         if judgement.is_stuck and self._warned is None:
@@ -292,7 +293,7 @@ class Watch(Unwatched):
         logging.warning("At %.0f%% of the steps: %s", 100 * judgement.share, message)
 
 
-# --- Trains again from another seed while a run does not learn, and keeps count ------------------
+# --- attempts with other seeds ------------------------------------------------------------------
 
 
 ATTEMPTS = "attempts.json"
@@ -312,7 +313,7 @@ def _folder(number):
 
 
 def read(folder):
-    """The attempts that were given up in an output folder.
+    """Reads which attempts were given up in an output folder.
 
     Returns:
       List of dicts: seed, step, share, message and folder (its name in the output folder).
@@ -392,8 +393,8 @@ def attempts(folder, seed, num_restarts, on_chief):
     Args:
       folder: output folder.
       seed: of the first attempt; each further one has the next.
-      num_restarts: attempts after the first, at most; 0: none is given up, and the last one that
-        was begun goes on.
+      num_restarts: attempts after the first, at most; 0: none is given up, and the last one
+        continues.
       on_chief: ``(make) -> what make() returns in the chief``; all workers come to each call.
 
     Raises:
@@ -408,5 +409,5 @@ def attempts(folder, seed, num_restarts, on_chief):
         given_up = on_chief(lambda: read(folder))
     raise file_io.InputError(
         f"all {len(given_up)} attempts (seeds {seed} to {given_up[-1]['seed']}) are stuck: "
-        f"{given_up[-1]['message']} More num_restarts go on with the next seeds"
+        f"{given_up[-1]['message']} Raise num_restarts to try more seeds"
     )

@@ -34,7 +34,7 @@ def chosen(count, share, seed):
     return sorted(places[: max(1, round(count * share))])
 
 
-def of_data(data, shares, seed, strategy):
+def subset(data, shares, seed, strategy):
     """The same data, of some splits a share alone: its records are copied to a file beside theirs.
 
     Args:

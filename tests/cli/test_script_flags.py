@@ -3,7 +3,6 @@
 import pytest
 
 from albert.cli import script_flags
-from albert.experiments import sweep_plan
 from albert.io import file_io
 from tests.support.sources import ROOT
 
@@ -32,42 +31,3 @@ def test_flags_of_a_flag_file_and_of_arguments(monkeypatch):
 def test_what_a_script_does_not_take_is_named(script, arguments, message):
     with pytest.raises(file_io.InputError, match=message):
         script_flags.check(script, arguments)
-
-
-def test_every_value_is_checked_once_and_the_parameters_are_no_settings():
-    spec = {
-        "script": "tests.support.fake_trial",
-        "flags": {"steps": 3},
-        "parameters": {"rate": [0.1, 0.2], "batch": [16, 32, 64]},
-    }
-    assert script_flags.check_trials(sweep_plan.make_plan(spec)) == {"steps": "3"}
-    spec["parameters"]["batch"].append("many")
-    with pytest.raises(file_io.InputError, match="flag --batch=many"):
-        script_flags.check_trials(sweep_plan.make_plan(spec))
-    spec["parameters"] = {"batch": {"low": 1.5, "high": 2.5}}
-    with pytest.raises(file_io.InputError, match="flag --batch=1.5"):
-        script_flags.check_trials(
-            sweep_plan.make_plan({**spec, "method": "random", "num_trials": 1})
-        )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "spec", "message"),
-    [
-        (["--rate=0.3"], {}, "parameter 'rate' also stands .*: '--rate=0.3'; leave it out of"),
-        (["-rate", "0.3"], {}, "parameter 'rate' also stands"),
-        (["--seed=3"], {"seeds": [1, 2]}, "seeds: the flag 'seed' also stands"),
-        ([], {"flags": {"rate": 0.3}}, "parameter 'rate' also stands"),
-    ],
-)
-def test_a_parameter_is_given_once(arguments, spec, message):
-    spec = {"script": "tests.support.fake_trial", "parameters": {"rate": [0.1]}, **spec}
-    with pytest.raises(file_io.InputError, match=message):
-        script_flags.check_trials(sweep_plan.make_plan(spec, arguments))
-
-
-def test_parameters_win_over_a_flag_file(tmp_path):
-    (tmp_path / "recipe.flags").write_text("--rate=0.5\n--steps=2\n--seed=7\n")
-    spec = {"script": "tests.support.fake_trial", "parameters": {"rate": [0.1]}, "seeds": [1]}
-    plan = sweep_plan.make_plan(spec, [f"--flagfile={tmp_path}/recipe.flags"])
-    assert script_flags.check_trials(plan)["steps"] == "2"

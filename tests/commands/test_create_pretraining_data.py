@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert import create_pretraining_data
-from albert.cli import app, pretraining_data_flags
+from albert.cli import app, options
 from albert.data import instances, masking
 from albert.io import file_io
 from tests.support.processes import wait_until
@@ -30,11 +30,21 @@ def parse(*arguments):
     return values
 
 
+def settings_of(*arguments):
+    settings = options.read(create_pretraining_data.Settings, parse(*arguments))
+    settings.check()
+    return settings
+
+
+def job_of(*arguments):
+    return create_pretraining_data.make_job(settings_of(*arguments))
+
+
 NEEDED = ("--input_file=in", "--output_file=out", "--spm_model_file=m")
 
 
 def test_defaults_are_those_of_the_reference(golden):
-    job = pretraining_data_flags.job(parse(*NEEDED))
+    job = job_of(*NEEDED)
     recorded = json.loads((golden / "reference_flags.json").read_text())["create_pretraining_data"]
     default = {name: flag["default"] for name, flag in recorded.items()}
     assert job.dupe_factor == default["dupe_factor"]
@@ -56,25 +66,23 @@ def test_defaults_are_those_of_the_reference(golden):
 
 
 def test_every_flag_reaches_the_job():
-    job = pretraining_data_flags.job(
-        parse(
-            *NEEDED,
-            "--vocab_file=v",
-            "--nodo_lower_case",
-            "--dupe_factor=7",
-            "--max_seq_length=99",
-            "--short_seq_prob=0.5",
-            "--sentence_task=sop",
-            "--random_seed=-3",
-            "--ngram=5",
-            "--max_predictions_per_seq=8",
-            "--masked_lm_prob=0.2",
-            "--nofavor_shorter_ngram",
-            "--nodo_whole_word_mask",
-            "--do_permutation",
-            "--sequence_format=segment_pair",
-            "--compress",
-        )
+    job = job_of(
+        *NEEDED,
+        "--vocab_file=v",
+        "--nodo_lower_case",
+        "--dupe_factor=7",
+        "--max_seq_length=99",
+        "--short_seq_prob=0.5",
+        "--sentence_task=sop",
+        "--random_seed=-3",
+        "--ngram=5",
+        "--max_predictions_per_seq=8",
+        "--masked_lm_prob=0.2",
+        "--nofavor_shorter_ngram",
+        "--nodo_whole_word_mask",
+        "--do_permutation",
+        "--sequence_format=segment_pair",
+        "--compress",
     )
     assert job.compress
     assert (job.vocab_file, job.spm_model_file, job.do_lower_case) == ("v", "m", False)
@@ -87,34 +95,33 @@ def test_every_flag_reaches_the_job():
 @pytest.mark.parametrize("name", ["full_sentences", "doc_sentences"])
 @pytest.mark.parametrize("task", ["", "--sentence_task=none"])
 def test_formats_of_one_text_have_no_sentence_task(name, task):
-    values = parse(*NEEDED, f"--sequence_format={name}", *filter(None, [task]))
-    settings = pretraining_data_flags.job(values).settings
+    settings = job_of(*NEEDED, f"--sequence_format={name}", *filter(None, [task])).settings
     assert (settings.sequence_format, settings.sentence_task) == (name, "none")
 
 
 @pytest.mark.parametrize("task", ["reference", "sop", "nsp", "none"])
 def test_formats_of_two_texts_have_any_sentence_task(task):
     for name in ("segment_pair", "sentence_pair"):
-        values = parse(*NEEDED, f"--sequence_format={name}", f"--sentence_task={task}")
-        settings = pretraining_data_flags.job(values).settings
+        job = job_of(*NEEDED, f"--sequence_format={name}", f"--sentence_task={task}")
+        settings = job.settings
         assert (settings.sequence_format, settings.sentence_task) == (name, task)
 
 
 def test_records_without_masks_are_made_in_one_pass(caplog):
-    values = parse(*NEEDED, "--mask_in_training", "--dupe_factor=7", "--max_predictions_per_seq=9")
-    job = pretraining_data_flags.job(values)
+    given = ("--mask_in_training", "--dupe_factor=7", "--max_predictions_per_seq=9")
+    job = job_of(*NEEDED, *given)
     assert job.settings.mask is None and job.dupe_factor == 1 and not job.compress
-    pretraining_data_flags.warn(values, job)
+    create_pretraining_data.warn(settings_of(*NEEDED, *given))
     assert not caplog.records
-    values = parse(*NEEDED, "--mask_in_training", "--ngram=2", "--nodo_whole_word_mask")
-    pretraining_data_flags.warn(values, pretraining_data_flags.job(values))
+    given = ("--mask_in_training", "--ngram=2", "--nodo_whole_word_mask")
+    create_pretraining_data.warn(settings_of(*NEEDED, *given))
     assert "--ngram, --do_whole_word_mask: not used here; masks are drawn by" in caplog.text
 
 
 @pytest.mark.parametrize("task", ["", "--sentence_task=reference", "--sentence_task=nsp"])
 def test_random_next_sentence_is_next_sentence_prediction(task):
-    values = parse(*NEEDED, "--random_next_sentence", *filter(None, [task]))
-    assert pretraining_data_flags.job(values).settings.sentence_task == "nsp"
+    job = job_of(*NEEDED, "--random_next_sentence", *filter(None, [task]))
+    assert job.settings.sentence_task == "nsp"
 
 
 @pytest.mark.parametrize(
@@ -332,9 +339,9 @@ def wait_until_all_ended(process):
     [
         # As a terminal does: to all processes of the run.
         (os.killpg, signal.SIGINT, 130, "interrupted"),
-        (os.killpg, signal.SIGHUP, 75, "ended by SIGHUP; the output files are as they were"),
-        (os.kill, signal.SIGTERM, 75, "ended by SIGTERM; the output files are as they were"),
-        (os.killpg, signal.SIGTERM, 75, "ended by SIGTERM; the output files are as they were"),
+        (os.killpg, signal.SIGHUP, 75, "ended by SIGHUP; the output files are unchanged"),
+        (os.kill, signal.SIGTERM, 75, "ended by SIGTERM; the output files are unchanged"),
+        (os.killpg, signal.SIGTERM, 75, "ended by SIGTERM; the output files are unchanged"),
     ],
 )
 def test_an_ended_run_removes_its_temporary_files(tmp_path, send, kind, status, message, until):
@@ -385,7 +392,7 @@ def test_killed_runs_of_shards_end_with_the_same_files(shared):
     """At random moments, with workers that are left alone; the benchmark does so twenty times."""
     result = subprocess.run(
         [
-            *(sys.executable, "benchmarks/killed_data_creation.py", "--kills=3"),
+            *(sys.executable, "-m", "benchmarks.robustness.killed_data_creation", "--kills=3"),
             f"--input_file={shared}/data/corpus/wiki_000.txt",
             f"--spm_model_file={shared}/data/spm/30k-clean.model",
         ],

@@ -13,7 +13,7 @@ from absl import flags
 
 from albert import create_pretraining_data, train_vocab
 from albert import prepare_corpus as script
-from albert.cli import app
+from albert.cli import app, options
 from albert.io import file_io
 from albert.text import corpus, corpus_cleaning, corpus_preparation
 from tests.support.sources import ROOT
@@ -38,25 +38,24 @@ NEEDED = ("--input_file=in", "--output_dir=out")
 
 
 def test_flags_reach_the_preparation():
-    assert script.preparation(parse(*NEEDED)) == corpus_preparation.Preparation()
-    chosen = script.preparation(
-        parse(
-            *NEEDED,
-            "--text_field=body",
-            "--whole_files",
-            "--text_lines=wrapped",
-            "--language=de",
-            "--min_letter_share=0.4",
-            "--min_document_words=3",
-            "--near_duplicate_threshold=0.7",
-            "--max_line_repeats=9",
-            "--data_dir=d",
-            "--contamination=glue, race",
-            "--only_report_contamination",
-            "--encoding=latin-1",
-            "--skip_bad_files",
-        )
+    assert script.preparation(script.Settings()) == corpus_preparation.Preparation()
+    given = parse(
+        *NEEDED,
+        "--text_field=body",
+        "--whole_files",
+        "--text_lines=wrapped",
+        "--language=de",
+        "--min_letter_share=0.4",
+        "--min_document_words=3",
+        "--near_duplicate_threshold=0.7",
+        "--max_line_repeats=9",
+        "--data_dir=d",
+        "--contamination=glue, race",
+        "--only_report_contamination",
+        "--encoding=latin-1",
+        "--skip_bad_files",
     )
+    chosen = script.preparation(options.read(script.Settings, given))
     cleaning = corpus_cleaning.Cleaning("body", True, "wrapped", "de", 0.4, 3, "latin-1")
     expected = corpus_preparation.Preparation(cleaning, 0.7, 9, ("glue", "race"), "d", True, True)
     assert chosen == expected

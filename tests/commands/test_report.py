@@ -3,12 +3,14 @@
 import html.parser
 import json
 import re
+import sys
 
 import pytest
 from absl import flags
 
 from albert import report
-from albert.experiments import charts, glue_table, report_data, report_pages, report_predictions
+from albert.experiments import charts, glue_table, report_data, report_predictions
+from albert.experiments import report as report_page
 from albert.io import file_io
 from albert.tasks import race
 from albert.tasks.squad import metrics as squad_metrics
@@ -22,6 +24,7 @@ RATES, BATCHES = [1e-4, 1e-3, 1e-2], [16, 32]
 def write_report(folder, *arguments):
     """The text of a report of the script."""
     pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
     values = flags.FlagValues()
     report.define_flags(values)
     values(["report", f"--output={folder}/report.html", *arguments])
@@ -100,7 +103,7 @@ def test_a_run_with_its_curves_confusions_and_worst_examples(tmp_path):
     for title in ("loss", "accuracy", "Learning rate", "Gradient norm", "Speed"):
         assert re.search(rf'aria-label="{title}: ', text), title
     assert "training from 1.01 to 0.11; evaluation from 0.3 to 0.15" in text
-    assert "&#x27;--text_column=a b&#x27;" in text and "1,000, of which 500" in text
+    assert "&#39;--text_column=a b&#39;" in text and "1,000, of which 500" in text
     assert f"predictions.tsv of this run beside {data}: 4 examples" in text
     assert "each label, in test.tsv." in text and "Worst examples of test.tsv" in text
     assert "has changed" not in text
@@ -337,7 +340,7 @@ def test_a_run_whose_attempts_were_all_given_up_says_why_once(tmp_path):
     give_up(run, 1, 2)
     (run / "metrics.jsonl").unlink()  # moved with the attempts
     record = json.loads((run / "run.json").read_text())
-    message = "all 2 attempts (seeds 1 to 2) are stuck: learns <nothing> at 2 More num_restarts"
+    message = "all 2 attempts (seeds 1 to 2) are stuck: learns <nothing> at 2 Raise num_restarts"
     record.update(status="failed", message=message)
     run_folders.write_json(run / "run.json", record)
     text = write_report(tmp_path, f"--runs={run}")
@@ -454,7 +457,7 @@ def test_points_that_were_drawn_are_shown_one_by_one(tmp_path):
     sweep = report_data.read_sweep(str(run_folders.make_sweep(tmp_path / "t", values, score)))
     sweep.summary.update(points=sweep.summary["points"][::4], best=2)  # as of a search
     assert report_data.grid_of(sweep, ["a", "b"]) is None
-    text = report_pages.sweep_page(sweep)
+    text = report_page.sweep_page(sweep)
     check_stands_alone(text)
     assert "eval_accuracy by a and b of 3 points" in text
 
@@ -473,7 +476,7 @@ def test_a_glue_sweep_has_the_published_scores_beside_it(tmp_path):
     assert rows[1][:7] == ["SST-2", "eval_accuracy", "90", "1", "2 of 3", "done", "92.9"]
     assert rows[2][:6] == ["RTE", "eval_accuracy", "", "", "", "not run"]
     guide = (ROOT / "docs" / "recipes.md").read_text()
-    for name, scores in report_pages.PUBLISHED.items():
+    for name, scores in report_page.PUBLISHED.items():
         if name.endswith(" v2"):
             row = re.search(rf"^\| {name[:-3]} \|(.*)\|$", guide, re.M).group(1).split("|")
             assert [float(cell) for cell in row[2:4]] == [scores["MNLI"], scores["SST-2"]]
@@ -487,7 +490,7 @@ def test_a_sweep_over_a_range_and_texts(tmp_path):
     sweep = report_data.read_sweep(str(folder))
     sweep.plan["parameters"]["rate"] = {"low": 1e-5, "high": 1e-3, "log": True}
     for axes in (["rate", "optimizer"], ["optimizer", "rate"], ["switch", "rate"]):
-        text = report_pages.sweep_page(sweep, axes)
+        text = report_page.sweep_page(sweep, axes)
         check_stands_alone(text)
         assert f"eval_accuracy by {axes[0]} and {axes[1]} of 12 points" in text
         assert "lamb" in text and "True" in text
@@ -509,7 +512,7 @@ def test_a_large_sweep_stays_small(tmp_path):
     point, trial = sweep.summary["points"][0], sweep.summary["trials"][0]
     sweep.summary["points"] = [{**point, "trials": [i]} for i in range(60)]
     sweep.summary["trials"] = [{**trial, "number": i} for i in range(60)]
-    check_stands_alone(report_pages.sweep_page(many))
+    check_stands_alone(report_page.sweep_page(many))
 
 
 @pytest.mark.parametrize(
@@ -619,12 +622,17 @@ def test_other_files_of_answers_are_named(tmp_path, best, final, odds, message):
         write_report(tmp_path, f"--runs={run}")
 
 
-def test_without_a_folder_or_matplotlib_it_says_so(tmp_path, monkeypatch):
+def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(file_io.InputError, match="no folder matches '.*/none'"):
         write_report(tmp_path, f"--runs={tmp_path}/none")
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+
+
+@pytest.mark.parametrize("library", ["matplotlib", "jinja2"])
+def test_a_missing_library_is_named(library, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setitem(sys.modules, library, None)
     values = flags.FlagValues()
     report.define_flags(values)
     values(["report", "--runs=x"])
-    with pytest.raises(file_io.InputError, match=r"pip install matplotlib"):
+    with pytest.raises(file_io.InputError, match=f"pip install {library}"):
         report.main(values)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert import run_classifier
 from albert.cli import common_flags
-from albert.data import input_pipeline
+from albert.data import input_options, input_pipeline
 from albert.io import file_io
 from albert.model import checkpoints, encoder
 from albert.tasks import glue
@@ -466,7 +466,7 @@ def test_trimmed_and_padded_batches_give_the_same_predictions(inputs, trained):
     stages.load(runner)
     path, specs = str(trained / "predict.tf_record"), glue.feature_specs(64)
     trimmed, padded = (
-        runner.predict(input_pipeline.eval_input_fn([path], specs, trim_batches=trim))
+        runner.predict(input_pipeline.eval_input_fn([path], specs, input_options.EvalInput(trim)))
         for trim in (True, False)
     )
     np.testing.assert_allclose(trimmed["probabilities"], padded["probabilities"], atol=1e-5)

@@ -14,6 +14,7 @@ import pytest
 from absl import flags
 
 from albert import report, run_sweep
+from albert.experiments import sweep_plan
 from albert.io import file_io
 from tests.support import forked
 from tests.support.processes import killed_at_the_end, wait_until
@@ -106,7 +107,10 @@ def test_another_sweep_in_the_same_folder_is_refused(unbroken):
         (["--grid=rate=0.1", "--script_flags=--stepz=3"], "Unknown command line flag 'stepz'"),
         (["--grid=rate=0.1", "--script_flags=--rate=0.2"], "parameter 'rate' also stands among"),
         (["--grid=rate=0.1", "--script_flags=--output_dir=x"], "is a folder in that of the sweep"),
-        (["--grid=rate=0.1", "--script_flags=--steps='3"], "no command line: No closing quotation"),
+        (
+            ["--grid=rate=0.1", "--script_flags=--steps='3"],
+            "not a command line: No closing quotation",
+        ),
         (["--grid=rate=0.1", "--script=run_clasifier"], "there is no script albert.run_clasifier"),
         (["--grid=rate=0.1", "--script=command_line"], "there is no script albert.command_line"),
         (["--spec=setup.py"], "setup.py is not valid JSON: .* at line 1 column"),
@@ -129,6 +133,43 @@ def test_mistakes_are_refused_before_any_trial(arguments, message, tmp_path):
         run_sweep.main(values)
     assert re.search(message, str(caught.value)), caught.value
     assert not (tmp_path / "out").exists()
+
+
+def test_every_value_is_checked_once_and_the_parameters_are_no_settings():
+    spec = {
+        "script": "tests.support.fake_trial",
+        "flags": {"steps": 3},
+        "parameters": {"rate": [0.1, 0.2], "batch": [16, 32, 64]},
+    }
+    assert run_sweep.check_trials(sweep_plan.make_plan(spec)) == {"steps": "3"}
+    spec["parameters"]["batch"].append("many")
+    with pytest.raises(file_io.InputError, match="flag --batch=many"):
+        run_sweep.check_trials(sweep_plan.make_plan(spec))
+    spec["parameters"] = {"batch": {"low": 1.5, "high": 2.5}}
+    with pytest.raises(file_io.InputError, match="flag --batch=1.5"):
+        run_sweep.check_trials(sweep_plan.make_plan({**spec, "method": "random", "num_trials": 1}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "spec", "message"),
+    [
+        (["--rate=0.3"], {}, "parameter 'rate' also stands .*: '--rate=0.3'; remove it from"),
+        (["-rate", "0.3"], {}, "parameter 'rate' also stands"),
+        (["--seed=3"], {"seeds": [1, 2]}, "seeds: the flag 'seed' also stands"),
+        ([], {"flags": {"rate": 0.3}}, "parameter 'rate' also stands"),
+    ],
+)
+def test_a_parameter_is_given_once(arguments, spec, message):
+    spec = {"script": "tests.support.fake_trial", "parameters": {"rate": [0.1]}, **spec}
+    with pytest.raises(file_io.InputError, match=message):
+        run_sweep.check_trials(sweep_plan.make_plan(spec, arguments))
+
+
+def test_parameters_win_over_a_flag_file(tmp_path):
+    (tmp_path / "recipe.flags").write_text("--rate=0.5\n--steps=2\n--seed=7\n")
+    spec = {"script": "tests.support.fake_trial", "parameters": {"rate": [0.1]}, "seeds": [1]}
+    plan = sweep_plan.make_plan(spec, [f"--flagfile={tmp_path}/recipe.flags"])
+    assert run_sweep.check_trials(plan)["steps"] == "2"
 
 
 def test_a_specification_file_seeds_and_more_trials_later(tmp_path):
@@ -339,7 +380,7 @@ def test_signals_end_the_trials_and_the_next_start_goes_on(tmp_path, kind, statu
         assert f"another process ({process.pid}) runs the sweep" in second.stderr
         os.killpg(process.pid, kind)
         _, errors = process.communicate(timeout=30)
-    assert process.returncode == status and f"{message}; the same command goes on" in errors
+    assert process.returncode == status and f"{message}; the same command resumes" in errors
     assert json.loads((tmp_path / "out" / "sweep.json").read_text())["trials"][0]["state"] == (
         "interrupted"
     )
@@ -385,4 +426,6 @@ def test_a_sweep_of_real_trials_and_its_report(tmp_path, golden):
     page = report.make_page([str(out)], None)
     assert "<td>trial_0001</td>" in page and 'aria-label="Training loss: ' in page
     page = report.make_page([str(out / "trial_0000")], None)
-    assert "Confusion matrix of 32 examples" in page and "<h3>Worst examples</h3>" in page
+    assert (
+        "Confusion matrix of 32 examples" in page and "<h3>Worst examples of data.tsv</h3>" in page
+    )

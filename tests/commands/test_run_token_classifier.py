@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import export_to_huggingface, predict, run_token_classifier
-from albert.cli import record_flags
+from albert import export_checkpoints, export_to_huggingface, predict, run_token_classifier
 from albert.experiments import model_card, reproduction
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads
@@ -98,7 +97,9 @@ def test_the_record_knows_the_data(trained):
     entry["sha256"] = "0" * 64
     assert reproduction.changed_inputs(record)[0].startswith("predict_data: ")
     scores = record["result"]
-    front = model_card.front_matter("x", record_flags.CHECKPOINT, record, scores, model_card.Said())
+    front = model_card.front_matter(
+        "x", export_checkpoints.FORM, record, scores, model_card.CardFields()
+    )
     (results,) = front["model-index"][0]["results"]
     assert results["dataset"] == {"name": "dev.conll", "type": "own"}
     found = {entry["name"]: entry["value"] for entry in results["metrics"]}

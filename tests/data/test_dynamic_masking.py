@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert.data import dynamic_masking, input_pipeline, instances, masking, tfrecord
+from albert.data import dynamic_masking, input_options, input_pipeline, instances, masking, tfrecord
 from albert.io import file_io
 
 LENGTH = 32
@@ -155,7 +155,7 @@ def training(paths):
     own = masker()
     read = functools.partial(own.read, seq_length=LENGTH)
     return input_pipeline.train_input_fn(
-        paths, static_specs(), 1, read=read, transform=own.transform
+        paths, static_specs(), 1, input_options.TrainInput(read=read, transform=own.transform)
     )
 
 
@@ -185,7 +185,9 @@ def test_batches_of_training_are_cut_or_of_one_shape(paths):
 def evaluated(paths, **params):
     """{place of the record: its features} of an evaluation."""
     rewrite = functools.partial(masker().rewrite, seq_length=LENGTH)
-    input_fn = input_pipeline.eval_input_fn(paths, static_specs(), rewrite=rewrite)
+    input_fn = input_pipeline.eval_input_fn(
+        paths, static_specs(), input_options.EvalInput(rewrite=rewrite)
+    )
     found = {}
     for batch in input_fn({"batch_size": 8, **params}):
         for row, index in enumerate(batch["example_index"].numpy()):
@@ -212,7 +214,9 @@ def test_an_evaluation_always_sees_the_same_masks(paths, monkeypatch):
 def test_evaluated_records_hold_what_was_read(paths):
     ids = make_rows(50)[0]
     rewrite = functools.partial(masker().rewrite, seq_length=LENGTH)
-    input_fn = input_pipeline.eval_input_fn(paths, static_specs(), 20, rewrite=rewrite)
+    input_fn = input_pipeline.eval_input_fn(
+        paths, static_specs(), input_options.EvalInput(rewrite=rewrite, max_examples=20)
+    )
     (batch,) = input_fn({"batch_size": 20, "fixed_shapes": True})
     arrays = [batch[name].numpy() for name in ("input_ids", *PREDICTED)]
     np.testing.assert_array_equal(dynamic_masking.unmask(*arrays), ids[:20])

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert.data import input_pipeline, record_files
+from albert.data.input_options import EvalInput, TrainInput
 from albert.io import file_io, locks
 
 SPECS = (
@@ -297,9 +298,9 @@ def token_counts(serialized):
 def test_batches_of_equal_tokens_hold_all_records_in_order(path):
     record_files.write(path, SPECS, make_rows(160), {})
     plain = input_pipeline.train_input_fn([path], SPECS, seed=1)({"batch_size": 10})
-    cut = input_pipeline.train_input_fn([path], SPECS, seed=1, lengths=token_counts)(
-        {"batch_size": 10}
-    )
+    cut = input_pipeline.train_input_fn(
+        [path], SPECS, seed=1, options=TrainInput(lengths=token_counts)
+    )({"batch_size": 10})
     assert sum(labels(cut, 32), []) == sum(labels(plain, 32), [])
     sizes = [int(tf.reduce_sum(batch["input_mask"])) for batch in cut.take(16)]
     mean = sum(sizes) / 16
@@ -309,7 +310,9 @@ def test_batches_of_equal_tokens_hold_all_records_in_order(path):
 
 @pytest.mark.parametrize("step", [15, 17])
 def test_a_resumed_run_cuts_the_same_batches_of_equal_tokens(path, step):
-    input_fn = input_pipeline.train_input_fn([path], SPECS, seed=1, lengths=token_counts)
+    input_fn = input_pipeline.train_input_fn(
+        [path], SPECS, seed=1, options=TrainInput(lengths=token_counts)
+    )
     whole = labels(input_fn({"batch_size": 3}), step + 2)
     assert whole[step:] == labels(input_fn({"batch_size": 3, "first_step": step}), 2)
 
@@ -321,7 +324,9 @@ def test_no_batch_of_equal_tokens_is_empty(path):
         return tf.where(tf.range(tf.size(serialized)) % 16 == 3, 1000, 1)
 
     for batch_size in (1, 2):
-        input_fn = input_pipeline.train_input_fn([path], SPECS, seed=1, lengths=lengths)
+        input_fn = input_pipeline.train_input_fn(
+            [path], SPECS, seed=1, options=TrainInput(lengths=lengths)
+        )
         batches = labels(input_fn({"batch_size": batch_size}), 32)
         assert all(batches) and sum(map(len, batches)) == 32 * batch_size
 
@@ -353,7 +358,7 @@ def test_replicas_share_out_the_same_global_batches(path, pipelines, replicas):
 @pytest.mark.parametrize("batch_size", [1, 3, 4, 9, 10, 11])
 @pytest.mark.parametrize("trim", [True, False])
 def test_evaluation_sees_every_example_once(path, batch_size, trim):
-    dataset = input_pipeline.eval_input_fn([path], SPECS, trim_batches=trim)(
+    dataset = input_pipeline.eval_input_fn([path], SPECS, EvalInput(trim_batches=trim))(
         {"batch_size": batch_size}
     )
     seen = []
@@ -388,7 +393,9 @@ def test_pipelines_of_an_evaluation_share_the_examples(path, pipelines):
 
 
 def test_the_number_of_evaluated_examples_can_be_limited(path):
-    dataset = input_pipeline.eval_input_fn([path], SPECS, max_examples=3)({"batch_size": 2})
+    dataset = input_pipeline.eval_input_fn([path], SPECS, EvalInput(max_examples=3))(
+        {"batch_size": 2}
+    )
     index = np.concatenate([batch["example_index"].numpy() for batch in dataset])
     assert sorted(index[index >= 0]) == [0, 1, 2]
 
@@ -414,7 +421,9 @@ def test_short_examples_fill_up_a_single_replica(tmp_path):
     assert sum(len(batch["example_index"]) for batch in batches) == 300
     assert min(tokens[:-1]) > 2 * 64 and max(tokens) <= 4 * 64
     assert len(batches[-2]["example_index"]) > 20 > 6 > len(batches[0]["example_index"])
-    bounded = input_pipeline.eval_input_fn([path], specs, least_tokens=16)({"batch_size": 4})
+    bounded = input_pipeline.eval_input_fn([path], specs, EvalInput(min_tokens=16))(
+        {"batch_size": 4}
+    )
     sizes = [len(batch["example_index"]) for batch in bounded]
     assert sum(sizes) == 300 and 4 < max(sizes) <= 4 * 64 // 16
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert import run_pretraining
-from albert.cli import pretraining_flags
+from albert.cli import options, pretraining, pretraining_flags
 from albert.data import dynamic_masking, instance_files, instances, masking, record_files
 from albert.io import file_io
 from albert.model import encoder
@@ -257,7 +257,7 @@ def parse(*arguments):
 def test_defaults_are_those_of_masking():
     values = parse("--max_predictions_per_seq=20")
     assert pretraining_flags.mask_config(values) == masking.MaskingConfig()
-    assert pretraining_flags.given_mask_flags(values) == []
+    assert options.read(pretraining.Masks, values).given_rules() == []
 
 
 def test_every_flag_of_masks_reaches_the_masker(inputs):
@@ -271,4 +271,4 @@ def test_every_flag_of_masks_reaches_the_masker(inputs):
     masker = pretraining_flags.masker(values, files, 400)
     assert masker.config == masking.MaskingConfig(9, 0.3, 2, False, False, True)
     assert masker.seed == 5 and masker.vocabulary.fingerprint in files["dev"].fingerprints.values()
-    assert len(pretraining_flags.given_mask_flags(values)) == len(given)
+    assert len(options.read(pretraining.Masks, values).given_rules()) == len(given)

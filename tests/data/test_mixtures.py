@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from albert import run_pretraining
 from albert.data import input_pipeline, record_files
+from albert.data.input_options import TrainInput
 from albert.data.input_pipeline import Source
 from albert.io import file_io
 
@@ -34,7 +35,7 @@ def numbers(files, text, count, seed=1, **params):
     paths = [path for source in sources for path in source.paths]
     mixture = sources if len(sources) > 1 else None
     input_fn = input_pipeline.train_input_fn(
-        paths, SPECS, seed, trim_batches=False, mixture=mixture
+        paths, SPECS, seed, TrainInput(trim_batches=False, mixture=mixture)
     )
     batches = input_fn({"batch_size": 10, **params}).take(count // 10)
     return np.concatenate([batch["number"].numpy() for batch in batches])
@@ -151,7 +152,9 @@ def test_remote_files_are_read_as_others(files):
     assert remote[0] == Source(("ram://corpus/books-0", "ram://corpus/books-1"), 0.3)
     paths = [path for source in remote for path in source.paths]
     assert record_files.count_records(paths) == 50 + 210
-    input_fn = input_pipeline.train_input_fn(paths, SPECS, 1, trim_batches=False, mixture=remote)
+    input_fn = input_pipeline.train_input_fn(
+        paths, SPECS, 1, TrainInput(trim_batches=False, mixture=remote)
+    )
     batches = input_fn({"batch_size": 10, "first_step": 3}).take(5)
     found = np.concatenate([batch["number"].numpy() for batch in batches])
     assert np.array_equal(found, numbers(files, text, 50, first_step=3))

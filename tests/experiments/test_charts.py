@@ -1,10 +1,10 @@
-"""Figures and tables of reports by themselves."""
+"""Figures of reports."""
 
 import re
 
 import pytest
 
-from albert.experiments import charts, report_html
+from albert.experiments import charts
 
 
 def test_long_lines_are_thinned_and_keep_their_ends():
@@ -52,25 +52,3 @@ def test_points_of_numbers_and_texts():
     pytest.importorskip("matplotlib")
     svg = charts.points(["a", "b"], [1e-5, 1e-2, 1], ["x", 8, True], [1, 2, 3], "f1")
     assert ">x</text>" in svg and "f1 by a and b of 3 points" in svg
-
-
-def test_tables():
-    assert report_html.table(["a"], []) == ""
-    text = report_html.table(["n", "<t>"], [[1, "x" * 50], [0.123456, None]], best=1)
-    assert '<th scope="col" class="number">n</th><th scope="col">&lt;t&gt;</th>' in text
-    assert f'<td class="long">{"x" * 50}</td>' in text
-    assert '<tr class=best><td class="number">0.1235</td><td class="long"></td></tr>' in text
-    assert report_html.section("empty", "") == ""
-
-
-def test_tables_show_that_they_scroll():
-    """A shadow at a side where more is hidden, under cells that let it through, and a bar."""
-    page = report_html.page("x", [report_html.table(["a", "<b>"], [[1, 2]], best=0)])
-    assert '<div class="scroll" tabindex="0" role="region" aria-label="a, &lt;b&gt;">' in page
-    (rule,) = re.findall(r"\.scroll, figure \{([^}]*)\}", page)
-    assert "overflow-x: auto" in rule
-    assert rule.count("no-repeat local") == rule.count("no-repeat scroll") == 2
-    for cell in ("th", "tr.best td"):
-        (colour,) = re.findall(rf"^{cell} \{{ background: #(\w+);", page, re.M)
-        assert len(colour) == 8, "the shadow is behind the cells"
-    assert ".scroll::-webkit-scrollbar, figure::-webkit-scrollbar { height:" in page

@@ -113,7 +113,7 @@ def test_changed_inputs_are_named_and_refused(run, tmp_path, run_script, monkeyp
         run_script(reproduce, **flags)
     for text in (
         "2 input(s)", "train_data: ", "train.tsv is another file than before (5 bytes, SHA-256 ",
-        "vocabulary: there is no file ", "--accept_changed_inputs goes on",
+        "vocabulary: there is no file ", "--accept_changed_inputs continues",
     ):  # fmt: skip
         assert text in str(error.value), text
     assert not (tmp_path / "new").exists()

@@ -139,7 +139,7 @@ def test_what_an_interrupted_call_has_done_is_kept(tmp_path):
 
 
 def test_mistakes_are_named(tmp_path):
-    with pytest.raises(file_io.InputError, match="none of the 2 runs has ended well"):
+    with pytest.raises(file_io.InputError, match="all 2 runs failed; see"):
         seeds.run(study(tmp_path), 7, 2, start_run([], failing=(7, 8)))
     with pytest.raises(file_io.InputError, match="compares runs by f1, not by loss"):
         seeds.run(study(tmp_path, "loss"), 7, 1, start_run([]))

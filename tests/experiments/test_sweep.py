@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from albert.experiments import sweep, sweep_journal, sweep_plan
+from albert.experiments import sweep, sweep_journal, sweep_plan, trial_processes
 from albert.io import file_io
 from tests.support import run_folders
 
@@ -16,8 +16,8 @@ def _sweep(folder, **spec):
 
 
 def test_names():
-    assert sweep.module_of("run_race") == "albert.run_race"
-    assert sweep.module_of("my.trials") == "my.trials"
+    assert trial_processes.module_of("run_race") == "albert.run_race"
+    assert trial_processes.module_of("my.trials") == "my.trials"
     assert sweep.log_of("out", "RTE/seed_1") == os.path.join("out", "logs", "RTE-seed_1.log")
 
 

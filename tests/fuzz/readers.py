@@ -244,8 +244,8 @@ def _read_record(path):
         reproduction.compare(folder_of(path), folder_of(path))
     card = os.path.join(folder_of(path), "card")
     file_io.make_dirs(card)
-    said = model_card.Said()
-    model_card.write(card, folder_of(path), model_card.transformers_form("encoder"), 2, said)
+    fields = model_card.CardFields()
+    model_card.write(card, folder_of(path), model_card.transformers_form("encoder"), 2, fields)
     recorder = run_record.Recorder(record["script"], ["x"], record["flags"], {})
     with recorder.session(folder_of(path), ["train"], {}):
         run_record.start_training(folder_of(path), 1)
@@ -351,7 +351,7 @@ def _pretraining(path):
     lengths = (builders.PRETRAINING_LENGTH, builders.PREDICTIONS)
     limits = pretraining.limits(builders.PRETRAINING_CONFIG)
     data = pretraining.make_data({"train": found, "dev": found}, lengths, 9, limits=limits)
-    input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, **data.train_input)
+    input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, data.train_input)
     return data, input_fn({"batch_size": 3})
 
 

@@ -69,7 +69,7 @@ def _read_attempts(path):
 
 
 def _read_seeds(path):
-    report_data.seeds_said(folder_of(path))
+    report_data.describe_seeds(folder_of(path))
     study = seeds.Study(folder_of(path), "run_classifier", "eval_accuracy", lambda *_: [])
     seeds.run(study, 7, 2, lambda study, seed, folder: 0)
 

@@ -14,7 +14,15 @@ import pytest
 import tensorflow as tf
 
 from albert import run_classifier
-from albert.data import dynamic_masking, input_pipeline, instances, masking, record_files, tfrecord
+from albert.data import (
+    dynamic_masking,
+    input_options,
+    input_pipeline,
+    instances,
+    masking,
+    record_files,
+    tfrecord,
+)
 from albert.export import saved_model_export, verification
 from albert.io import archives, file_io, manifests, tables
 from albert.model import checkpoints, encoder, huggingface, sources
@@ -348,7 +356,9 @@ def test_records_that_are_no_examples_are_named(tmp_path, row, message):
     with tf.io.TFRecordWriter(path) as writer:
         for serialized in [good] * 3 + [row]:
             writer.write(serialized)
-    dataset = input_pipeline.eval_input_fn([path], SPECS, trim_batches=False)({"batch_size": 4})
+    dataset = input_pipeline.eval_input_fn(
+        [path], SPECS, input_options.EvalInput(trim_batches=False)
+    )({"batch_size": 4})
     with pytest.raises(InputError, match=message), record_files.damage_reported([path]):
         list(dataset)
 
@@ -380,7 +390,9 @@ def test_a_damaged_cache_is_made_again_by_the_next_run(tmp_path, caplog):
     content = bytearray((tmp_path / "x.tf_record").read_bytes())
     content[-5] ^= 1
     (tmp_path / "x.tf_record").write_bytes(content)
-    input_fn = input_pipeline.eval_input_fn([path], SPECS, trim_batches=False)
+    input_fn = input_pipeline.eval_input_fn(
+        [path], SPECS, input_options.EvalInput(trim_batches=False)
+    )
     message = "is damaged; the same command makes the file again"
     with pytest.raises(InputError, match=message), record_files.damage_reported([path]):
         list(input_fn({"batch_size": 3}))
@@ -411,7 +423,7 @@ def pretraining_input(paths, masker=None, limits=None):
     data = pretraining.make_data(
         {"train": found, "dev": found}, lengths, 100, masker, limits=limits
     )
-    input_fn = input_pipeline.train_input_fn(paths, data.specs("train"), 1, **data.train_input)
+    input_fn = input_pipeline.train_input_fn(paths, data.specs("train"), 1, data.train_input)
     return data, input_fn({"batch_size": 8})
 
 

@@ -12,13 +12,18 @@ from absl import flags
 from tests.support import sources
 from tests.support.sources import DOORS, ROOMS, ROOT
 
-GUIDE = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+GUIDE = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+]
 # Pages whose links are checked; those that are no guide are written for other ends.
 PAGES = [*GUIDE, "PARITY.md", "CHANGELOG.md", "benchmarks/RESULTS.md"]
 MAX_README, MAX_LINE = 250, 100
 # Options of other programs.
-OTHER_OPTIONS = {"flagfile", "help", "quick", "logdir", "dir", "tag_set", "signature_def"}
+OTHER_OPTIONS = {"flagfile", "help", "quick", "room", "logdir", "dir", "tag_set", "signature_def"}
 OTHER_OPTIONS |= {"signal", "requeue", "open"}  # of SLURM
+OWN = ("albert", "benchmarks", "tests")
 PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard", "curl"}
 
 
@@ -82,6 +87,8 @@ def test_other_commands_are_there():
             assert words[0] in PROGRAMS, f"{page}: {command}"
         if words[0] == "python" and words[1] != "-m":
             assert (ROOT / words[1]).exists(), f"{page}: there is no {words[1]}"
+        if words[:2] == ["python", "-m"] and words[2].startswith("benchmarks."):
+            assert _file_of(words[2]), f"{page}: there is no {words[2]}"
 
 
 def test_pages_hold_commands():
@@ -193,7 +200,8 @@ def _names_in(path):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from (alias.asname or alias.name for alias in node.names)
         elif isinstance(node, ast.Assign):
-            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+            names = (name for target in node.targets for name in ast.walk(target))
+            yield from (name.id for name in names if isinstance(name, ast.Name))
         else:
             yield getattr(node, "name", None)
 
@@ -248,3 +256,42 @@ def test_lines_are_short(page):
 def test_the_architecture_names_every_room_and_door():
     named = set(re.findall(r"\b\w+\b", text_of("docs/architecture.md")))
     assert named >= {*ROOMS, *DOORS}
+
+
+def _definitions(tree, prefix=""):
+    """Yields `name` and `Class.name` of all functions and classes of a module."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield prefix + node.name
+            if isinstance(node, ast.ClassDef):
+                yield from _definitions(node, f"{node.name}.")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "benchmarks").glob("*/*.py")), ids=lambda path: path.stem
+)
+def test_benchmarks_use_names_that_exist(path):
+    """Few of them are run by tests, and all use much of the package."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    modules = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in OWN:
+            for alias in node.names:
+                found = _file_of(f"{node.module}.{alias.name}")
+                assert found, f"there is no {node.module}.{alias.name}"
+                modules[alias.asname or alias.name] = found
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            file = modules.get(node.value.id)
+            assert not file or node.attr in _names_in(file), f"{node.value.id}.{node.attr}"
+
+
+@pytest.mark.parametrize(("page", "at_least"), [("CONTRIBUTING.md", 20), ("architecture.md", 10)])
+def test_functions_are_where_the_pages_say(page, at_least):
+    """`file: function`, with the file below the package."""
+    text = text_of(page if page in GUIDE else f"docs/{page}")
+    places = re.findall(r"`([\w/]+\.py): ([\w.]+)`", text)
+    assert len(places) >= at_least
+    for file, name in places:
+        tree = ast.parse((ROOT / "albert" / file).read_text(encoding="utf-8"))
+        assert name in _definitions(tree), f"{page}: there is no {name} in {file}"

@@ -8,7 +8,7 @@ import re
 import pytest
 from absl import flags
 
-from albert.cli import script_flags
+from albert import run_sweep
 from albert.data import record_files
 from albert.experiments import sweep_plan
 from albert.io import file_io
@@ -71,7 +71,7 @@ def test_a_recipe_is_read_by_its_script(recipe, monkeypatch):
 def test_a_sweep_is_taken_by_its_script(name, monkeypatch):
     monkeypatch.chdir(ROOT)
     plan = sweep_plan.make_plan(sweep_plan.read_spec(f"recipes/{name}"))
-    assert script_flags.check_trials(plan) and sweep_plan.count(plan) > 1
+    assert run_sweep.check_trials(plan) and sweep_plan.count(plan) > 1
 
 
 def test_there_is_a_recipe_for_each_task_and_size():

@@ -109,7 +109,7 @@ def test_another_machine_is_lost_when_its_heartbeat_stays_away(
             hold(tmp_path)
     assert os.listdir(tmp_path) == [".lock"]
     hold(tmp_path)
-    assert "has given no sign of life for 1 seconds: taking over" in caplog.text
+    assert "has sent no heartbeat for 1 seconds: taking over" in caplog.text
 
 
 def test_the_heart_beats_and_a_lost_lock_is_noticed(tmp_path, monkeypatch):
@@ -190,3 +190,19 @@ def test_one_process_at_a_time_is_in_a_locked_block(tmp_path):
         assert thread.is_alive() and not events
     thread.join(10)
     assert events == [True]
+
+
+def test_programs_that_inherit_a_lock_hold_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "ORPHAN_SECONDS", 0.1)
+    path = str(tmp_path / "lock")
+    with locks.inherited(path, "works", "its programs run") as descriptor:
+        program = subprocess.Popen(["sleep", "60"], pass_fds=(descriptor,))
+        assert (tmp_path / "lock").read_text() == str(os.getpid())
+    with killed_at_the_end([program]):
+        (tmp_path / "lock").write_text("0")
+        lock = locks.inherited(path, "works", "its programs run")
+        with pytest.raises(file_io.InputError, match="its programs run"), lock:
+            pass
+    program.wait()
+    with locks.inherited(path, "works", "its programs run"):
+        pass

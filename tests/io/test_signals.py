@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from albert import run_pretraining
-from albert.data import input_pipeline, record_files
+from albert.data import input_options, input_pipeline, record_files
 from albert.io import file_io, signals
 from albert.model import checkpoints
 from albert.training import contracts, distribution, engine, optimizers, train_step, training_log
@@ -274,7 +274,9 @@ def train_mean(folder, path, **changes):
         MEAN, builders.tiny_config(), config, distribution.create_strategy("one_device")
     )
     runner.train(
-        input_pipeline.train_input_fn([str(path)], NUMBERS, 3, trim_batches=False),
+        input_pipeline.train_input_fn(
+            [str(path)], NUMBERS, 3, input_options.TrainInput(trim_batches=False)
+        ),
         lambda: optimizers.create_optimizer(0.1, 30, 0),
         lambda model: None,
     )

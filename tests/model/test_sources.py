@@ -70,7 +70,7 @@ def test_a_vocabulary_that_is_no_file_is_that_of_the_hub_module(golden, caplog, 
         both = {"spm_model_file": given, "vocab_file": given} if flag == "spm_model_file" else {}
         source = sources.locate(hub_handle=module, **{flag: given, **both})
     assert source.spm_model_file == wanted
-    assert caplog.text.count(f"{flag}={given} is no file: that of the hub module is used") == 1
+    assert caplog.text.count(f"{flag}={given} does not exist; using the hub module's file") == 1
     with pytest.raises(file_io.InputError) as caught:
         sources.locate(config_file=str(TINY), **{flag: given})
     message = f"{flag}: there is no file {given}"

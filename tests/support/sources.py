@@ -25,7 +25,8 @@ MODULES = COMMANDS + sorted(
 # checks of flags, servers of ONNX models and reports start with them.
 PLAIN = """
     model.head_config model.huggingface model.weight_names
-    data.beam_runner data.inspection data.instance_files data.instance_shards data.instances
+    data.beam_runner data.input_options data.inspection data.instance_files data.instance_shards
+    data.instances
     data.masking data.sequence_formats data.shuffling data.tfrecord
     training.budget training.optimizer_table training.results training.run_record
     training.stuck_runs
@@ -33,9 +34,9 @@ PLAIN = """
     serving.answer_text serving.batcher serving.requests serving.server serving.server_metrics
     export.onnx_graph
     experiments.blimp experiments.charts experiments.demo_data experiments.model_card
-    experiments.report_html experiments.reproduction experiments.seeds experiments.sweep
+    experiments.reproduction experiments.seeds experiments.sweep
     experiments.sweep_journal experiments.sweep_plan experiments.sweep_results
-    experiments.sweep_search
+    experiments.sweep_search experiments.trial_processes
 """.split()
 
 
@@ -49,11 +50,7 @@ PLAIN_MODULES = [
 ]
 
 # Modules whose public functions are annotated, checked by mypy.
-TYPED_MODULES = [
-    name
-    for name in MODULES
-    if room_of(name) in ("io", "text") and name not in ("io.locks", "io.processes", "io.progress")
-]
+TYPED_MODULES = [name for name in MODULES if room_of(name) in ("io", "text")]
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert.data import input_pipeline
+from albert.data import input_options, input_pipeline
 from albert.io import file_io
 from albert.model import heads, layers
 from albert.tasks.squad import answers as squad_answers
@@ -65,10 +65,14 @@ def test_batches_of_all_lengths_give_the_same_answers(squad_file, tokenizer, tmp
             task, CONFIG, run_config(tmp_path, batch_size), tf.distribute.get_strategy()
         )
         evaluator = task.evaluator()
-        rows = runner.predict(input_pipeline.eval_input_fn(paths[:1], specs, trim_batches=trims))
+        rows = runner.predict(
+            input_pipeline.eval_input_fn(paths[:1], specs, input_options.EvalInput(trims))
+        )
         evaluator.update(rows)
         found.append(evaluator.answers())
-        scores = runner.evaluate(input_pipeline.eval_input_fn(paths[:1], specs, trim_batches=trims))
+        scores = runner.evaluate(
+            input_pipeline.eval_input_fn(paths[:1], specs, input_options.EvalInput(trims))
+        )
         assert scores == evaluator.score(found[-1])
     for other in found[1:]:
         assert other.texts == found[0].texts

@@ -61,13 +61,13 @@ def save_teacher(folder, name, config=TEACHER, seed=5):
     return prefix, model
 
 
-def make_lesson(prefix, name, **settings):
-    return distillation.Lesson(TEACHER, prefix, *TASKS[name][1:], **settings)
+def make_settings(prefix, name, **settings):
+    return distillation.DistillationConfig(TEACHER, prefix, *TASKS[name][1:], **settings)
 
 
 def build(prefix, name, student=STUDENT, compute=SKIPPING, **settings):
-    lesson = make_lesson(prefix, name, **settings)
-    return distillation.distilled(TASKS[name][0], lesson).build_model(student, compute, 1)
+    settings = make_settings(prefix, name, **settings)
+    return distillation.with_teacher(TASKS[name][0], settings).build_model(student, compute, 1)
 
 
 # Formulas
@@ -114,13 +114,13 @@ def test_losses_are_means_over_what_is_taught(tmp_path, name):
     model = build(prefix, name, weights=(5.0, 2.0, 1.0), temperature=3.0)
     features = make_features(name)
     outputs = model(features, training=True, seed=tf.constant([1, 2]))
-    taught = teacher(features)
+    wanted = teacher(features)
     logits = TASKS[name][2]
-    np.testing.assert_allclose(outputs[f"teacher_{logits}"], taught[logits], atol=1e-4)
+    np.testing.assert_allclose(outputs[f"teacher_{logits}"], wanted[logits], atol=1e-4)
 
     terms = {key: float(value) for key, value in model.losses(outputs, features).items()}
     weights = np.array([1, 1, 1, 0, 0, 0]) if name == "pretraining" else np.array([1, 1, 0])
-    each = divergence(taught[logits].numpy(), outputs[logits].numpy(), 3.0)
+    each = divergence(wanted[logits].numpy(), outputs[logits].numpy(), 3.0)
     wanted = 9.0 * (each * weights).sum() / weights.sum()
     np.testing.assert_allclose(terms["distillation_loss"], wanted, rtol=1e-3)
 
@@ -259,7 +259,7 @@ def test_a_student_of_other_sizes_cannot_take_the_weights(changes, message):
         distillation.name_in_teacher(TEACHER, dataclasses.replace(STUDENT, **changes))
 
 
-# Wrong lessons
+# Wrong settings
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_student_of_other_sizes_cannot_take_the_weights(changes, message):
 )
 def test_wrong_settings_are_refused(settings, message):
     with pytest.raises(file_io.InputError, match=message):
-        make_lesson("teacher", "classifier", **settings)
+        make_settings("teacher", "classifier", **settings)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert.data import input_pipeline, record_files
+from albert.data import input_options, input_pipeline, record_files
 from albert.io import file_io
 from albert.model import checkpoints, encoder, layers
 from albert.training import contracts, distribution, engine, optimizers, run_record, training_log
@@ -186,7 +186,9 @@ def test_graphs_are_traced_as_they_are_written(path, tmp_path):
         num_train_steps=1,
     )
     runner.train(
-        input_pipeline.train_input_fn([path], SPECS, 1, transform=transform),
+        input_pipeline.train_input_fn(
+            [path], SPECS, 1, input_options.TrainInput(transform=transform)
+        ),
         lambda: optimizers.create_optimizer(0.1, 30, 0),
         lambda model: None,
     )

@@ -79,7 +79,7 @@ def test_numbers_are_judged_without_classes():
 
 # --- the watch ----------------------------------------------------------------------------------
 
-SETTINGS = stuck_runs.Settings(0.2, 0.1, "Try another rate", least_examples=64)
+SETTINGS = stuck_runs.Settings(0.2, 0.1, "Try another rate", min_examples=64)
 
 
 def watch(folder, **changes):

@@ -40,11 +40,11 @@ def test_records_of_a_share(tmp_path):
         write_predictions=None, reading=None,
     )  # fmt: skip
     strategy = tf.distribute.get_strategy()
-    assert subsets.of_data(data, {"train": ("train_fraction", 1.0)}, 5, strategy) is data
+    assert subsets.subset(data, {"train": ("train_fraction", 1.0)}, 5, strategy) is data
 
     def numbers(share, split="train"):
         shares = {"train": ("train_fraction", share), "dev": ("eval_fraction", 1.0)}
-        (path,) = subsets.of_data(data, shares, 5, strategy).records(split)
+        (path,) = subsets.subset(data, shares, 5, strategy).records(split)
         found = record_files.serialized_examples([path]).as_numpy_iterator()
         manifest = file_io.read_json(record_files.manifest_path(path), "manifest")
         return [int(input_pipeline.parse(specs, [row])["x"][0]) for row in found], manifest

@@ -164,11 +164,11 @@ def test_training_ends_where_nothing_gets_better(path, tmp_path, caplog):
     with caplog.at_level("INFO", logger="absl"):
         train(path, run)
     assert evaluated(tmp_path) == saved(tmp_path) == [0, 10, 20]
-    assert "No better one in 2 evaluations" in caplog.text
+    assert "Early stopping: no improvement in the last 2 evaluations" in caplog.text
     caplog.clear()
     with caplog.at_level("INFO", logger="absl"):
         train(path, run)
-    assert "Training has ended already at step 20" in caplog.text
+    assert "Nothing to train: already at step 20" in caplog.text
     assert evaluated(tmp_path) == [0, 10, 20]
 
 
@@ -183,7 +183,7 @@ def test_the_lowest_loss_can_pick_the_best(path, tmp_path):
 
 # --- restarts -----------------------------------------------------------------------------------
 
-JUDGED = stuck_runs.Settings(0.5, 0.0, "Try another rate", least_examples=160)
+JUDGED = stuck_runs.Settings(0.5, 0.0, "Try another rate", min_examples=160)
 
 
 @pytest.mark.slow

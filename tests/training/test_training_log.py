@@ -137,7 +137,8 @@ def test_reports_take_no_memory(tmp_path):
 
 @pytest.mark.slow
 def test_the_memory_of_a_run_stays_flat():
-    command = [forked.python(), "-m", "benchmarks.memory_growth", "--steps=400", "--evaluations=20"]
+    command = [forked.python(), "-m", "benchmarks.robustness.memory_growth"]
+    command += ["--steps=400", "--evaluations=20"]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = re.search(r"growth: (\S+) MiB, (\S+) files, (\S+) threads", output)
     growth, files, threads = map(float, found.groups())

@@ -8,7 +8,7 @@ import os
 import numpy as np
 from absl import logging
 
-from albert.data import record_files
+from albert.data import input_options, record_files
 from albert.io import file_io, locks
 from albert.model import batching, head_config
 from albert.tasks.squad import answers as squad_answers
@@ -53,7 +53,7 @@ def targets(questions):
 
 
 def adding_targets(get_questions):
-    """``prepare`` of `input_pipeline.eval_input_fn`: adds `targets`, where the answers are known.
+    """``prepare`` of `input_options.EvalInput`: adds `targets`, where the answers are known.
 
     Args:
       get_questions: function without arguments that returns `Questions`.
@@ -584,10 +584,9 @@ class QuestionFiles:
             write_predictions=functools.partial(self._write_predictions, evaluator),
             reading=record_files.damage_reported,
             predicts_dev=True,
-            eval_input={
-                "trim_batches": fits,
-                "prepare": adding_targets(lambda: self.to_answer),
-            },
+            eval_input=input_options.EvalInput(
+                trim_batches=fits, prepare=adding_targets(lambda: self.to_answer)
+            ),
             files=lambda split: [self.train_file if split == "train" else self.predict_file],
         )
 

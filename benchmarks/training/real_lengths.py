@@ -1,6 +1,6 @@
 """Evaluation and training of GLUE tasks on their real tokens against the padded run.
 
-    python benchmarks/real_lengths.py --data_dir=glue --spm_model_file=30k-clean.model
+    python -m benchmarks.training.real_lengths --data_dir=glue --spm_model_file=30k-clean.model
 
 For each task: examples per second of both, the ratio, and the largest difference of a logit. A
 padded example costs the same whatever its length, so a few of them are enough for its speed.
@@ -9,27 +9,27 @@ are random: neither speed nor equality depends on them.
 """
 
 import dataclasses
+import functools
 import os
-import platform
 import tempfile
 import time
 
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
-from albert.data import input_pipeline, record_files
+from albert.data import input_options, input_pipeline, record_files
 from albert.model import encoder, layers
 from albert.tasks import glue
 from albert.text import tokenization
 from albert.training import distribution, engine, optimizers, train_step
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
-_HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def define_flags():
-    config = os.path.join(_HERE, "..", "configs", "albert_base_v2.json")
+    config = harness.config_file("base_v2")
     flags.DEFINE_string("data_dir", None, "Folder of the GLUE tasks.", required=True)
     flags.DEFINE_string("spm_model_file", None, "SentencePiece model.", required=True)
     flags.DEFINE_list("tasks", ["RTE", "MNLI", "SST-2"], "GLUE tasks.")
@@ -52,7 +52,9 @@ def make_engine(task, config, compute, folder):
 
 def evaluation(runner, path, specs, count, trim):
     """Function that predicts `count` examples and returns how many, and their logits."""
-    input_fn = input_pipeline.eval_input_fn([path], specs, count, trim_batches=trim)
+    input_fn = input_pipeline.eval_input_fn(
+        [path], specs, input_options.EvalInput(trim, max_examples=count)
+    )
 
     def run():
         logits = runner.predict(input_fn)["logits"]
@@ -66,7 +68,7 @@ def training(task, config, path, specs, compute, batch_size, steps, trim):
     model = task.build_model(config, compute, 1)
     optimizer = optimizers.create_optimizer(1e-5, 1000, 0)
     optimizer.build(model.trained_variables)
-    dataset = input_pipeline.train_input_fn([path], specs, 1, trim_batches=trim)
+    dataset = input_pipeline.train_input_fn([path], specs, 1, input_options.TrainInput(trim))
     batches = list(dataset({"batch_size": batch_size}).take(steps))
 
     @tf.function(reduce_retracing=True)
@@ -82,23 +84,22 @@ def training(task, config, path, specs, compute, batch_size, steps, trim):
 
 
 def compare(what, fast, slow):
-    """Runs both in turn, as the speed of a machine may change, and prints examples per second.
+    """Runs both in turns and prints examples per second."""
 
-    A first pass over all shapes is not timed.
-    """
-    seconds, examples, results = {}, {}, {}
-    for number in range(FLAGS.rounds + 1):
-        for run in (fast, slow):
-            started = time.perf_counter()
-            count, results[run] = run()
-            if number:
-                seconds[run] = seconds.get(run, 0.0) + time.perf_counter() - started
-                examples[run] = examples.get(run, 0) + count
-    rates = [examples[run] / seconds[run] for run in (fast, slow)]
-    line = f"{what:18s} real {rates[0]:8.2f} examples/s   padded {rates[1]:6.2f}   "
-    line += f"ratio {rates[0] / rates[1]:6.2f}"
-    if results[slow] is not None:
-        difference = np.abs(results[fast][: len(results[slow])] - results[slow]).max()
+    def timed(run):
+        started = time.perf_counter()
+        count, result = run()
+        return count, time.perf_counter() - started, result
+
+    sides = {"real": functools.partial(timed, fast), "padded": functools.partial(timed, slow)}
+    found, rates, results = harness.in_turns(sides, FLAGS.rounds), {}, {}
+    for name, rounds in found.items():
+        counts, seconds, (*_, results[name]) = zip(*rounds, strict=True)
+        rates[name] = sum(counts) / sum(seconds)
+    line = harness.compare(f"{what:18s}", rates)
+    if results["padded"] is not None:
+        padded = results["padded"]
+        difference = np.abs(results["real"][: len(padded)] - padded).max()
         line += f"   largest difference of a logit {difference:.1e}"
     print(line, flush=True)
 
@@ -138,16 +139,14 @@ def measure(name, tokenizer, config, folder):
     )
 
 
-def main(_):
+def main():
     config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
     tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
-    print(f"machine: {platform.processor() or platform.machine()}, {os.cpu_count()} cores; "
-          f"TensorFlow {tf.__version__}")  # fmt: skip
+    print(harness.machine(tf))
     for name in FLAGS.tasks:
         with tempfile.TemporaryDirectory() as folder:
             measure(name, tokenizer, config, folder)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

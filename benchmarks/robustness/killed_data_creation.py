@@ -1,6 +1,6 @@
 """Kills runs of create_pretraining_data at random moments and compares the files in the end.
 
-    python benchmarks/killed_data_creation.py --input_file='corpus/*.txt' \
+    python -m benchmarks.robustness.killed_data_creation --input_file='corpus/*.txt' \\
         --spm_model_file=30k-clean.model
 
 First an unbroken run. Then, `--kills` times: a run with two workers is killed (SIGKILL, no warning)
@@ -18,10 +18,11 @@ import sys
 import tempfile
 import time
 
-from absl import app, flags
+from absl import flags
+
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def define_flags():
@@ -46,7 +47,7 @@ def command(folder, num_workers):
 def start(folder, num_workers):
     return subprocess.Popen(
         command(folder, num_workers),
-        cwd=ROOT,
+        cwd=harness.ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -73,7 +74,7 @@ def killed_run(folder, seconds):
     return True
 
 
-def main(_):
+def main():
     rng = random.Random(FLAGS.random_seed)
     identical = hit = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -96,5 +97,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

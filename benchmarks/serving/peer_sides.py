@@ -1,7 +1,7 @@
-"""The peers of `serving.py`, each a process that answers commands; needs no other file.
+"""The peers of `latency`, each a process that answers commands; needs no other file.
 
-    python peer_serving.py export transformers_folder output_folder texts.json name...
-    python peer_serving.py answer name transformers_folder exported_folder threads batches.json
+    python peer_sides.py export transformers_folder output_folder texts.json name...
+    python peer_sides.py answer name transformers_folder exported_folder threads batches.json
 
 `export` writes what ONNX Runtime and OpenVINO run of a transformers folder, as far as the named
 `PEERS` need it: the model as ONNX, its dynamic int8 of ONNX Runtime, and the static int8 of NNCF,

@@ -1,6 +1,6 @@
 """Whether signals at any moment of a run lose a step that was finished, or change its end.
 
-    python benchmarks/signals.py --signals=50
+    python -m benchmarks.robustness.signals --signals=50
 
 Trains a tiny model that is evaluated often, sends SIGTERM and SIGUSR1 to it at random moments of
 start, training and evaluation, and starts it again whenever it has ended, until all signals are
@@ -11,26 +11,22 @@ checkpoint.
 
 import collections
 import os
-import pathlib
 import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 
-from absl import app, flags
+from absl import flags
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from albert.data import record_files  # noqa: E402
-from albert.io import file_io  # noqa: E402
-from albert.model import checkpoints  # noqa: E402
-from tests.support import builders  # noqa: E402
+from albert.io import file_io
+from albert.model import checkpoints
+from benchmarks import harness
+from benchmarks.robustness import tiny_run
+from tests.support import builders
 
 FLAGS = flags.FLAGS
 _STATUS = 75
@@ -43,20 +39,14 @@ def define_flags():
     flags.DEFINE_float("usr1", 0.3, "Share of SIGUSR1.")
 
 
-def write_inputs(folder):
-    rows = builders.pretraining_rows(400)
-    record_files.write(os.path.join(folder, "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
-    config = builders.PRETRAINING_CONFIG.to_json_string()
-    file_io.write_text(os.path.join(folder, "config.json"), config)
-
-
 def command(inputs, output_dir):
-    values = builders.pretraining_flags(
-        pathlib.Path(inputs), output_dir, num_train_steps=FLAGS.steps, do_eval=True,
-        save_checkpoints_steps=FLAGS.steps // 30, log_every_steps=7, keep_checkpoint_max=3,
-    )  # fmt: skip
-    arguments = [f"--{name}={value}" for name, value in values.items()]
-    return [sys.executable, "-m", "albert.run_pretraining", *arguments]
+    return tiny_run.command(
+        inputs,
+        output_dir,
+        num_train_steps=FLAGS.steps,
+        save_checkpoints_steps=FLAGS.steps // 30,
+        log_every_steps=7,
+    )
 
 
 class Run:
@@ -64,9 +54,7 @@ class Run:
 
     def __init__(self, arguments):
         self.started = time.monotonic()
-        self.process = subprocess.Popen(
-            arguments, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-        )
+        self.process = tiny_run.start(arguments)
         self.lines = []
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -109,10 +97,10 @@ def check(run, folder, status, kind):
     return None
 
 
-def main(_):
+def main():
     rng, findings, counts = random.Random(FLAGS.seed), [], collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
-        write_inputs(folder)
+        tiny_run.write_inputs(folder)
         whole, broken = (os.path.join(folder, name) for name in ("whole", "broken"))
         started = time.monotonic()
         status = Run(command(folder, whole)).wait()
@@ -174,5 +162,4 @@ def compare(whole, broken):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

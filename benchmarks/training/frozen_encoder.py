@@ -1,21 +1,22 @@
 """Steps of SQuAD 1.1: of the whole model, of a head on a frozen encoder, and on its cached outputs.
 
-    python benchmarks/frozen_encoder.py --train_file=train.json --spm_model_file=30k-clean.model
-    python benchmarks/frozen_encoder.py
+    python -m benchmarks.training.frozen_encoder --train_file=train.json \\
+        --spm_model_file=30k-clean.model
+    python -m benchmarks.training.frozen_encoder
 
 Prints seconds a step of each, how they compare, and what the pass that fills the cache takes. A
 step waits for its batch, so that reading is part of it. Without a file: random tokens in windows of
 40 to 384 tokens, 165 on average. Weights are random: speed does not depend on them.
 """
 
+import functools
 import os
-import platform
 import tempfile
 import time
 
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 from albert.data import input_pipeline, record_files
 from albert.model import encoder, layers
@@ -25,13 +26,13 @@ from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import task as squad_task
 from albert.text import tokenization
 from albert.training import contracts, engine, frozen_encoder, optimizers, stages, train_step
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
-_HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def define_flags():
-    config = os.path.join(_HERE, "..", "configs", "albert_base_v2.json")
+    config = harness.config_file("base_v2")
     flags.DEFINE_string("albert_config_file", config, "Sizes of the model.")
     flags.DEFINE_string("train_file", None, "SQuAD file whose questions are taken.")
     flags.DEFINE_string("spm_model_file", None, "SentencePiece model, for --train_file.")
@@ -90,12 +91,12 @@ def make_run(config, folder):
 
 
 def stepping(made, config, compute, data):
-    """Function that takes the first so many steps; returns seconds a step, with its reading."""
+    """Function that takes the first so many steps; returns seconds per step, with its reading."""
     model = made.build_model(config, compute, 1)
     optimizer = optimizers.create_optimizer(1e-5, 1000, 0)
     optimizer.build(model.trained_variables)
     input_fn = input_pipeline.train_input_fn(
-        data.records("train"), data.specs("train"), 1, **data.train_input
+        data.records("train"), data.specs("train"), 1, data.train_input
     )
     dataset = input_fn({"batch_size": FLAGS.batch_size})
 
@@ -114,8 +115,8 @@ def stepping(made, config, compute, data):
     return run
 
 
-def main(_):
-    print(f"TensorFlow {tf.__version__}, {platform.processor() or platform.machine()}")
+def main():
+    print(harness.machine(tf))
     config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
     settings = squad_task.Settings(
         FLAGS.max_seq_length, 128, 64, 20, 30, head_hidden_size=FLAGS.head_hidden_size
@@ -126,7 +127,7 @@ def main(_):
         path, specs = write_records(folder, settings)
         data = contracts.Data(lambda split: specs, lambda split: [path], None, None, None)
         run = make_run(config, folder)
-        cached = frozen_encoder.of_run(data, frozen, run, os.path.join(folder, "cache"))
+        cached = frozen_encoder.cached_data(data, frozen, run, os.path.join(folder, "cache"))
         started = time.perf_counter()
         cached.records("train")
         texts = record_files.count_records([path])
@@ -139,17 +140,14 @@ def main(_):
         }
         compute = run.run_config.compute
         runs = {name: stepping(made, config, compute, of) for name, (made, of, _) in sides.items()}
-        best = {}
-        for number in range(FLAGS.rounds + 1):  # the first is not timed
-            for name, (_, _, count) in sides.items():
-                seconds = runs[name](count)
-                if number:
-                    best[name] = min(best.get(name, seconds), seconds)
+        counts = {name: count for name, (_, _, count) in sides.items()}
+        turns = {name: functools.partial(runs[name], count) for name, count in counts.items()}
+        found = harness.in_turns(turns, FLAGS.rounds)
+        best = {name: min(seconds) for name, seconds in found.items()}
     for name, seconds in best.items():
         ratio = best["whole model"] / seconds
         print(f"{name:15s} {seconds:9.4f} s a step   {ratio:7.2f} times as fast", flush=True)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

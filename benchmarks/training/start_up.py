@@ -1,6 +1,6 @@
 """Time from the start of `run_classifier` to its first step, phase by phase.
 
-    python benchmarks/start_up.py --data_dir=glue --spm_model_file=30k-clean.model \\
+    python -m benchmarks.training.start_up --data_dir=glue --spm_model_file=30k-clean.model \\
         [--trees=.,../before]
 
 Runs the whole command (train, evaluate, predict, export) in a process of its own, for each
@@ -10,6 +10,7 @@ checkpoint (which comes before the trace), the whole run, and its processor time
 from the times of the log.
 """
 
+import functools
 import os
 import re
 import resource
@@ -19,11 +20,11 @@ import sys
 import tempfile
 import time
 
-from absl import app, flags
+from absl import flags
+
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
-_HERE = os.path.dirname(os.path.abspath(__file__))
-_TREE = os.path.dirname(_HERE)
 # Marks in the log, in the order in which they come.
 _MARKS = {
     "import and data": "Wrote .*_train.tf_record",
@@ -40,7 +41,7 @@ def define_flags():
     flags.DEFINE_string("spm_model_file", None, "SentencePiece model.", required=True)
     flags.DEFINE_string("task_name", "RTE", "GLUE task.")
     flags.DEFINE_list("configs", ["tiny", "base_v2"], "Names in configs/.")
-    flags.DEFINE_list("trees", [_TREE], "Source trees to compare.")
+    flags.DEFINE_list("trees", [str(harness.ROOT)], "Source trees to compare.")
     flags.DEFINE_integer("max_seq_length", 128, "Longest input.")
     flags.DEFINE_integer("train_batch_size", 8, "Batch of training.")
     flags.DEFINE_integer("train_step", 40, "Steps of the tiny model; others take two.")
@@ -55,7 +56,7 @@ def command(config, folder):
         stages += ["--do_eval", "--do_predict", f"--export_dir={folder}/export"]
     return [
         *(sys.executable, "-m", "albert.run_classifier", *stages, "--from_scratch"),
-        f"--albert_config_file={_TREE}/configs/albert_{config}.json",
+        f"--albert_config_file={harness.config_file(config)}",
         f"--spm_model_file={os.path.abspath(FLAGS.spm_model_file)}",
         f"--data_dir={os.path.abspath(FLAGS.data_dir)}",
         f"--task_name={FLAGS.task_name}",
@@ -72,8 +73,7 @@ def run(tree, config):
     phases = {}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
-        paths = filter(None, [tree, os.environ.get("PYTHONPATH")])
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+        environment = {**harness.environment(tree), "PYTHONUNBUFFERED": "1"}
         started = last = time.time()
         process = subprocess.Popen(
             command(config, folder), cwd=tree, env=environment, stderr=subprocess.PIPE, text=True
@@ -95,12 +95,12 @@ def run(tree, config):
     return phases
 
 
-def main(_):
+def main():
     for config in FLAGS.configs:
-        found = {tree: [] for tree in FLAGS.trees}
-        for _ in range(FLAGS.rounds):
-            for tree in FLAGS.trees:
-                found[tree].append(run(os.path.abspath(tree), config))
+        sides = {
+            tree: functools.partial(run, os.path.abspath(tree), config) for tree in FLAGS.trees
+        }
+        found = harness.in_turns(sides, FLAGS.rounds, warm_up=False)
         print(f"{config}: {FLAGS.max_seq_length} tokens, batch {FLAGS.train_batch_size}")
         for phase in found[FLAGS.trees[0]][0]:
             medians = [
@@ -112,5 +112,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

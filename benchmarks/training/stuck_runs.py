@@ -1,8 +1,9 @@
 r"""How soon runs that do not learn are warned of, and that runs that learn are not.
 
-    python benchmarks/stuck_runs.py --trial=collapse --data_dir=glue --spm_model_file=30k.model
-    python benchmarks/stuck_runs.py --trial=good --data_dir=glue --spm_model_file=30k.model \
-        --corpus_dir=corpus
+    python -m benchmarks.training.stuck_runs --trial=collapse --data_dir=glue \
+        --spm_model_file=30k.model
+    python -m benchmarks.training.stuck_runs --trial=good --data_dir=glue \
+        --spm_model_file=30k.model --corpus_dir=corpus
 
 Whole commands of `run_classifier` with a small model, from random weights unless --init_checkpoint
 names others. Prints a line for each run: the score at its end and the share of the steps at which
@@ -17,14 +18,14 @@ import gzip
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 
-from absl import app, flags
+from absl import flags
+
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
-_TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Task, steps, rate, and the number of seeds.
 GOOD = (
     ("SST-2", 600, 2e-4, 4),
@@ -43,9 +44,7 @@ def define_flags():
     flags.DEFINE_string("spm_model_file", None, "SentencePiece model.")
     flags.DEFINE_string("corpus_dir", None, "Folder of <name>.txt.gz, a sentence a line.")
     flags.DEFINE_string("init_checkpoint", None, "Weights to start from; by default random ones.")
-    flags.DEFINE_string(
-        "albert_config_file", os.path.join(_TREE, "configs", "albert_small.json"), "Model's sizes."
-    )
+    flags.DEFINE_string("albert_config_file", harness.config_file("small"), "Model's sizes.")
     flags.DEFINE_string("output_dir", None, "Folder to keep everything in; by default none.")
     flags.DEFINE_integer("steps", 1000, "Steps of the runs that collapse.")
     flags.DEFINE_float("rate", 5e-4, "Their rate.")
@@ -86,14 +85,8 @@ def run(folder, task, steps, rate, seed):
         values["init_checkpoint"] = FLAGS.init_checkpoint
     else:
         values |= {"albert_config_file": FLAGS.albert_config_file, "from_scratch": True}
-    given = [f"--{name}={value}" for name, value in values.items() if value is not None]
-    command = [sys.executable, "-m", "albert.run_classifier", "--do_train", "--do_eval", *given]
-    result = subprocess.run(command, cwd=_TREE, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    if result.returncode:
-        sys.exit(f"{' '.join(command)} failed:\n{result.stderr.decode()[-3000:]}")
-    with open(os.path.join(output_dir, "eval_results.txt"), encoding="utf-8") as file:
-        block = [part for part in file.read().split("=" * 50) if part.strip()][-1]
-    scores = dict(line.split(" = ") for line in block.strip().splitlines())
+    harness.check_output(harness.command("run_classifier", "do_train", "do_eval", **values))
+    scores = harness.last_results(output_dir)
     with open(os.path.join(output_dir, "stuck.json"), encoding="utf-8") as file:
         return float(scores["eval_accuracy"]), json.load(file)
 
@@ -116,7 +109,7 @@ def report(folder, runs):
     return shares
 
 
-def main(_):
+def main():
     runs = [("SST-2", FLAGS.steps, FLAGS.rate, int(seed)) for seed in FLAGS.seeds]
     if FLAGS.trial == "good":
         if not FLAGS.corpus_dir:
@@ -136,5 +129,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

@@ -1,6 +1,6 @@
 """Pre-training data from much text: processes of this program against Apache Beam's DirectRunner.
 
-    python benchmarks/large_corpus.py --input_file='corpus/*.txt.gz' \
+    python -m benchmarks.data.large_corpus --input_file='corpus/*.txt.gz' \\
         --spm_model_file=30k-clean.model
 
 Makes `--megabytes` of text by repeating the corpus with other words (one in ten is replaced by one
@@ -15,16 +15,16 @@ run, the text in the end. Needs Linux (/proc) and room for about nine times the 
 import json
 import os
 import pathlib
-import platform
 import shutil
 import sys
 import tempfile
 
-import create_pretraining_data as one_run
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from albert.io import archives, file_io
+from benchmarks import harness
+from benchmarks.data import create_pretraining_data as one_run
 
 FLAGS = flags.FLAGS
 CHANGED = 0.1  # share of the words
@@ -100,16 +100,15 @@ def measure(text, folder, runner, workers, cores):
     return rate, manifest["shards"]
 
 
-def main(_):
+def main():
     cores = sorted(os.sched_getaffinity(0))
     paths = file_io.expand_globs(FLAGS.input_file, "--input_file")
     with tempfile.TemporaryDirectory(dir=FLAGS.output_dir) as folder:
         text = os.path.join(folder, "text")
         write_text(paths, int(FLAGS.megabytes * 1e6), text)
         print(
-            f"{platform.processor() or platform.machine()}, {len(cores)} core(s), Python "
-            f"{platform.python_version()}, {os.path.getsize(text) / 1e6:.0f} MB of text, load "
-            f"before {os.getloadavg()[2]:.1f}"
+            f"{harness.machine()}; {len(cores)} core(s) used, "
+            f"{os.path.getsize(text) / 1e6:.0f} MB of text, load before {os.getloadavg()[2]:.1f}"
         )
         all_shards = []
         for workers in FLAGS.workers:
@@ -125,5 +124,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

@@ -1,30 +1,37 @@
 """One step of training or inference of a classifier against others on the same batches.
 
-    python benchmarks/training_step.py --transformers_python=peer/bin/python \
+    python -m benchmarks.training.training_step --transformers_python=peer/bin/python \\
         --keras_hub_python=keras/bin/python
-    python benchmarks/training_step.py --transformers_python=peer/bin/python --task_name=RTE \
-        --data_dir=glue --spm_model_file=30k-clean.model
+    python -m benchmarks.training.training_step --task_name=RTE --data_dir=glue \\
+        --spm_model_file=30k-clean.model
 
 Without a task: random tokens at full length, 16 x 128. With one: its training examples in batches
 of 32 as they come, padded by both sides to the longest of each batch (ours then computes the real
 tokens alone). `--transformers_python` and `--keras_hub_python` are the Pythons of environments that
 have them; without one that peer is left out. Weights are random: speed does not depend on them.
+
+With `--trees=.,../before` source trees are compared instead: each runs its own copy of this file,
+in turns, one process per mode and turn.
 """
 
+import functools
 import os
-import platform
+import re
+import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 from albert.model import encoder, heads, layers
 from albert.tasks import glue
 from albert.text import tokenization
 from albert.training import optimizers
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -32,7 +39,7 @@ _FEATURES = ("input_ids", "input_mask", "segment_ids", "label_ids")
 
 
 def define_flags():
-    config = os.path.join(_HERE, "..", "configs", "albert_base_v2.json")
+    config = harness.config_file("base_v2")
     flags.DEFINE_string("albert_config_file", config, "Sizes of the model.")
     flags.DEFINE_string("task_name", None, "GLUE task whose training examples are taken.")
     flags.DEFINE_string("data_dir", None, "Folder of the GLUE tasks.")
@@ -43,8 +50,43 @@ def define_flags():
     flags.DEFINE_list("dtypes", ["float32", "bfloat16"], "Types of products and activations.")
     flags.DEFINE_list("transformers", ["eager", "compile"], "How transformers runs.")
     flags.DEFINE_list("keras_hub", ["graph"], "How keras-hub runs: graph, xla.")
+    flags.DEFINE_list("trees", [], "Source trees to compare with each other; without peers.")
     flags.DEFINE_integer("batches", 4, "Batches.")
     flags.DEFINE_integer("rounds", 3, "Times that each side computes all batches, in turn.")
+
+
+def _own_copy(tree):
+    """The file of this benchmark in another source tree, which may be one with a flat folder."""
+    for name in ("training/training_step.py", "training_step.py"):
+        path = os.path.join(os.path.abspath(tree), "benchmarks", name)
+        if os.path.exists(path):
+            return path
+    raise SystemExit(f"--trees: {tree} has no benchmarks/training_step.py, in no folder")
+
+
+def _rate_of_tree(tree, mode, dtype):
+    """Examples per second that a tree's own copy prints, in a process of its own."""
+    given = [f"--batches={FLAGS.batches}"]
+    if FLAGS.task_name:
+        given.append(f"--task_name={FLAGS.task_name}")
+    for name in ("data_dir", "spm_model_file", "albert_config_file"):
+        if path := FLAGS[name].value:
+            given.append(f"--{name}={os.path.abspath(path)}")
+    arguments = [sys.executable, _own_copy(tree), f"--modes={mode}", f"--dtypes={dtype}"]
+    text = harness.check_output([*arguments, "--rounds=1", *given], os.path.abspath(tree))
+    return float(re.search(r"ours +([\d.]+) examples/s", text)[1])
+
+
+def compare_trees():
+    """Prints medians of source trees, which run in turns."""
+    for mode in FLAGS.modes:
+        for dtype in FLAGS.dtypes:
+            sides = {
+                tree: functools.partial(_rate_of_tree, tree, mode, dtype) for tree in FLAGS.trees
+            }
+            found = harness.in_turns(sides, FLAGS.rounds, warm_up=False)
+            rates = {tree: statistics.median(values) for tree, values in found.items()}
+            print(harness.compare(f"{mode:6s} {dtype:9s}", rates), flush=True)
 
 
 def full_batches():
@@ -143,24 +185,22 @@ def peers(mode, dtype, batches_file):
 def measure(batches, mode, dtype, batches_file):
     """Examples per second of every side, which run in turn: a machine's speed may change."""
     sides = {"ours": Ours(batches, mode, dtype), **peers(mode, dtype, batches_file)}
-    for side in sides.values():
-        side.run()  # all shapes once, untimed
-    seconds = dict.fromkeys(sides, 0.0)
-    for _ in range(FLAGS.rounds):
-        for name, side in sides.items():
-            seconds[name] += side.run()
+    found = harness.in_turns({name: side.run for name, side in sides.items()}, FLAGS.rounds)
     for side in list(sides.values())[1:]:
         side.end()
     examples = FLAGS.rounds * sum(len(batch["label_ids"]) for batch in batches)
-    return {name: examples / total for name, total in seconds.items()}
+    return {name: examples / sum(seconds) for name, seconds in found.items()}
 
 
-def main(_):
+def main():
+    if FLAGS.trees:
+        print(harness.machine())
+        compare_trees()
+        return
     batches = list(task_batches() if FLAGS.task_name else full_batches())
     examples = sum(len(batch["label_ids"]) for batch in batches)
     lengths = np.concatenate([batch["input_mask"].sum(1) for batch in batches])
-    print(f"machine: {platform.processor() or platform.machine()}, {os.cpu_count()} cores; "
-          f"TensorFlow {tf.__version__}")  # fmt: skip
+    print(harness.machine(tf))
     print(f"{FLAGS.task_name or 'random tokens'}, {len(batches)} batches, {examples} examples, "
           f"{lengths.mean():.0f} tokens each")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
@@ -174,13 +214,8 @@ def main(_):
         for mode in FLAGS.modes:
             for dtype in FLAGS.dtypes:
                 rates = measure(batches, mode, dtype, path)
-                ours = rates.pop("ours")
-                line = f"{mode:6s} {dtype:9s} ours {ours:7.2f} examples/s"
-                for name, rate in rates.items():
-                    line += f"   {name} {rate:.2f}, ratio {ours / rate:.2f}"
-                print(line, flush=True)
+                print(harness.compare(f"{mode:6s} {dtype:9s}", rates), flush=True)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

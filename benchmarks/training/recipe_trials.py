@@ -1,6 +1,6 @@
 """Trials of other systems' recipes on real data, each with whole commands and small models.
 
-    python benchmarks/recipe_trials.py --trial=masks --input_file='corpus/*.txt' \\
+    python -m benchmarks.training.recipe_trials --trial=masks --input_file='corpus/*.txt' \\
         --eval_file=heldout.txt --data_dir=glue --spm_model_file=30k-clean.model
 
 Prints a table of results. Trials:
@@ -16,15 +16,15 @@ Prints a table of results. Trials:
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 
-from absl import app, flags
+from absl import flags
+
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
-_TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_SMALL = os.path.join(_TREE, "configs", "albert_small.json")
+_SMALL = harness.config_file("small")
 # Makes a BERT with random weights, or reads one and prints its outputs.
 _PEER = """
 import json, sys
@@ -60,23 +60,8 @@ def define_flags():
 
 
 def run(script, *switches, **values):
-    """Runs a script of the package; its log goes beside its output."""
-    arguments = [f"--{name}" for name in switches]
-    arguments += [f"--{name}={value}" for name, value in values.items()]
-    result = subprocess.run(
-        [sys.executable, "-m", f"albert.{script}", *arguments],
-        cwd=_TREE, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-    )  # fmt: skip
-    if result.returncode:
-        sys.exit(f"{script} failed:\n{result.stderr[-3000:]}")
-    return result.stdout
-
-
-def results(folder):
-    """The metrics of the last block of eval_results.txt."""
-    with open(os.path.join(folder, "eval_results.txt"), encoding="utf-8") as file:
-        block = [part for part in file.read().split("=" * 50) if part.strip()][-1]
-    return dict(line.split(" = ") for line in block.strip().splitlines())
+    """Runs a script of the package; returns what it prints."""
+    return harness.check_output(harness.command(script, *switches, **values))
 
 
 def best(folder):
@@ -134,7 +119,7 @@ def trial_masks(folder):
     print("| masks | instances | masked_lm_loss | masked_lm_accuracy |\n|---|---|---|---|")
     for name, switches in (("of the records", ()), ("while training", ("mask_in_training",))):
         records, said = make_records(folder, f"records{len(switches)}", FLAGS.input_file, *switches)
-        found = results(pretrain(folder, f"model{len(switches)}", records, heldout))
+        found = harness.last_results(pretrain(folder, f"model{len(switches)}", records, heldout))
         scores = " | ".join(found[key] for key in ("masked_lm_loss", "masked_lm_accuracy"))
         print(f"| {name} | {said.split()[0]} | {scores} |", flush=True)
 
@@ -147,13 +132,13 @@ def trial_full_sentences(folder):
     ]
     (train, said), (heldout, _) = made
     model = pretrain(folder, "model", train, heldout, sentence_task="none")
-    print(said, results(model), sep="\n")
+    print(said, harness.last_results(model), sep="\n")
     rte = os.path.join(folder, "rte")
     fine_tune(
         "RTE", rte, 300, init_checkpoint=model, spm_model_file=FLAGS.spm_model_file,
         max_seq_length=128, learning_rate=1e-4, save_checkpoints_steps=100,
     )  # fmt: skip
-    print("RTE:", results(rte), "best", best(rte))
+    print("RTE:", harness.last_results(rte), "best", best(rte))
 
 
 def fine_tune(task_name, output_dir, steps, *switches, **values):
@@ -225,13 +210,7 @@ def trial_distillation(folder):
 
 
 def peer(*arguments):
-    result = subprocess.run(
-        [FLAGS.transformers_python, "-c", _PEER, *arguments],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True,
-    )  # fmt: skip
-    if result.returncode:
-        sys.exit(f"transformers failed:\n{result.stderr[-3000:]}")
-    return result.stdout
+    return harness.check_output([FLAGS.transformers_python, "-c", _PEER, *arguments])
 
 
 def trial_bert(folder):
@@ -253,7 +232,7 @@ def trial_bert(folder):
         vocab_file=os.path.join(folder, "vocab.txt"),
         max_seq_length=128, learning_rate=1e-4, save_checkpoints_steps=100,
     )  # fmt: skip
-    print("MRPC:", results(model))
+    print("MRPC:", harness.last_results(model))
     run("export_to_huggingface", model_dir=model, output_dir=exported, architecture="bert")
     from albert.serving import predictors
 
@@ -267,7 +246,7 @@ def trial_bert(folder):
     print(f"largest difference of probabilities: {max(abs(a - b) for a, b in pairs):.2e}")
 
 
-def main(_):
+def main():
     trial = globals()[f"trial_{FLAGS.trial}"]
     if FLAGS.output_dir:
         os.makedirs(FLAGS.output_dir, exist_ok=True)
@@ -278,5 +257,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

@@ -1,17 +1,17 @@
-"""Our side of `serving.py`: a process that answers commands, see `peer_serving.answer_commands`.
+"""Our side of `latency`: a process that answers commands, see `peer_sides.answer_commands`.
 
-python own_serving.py training_folder float32|bfloat16 auto threads batches.json
-python own_serving.py serving_folder exported runtime threads batches.json
+python -m benchmarks.serving.own_side training_folder float32|bfloat16 auto threads batches.json
+python -m benchmarks.serving.own_side serving_folder exported runtime threads batches.json
 """
 
 import dataclasses
 import sys
 
 import numpy as np
-import peer_serving
 import tensorflow as tf
 
 from albert.serving import inference, predictors
+from benchmarks.serving import peer_sides
 
 
 def main():
@@ -27,10 +27,10 @@ def main():
 
     def predict(texts):
         rows = (("a text", {columns.text: text}) for text in texts)
-        found = predictor.predict_rows(rows, columns, peer_serving.BATCH_SIZE)
+        found = predictor.predict_rows(rows, columns, peer_sides.BATCH_SIZE)
         return np.stack([list(row.probabilities.values()) for row in found])
 
-    peer_serving.answer_commands(predict, batches_file)
+    peer_sides.answer_commands(predict, batches_file)
 
 
 if __name__ == "__main__":

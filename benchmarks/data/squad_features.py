@@ -1,6 +1,6 @@
 """SQuAD features written as TFRecord, and answers decoded, per question and second.
 
-    python benchmarks/squad_features.py --squad_file=train-v2.0.json --spm_model_file=x.model
+    python -m benchmarks.data.squad_features --squad_file=train-v2.0.json --spm_model_file=x.model
 
 Prints milliseconds per question of training features at the given lengths with one and with
 several processes, and of Hugging Face's Rust tokenizer on the same questions if `tokenizers` is
@@ -10,18 +10,18 @@ with made-up scores. Times are the best of several runs.
 
 import contextlib
 import os
-import platform
 import tempfile
 import time
 
 import numpy as np
 import sentencepiece
 import tensorflow as tf
-from absl import app, flags, logging
+from absl import flags, logging
 
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import records as squad_records
 from albert.text import tokenization
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
 
@@ -133,7 +133,7 @@ def measure_decoding(examples, tokenizer):
     return len(windows), seconds
 
 
-def main(_):
+def main():
     logging.set_verbosity(logging.WARNING)
     tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
     examples = copies_of(squad_answers.read_squad_examples(FLAGS.squad_file, is_training=True))
@@ -141,7 +141,7 @@ def main(_):
         example.qas_id = str(number)
     examples = squad_answers.shuffle_examples(examples)
     per_question = 1000 / len(examples)
-    print(f"{platform.machine()}, {os.cpu_count()} cores, {len(examples)} questions")
+    print(f"{harness.machine()}; {len(examples)} questions")
     for num_processes in sorted({1, FLAGS.num_processes}):
         ours = best_seconds(lambda n=num_processes: write_records(examples, tokenizer, n))
         print(f"features to TFRecord, num_processes={num_processes}: {ours * per_question:.3f} ms")
@@ -154,5 +154,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

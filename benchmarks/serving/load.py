@@ -1,6 +1,6 @@
 """A server under load: latency and throughput, bad requests, slow clients, its end and its death.
 
-    python benchmarks/serving_load.py --model_dir=sst --input_file=glue/SST-2/dev.tsv \\
+    python -m benchmarks.serving.load --model_dir=sst --input_file=glue/SST-2/dev.tsv \\
         [--clients=1,8,64] [--server_flags=--threads=2]
 
 Starts `python -m albert.serve` itself and prints a row for each part. Each client sends a text,
@@ -22,12 +22,12 @@ import tempfile
 import time
 
 import aiohttp
-from absl import app, flags
+from absl import flags
 
 from albert.io import tables
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
-_TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LENGTHS = 1000
 _BAD = [
     b"", b"{", b"\xff\xfe", b"[]", b"[" * 100_000, b'{"txt": "a"}', b'{"text": 3}',
@@ -50,12 +50,11 @@ class Process:
 
     def __init__(self):
         started = time.monotonic()
-        paths = filter(None, [_TREE, os.environ.get("PYTHONPATH")])
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "albert.serve", f"--model_dir={FLAGS.model_dir}", "--port=0",
              *FLAGS.server_flags],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env=harness.environment(),
             stderr=self._log,
         )  # fmt: skip
         while "Ready:" not in self.log():
@@ -238,7 +237,7 @@ async def first_reply(server, text):
         return reply
 
 
-def main(_):
+def main():
     rows = tables.read_file(FLAGS.input_file, "input_file")
     texts = [row[FLAGS.text_column] for _, row in rows]
     server = Process()
@@ -260,5 +259,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

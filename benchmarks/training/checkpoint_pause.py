@@ -1,6 +1,7 @@
 """How long saving a checkpoint holds training up, against how long it takes to write.
 
-    python benchmarks/checkpoint_pause.py --albert_config_file=configs/albert_xlarge_v2.json
+    python -m benchmarks.training.checkpoint_pause \\
+        --albert_config_file=configs/albert_xlarge_v2.json
 
 Weights and both slots of the optimizer are saved to a temporary folder, a few times; medians.
 """
@@ -10,22 +11,22 @@ import statistics
 import tempfile
 import time
 
-from absl import app, flags
+from absl import flags
 
 from albert.model import encoder, pretraining_heads
 from albert.training import evaluation, optimizers
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
-_HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def define_flags():
-    config = os.path.join(_HERE, "..", "configs", "albert_base_v2.json")
+    config = harness.config_file("base_v2")
     flags.DEFINE_string("albert_config_file", config, "Sizes of the model.")
     flags.DEFINE_integer("times", 5, "Checkpoints that are saved.")
 
 
-def main(_):
+def main():
     config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
     model = pretraining_heads.PretrainingModel(config, seed=1)
     optimizer = optimizers.create_optimizer(1e-3, 1, 0)
@@ -45,5 +46,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

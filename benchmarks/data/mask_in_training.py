@@ -1,6 +1,6 @@
 """Masks drawn while training: instances per second, and how long a step waits for its batch.
 
-    python benchmarks/mask_in_training.py --input_file='corpus/*.txt' \
+    python -m benchmarks.data.mask_in_training --input_file='corpus/*.txt' \\
         --spm_model_file=30k-clean.model
 
 Makes records of the text in one pass with and without masks, and ten times with them for the sizes
@@ -10,13 +10,12 @@ batches, for both kinds of records in turns. Weights are random: speed does not 
 """
 
 import os
-import platform
 import tempfile
 import time
 
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 from albert.data import (
     dynamic_masking,
@@ -31,13 +30,13 @@ from albert.model import encoder, layers
 from albert.tasks import pretraining
 from albert.text import tokenization
 from albert.training import optimizers, train_step
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
-_HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def define_flags():
-    config = os.path.join(_HERE, "..", "configs", "albert_small.json")
+    config = harness.config_file("small")
     flags.DEFINE_string("input_file", None, "Text files: comma-separated globs.", required=True)
     flags.DEFINE_string("spm_model_file", None, "SentencePiece model.", required=True)
     flags.DEFINE_string("albert_config_file", config, "Sizes of the model.")
@@ -91,7 +90,7 @@ def input_of(path, masker):
     lengths = (FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
     found = dynamic_masking.look_at([path])
     data = pretraining.make_data({"train": found, "dev": found}, lengths, 1, masker)
-    input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, **data.train_input)
+    input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, data.train_input)
     return input_fn({"batch_size": FLAGS.batch_size})
 
 
@@ -130,13 +129,12 @@ def waiting(config, dataset):
     return run
 
 
-def main(_):
+def main():
     config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
     tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
     mask = masking.MaskingConfig(FLAGS.max_predictions_per_seq)
     masker = dynamic_masking.Masker(mask, instances.Vocabulary.of(tokenizer), 1)
-    print(f"machine: {platform.processor() or platform.machine()}, {os.cpu_count()} cores; "
-          f"TensorFlow {tf.__version__}")  # fmt: skip
+    print(harness.machine(tf))
     with tempfile.TemporaryDirectory() as folder:
         compact = make(folder, "compact", None, 1)
         ten = os.path.getsize(make(folder, "ten", mask, 10))
@@ -151,14 +149,12 @@ def main(_):
             rate = input_rate(input_of(path, masker))
             print(f"masks {kind}: the whole input {rate:.0f} instances/s of one core", flush=True)
             runs[kind] = waiting(config, input_of(path, masker))
-        for _ in range(FLAGS.rounds):
-            for kind, run in runs.items():
-                seconds, waited = run()
+        for kind, rounds in harness.in_turns(runs, FLAGS.rounds, warm_up=False).items():
+            for seconds, waited in rounds:
                 print(f"masks {kind}: {seconds / FLAGS.steps * 1e3:.1f} ms a step, of which "
                       f"{waited / FLAGS.steps * 1e3:.2f} ms ({waited / seconds:.2%}) waiting for "
                       "the batch", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

@@ -1,7 +1,7 @@
 """Whether the memory of a long run stays flat: pre-training a tiny model, evaluated often.
 
-    python benchmarks/memory_growth.py
-    python benchmarks/memory_growth.py --steps=400 --evaluations=20
+    python -m benchmarks.robustness.memory_growth
+    python -m benchmarks.robustness.memory_growth --steps=400 --evaluations=20
 
 Runs the command in a process of its own, and prints the resident set of that process at the end of
 each evaluation, the growth from the first tenth of the evaluations (in which everything has been
@@ -9,20 +9,14 @@ compiled and every buffer made) to the last, and the number of its open files an
 """
 
 import os
-import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
-from absl import app, flags
+from absl import flags
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from albert.data import record_files  # noqa: E402
-from albert.io import file_io  # noqa: E402
-from tests.support import builders  # noqa: E402
+from benchmarks import harness
+from benchmarks.robustness import tiny_run
 
 FLAGS = flags.FLAGS
 
@@ -30,23 +24,6 @@ FLAGS = flags.FLAGS
 def define_flags():
     flags.DEFINE_integer("steps", 10_000, "Steps of training.")
     flags.DEFINE_integer("evaluations", 50, "How often it is saved and evaluated in them.")
-
-
-def write_inputs(folder):
-    rows = builders.pretraining_rows(400)
-    record_files.write(os.path.join(folder, "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
-    config = builders.PRETRAINING_CONFIG.to_json_string()
-    file_io.write_text(os.path.join(folder, "config.json"), config)
-
-
-def command(folder):
-    values = builders.pretraining_flags(
-        pathlib.Path(folder), os.path.join(folder, "out"), num_train_steps=FLAGS.steps,
-        save_checkpoints_steps=FLAGS.steps // FLAGS.evaluations, do_eval=True,
-        keep_checkpoint_max=3,
-    )  # fmt: skip
-    arguments = [f"--{name}={value}" for name, value in values.items()]
-    return [sys.executable, "-m", "albert.run_pretraining", *arguments]
 
 
 def measure(pid):
@@ -57,13 +34,17 @@ def measure(pid):
     return resident, len(os.listdir(f"/proc/{pid}/fd")), int(status["Threads"])
 
 
-def main(_):
+def main():
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        write_inputs(folder)
-        process = subprocess.Popen(
-            command(folder), cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        tiny_run.write_inputs(folder)
+        arguments = tiny_run.command(
+            folder,
+            os.path.join(folder, "out"),
+            num_train_steps=FLAGS.steps,
+            save_checkpoints_steps=FLAGS.steps // FLAGS.evaluations,
         )
+        process = tiny_run.start(arguments)
         log = []
         for line in process.stderr:
             log.append(line)
@@ -80,5 +61,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

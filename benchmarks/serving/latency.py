@@ -1,12 +1,13 @@
 """One fine-tuned classifier, text in and label out, on two cores: ours against its peers.
 
-    python benchmarks/serving.py --spm_model_file=30k-clean.model --data_dir=glue \
+    python -m benchmarks.serving.latency --spm_model_file=30k-clean.model --data_dir=glue \\
         --peer_python=peer/bin/python
-    python benchmarks/serving.py --model_dir=sst2 --data_dir=glue --peer_python=peer/bin/python \
+    python -m benchmarks.serving.latency --model_dir=sst2 --data_dir=glue \\
+        --peer_python=peer/bin/python \\
         --serving_dirs=sst2_onnx:onnxruntime,sst2_onnx:openvino,sst2_int8:onnxruntime
 
 Every side is a process of its own that answers in turns, all bound to `--cores`. Peers run the same
-weights: `export_to_huggingface` writes them, and `peer_serving.py` makes ONNX files, dynamic int8
+weights: `export_to_huggingface` writes them, and `peer_sides.py` makes ONNX files, dynamic int8
 and NNCF's int8 of that. Without `--model_dir` the weights are random, to which speed is
 indifferent, but agreement is not.
 
@@ -30,11 +31,13 @@ import tempfile
 import time
 
 import numpy as np
-from absl import app, flags
+from absl import flags
+
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
 _HERE = os.path.dirname(os.path.abspath(__file__))
-# Peers by the name of their row, see `peer_serving.PEERS`.
+# Peers by the name of their row, see `peer_sides.PEERS`.
 _PEERS = [
     *("transformers eager float32", "transformers compile float32"),
     *("transformers eager bfloat16", "transformers compile bfloat16"),
@@ -44,7 +47,7 @@ _PEERS = [
 
 
 def define_flags():
-    config = os.path.join(_HERE, "..", "configs", "albert_base_v2.json")
+    config = harness.config_file("base_v2")
     flags.DEFINE_string("model_dir", None, "Folder of a run of SST-2; else random weights.")
     flags.DEFINE_string("albert_config_file", config, "Sizes of the model with random weights.")
     flags.DEFINE_string("spm_model_file", None, "Vocabulary of the model with random weights.")
@@ -115,11 +118,11 @@ def make_requests(tokenizer):
 
 
 class Side:
-    """A process that answers, see `peer_serving.answer_commands`."""
+    """A process that answers, see `peer_sides.answer_commands`."""
 
     def __init__(self, name, command):
         self.name = name
-        environment = {**os.environ, "OMP_NUM_THREADS": str(len(FLAGS.cores))}
+        environment = {**harness.environment(), "OMP_NUM_THREADS": str(len(FLAGS.cores))}
         environment |= {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -162,8 +165,8 @@ def random_model(folder):
 
 def make_sides(model, folder, requests_file):
     """All sides, ready."""
-    own = [sys.executable, os.path.join(_HERE, "own_serving.py")]
-    peer = [FLAGS.peer_python, os.path.join(_HERE, "peer_serving.py")]
+    own = [sys.executable, "-m", "benchmarks.serving.own_side"]
+    peer = [FLAGS.peer_python, os.path.join(_HERE, "peer_sides.py")]
     threads = str(len(FLAGS.cores))
     commands = {
         f"albert tensorflow {precision}": [*own, model, precision, "auto", threads]
@@ -255,7 +258,7 @@ def print_agreement(sides):
         print(f"{side.name:45}{same:12.2%}{np.abs(found - wanted).max():20.6f}")
 
 
-def main(_):
+def main():
     os.sched_setaffinity(0, {int(core) for core in FLAGS.cores})  # also of what is started here
     from albert.serving import inference, predictors
 
@@ -284,5 +287,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

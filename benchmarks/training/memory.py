@@ -1,7 +1,7 @@
 """Peak memory of pre-training, as the command runs it, against what --estimate_memory says.
 
-    python benchmarks/memory.py
-    python benchmarks/memory.py --cases=xxlarge:8:8 --steps=3
+    python -m benchmarks.training.memory
+    python -m benchmarks.training.memory --cases=xxlarge:8:8 --steps=3
 
 A case is size:batch:accumulation steps, with ":recompute" or a precision behind it where wanted.
 Records are random tokens of full length. A checkpoint is written after each step, while the next
@@ -17,15 +17,15 @@ import time
 import types
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from albert.cli import common_flags
 from albert.data import instances, record_files
 from albert.model import encoder
 from albert.training import memory
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
-_ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
 _PREDICTIONS = 20  # the default of the scripts
 
 
@@ -70,7 +70,7 @@ def run(config_file, batch_size, path, folder, extra):
     ]
     log = os.path.join(folder, "log")
     with open(log, "w", encoding="utf-8") as file:
-        process = subprocess.Popen(command, cwd=_ROOT, stdout=file, stderr=file)
+        process = subprocess.Popen(command, cwd=harness.ROOT, stdout=file, stderr=file)
         _, status, usage = os.wait4(process.pid, 0)
     with open(log, encoding="utf-8") as file:
         text = file.read()
@@ -80,11 +80,11 @@ def run(config_file, batch_size, path, folder, extra):
     return usage.ru_maxrss / 2**20, batch_size / float(rate[-1]) if rate else float("nan")
 
 
-def main(_):
+def main():
     print(f"{FLAGS.max_seq_length} tokens, {FLAGS.steps} steps; estimate and peak in GiB")
     for case in FLAGS.cases:
         size, batch_size, accumulation, *options = case.split(":")
-        config_file = os.path.join(_ROOT, "configs", f"albert_{size}_v2.json")
+        config_file = harness.config_file(f"{size}_v2")
         config = encoder.AlbertConfig.from_json_file(config_file)
         precision = next((option for option in options if option != "recompute"), "float32")
         compute = common_flags.compute(
@@ -110,5 +110,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

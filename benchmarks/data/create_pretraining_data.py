@@ -1,6 +1,6 @@
 """Pre-training data: instances per second and peak memory of a whole run.
 
-    python benchmarks/create_pretraining_data.py --input_file='corpus/*.txt' \
+    python -m benchmarks.data.create_pretraining_data --input_file='corpus/*.txt' \\
         --spm_model_file=30k-clean.model
 
 Runs `albert.create_pretraining_data` as a process of its own on the given number of cores, from
@@ -12,7 +12,6 @@ processes of the run, looked at twenty times a second. Needs Linux (/proc, CPU a
 
 import os
 import pathlib
-import platform
 import re
 import resource
 import shutil
@@ -22,13 +21,13 @@ import tempfile
 import threading
 import time
 
-from absl import app, flags
+from absl import flags
 
 from albert.io import file_io
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
 REFERENCE = 430  # instances per second
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def define_flags():
@@ -75,7 +74,7 @@ def run(arguments, cores):
     started = time.perf_counter()
     process = subprocess.Popen(
         arguments,
-        cwd=ROOT,
+        cwd=harness.ROOT,
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: os.sched_setaffinity(0, cores),
@@ -98,7 +97,7 @@ def run(arguments, cores):
     return output, seconds, peak
 
 
-def main(_):
+def main():
     cores = sorted(os.sched_getaffinity(0))[-FLAGS.cores :]
     with tempfile.TemporaryDirectory() as folder:
         text = os.path.join(folder, "text")
@@ -123,7 +122,7 @@ def main(_):
         written = os.path.getsize(f"{folder}/out") / 1e6
     instances = int(re.match(r"\d+", output)[0])
     print(output)
-    print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}")
+    print(harness.machine())
     print(
         f"{megabytes:.0f} MB of text, {written:.0f} MB of records, {len(cores)} core(s), "
         f"load before {os.getloadavg()[2]:.1f}"
@@ -139,5 +138,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

@@ -1,15 +1,23 @@
-"""The pages of reports: a run, several runs, a sweep, a GLUE table."""
+"""Makes the pages of reports: a run, several runs, a sweep, a GLUE table.
+
+The functions of this module collect the content of a page as data, the template
+`report.html.j2` makes HTML of it. A section is its title and a list of blocks. A block is a dict
+with the key "paragraph", "note", "warning", "heading", "program", "pairs" (names and values),
+"figures" (captions and SVG; with "wide"), "table" (names of columns; with "rows" and "best", the
+place of the row that stands out) or "folded" (a summary; with "table" and "rows").
+"""
 
 import datetime
+import importlib.resources
 import json
 import os
 import shlex
+from collections.abc import Iterable, Sequence
 
 from albert.experiments import (
     charts,
     glue_table,
     report_data,
-    report_html,
     report_predictions,
     sweep_plan,
     sweep_results,
@@ -33,9 +41,63 @@ _PROGRESS = (
     ("gradient_norm", "Gradient norm", "before clipping, mean of the steps of a report"),
     ("examples_per_second", "Speed", "without evaluating and saving"),
 )
-_MOST_FAMILIES = 8
+_MAX_FAMILIES = 8
 _KINDS = {"train": "training", "eval": "evaluation"}
-_MOST_FLAGS = 12  # columns of settings in a table of runs
+_MAX_FLAGS = 12  # columns of settings in a table of runs
+
+
+def check_installed() -> None:
+    """Checks that the libraries of reports are installed.
+
+    Raises:
+      file_io.InputError: names the one that is missing, and how to install it.
+    """
+    charts.check_installed()
+    try:
+        import jinja2  # noqa: F401
+    except ImportError as error:
+        raise file_io.InputError("reports need jinja2: pip install jinja2") from error
+
+
+def render(
+    title: str, facts: Iterable[dict], sections: Iterable[tuple[str, Iterable[dict]]]
+) -> str:
+    """Makes HTML of the content of a page.
+
+    Args:
+      title: title of the page.
+      facts: blocks, see the docstring of this module.
+      sections: titles and blocks; a section whose blocks are empty is omitted.
+    """
+    import jinja2
+
+    template = importlib.resources.files("albert.experiments").joinpath("report.html.j2")
+    environment = jinja2.Environment(autoescape=True, keep_trailing_newline=True)
+    environment.filters |= {"column_kinds": _column_kinds, "cell": _cell}
+    page = environment.from_string(template.read_text(encoding="utf-8"))
+    return page.render(title=title, facts=facts, sections=sections)
+
+
+def _column_kinds(rows):
+    """Classes of the columns of a table: numbers, long texts or short ones."""
+    return [_column_kind(column) for column in zip(*rows, strict=True)]
+
+
+def _column_kind(column):
+    known = [value for value in column if value not in (None, "")]
+    if known and all(map(_is_number, known)):
+        return "number"
+    return "long" if any(len(str(value)) > 40 for value in known) else ""
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _cell(value):
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else value
 
 
 def _shown(value):
@@ -46,17 +108,17 @@ def _shown(value):
 # --- one run ------------------------------------------------------------------------------------
 
 
-def run_page(run):
-    """HTML of the report on one `report_data.Run`."""
-    return report_html.page(
+def run_page(run: report_data.Run) -> str:
+    """Makes the HTML of the report on one `report_data.Run`."""
+    return render(
         f"{_title(run)}: {run.name}",
+        _facts(run),
         [
-            _facts(run),
-            report_html.section("Curves", *_curves_of_run(run)),
-            report_html.section("Attempts that were given up", *_attempts(run)),
-            report_html.section("Evaluations", _evaluations(run)),
-            report_html.section("Predictions", *_predictions(run)),
-            report_html.section("Settings", *_settings(run)),
+            ("Curves", _curves_of_run(run)),
+            ("Attempts that were given up", _attempts(run)),
+            ("Evaluations", [_evaluations(run)]),
+            ("Predictions", _predictions(run)),
+            ("Settings", _settings(run)),
         ],
     )
 
@@ -75,8 +137,8 @@ def _facts(run):
     found = [
         ("folder", run.folder),
         ("status", record["status"]),
-        ("result", _said_result(run) if run.result else ""),
-        ("test data", _said_test(run)),
+        ("result", _result_text(run) if run.result else ""),
+        ("test data", _test_text(run)),
         ("started", record["started"]),
         ("took", _duration(record)),
         ("sessions", len(record["sessions"]) if len(record["sessions"]) > 1 else ""),
@@ -85,26 +147,26 @@ def _facts(run):
         ("versions", versions),
         ("commit", record["git_commit"]),
     ]
-    words = report_html.program(shlex.join(record["command"]))
-    warning = ""
+    blocks = [{"pairs": found}, {"program": shlex.join(record["command"])}]
     if record["status"] != run_record.DONE:
-        said = record.get("message") or "it has not ended by itself"
-        warning = report_html.paragraph(f"This run is {record['status']}: {said}", "warning")
-    return warning + report_html.pairs(found) + words
+        message = record.get("message") or "the process did not finish"
+        blocks.insert(0, {"warning": f"This run is {record['status']}: {message}"})
+    return blocks
 
 
-def _said_result(run):
+def _result_text(run):
     score = "unknown" if run.score is None else f"{run.score:.6g}"
-    said = f"{run.score_name} {score} at step {run.result.get('step')}"
-    return "; ".join([said, *run.remarks])
+    result = f"{run.score_name} {score} at step {run.result.get('step')}"
+    return "; ".join([result, *run.remarks])
 
 
-def _said_test(run):
+def _test_text(run):
     if run.test_score is None:
         return ""
     path = run.record["inputs"].get("predict_data", {}).get("path")
-    said = f"{run.best_metric} (test) {run.test_score:.6g} at step {run.record['test']['step']}"
-    return f"{said} of {path}" if path else said
+    step = run.record["test"]["step"]
+    result = f"{run.best_metric} (test) {run.test_score:.6g} at step {step}"
+    return f"{result} of {path}" if path else result
 
 
 def _duration(record):
@@ -128,7 +190,7 @@ def _curves_of_run(run):
         if shown.isdisjoint(names.values())
     ]
     found = []
-    for family, names in families[:_MOST_FAMILIES]:
+    for family, names in families[:_MAX_FAMILIES]:
         series = [(_KINDS[kind], *run.curve(kind, name)) for kind, name in names.items()]
         marks = []
         if run.best_metric in names.values() and run.score is not None:
@@ -138,20 +200,20 @@ def _curves_of_run(run):
         svg = charts.lines(title, series, title, marks, log="loss" in family)
         found.append((f"{title}, in {' and '.join(_KINDS[kind] for kind in names)}", svg))
     found += _curves_of_types(run, by_type)
-    for name, title, said in _PROGRESS:
+    for name, title, caption in _PROGRESS:
         steps, values = run.curve("train", name)
         if steps:
             words, log = name.replace("_", " "), name == "gradient_norm"
             svg = charts.lines(title, [(words, steps, values)], words, log=log)
-            found.append((f"{title}, {said}", svg))
-    yield report_html.figures(found)
-    if left := [family for family, _ in families[_MOST_FAMILIES:]]:
-        yield _note(f"Only in the table of evaluations: {', '.join(left)}.")
+            found.append((f"{title}, {caption}", svg))
+    yield {"figures": found}
+    if left := [family for family, _ in families[_MAX_FAMILIES:]]:
+        yield {"note": f"Only in the table of evaluations: {', '.join(left)}."}
 
 
 def _curves_of_types(run, by_type):
     """Figures of the scores of types of entities; each names as many types as it can."""
-    found, most = [], charts.MOST_NAMED
+    found, most = [], charts.MAX_NAMED
     for score, names in by_type.items():
         kinds = list(names)
         for start in range(0, len(kinds), most):
@@ -169,14 +231,14 @@ def _attempts(run):
     """Attempts that were given up, and their curves beside those of the one that was not."""
     found = []
     for attempt in run.given_up:
-        said = f"seed {attempt['seed']}, at step {attempt['step']} ({attempt['share']:.0%})"
+        words = f"seed {attempt['seed']}, at step {attempt['step']} ({attempt['share']:.0%})"
         # Where all were given up, the message of the run has told why.
         if run.given_up[-1]["message"] not in run.record.get("message", ""):
-            said += f": {attempt['message']}"
-        found.append((attempt["folder"], said))
-    yield report_html.pairs(found)
+            words += f": {attempt['message']}"
+        found.append((attempt["folder"], words))
+    yield {"pairs": found}
     if attempts := run.attempts():
-        yield report_html.figures(curves_together([*attempts, run], "attempts"))
+        yield {"figures": _curves_together([*attempts, run], "attempts")}
 
 
 def _evaluations(run):
@@ -187,7 +249,7 @@ def _evaluations(run):
     best = run.result.get("step")
     place = next((i for i, row in enumerate(rows) if row["step"] == best), None)
     lines = [[row["step"], *(row.get(name) for name in names)] for row in rows]
-    return report_html.table(["step", *names], lines, place)
+    return {"table": ["step", *names], "rows": lines, "best": place}
 
 
 def _predictions(run):
@@ -204,8 +266,9 @@ def _predictions(run):
 def _compared(source, name, count):
     """Which files are compared, and whether they still belong together."""
     examples = "1 example" if count == 1 else f"{count:,} examples"
-    yield report_html.paragraph(f"{name} of this run beside {source.path}: {examples}.")
-    yield report_html.paragraph(source.warning, "warning") if source.warning else ""
+    yield {"paragraph": f"{name} of this run beside {source.path}: {examples}."}
+    if source.warning:
+        yield {"warning": source.warning}
 
 
 def _answers(answers, name):
@@ -216,17 +279,17 @@ def _answers(answers, name):
             f"Scores on {name}, where questions whose null odds are below the threshold are "
             "answered: on the left none is, on the right all are."
         )
-        yield report_html.figures([(caption, svg)], wide=True)
+        yield {"figures": [(caption, svg)], "wide": True}
     header, rows = report_predictions.worst_answers(answers)
     if not rows:
         return
-    yield report_html.heading(f"Worst answers to {name}")
+    yield {"heading": f"Worst answers to {name}"}
     if answers.odds:
-        yield _note(
-            "The probability is that of what was predicted: of no answer, or of there being an "
-            "answer and of this text for it."
-        )
-    yield report_html.table(header, rows)
+        yield {
+            "note": "The probability is that of what was predicted: of no answer, or of there "
+            "being an answer and of this text for it."
+        }
+    yield {"table": header, "rows": rows}
 
 
 def _classifier_predictions(predictions, name):
@@ -237,34 +300,38 @@ def _classifier_predictions(predictions, name):
         pairs = zip(*[(right, guess) for _, right, guess, _ in predictions.rows], strict=True)
         svg = charts.scatter("Predictions", *pairs, "label", "prediction")
         caption = f"Predicted numbers against the labels of {name}; on the line they are the same."
-    yield report_html.figures([(caption, svg)], wide=True)
+    yield {"figures": [(caption, svg)], "wide": True}
     if rows := predictions.worst():
-        yield report_html.heading(f"Worst examples of {name}")
-        yield report_html.table(["text", "right", "predicted", "probability"], rows)
+        yield {"heading": f"Worst examples of {name}"}
+        yield {"table": ["text", "right", "predicted", "probability"], "rows": rows}
 
 
 def _settings(run):
     flags = run.record["flags"].items()
     given = [[n, _shown(f["value"]), f["source"]] for n, f in flags if f["source"] != "default"]
     left = [[name, _shown(f["value"])] for name, f in flags if f["source"] == "default"]
-    yield report_html.table(["setting", "value", "from"], given)
-    yield report_html.folded(
-        f"{len(left)} settings at their defaults", report_html.table(["setting", "value"], left)
-    )
+    yield {"table": ["setting", "value", "from"], "rows": given}
+    summary = f"{len(left)} settings at their defaults"
+    yield {"folded": summary, "table": ["setting", "value"], "rows": left}
     inputs = [
         [role, found.get("path"), found.get("bytes"), (found.get("sha256") or "")[:16]]
         for role, found in (run.record["inputs"] or {}).items()
     ]
-    yield report_html.table(["input", "path", "bytes", "SHA-256 begins"], inputs)
+    yield {"table": ["input", "path", "bytes", "SHA-256 begins"], "rows": inputs}
 
 
 # --- several runs -------------------------------------------------------------------------------
 
 
-def runs_page(runs, said=""):
-    """HTML of the report that compares several `report_data.Run`s of one task; `said` of all."""
+def runs_page(runs: Sequence[report_data.Run], note: str = "") -> str:
+    """Makes the HTML of a report that compares several `report_data.Run`s of one task.
+
+    Args:
+      runs: list of them.
+      note: a sentence on all of them.
+    """
     flags = report_data.differing_flags(runs)
-    shown, rest = flags[:_MOST_FLAGS], flags[_MOST_FLAGS:]
+    shown, rest = flags[:_MAX_FLAGS], flags[_MAX_FLAGS:]
     metric = next((run.best_metric for run in runs if run.best_metric), "score")
     restarted = any(run.given_up for run in runs)
     tested = any(run.test_score is not None for run in runs)
@@ -285,21 +352,22 @@ def runs_page(runs, said=""):
         ]
         for run in runs
     ]
-    notes = [report_html.paragraph(said)] if said else []
-    notes += [report_html.paragraph(f"They also differ in {', '.join(rest)}.")] if rest else []
+    notes = [{"paragraph": note}] if note else []
+    notes += [{"paragraph": f"They also differ in {', '.join(rest)}."}] if rest else []
     if not flags:
-        notes.append(report_html.paragraph("All settings are the same."))
-    return report_html.page(
+        notes.append({"paragraph": "All settings are the same."})
+    return render(
         f"{_title(runs[0])}: {len(runs)} runs",
+        [],
         [
-            report_html.section("What differs", report_html.table(header, rows), *notes),
-            report_html.section("Curves together", report_html.figures(curves_together(runs))),
+            ("What differs", [{"table": header, "rows": rows}, *notes]),
+            ("Curves together", [{"figures": _curves_together(runs)}]),
         ],
     )
 
 
-def curves_together(runs, called="runs"):
-    """Figures with a line for each run; `called` says what they are."""
+def _curves_together(runs, called="runs"):
+    """Returns figures with a line for each run; captions call the runs `called`."""
     metric = next((run.best_metric for run in runs if run.best_metric), None)
     wanted = [("train", "loss", "Training loss"), ("eval", "eval_loss", "Evaluation loss")]
     if metric:
@@ -319,15 +387,15 @@ def curves_together(runs, called="runs"):
 # --- sweeps -------------------------------------------------------------------------------------
 
 
-def sweep_page(sweep, axes=None):
-    """HTML of the report on a `report_data.Sweep`.
+def sweep_page(sweep: report_data.Sweep, axes: Sequence[str] | None = None) -> str:
+    """Makes the HTML of the report on a `report_data.Sweep`.
 
     Args:
-      sweep: it.
+      sweep: the sweep.
       axes: the two parameters of the heat map; by default those with the most values.
 
     Raises:
-      file_io.InputError: a parameter is none of the sweep's.
+      file_io.InputError: the sweep does not have such a parameter.
     """
     summary = sweep.summary
     axes = _checked_axes(sweep, axes)
@@ -336,16 +404,14 @@ def sweep_page(sweep, axes=None):
     ranked = sweep_results.order(summary["points"], summary["minimize"])
     numbers = [n for place in ranked for n in summary["points"][place]["trials"]]
     runs = [sweep.runs[number] for number in numbers if number in sweep.runs]
-    return report_html.page(
+    return render(
         f"{sweep.plan['script']}: sweep {os.path.basename(os.path.abspath(sweep.folder))}",
+        _sweep_facts(sweep),
         [
-            _sweep_facts(sweep),
-            report_html.section(
-                "Parameters", report_html.figures(_sweep_figures(sweep, axes), wide=True)
-            ),
-            report_html.section("Table", report_html.table(header, rows, is_best)),
-            report_html.section("Curves together", report_html.figures(curves_together(runs))),
-            report_html.section("Failures", _failures(summary)),
+            ("Parameters", [{"figures": _sweep_figures(sweep, axes), "wide": True}]),
+            ("Table", [{"table": header, "rows": rows, "best": is_best}]),
+            ("Curves together", [{"figures": _curves_together(runs)}]),
+            ("Failures", [_failures(summary)]),
         ],
     )
 
@@ -375,14 +441,15 @@ def _sweep_facts(sweep):
         point = summary["points"][best]
         values = point["parameters"]
         pairs = [f"{n}={sweep_plan.text_of(values[n])}" for n in summary["parameters"]]
-        said = f"{summary['metric']} {sweep_results.number(point['mean'])}"
+        score = f"{summary['metric']} {sweep_results.number(point['mean'])}"
         if point["deviation"] is not None:
-            said += f" ± {sweep_results.number(point['deviation'])} over {point['num_done']} seeds"
-        found.append(("best", f"{said} with {' '.join(pairs) or point['name']}"))
-    fixed = [[name, value] for name, value in sweep.plan["settings"].items()]
-    table = report_html.table(["setting", "value"], fixed)
-    shown = report_html.folded("Settings of all trials", table) if fixed else ""
-    return report_html.pairs(found) + shown
+            score += f" ± {sweep_results.number(point['deviation'])} over {point['num_done']} seeds"
+        found.append(("best", f"{score} with {' '.join(pairs) or point['name']}"))
+    blocks = [{"pairs": found}]
+    if fixed := [[name, value] for name, value in sweep.plan["settings"].items()]:
+        summary = "Settings of all trials"
+        blocks.append({"folded": summary, "table": ["setting", "value"], "rows": fixed})
+    return blocks
 
 
 def _sweep_figures(sweep, axes):
@@ -412,14 +479,14 @@ def _sweep_figures(sweep, axes):
 
 def _failures(summary):
     rows = [[t["name"], "\n".join(t["error"])] for t in summary["trials"] if t["error"]]
-    return report_html.table(["trial", "the end of its log"], rows)
+    return {"table": ["trial", "the end of its log"], "rows": rows}
 
 
 # --- GLUE ---------------------------------------------------------------------------------------
 
 
-def glue_page(folder):
-    """HTML of the report on a folder of `run_glue.sh`."""
+def glue_page(folder: str) -> str:
+    """Makes the HTML of the report on a folder of `run_glue.sh`."""
     path = os.path.join(folder, glue_table.NAME)
     summary = file_io.read_json(path, "results")
     with report_data.damage_named(path):
@@ -445,18 +512,15 @@ def _glue_page(folder, summary):
     for row in summary["tasks"]:
         runs = [run for run in sweep.runs.values() if row["task"] in run.name.split("/")]
         curves += _glue_curves(row, runs)
-    return report_html.page(
+    return render(
         f"GLUE: {os.path.basename(os.path.abspath(folder))}",
+        [],
         [
-            report_html.section("Table", report_html.table(header, rows), _note(note)),
-            report_html.section("Curves", report_html.figures(curves)),
-            report_html.section("Failures", _failures(sweep.summary)),
+            ("Table", [{"table": header, "rows": rows}, {"note": note}]),
+            ("Curves", [{"figures": curves}]),
+            ("Failures", [_failures(sweep.summary)]),
         ],
     )
-
-
-def _note(words):
-    return report_html.paragraph(words, "note")
 
 
 def _glue_row(row):
@@ -465,7 +529,7 @@ def _glue_row(row):
 
     seeds = f"{len(row['scores'])} of {row['num_seeds']}" if "num_seeds" in row else ""
     score, deviation = percent(row["score"]), percent(row.get("deviation"))
-    state = glue_table.said_state(row)
+    state = glue_table.state_text(row)
     known = [scores.get(row["task"]) for scores in PUBLISHED.values()]
     return [row["task"], row["metric"], score, deviation, seeds, state, *known]
 

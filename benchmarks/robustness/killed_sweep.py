@@ -1,6 +1,6 @@
 """A sweep that is killed again and again against one that is not: their tables must be the same.
 
-    python benchmarks/killed_sweep.py --kills=10
+    python -m benchmarks.robustness.killed_sweep --kills=10
 
 Twelve trials of run_classifier on the demo's sentences, from a tiny hub module. The sweep and its
 trials are killed (SIGKILL, in turns the sweep first and last) at random moments, each time after a
@@ -17,11 +17,12 @@ import sys
 import tempfile
 import time
 
-from absl import app, flags
+from absl import flags
+
+from benchmarks import harness
 
 FLAGS = flags.FLAGS
-_TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_HUB = os.path.join(_TREE, "tests", "testdata", "golden", "hub_tf1")
+_HUB = str(harness.ROOT / "tests" / "testdata" / "golden" / "hub_tf1")
 _FILES = ("sweep_results.md", "sweep_results.csv", "sweep_results.json")
 
 
@@ -76,7 +77,7 @@ def _kill_at_random(command, folder, kills, source):
     killed = 0
     for number in range(kills + 1):
         before = _progress(folder)
-        process = subprocess.Popen(command, cwd=_TREE, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(command, cwd=harness.ROOT, stdout=subprocess.DEVNULL)
         if number < kills:
             while process.poll() is None and _progress(folder) <= before:
                 time.sleep(0.02)
@@ -94,14 +95,13 @@ def _kill_at_random(command, folder, kills, source):
     return killed
 
 
-def main(_):
+def main():
     source = random.Random(FLAGS.seed)
     with contextlib.ExitStack() as stack:
         top = FLAGS.output_dir or stack.enter_context(tempfile.TemporaryDirectory())
         data = os.path.join(top, "data")
         folders = {name: os.path.join(top, name) for name in ("whole", "broken")}
-        make = [sys.executable, "-m", "albert.make_demo_data", f"--output_dir={data}"]
-        subprocess.run(make, cwd=_TREE, check=True, stdout=subprocess.DEVNULL)
+        harness.check_output(harness.command("make_demo_data", output_dir=data))
         times = []
         for name, kills in (("whole", 0), ("broken", FLAGS.kills)):
             started = time.perf_counter()
@@ -119,5 +119,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    harness.run(main, define_flags)

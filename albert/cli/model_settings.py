@@ -1,0 +1,144 @@
+"""The files of the model that a command starts from: flags, and where these files are found."""
+
+import dataclasses
+from typing import Any
+
+from albert.cli import options
+from albert.io import file_io
+
+_HANDLES = ("albert_config_file", "init_checkpoint", "albert_hub_module_handle")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelFiles(options.Group):
+    """Model, weights and tokenizer."""
+
+    albert_config_file: str | None = options.flag(
+        None,
+        "JSON file of the model's sizes; by default the one beside --init_checkpoint or in the hub "
+        "module.",
+    )
+    init_checkpoint: str | None = options.flag(
+        None,
+        "Weights to start from: checkpoint prefix, its .index or .data file, a folder, a Hugging "
+        "Face folder or its .safetensors file.",
+    )
+    albert_hub_module_handle: str | None = options.flag(
+        None,
+        "Hub module to start from: a local folder, a .tar.gz file or a URL. Brings configuration "
+        "and vocabulary.",
+    )
+    tfhub_cache_dir: str | None = options.flag(
+        None,
+        "Folder for hub modules that are fetched or unpacked; by default TFHUB_CACHE_DIR of the "
+        "environment, else ~/.cache/albert (fetched ones: tensorflow_hub's own).",
+        allow_override=True,  # tensorflow_hub also defines it, once it is imported.
+    )
+    vocab_file: str | None = options.flag(
+        None,
+        "WordPiece vocabulary, for models without SentencePiece; from_tf_hub: the hub module's.",
+    )
+    spm_model_file: str | None = options.flag(
+        None,
+        "SentencePiece model; by default the one beside the checkpoint; from_tf_hub: that of the "
+        "hub module.",
+    )
+    do_lower_case: bool = options.flag(
+        True,
+        "Lower-case the text (the released English models do); by default what the hub module or "
+        "Hugging Face folder says.",
+    )
+
+    @property
+    def names_model(self) -> bool:
+        """Whether a flag names a model to start from."""
+        return any(getattr(self, name) for name in _HANDLES)
+
+    def find(self, needs_vocabulary: bool = True, teacher: Any = None) -> Any:
+        """Returns the `sources.Source` of these flags.
+
+        Args:
+          needs_vocabulary: whether to look for a vocabulary.
+          teacher: `sources.Source` whose vocabulary is used if neither flags nor a model to start
+            from bring one, or None.
+        """
+        from albert.model import sources
+
+        if self.tfhub_cache_dir:
+            sources.set_cache_dir(self.tfhub_cache_dir)
+        # The model decides what the user has not given.
+        chosen = {name: getattr(self, name) for name in self.given & {"do_lower_case"}}
+        vocabulary = {name: getattr(self, name) for name in ("spm_model_file", "vocab_file")}
+        models = (self.init_checkpoint, self.albert_hub_module_handle)
+        if teacher and not any((*models, *vocabulary.values())):
+            vocabulary = {name: getattr(teacher, name) for name in vocabulary}
+            chosen = {"do_lower_case": teacher.do_lower_case, **chosen}
+        return sources.locate(
+            config_file=self.albert_config_file,
+            checkpoint=self.init_checkpoint,
+            hub_handle=self.albert_hub_module_handle,
+            needs_vocabulary=needs_vocabulary,
+            **vocabulary,
+            **chosen,
+            **self.start(),
+        )
+
+    def start(self) -> dict[str, bool]:
+        """Returns what else `sources.locate` takes of the flags that the user gave."""
+        return {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelToUse(ModelFiles):
+    """Files of a model that a command fine-tunes or uses."""
+
+    from_scratch: bool = options.flag(
+        False, "Start from random weights; without it fine-tuning needs a model."
+    )
+
+    def start(self) -> dict[str, bool]:
+        """Returns --from_scratch if it was given."""
+        return {"from_scratch": self.from_scratch} if "from_scratch" in self.given else {}
+
+    def find_for_run(self, do_train: bool, output_dir: str, kind: str, teacher: Any = None) -> Any:
+        """Returns `find`, or without training and without a model the files in the output folder.
+
+        Args:
+          do_train: whether the run trains.
+          output_dir: its output folder.
+          kind: what its models do, see `model_folder`.
+          teacher: see `find`.
+        """
+        from albert.model import model_folder, sources
+
+        if do_train or self.names_model:
+            return self.find(teacher=teacher)
+        sources.refuse_hub_word(None, self.spm_model_file, self.vocab_file)
+        return model_folder.read(output_dir, kind).source
+
+
+def text_settings(max_seq_length: int, source: Any) -> dict[str, Any]:
+    """Returns a JSON-ready dict of what the features of a text depend on.
+
+    Args:
+      max_seq_length: longest input in tokens.
+      source: `sources.Source`.
+    """
+    return {
+        "max_seq_length": max_seq_length,
+        "do_lower_case": source.do_lower_case,
+        "vocabulary_sha256": file_io.sha256(source.spm_model_file or source.vocab_file),
+    }
+
+
+def check_seq_length(max_seq_length: int, config: Any) -> None:
+    """Rejects sequences longer than the table of positions of an `encoder.AlbertConfig`.
+
+    Raises:
+      file_io.InputError: names both values.
+    """
+    if max_seq_length > config.max_position_embeddings:
+        raise file_io.InputError(
+            f"--max_seq_length={max_seq_length} is above the model's "
+            f"max_position_embeddings of {config.max_position_embeddings}"
+        )

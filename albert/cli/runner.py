@@ -1,0 +1,38 @@
+"""Flags that choose who makes data: this machine, or Apache Beam, which can use many."""
+
+import dataclasses
+import shlex
+
+from albert.cli import options
+from albert.io import file_io
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Runner(options.Group):
+    """Runs the work on texts: processes of this machine, or a pipeline of Apache Beam."""
+
+    runner: str = options.flag(
+        "local",
+        "Who works on the texts: processes of this machine, or Apache Beam (extra beam), also on "
+        "many machines. The files are the same.",
+        choices=("local", "beam"),
+    )
+    beam_args: str = options.flag(
+        "",
+        "Options of Beam's pipeline, as on a command line; by default those of its DirectRunner "
+        "with --num_workers processes.",
+    )
+
+    @property
+    def is_beam(self) -> bool:
+        """Whether Beam does the work."""
+        return self.runner == "beam"
+
+    def check(self) -> None:
+        """Rejects options of Beam for another runner; raises `file_io.InputError`."""
+        if self.beam_args and not self.is_beam:
+            raise file_io.InputError("--beam_args is for --runner=beam")
+
+    def beam_arguments(self) -> list[str]:
+        """Returns the options of Beam's pipeline, split as a shell does."""
+        return shlex.split(self.beam_args)

@@ -1,0 +1,113 @@
+"""Starts benchmarks, runs their sides in turns and prints how these compare.
+
+Benchmarks are run from the top folder of the clone, as modules:
+
+    python -m benchmarks.training.start_up --help
+"""
+
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from absl import app
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def run(main: Callable[[], Any], define_flags: Callable[[], None]) -> None:
+    """Parses the flags and runs a benchmark."""
+    define_flags()
+    app.run(lambda _: main())
+
+
+def config_file(name: str) -> str:
+    """Returns the path of published sizes, such as `base_v2`."""
+    return str(ROOT / "configs" / f"albert_{name}.json")
+
+
+def machine(*libraries: Any) -> str:
+    """Describes the processor and the versions of Python and of imported libraries."""
+    try:
+        text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        (name, *_) = re.findall(r"^model name\s*: (.*)$", text, re.M)
+    except (OSError, ValueError):
+        name = platform.processor() or platform.machine()
+    versions = [f"Python {platform.python_version()}"]
+    versions += [f"{library.__name__} {library.__version__}" for library in libraries]
+    return f"machine: {name}, {os.cpu_count()} cores; {', '.join(versions)}"
+
+
+def in_turns(sides: Mapping[str, Callable[[], Any]], rounds: int, warm_up: bool = True) -> dict:
+    """Runs all sides one after the other, several times: the speed of a machine may change.
+
+    Args:
+      sides: {name: function that does the work once}.
+      rounds: times that each is run.
+      warm_up: whether the result of a first round, in which things are compiled, is dropped.
+
+    Returns:
+      {name: list of results, one per round}.
+    """
+    results = {name: [] for name in sides}
+    for number in range(rounds + warm_up):
+        for name, work in sides.items():
+            result = work()
+            if number >= warm_up:
+                results[name].append(result)
+    return results
+
+
+def compare(label: str, rates: Mapping[str, float], unit: str = "examples/s") -> str:
+    """Returns a line with the rate of each side, and the ratios of the first to the others."""
+    (first, rate), *others = rates.items()
+    line = f"{label} {first} {rate:7.2f} {unit}"
+    for name, other in others:
+        line += f"   {name} {other:.2f}, ratio {rate / other:.2f}"
+    return line
+
+
+# --- whole commands -------------------------------------------------------------------------------
+
+
+def command(script: str, *switches: str, **values: Any) -> list[str]:
+    """Returns the arguments of a command of the package; values of None are omitted."""
+    given = [f"--{name}" for name in switches]
+    given += [f"--{name}={value}" for name, value in values.items() if value is not None]
+    return [sys.executable, "-m", f"albert.{script}", *given]
+
+
+def environment(tree: str | os.PathLike = ROOT) -> dict[str, str]:
+    """Returns the environment in which Python imports the package of a source tree."""
+    paths = [os.path.abspath(tree), os.environ.get("PYTHONPATH")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def check_output(arguments: list[str], tree: str | os.PathLike = ROOT) -> str:
+    """Runs a command in a source tree; returns what it prints.
+
+    Raises:
+      SystemExit: it failed; with the end of its log.
+    """
+    result = subprocess.run(
+        arguments,
+        cwd=tree,
+        env=environment(tree),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if result.returncode:
+        raise SystemExit(f"{' '.join(arguments)} failed:\n{result.stderr[-3000:]}")
+    return result.stdout
+
+
+def last_results(folder: str) -> dict[str, str]:
+    """Returns the metrics of the last evaluation in the output folder of a run."""
+    text = pathlib.Path(folder, "eval_results.txt").read_text(encoding="utf-8")
+    block = [part for part in text.split("=" * 50) if part.strip()][-1]
+    return dict(line.split(" = ") for line in block.strip().splitlines())
