@@ -1,155 +1,238 @@
 """Fine-tunes ALBERT on a GLUE task, evaluates it, predicts and exports."""
 
+import dataclasses
+import functools
 import os
-
-from absl import flags
+from typing import Any
 
 from albert.cli import (
     app,
-    common_flags,
-    distillation_flags,
-    dropout_flags,
-    fine_tuning_flags,
+    distillation,
+    fine_tuning,
+    model_settings,
+    options,
     record_flags,
-    schedule_flags,
-    study_flags,
+    training,
 )
-from albert.io import file_io
+from albert.io import file_io, tables
+from albert.tasks import custom, glue
+
+_WITH_RECIPE = ("SST-2", "MNLI", "CoLA", "QNLI", "QQP", "RTE", "STS-B", "MRPC")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(fine_tuning.StepSettings):
+    """What the command takes."""
+
+    data_dir: str | None = options.flag(None, "Folder that holds the folders of the GLUE tasks.")
+    task_name: str = options.flag(
+        None,
+        "GLUE task, such as MNLI or SST-2, or custom; case does not matter.",
+        required=True,
+    )
+    train_file: str | None = options.flag(
+        None, "Own data to train on (.csv, .tsv or .jsonl), for custom."
+    )
+    validation_file: str | None = options.flag(None, "Own data to evaluate on, for custom.")
+    test_file: str | None = options.flag(
+        None, "Own data to predict, with or without labels, for custom."
+    )
+    text_column: str = options.flag("text", "Column of the text in one's own data.")
+    text_pair_column: str | None = options.flag(
+        None, "Column of the second text in one's own data, if there is one."
+    )
+    label_column: str = options.flag("label", "Column of the label in one's own data.")
+    id_column: str | None = options.flag(
+        None, "Column of the id in one's own data; by default rows are numbered."
+    )
+    label_type: str | None = options.flag(
+        None,
+        "Type of the labels of one's own data; by default regression if all are numbers and one "
+        "has a decimal point.",
+        choices=("classification", "regression"),
+    )
+    cached_dir: str | None = options.flag(
+        None, "Folder of the records of features; by default --output_dir."
+    )
+    export_dir: str | None = options.flag(
+        None, "Write a SavedModel of the best checkpoint to a new folder in here."
+    )
+    export_text: bool = options.flag(
+        False, "With --export_dir: also write a SavedModel that takes strings."
+    )
+    threshold_to_export: float = options.flag(
+        float("nan"), "Constant `threshold` of the exported model."
+    )
+    optimizer: training.OptimizerByText = options.group(training.OptimizerByText)
+    classifier_dropout_prob: float = options.flag(
+        0.1, "Dropout of the pooled output.", check=options.fraction
+    )
+    keep_checkpoint_max: int = fine_tuning.keep_flag()
+    teacher: distillation.Teacher = options.group(distillation.Teacher)
+
+    @property
+    def output_dropout_prob(self) -> float:
+        """Dropout of what the head computes from."""
+        return self.classifier_dropout_prob
+
+    @property
+    def record_dir(self) -> str:
+        """Folder of the records of features."""
+        return self.cached_dir or self.output_dir
+
+    def check(self) -> None:
+        """Rejects contradictions before any work."""
+        if not (self.do_train or self.do_eval or self.do_predict or self.export_dir):
+            raise file_io.InputError(
+                "nothing to do: none of --do_train, --do_eval, --do_predict, --export_dir is given"
+            )
+        if self.export_text and not self.export_dir:
+            raise file_io.InputError("--export_text needs --export_dir")
+        self.teacher.check(self)
+        if self.teacher.init_from_teacher:
+            self.model.refuse_given(distillation.WITHOUT_WEIGHTS, "from_scratch")
+        super().check()
+        if self.teacher.teacher:
+            fine_tuning.check_teacher(self, self.teacher)
 
 
 def define_flags(flag_values):
-    text, integer, number, switch = common_flags.definers(flag_values)
-    text("data_dir", None, "Folder that holds the folders of the GLUE tasks.")
-    text("task_name", None, "GLUE task, such as MNLI or SST-2, or custom; case does not matter.")
-    common_flags.define_own_data_flags(flag_values)
-    text("output_dir", None, "Folder of checkpoints and results.")
-    text("cached_dir", None, "Folder of the records of features; by default --output_dir.")
-    text("export_dir", None, "Write a SavedModel of the best checkpoint to a new folder in here.")
-    switch("export_text", False, "With --export_dir: also write a SavedModel that takes strings.")
-    number("threshold_to_export", float("nan"), "Constant `threshold` of the exported model.")
-    switch("do_train", False, "Train.")
-    switch("do_eval", False, "Evaluate: each checkpoint as it is saved, or all that are there.")
-    switch("do_predict", False, "Predict the test data.")
-    integer("max_seq_length", 512, "Longest input in tokens; longer ones are cut.")
-    integer("train_batch_size", 32, "Examples per step, over all devices.")
-    integer("eval_batch_size", 8, "Examples per evaluation step, over all devices.")
-    integer("predict_batch_size", 8, "Examples per prediction step, over all devices.")
-    fine_tuning_flags.define_flags(flag_values, 5e-5, as_text=True)
-    number("classifier_dropout_prob", 0.1, "Dropout of the pooled output.")
-    integer("train_step", 1000, "Steps in all.")
-    integer("warmup_step", 0, "Steps over which the learning rate rises from 0.")
-    integer("save_checkpoints_steps", 1000, "Steps between checkpoints.")
-    fine_tuning_flags.define_keep_flag(flag_values, "keep_checkpoint_max")
-    distillation_flags.define_flags(flag_values)
-    flags.mark_flags_as_required(("task_name", "output_dir"), flag_values)
+    options.define(Settings, flag_values)
 
 
-def check_flags(values, row):
-    """Refuses contradictions before any work."""
-    if not (values.do_train or values.do_eval or values.do_predict or values.export_dir):
-        raise file_io.InputError(
-            "nothing to do: none of --do_train, --do_eval, --do_predict, --export_dir is given"
-        )
-    common_flags.check_waiting(values)
-    if values.export_text and not values.export_dir:
-        raise file_io.InputError("--export_text needs --export_dir")
-    distillation_flags.check(values)
-    fine_tuning_flags.check(values)
-    common_flags.require_positive(values, *fine_tuning_flags.COUNTS)
-    stages = {"train": values.do_train, "dev": values.do_eval, "test": values.do_predict}
-    row.check_splits([split for split, wanted in stages.items() if wanted])
+def find_row(settings: Settings) -> glue.GlueTask | custom.CustomTask:
+    """Returns the task that a classifier is trained on.
 
-
-def make_data(values, row, source, tokenizer, strategy):
-    """`contracts.Data` of the flags."""
-    from albert.tasks import glue
-
-    cached_dir = values.cached_dir or values.output_dir
-    paths = {
-        "train": os.path.join(cached_dir, f"{row.name}_train.tf_record"),
-        "dev": os.path.join(cached_dir, f"{row.name}_eval.tf_record"),
-        "test": os.path.join(values.output_dir, "predict.tf_record"),
+    Raises:
+      file_io.InputError: no such task, or flags of the other kind are given.
+    """
+    own = ("train_file", "validation_file", "test_file", "text_pair_column", "id_column")
+    if settings.task_name.lower() != custom.NAME:
+        settings.require("data_dir")
+        settings.refuse_given("--task_name=custom", *own, "label_type")
+        return glue.get_task(settings.task_name)
+    settings.refuse_given("GLUE tasks", "data_dir")
+    columns = tables.Columns(
+        settings.text_column,
+        settings.text_pair_column,
+        settings.label_column,
+        settings.id_column,
+    )
+    files = {
+        "train": settings.train_file,
+        "dev": settings.validation_file,
+        "test": settings.test_file,
     }
-    about = (row, tokenizer, values.max_seq_length, values.data_dir)
-    settings = common_flags.text_settings(values, source)
-    shared = ("train", "dev") if values.cached_dir else ()
-    return glue.make_data(*about, settings, paths, strategy, shared)
+    return custom.find_task(files, columns, settings.output_dir, settings.label_type)
 
 
-def make_run(values, row, source, config, lessons, strategy):
-    """`stages.Run` of the flags."""
-    from albert.serving import predictors
-    from albert.training import stages
+def find_recipe(row: glue.GlueTask | custom.CustomTask) -> str:
+    """Returns the flag file of a task in `recipes/`, or the page of recipes."""
+    folder = getattr(row, "folder", None)  # None: one's own data
+    return f"recipes/glue_{folder}.flags" if folder in _WITH_RECIPE else "docs/recipes.md"
 
-    def complete_folder(write):
-        predictors.save_classifier_description(
-            write, values.output_dir, row, config, source, values.max_seq_length,
-            values.classifier_dropout_prob, study_flags.head(values),
-        )  # fmt: skip
 
-    return stages.Run(
-        model_config=config,
-        run_config=common_flags.run_config(
-            values,
-            values.train_step,
-            values.predict_batch_size,
-            fine_tuning_flags.num_kept(values, values.do_eval),
-        ),
-        strategy=strategy,
-        init_checkpoint=lessons.checkpoint or source.checkpoint,
-        from_scratch=values.from_scratch,
-        rename=lessons.rename,
-        complete_folder=complete_folder,
-        record=record_flags.recorder(values, "run_classifier", source),
-        **schedule_flags.of_run(
-            values, values.train_step, values.warmup_step, schedule_flags.glue_recipe(row)
-        ),
+def find_teacher(settings: Settings, row: glue.GlueTask | custom.CustomTask) -> Any:
+    """Returns the `sources.Source` of the teacher; None without one.
+
+    Raises:
+      file_io.InputError: no such folder, or one of another task; names what differs.
+    """
+    teacher = settings.teacher.teacher
+    if not teacher:
+        return None
+    from albert.model import model_folder
+
+    if row.is_regression:
+        raise file_io.InputError(
+            f"--teacher: task {row.name} is a regression; only probabilities of classes are learnt"
+        )
+    with settings.teacher.named():
+        folder = model_folder.read(teacher, glue.KIND)
+        labels = custom.labels_of(folder)
+    if labels != tuple(row.labels):
+        raise file_io.InputError(
+            f"--teacher={teacher} has the labels {', '.join(labels) or 'of a regression'}; "
+            f"those of task {row.name} are {', '.join(row.labels)}"
+        )
+    return folder.source
+
+
+def make_data(settings: Settings, row: Any, start: fine_tuning.Start) -> Any:
+    """Returns the `contracts.Data` of a task."""
+    folder = settings.record_dir
+    paths = {
+        "train": os.path.join(folder, f"{row.name}_train.tf_record"),
+        "dev": os.path.join(folder, f"{row.name}_eval.tf_record"),
+        "test": os.path.join(settings.output_dir, "predict.tf_record"),
+    }
+    length = settings.max_seq_length
+    text = model_settings.text_settings(length, start.source)
+    shared = ("train", "dev") if settings.cached_dir else ()
+    return glue.make_data(
+        row, start.tokenizer, length, settings.data_dir, text, paths, start.strategy, shared
     )
 
 
-def export_models(values, row, task, tokenizer, config, prefix, specs):
-    """Writes the SavedModels that were asked for."""
+def export_models(settings: Settings, row: Any, model: Any, tokenizer: Any, specs: Any) -> None:
+    """Writes the SavedModels that the flags ask for."""
     from albert.export import saved_model_export
 
-    model = saved_model_export.model_to_serve(task, config, prefix)
-    saved_model_export.export_classifier(
-        model, specs, values.export_dir, values.threshold_to_export
-    )
-    if values.export_text:
+    export_dir = settings.export_dir
+    saved_model_export.export_classifier(model, specs, export_dir, settings.threshold_to_export)
+    if settings.export_text:
         saved_model_export.export_text_classifier(
-            model, tokenizer, values.max_seq_length, row.labels, row.is_pair, values.export_dir
+            model, tokenizer, settings.max_seq_length, row.labels, row.is_pair, export_dir
         )
+
+
+def prepare(settings: Settings, row: Any, start: fine_tuning.Start) -> fine_tuning.Work:
+    """Returns the task, its data, and how its folder is described and exported."""
+    from albert.serving import predictors
+
+    fine_tuning.check_text_export(settings, start)
+    data = make_data(settings, row, start)
+    dropout_prob = settings.classifier_dropout_prob
+    task = glue.make_task(row, dropout_prob, start.head)
+
+    def describe(write):
+        predictors.save_classifier_description(
+            write, settings.output_dir, row, start.config, start.source, settings.max_seq_length,
+            dropout_prob, start.head,
+        )  # fmt: skip
+
+    def export(runner):
+        model = fine_tuning.model_to_export(settings, start, task, runner)
+        if model:
+            export_models(settings, row, model, start.tokenizer, data.specs("test"))
+
+    length = (settings.train_step, settings.warmup_step)
+    return fine_tuning.Work(task, data, describe, *length, settings.do_eval, export)
+
+
+def make_script(settings: Settings, row: Any) -> fine_tuning.Script:
+    """Returns what the command has of its own for a task."""
+    outputs = ("classification_loss", "logits")
+    return fine_tuning.Script(
+        kind=glue.KIND,
+        best_metric=row.best_metric,
+        recipe=find_recipe(row),
+        prepare=functools.partial(prepare, settings, row),
+        shared_data={"cached_dir": ""},
+        teacher=settings.teacher.teacher,
+        find_teacher=functools.partial(find_teacher, settings, row),
+        distill=lambda *models: settings.teacher.distillation(*models, *outputs),
+    )
 
 
 def main(values):
-    row = common_flags.classifier_row(values)
-    check_flags(values, row)
-    if schedule_flags.runs_seeds(values, "run_classifier", row.best_metric, {"cached_dir": ""}):
-        return
-    from albert.export import graphs
-    from albert.model import model_folder
-    from albert.tasks import glue
-    from albert.training import distribution, stages
-
-    strategy = common_flags.strategy(values)  # first: several workers must know of each other
-    teacher = distillation_flags.classifier_teacher(values, row)
-    source = common_flags.source_of_run(values, glue.KIND, teacher)
-    config = dropout_flags.read_config(values, source)
-    lessons = distillation_flags.classifier_lessons(values, teacher, source, config)
-    common_flags.check_seq_length(values, config)
-    common_flags.end_with_estimate(values, config, strategy)
-    tokenizer = model_folder.load_tokenizer(source, config)
-    if values.export_text:
-        graphs.check_text(tokenizer)
-    data = make_data(values, row, source, tokenizer, strategy)
-    run = make_run(values, row, source, config, lessons, strategy)
-    task = glue.make_task(row, values.classifier_dropout_prob, study_flags.head(values))
-    runner = stages.run(*fine_tuning_flags.prepared(values, task, data, run, lessons.task), run)
-    if values.export_dir:
-        prefix = stages.load(runner, values.checkpoint)
-        if distribution.is_chief(strategy):
-            export_models(values, row, task, tokenizer, config, prefix, data.specs("test"))
-    stages.complete_folder(run)
+    settings = options.read(Settings, values)
+    row = find_row(settings)
+    settings.check()
+    stages = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
+    row.check_splits([split for split, wanted in stages.items() if wanted])
+    command = record_flags.Command.of(values, "run_classifier")
+    fine_tuning.main(settings, make_script(settings, row), command)
 
 
 if __name__ == "__main__":

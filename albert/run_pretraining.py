@@ -1,143 +1,129 @@
 """Pre-trains ALBERT on records made by `create_pretraining_data`, and evaluates it."""
 
-from absl import flags
+import dataclasses
+from typing import Any
 
 from albert.cli import (
     app,
-    blimp_flags,
-    common_flags,
-    distillation_flags,
-    dropout_flags,
-    optimizer_flags,
+    distillation,
+    model_settings,
     options,
     pretraining,
-    pretraining_flags,
-    schedule_flags,
+    record_flags,
+    training,
 )
-from albert.io import file_io
+from albert.cli.pretraining import Settings
 
 
 def define_flags(flag_values):
-    common_flags.define_device_flags(flag_values)
-    common_flags.define_run_flags(flag_values)
-    text, integer, number, switch = common_flags.definers(flag_values)
-    text("albert_config_file", None, "JSON file of the model's sizes.")
-    text("input_file", None, "Records to train on: comma-separated globs, or globs with weights.")
-    text("eval_input_file", None, "Records to evaluate on; by default --input_file.")
-    text("output_dir", None, "Folder of checkpoints and results.")
-    text("init_checkpoint", None, "Weights to start from, in any form; by default random ones.")
-    text("albert_hub_module_handle", None, "Hub module to start from: a folder, .tar.gz or URL.")
-    common_flags.define_hub_cache_flag(flag_values)
-    switch("init_from_group0", False, "Give every group of layers the weights of group 0.")
-    switch("do_train", True, "Train.")
-    switch("do_eval", False, "Evaluate: each checkpoint as it is saved, or all that are there.")
-    integer("max_seq_length", 512, "Tokens per example, as the records were made.")
-    pretraining_flags.define_batch_flags(flag_values)
-    integer("eval_batch_size", 64, "Examples per evaluation step, over all devices.")
-    optimizer_flags.define_optimizer_flags(flag_values, "lamb", 0.00176)
-    dropout_flags.define_dropout_flags(flag_values)
-    pretraining_flags.define_sentence_task_flag(flag_values)
-    number("poly_power", 1.0, "Power of the polynomial decay of the learning rate to 0.")
-    integer("num_train_steps", 125000, "Steps in all.")
-    integer("num_warmup_steps", 3125, "Steps over which the learning rate rises from 0.")
-    integer("start_warmup_step", 0, "Step at which the warm-up starts.")
-    integer("save_checkpoints_steps", 5000, "Steps between checkpoints.")
-    integer("keep_checkpoint_max", 5, "Checkpoints kept, beside the best; 0 keeps all.")
-    integer("max_eval_steps", 100, "Batches per evaluation, at most.")
-    number(
-        "masked_lm_budget",
-        0.0,
-        "Above 0: mask records that have masks anew at every step, this share of the tokens.",
-    )
-    text(
-        "spm_model_file",
-        None,
-        "SentencePiece model of the records, to draw masks; kept in --output_dir.",
-    )
-    text("vocab_file", None, "WordPiece vocabulary of the records, likewise.")
-    options.define(pretraining.Masks, flag_values)
-    blimp_flags.define_flags(flag_values)
-    distillation_flags.define_flags(flag_values)
-    schedule_flags.define_flags(flag_values, fine_tuning=False)
-    for name in ("input_file", "output_dir"):
-        flags.mark_flag_as_required(name, flag_values=flag_values)
+    options.define(Settings, flag_values)
 
 
-def check_flags(values):
-    """Refuses contradictions before any work."""
-    if not values.do_train and not values.do_eval:
-        raise file_io.InputError("nothing to do: neither --do_train nor --do_eval")
-    if values.do_train:
-        common_flags.refuse_given(values, "--do_eval alone", "checkpoint")
-    common_flags.check_waiting(values)
-    optimizer_flags.check_optimizer(values)
-    dropout_flags.check_dropout(values)
-    blimp_flags.check(values)
-    distillation_flags.check(values)
-    schedule_flags.check(values)
-    if values.init_from_group0 and not (values.init_checkpoint or values.albert_hub_module_handle):
-        raise file_io.InputError("--init_from_group0 needs --init_checkpoint")
-    if values.masked_lm_budget < 0 or values.masked_lm_budget >= 1:
-        raise file_io.InputError(
-            f"--masked_lm_budget={values.masked_lm_budget} must be a share, from 0 to below 1"
-        )
-    pretraining_flags.mask_config(values)
-    common_flags.require_positive(
-        values,
-        "train_batch_size",
-        "eval_batch_size",
-        "max_seq_length",
-        "num_train_steps",
-        "save_checkpoints_steps",
-        "max_eval_steps",
-    )
-
-
-def make_data(values, config, sentence_labels):
-    """`contracts.Data` of the flags."""
+def make_data(settings: Settings, config: Any, sentence_labels: bool) -> Any:
+    """Returns the `contracts.Data` of the records."""
     from albert.data import dynamic_masking, input_pipeline, tfrecord
     from albert.tasks import pretraining as pretraining_task
 
-    sources = input_pipeline.parse_mixture(values.input_file, "--input_file")
+    sources = input_pipeline.parse_mixture(settings.input_file, "--input_file")
     paths = [path for source in sources for path in source.paths]
     files = dict.fromkeys(("train", "dev"), dynamic_masking.look_at(paths))
-    if values.eval_input_file:
-        paths = tfrecord.named_files(values.eval_input_file, "--eval_input_file")
+    if settings.eval_input_file:
+        paths = tfrecord.named_files(settings.eval_input_file, "--eval_input_file")
         files["dev"] = dynamic_masking.look_at(paths)
     return pretraining_task.make_data(
         files,
-        (values.max_seq_length, values.max_predictions_per_seq),
-        values.max_eval_steps * values.eval_batch_size,
-        pretraining_flags.masker(values, files, config.vocab_size),
-        anew=bool(values.masked_lm_budget),
+        (settings.max_seq_length, settings.masks.max_predictions_per_seq),
+        settings.max_eval_steps * settings.eval_batch_size,
+        pretraining.find_masker(settings, files, config.vocab_size),
+        anew=bool(settings.masked_lm_budget),
         sentence_labels=sentence_labels,
-        equal_tokens=values.train_batch_tokens > 0,
+        equal_tokens=settings.train_batch_tokens > 0,
         mixture=sources if len(sources) > 1 else None,
         limits=pretraining_task.limits(config),
     )
 
 
+def find_teacher(settings: Settings) -> Any:
+    """Returns the `sources.Source` of the teacher; None without one.
+
+    Raises:
+      file_io.InputError: no checkpoint there, or no configuration next to it.
+    """
+    if not settings.teacher.teacher:
+        return None
+    from albert.model import sources
+
+    with settings.teacher.named():
+        return sources.locate(checkpoint=settings.teacher.teacher, needs_vocabulary=False)
+
+
+def make_run(
+    settings: Settings,
+    source: Any,
+    config: Any,
+    distilled: distillation.Distillation,
+    sentence_task: str,
+    strategy: Any,
+    recorder: Any,
+) -> Any:
+    """Returns the `stages.Run` that trains for a sentence task."""
+    from albert.model import checkpoints, model_folder
+    from albert.training import stages
+
+    if source.spm_model_file or source.vocab_file:
+        model_folder.load_tokenizer(source, config)  # Rejects one that does not fit.
+    steps, batch_size = settings.num_train_steps, settings.eval_batch_size
+    return stages.Run(
+        model_config=config,
+        run_config=training.run_config(
+            settings, steps, batch_size, batch_size, settings.keep_checkpoint_max
+        ),
+        strategy=strategy,
+        init_checkpoint=distilled.checkpoint or source.checkpoint,
+        from_scratch=True,
+        rename=checkpoints.group_zero_name if settings.init_from_group0 else distilled.rename,
+        complete_folder=lambda _: model_folder.write_pretrained(
+            settings.output_dir, config, sentence_task, source
+        ),
+        do_eval=settings.do_eval,
+        record=recorder,
+        **training.course_of_run(
+            settings,
+            steps,
+            settings.num_warmup_steps,
+            poly_power=settings.poly_power,
+            start_warmup_step=settings.start_warmup_step,
+        ),
+    )
+
+
 def main(values):
-    check_flags(values)
+    settings = options.read(Settings, values)
+    settings.check()
     from albert.tasks import pretraining as pretraining_task
     from albert.training import stages
 
-    strategy = common_flags.strategy(values)  # first: several workers must know of each other
-    pretraining_flags.set_batch_size(values, strategy)
-    has_vocabulary = bool(values.spm_model_file or values.vocab_file)
-    source = common_flags.source(values, needs_vocabulary=has_vocabulary)
-    config = dropout_flags.read_config(values, source)
-    common_flags.check_seq_length(values, config)
-    slots = pretraining_flags.mask_config(values).num_slots
-    common_flags.end_with_estimate(values, config, strategy, slots)
-    teacher = distillation_flags.pretraining_teacher(values)
-    lessons = distillation_flags.pretraining_lessons(values, teacher, source, config)
-    tasks = pretraining_flags.sentence_tasks(values, strategy)
-    data = make_data(values, config, sentence_labels=tasks[0] != "none")
-    run = pretraining_flags.make_run(values, source, config, lessons, tasks[0], strategy)
-    task = schedule_flags.with_metric(values, pretraining_task.make_task(*tasks))
-    task = blimp_flags.measured(values, task, config)
-    stages.run(lessons.task(task), data, run)
+    command = record_flags.Command.of(values, "run_pretraining")
+    strategy = training.make_strategy(settings, command)  # First: workers must know of each other.
+    batch_size = pretraining.find_batch_size(settings, strategy)
+    settings = dataclasses.replace(settings, train_batch_size=batch_size)
+    command = command.with_value("train_batch_size", batch_size)
+    has_vocabulary = bool(settings.model.spm_model_file or settings.model.vocab_file)
+    source = settings.model.find(needs_vocabulary=has_vocabulary)
+    config = training.read_config(settings, source)
+    model_settings.check_seq_length(settings.max_seq_length, config)
+    slots = settings.masks.config().num_slots
+    training.end_with_estimate(settings, config, strategy, slots)
+    outputs = ("masked_lm_loss", "masked_lm_logits")
+    teacher = find_teacher(settings)
+    distilled = settings.teacher.distillation(teacher, source, config, *outputs)
+    tasks = pretraining.find_sentence_tasks(settings, strategy)
+    data = make_data(settings, config, sentence_labels=tasks[0] != "none")
+    recorder = command.recorder(source, settings.teacher.teacher)
+    run = make_run(settings, source, config, distilled, tasks[0], strategy, recorder)
+    task = settings.schedule.with_metric(pretraining_task.make_task(*tasks))
+    task = pretraining.with_blimp(settings, task, config)
+    stages.run(distilled.with_teacher(task), data, run)
 
 
 if __name__ == "__main__":

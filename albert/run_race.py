@@ -1,19 +1,12 @@
 """Fine-tunes ALBERT on RACE (multiple choice), evaluates it and predicts."""
 
+import dataclasses
+import functools
 import os
 
-from absl import flags
-
-from albert.cli import (
-    app,
-    common_flags,
-    dropout_flags,
-    fine_tuning_flags,
-    record_flags,
-    schedule_flags,
-    study_flags,
-)
+from albert.cli import app, fine_tuning, model_settings, options, record_flags, training
 from albert.io import file_io
+from albert.tasks import race
 
 _DATA = {
     "train_file": "race_train.tf_record",
@@ -22,123 +15,133 @@ _DATA = {
 }
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(fine_tuning.StepSettings):
+    """What the command takes."""
+
+    data_dir: str = options.flag(None, "Folder that holds the folder RACE.", required=True)
+    task_name: str = options.flag("race", "Name of the task; there is only race.")
+    train_file: str | None = options.flag(
+        None, "Records of the training data; by default in --output_dir."
+    )
+    eval_file: str | None = options.flag(
+        None, "Records of the dev data; by default in --output_dir."
+    )
+    predict_file: str | None = options.flag(
+        None, "Records of the test data; by default in --output_dir."
+    )
+    do_train: bool = options.flag(True, "Train.")
+    do_eval: bool = options.flag(
+        True, "Evaluate: each checkpoint as it is saved, or all existing ones."
+    )
+    do_predict: bool = options.flag(False, "Score the test data and write its predictions.")
+    high_only: bool = options.flag(False, "Only the questions for high schools.")
+    middle_only: bool = options.flag(False, "Only the questions for middle schools.")
+    max_seq_length: int = options.flag(
+        512,
+        "Longest input in tokens; articles are cut at their end to fit.",
+        check=options.positive,
+    )
+    max_qa_length: int = options.flag(
+        128, "Maximum tokens of question and option; the last are kept."
+    )
+    train_batch_size: int = options.flag(
+        32, "Questions per step, over all devices; each has 4 inputs.", check=options.positive
+    )
+    eval_batch_size: int = options.flag(
+        8, "Questions per evaluation step, over all devices.", check=options.positive
+    )
+    predict_batch_size: int = options.flag(
+        8, "Questions per prediction step, over all devices.", check=options.positive
+    )
+    dropout_prob: float = options.flag(
+        0.1,
+        "Dropout of the pooled output in training.",
+        check=options.fraction,
+        alias="classifier_dropout_prob",
+    )
+    optimizer: training.Optimizer = options.group(training.Optimizer, learning_rate=1e-5)
+    train_step: int = options.flag(12000, "Total number of steps.", check=options.positive)
+    warmup_step: int = options.flag(1000, "Steps over which the learning rate rises from 0.")
+    save_checkpoints_steps: int = options.flag(
+        100, "Steps between checkpoints.", check=options.positive
+    )
+    num_keep_checkpoint: int = fine_tuning.keep_flag()
+
+    @property
+    def output_dropout_prob(self) -> float:
+        """Dropout of what the head computes from."""
+        return self.dropout_prob
+
+    @property
+    def max_kept(self) -> int:
+        """Maximum number of checkpoints kept, unless training does not evaluate them."""
+        return self.num_keep_checkpoint
+
+    def check(self) -> None:
+        """Rejects contradictions before any work."""
+        if not (self.do_train or self.do_eval or self.do_predict):
+            raise file_io.InputError("nothing to do: none of --do_train, --do_eval, --do_predict")
+        super().check()
+        if self.task_name.lower() != "race":
+            raise file_io.InputError(f"--task_name={self.task_name}: expected race")
+        given = [path for path in (self.train_file, self.eval_file, self.predict_file) if path]
+        if len(set(given)) < len(given):
+            raise file_io.InputError(
+                "--train_file, --eval_file and --predict_file are the records of different data: "
+                f"give each a name of its own, not {', '.join(given)}"
+            )
+
+
 def define_flags(flag_values):
-    text, integer, number, switch = common_flags.definers(flag_values)
-    text("data_dir", None, "Folder that holds the folder RACE.")
-    text("task_name", "race", "Name of the task; there is only race.")
-    text("output_dir", None, "Folder of checkpoints and results.")
-    text("train_file", None, "Records of the training data; by default in --output_dir.")
-    text("eval_file", None, "Records of the dev data; by default in --output_dir.")
-    text("predict_file", None, "Records of the test data; by default in --output_dir.")
-    switch("do_train", True, "Train.")
-    switch("do_eval", True, "Evaluate: each checkpoint as it is saved, or all that are there.")
-    switch("do_predict", False, "Score the test data and write its predictions.")
-    switch("high_only", False, "Only the questions for high schools.")
-    switch("middle_only", False, "Only the questions for middle schools.")
-    integer("max_seq_length", 512, "Longest input in tokens; articles are cut at their end to fit.")
-    integer("max_qa_length", 128, "Most tokens of question and option; the last are kept.")
-    integer("train_batch_size", 32, "Questions per step, over all devices; each has 4 inputs.")
-    integer("eval_batch_size", 8, "Questions per evaluation step, over all devices.")
-    integer("predict_batch_size", 8, "Questions per prediction step, over all devices.")
-    number("dropout_prob", 0.1, "Dropout of the pooled output in training.")
-    flags.DEFINE_alias("classifier_dropout_prob", "dropout_prob", flag_values=flag_values)
-    fine_tuning_flags.define_flags(flag_values, 1e-5)
-    integer("train_step", 12000, "Steps in all.")
-    integer("warmup_step", 1000, "Steps over which the learning rate rises from 0.")
-    integer("save_checkpoints_steps", 100, "Steps between checkpoints.")
-    fine_tuning_flags.define_keep_flag(flag_values, "num_keep_checkpoint")
-    flags.mark_flags_as_required(("data_dir", "output_dir"), flag_values)
+    options.define(Settings, flag_values)
 
 
-def check_flags(values):
-    """Refuses contradictions before any work."""
-    if not (values.do_train or values.do_eval or values.do_predict):
-        raise file_io.InputError("nothing to do: none of --do_train, --do_eval, --do_predict")
-    common_flags.check_waiting(values)
-    fine_tuning_flags.check(values)
-    if values.task_name.lower() != "race":
-        raise file_io.InputError(f"--task_name={values.task_name}: expected race")
-    names = ("train_file", "eval_file", "predict_file")
-    given = [values[name].value for name in names if values[name].value]
-    if len(set(given)) < len(given):
-        raise file_io.InputError(
-            "--train_file, --eval_file and --predict_file are the records of different data: give "
-            f"each a name of its own, not {', '.join(given)}"
-        )
-    common_flags.require_positive(values, *fine_tuning_flags.COUNTS)
-
-
-def make_data(values, settings, tokenizer, strategy):
-    """`contracts.Data` of the flags."""
-    from albert.tasks import race
-
-    paths = [
-        values[flag].value or os.path.join(values.output_dir, name) for flag, name in _DATA.items()
-    ]
-    return race.make_data(
-        tokenizer,
-        values.max_seq_length,
-        values.max_qa_length,
-        values.data_dir,
-        settings,
+def prepare(settings: Settings, start: fine_tuning.Start) -> fine_tuning.Work:
+    """Returns the task and its data."""
+    text = model_settings.text_settings(settings.max_seq_length, start.source)
+    text["max_qa_length"] = settings.max_qa_length
+    files = (settings.train_file, settings.eval_file, settings.predict_file)
+    names = zip(files, _DATA.values(), strict=True)
+    paths = [path or os.path.join(settings.output_dir, name) for path, name in names]
+    data = race.make_data(
+        start.tokenizer,
+        settings.max_seq_length,
+        settings.max_qa_length,
+        settings.data_dir,
+        text,
         dict(zip(("train", "dev", "test"), paths, strict=True)),
-        strategy,
-        high_only=values.high_only,
-        middle_only=values.middle_only,
+        start.strategy,
+        high_only=settings.high_only,
+        middle_only=settings.middle_only,
     )
 
+    def describe(write):
+        description = {**text, "dropout_prob": settings.dropout_prob, **start.head.settings}
+        write(settings.output_dir, race.KIND, start.config, start.source, description)
 
-def make_run(values, settings, head, source, config, strategy):
-    """`stages.Run` of the flags."""
-    from albert.tasks import race
-    from albert.training import stages
-
-    return stages.Run(
-        model_config=config,
-        run_config=common_flags.run_config(
-            values,
-            num_train_steps=values.train_step,
-            predict_batch_size=values.predict_batch_size,
-            keep_checkpoint_max=fine_tuning_flags.num_kept(values, values.do_eval),
-        ),
-        strategy=strategy,
-        init_checkpoint=source.checkpoint,
-        from_scratch=values.from_scratch,
-        complete_folder=lambda write: write(
-            values.output_dir,
-            race.KIND,
-            config,
-            source,
-            {**settings, "dropout_prob": values.dropout_prob, **head.settings},
-        ),
-        record=record_flags.recorder(values, "run_race", source),
-        **schedule_flags.of_run(
-            values, values.train_step, values.warmup_step, "recipes/race.flags"
-        ),
+    return fine_tuning.Work(
+        race.make_task(settings.dropout_prob, start.head),
+        data,
+        describe,
+        settings.train_step,
+        settings.warmup_step,
+        settings.do_eval,
     )
 
 
 def main(values):
-    check_flags(values)
-    if schedule_flags.runs_seeds(values, "run_race", "eval_accuracy", _DATA):
-        return
-    from albert.model import model_folder
-    from albert.tasks import race
-    from albert.training import stages
-
-    strategy = common_flags.strategy(values)  # first: several workers must know of each other
-    source = common_flags.source_of_run(values, race.KIND)
-    config = dropout_flags.read_config(values, source)
-    common_flags.check_seq_length(values, config)
-    common_flags.end_with_estimate(values, config, strategy, choices=race.NUM_CHOICES)
-    tokenizer = model_folder.load_tokenizer(source, config)
-    settings = common_flags.text_settings(values, source) | {"max_qa_length": values.max_qa_length}
-    data = make_data(values, settings, tokenizer, strategy)
-    head = study_flags.head(values)
-    run = make_run(values, settings, head, source, config, strategy)
-    task = race.make_task(values.dropout_prob, head)
-    stages.run(*fine_tuning_flags.prepared(values, task, data, run), run)
-    stages.complete_folder(run)
+    settings = options.read(Settings, values)
+    settings.check()
+    script = fine_tuning.Script(
+        kind=race.KIND,
+        best_metric="eval_accuracy",
+        recipe="recipes/race.flags",
+        prepare=functools.partial(prepare, settings),
+        shared_data=_DATA,
+        num_choices=race.NUM_CHOICES,
+    )
+    fine_tuning.main(settings, script, record_flags.Command.of(values, "run_race"))
 
 
 if __name__ == "__main__":

@@ -1,25 +1,32 @@
 """Fine-tunes ALBERT on SQuAD 1.1, answers questions about texts, scores and exports."""
 
-from absl import flags, logging
+import dataclasses
 
-from albert.cli import app, squad_flags
+from absl import logging
+
+from albert.cli import app, options, record_flags, squad
 from albert.tasks.squad import records as squad_records
 
 
-def define_flags(flag_values):
-    squad_flags.define_flags(flag_values)
-    flags.DEFINE_bool(
-        "use_einsum",
-        True,
-        "Kept for old commands: the model computes the same without einsum either way.",
-        flag_values=flag_values,
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(squad.Settings):
+    """What the command takes."""
+
+    use_einsum: bool = options.flag(
+        True, "Kept for old commands: the model computes the same without einsum either way."
     )
 
 
+def define_flags(flag_values):
+    options.define(Settings, flag_values)
+
+
 def main(values):
-    if not values.use_einsum:
+    settings = options.read(Settings, values)
+    settings.check()
+    if not settings.use_einsum:
         logging.info("--nouse_einsum changes nothing: no part of the model uses einsum")
-    squad_flags.run_squad(values, squad_records.V1)
+    squad.main(settings, squad_records.V1, record_flags.Command.of(values, "run_squad_v1"))
 
 
 if __name__ == "__main__":

@@ -1,41 +1,60 @@
 """Fine-tunes ALBERT on SQuAD 2.0 (with unanswerable questions), answers, scores and exports."""
 
-from absl import flags
+import dataclasses
+from typing import Any
 
-from albert.cli import app, common_flags, squad_flags
+from albert.cli import app, options, record_flags, squad
 from albert.io import file_io
 from albert.tasks.squad import records as squad_records
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(squad.Settings):
+    """What the command takes."""
+
+    start_n_top: int = options.flag(
+        5, "Starts of an answer to consider in each window.", check=options.positive
+    )
+    end_n_top: int = options.flag(
+        5, "Ends to consider for each of these starts.", check=options.positive
+    )
+    dropout_prob: float = options.flag(
+        0.1,
+        "Dropout of the part that predicts whether there is an answer.",
+        check=options.fraction,
+        alias="classifier_dropout_prob",
+    )
+
+    @property
+    def output_dropout_prob(self) -> float:
+        """Dropout of what the head computes from."""
+        return self.dropout_prob
+
+    @property
+    def beams(self) -> dict[str, Any]:
+        """The settings that only SQuAD 2.0 has."""
+        names = ("start_n_top", "end_n_top", "dropout_prob")
+        return {name: getattr(self, name) for name in names}
+
+    def check(self) -> None:
+        """Rejects contradictions before any work."""
+        for name in ("start_n_top", "end_n_top"):
+            if getattr(self, name) > self.max_seq_length:
+                raise file_io.InputError(
+                    f"--{name}={getattr(self, name)} must be at most --max_seq_length="
+                    f"{self.max_seq_length}"
+                )
+        super().check()
+
+
 def define_flags(flag_values):
-    squad_flags.define_flags(flag_values)
-    _, integer, number, _ = common_flags.definers(flag_values)
-    integer("start_n_top", 5, "Starts of an answer to look at in each window.")
-    integer("end_n_top", 5, "Ends to look at for each of these starts.")
-    number("dropout_prob", 0.1, "Dropout of the part that tells whether there is an answer.")
-    flags.DEFINE_alias("classifier_dropout_prob", "dropout_prob", flag_values=flag_values)
-
-
-def check_flags(values):
-    """Refuses beams that cannot be, before any work."""
-    common_flags.require_positive(values, "start_n_top", "end_n_top")
-    for name in ("start_n_top", "end_n_top"):
-        if values[name].value > values.max_seq_length:
-            raise file_io.InputError(
-                f"--{name}={values[name].value} must be at most --max_seq_length="
-                f"{values.max_seq_length}"
-            )
+    options.define(Settings, flag_values)
 
 
 def main(values):
-    check_flags(values)
-    squad_flags.run_squad(
-        values,
-        squad_records.V2,
-        start_n_top=values.start_n_top,
-        end_n_top=values.end_n_top,
-        dropout_prob=values.dropout_prob,
-    )
+    settings = options.read(Settings, values)
+    settings.check()
+    squad.main(settings, squad_records.V2, record_flags.Command.of(values, "run_squad_v2"))
 
 
 if __name__ == "__main__":

@@ -179,7 +179,11 @@ def _with_defaults(kind: type, defaults: dict) -> Any:
 def define(kind: type, flag_values: flags.FlagValues) -> None:
     """Defines the flags of a group and of the groups in it."""
     for name, value_type, row in _rows(kind):
-        if row.parser:
+        if isinstance(row.parser, flags.EnumParser):
+            found = flags.EnumFlag(name, row.default, row.help, row.parser.enum_values)
+            found.parser = row.parser
+            flags.DEFINE_flag(found, flag_values)
+        elif row.parser:
             serializer: Any = flags.ArgumentSerializer()
             flags.DEFINE(row.parser, name, row.default, row.help, flag_values, serializer)
         elif row.choices:

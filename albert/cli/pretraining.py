@@ -1,8 +1,13 @@
-"""Flags of pre-training and of making its records: masks, and measurements on BLiMP."""
+"""Settings of pre-training and of making its records, and what a run of pre-training does."""
 
 import dataclasses
+import functools
+import os
+from typing import Any
 
-from albert.cli import options
+from absl import logging
+
+from albert.cli import distillation, model_settings, options, training
 from albert.data import masking
 from albert.io import file_io
 
@@ -75,3 +80,319 @@ class Blimp(options.Group):
             raise file_io.InputError("--blimp_data_dir needs --do_eval")
         if not self.blimp_data_dir:
             self.refuse_given("--blimp_data_dir", "blimp_limit")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelFiles(model_settings.ModelFiles):
+    """Model to start from, and the vocabulary of the records."""
+
+    albert_config_file: str | None = options.flag(None, "JSON file of the model's sizes.")
+    init_checkpoint: str | None = options.flag(
+        None, "Weights to start from, in any form; by default random ones."
+    )
+    albert_hub_module_handle: str | None = options.flag(
+        None, "Hub module to start from: a folder, .tar.gz or URL."
+    )
+    spm_model_file: str | None = options.flag(
+        None, "SentencePiece model of the records, to draw masks; kept in --output_dir."
+    )
+    vocab_file: str | None = options.flag(None, "WordPiece vocabulary of the records, likewise.")
+    do_lower_case: bool = options.flag(
+        True, "Lower-case the sentences of BLiMP, as the texts of the records were."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(training.Settings):
+    """What `run_pretraining` takes."""
+
+    input_file: str = options.flag(
+        None,
+        "Records to train on: comma-separated globs, or globs with weights.",
+        required=True,
+    )
+    eval_input_file: str | None = options.flag(
+        None, "Records to evaluate on; by default --input_file."
+    )
+    init_from_group0: bool = options.flag(
+        False, "Give every group of layers the weights of group 0."
+    )
+    do_train: bool = options.flag(True, "Train.")
+    do_eval: bool = options.flag(
+        False, "Evaluate: each checkpoint as it is saved, or all existing ones."
+    )
+    max_seq_length: int = options.flag(
+        512, "Tokens per example, as the records were made.", check=options.positive
+    )
+    train_batch_size: int = options.flag(
+        4096, "Examples per step, over all devices.", check=options.positive
+    )
+    train_batch_tokens: int = options.flag(
+        0,
+        "Above 0: real tokens per step, in place of --train_batch_size; batches of shorter "
+        "examples hold more of them. For one device.",
+    )
+    eval_batch_size: int = options.flag(
+        64, "Examples per evaluation step, over all devices.", check=options.positive
+    )
+    sentence_task: str = options.flag(
+        "sop",
+        "What the model learns of two texts in addition to masked words: their order, whether one "
+        "follows the other, or nothing. --do_eval alone: by default what it has learned.",
+        choices=("sop", "nsp", "none"),
+    )
+    poly_power: float = options.flag(
+        1.0, "Power of the polynomial decay of the learning rate to 0."
+    )
+    num_train_steps: int = options.flag(125000, "Total number of steps.", check=options.positive)
+    num_warmup_steps: int = options.flag(3125, "Steps over which the learning rate rises from 0.")
+    start_warmup_step: int = options.flag(0, "Step at which the warm-up starts.")
+    save_checkpoints_steps: int = options.flag(
+        5000, "Steps between checkpoints.", check=options.positive
+    )
+    keep_checkpoint_max: int = options.flag(
+        5, "Checkpoints kept in addition to the best; 0 keeps all."
+    )
+    max_eval_steps: int = options.flag(
+        100, "Maximum batches per evaluation.", check=options.positive
+    )
+    masked_lm_budget: float = options.flag(
+        0.0,
+        "Above 0: mask records that have masks again at every step, this fraction of the tokens.",
+        check=options.fraction,
+    )
+    model: ModelFiles = options.group(ModelFiles)
+    optimizer: training.Optimizer = options.group(
+        training.Optimizer, optimizer="lamb", learning_rate=0.00176
+    )
+    masks: Masks = options.group(Masks)
+    blimp: Blimp = options.group(Blimp)
+    teacher: distillation.Teacher = options.group(distillation.Teacher)
+
+    def check(self) -> None:
+        """Rejects contradictions before any work.
+
+        Raises:
+          file_io.InputError: names the flags.
+        """
+        if not self.do_train and not self.do_eval:
+            raise file_io.InputError("nothing to do: neither --do_train nor --do_eval")
+        if self.do_train:
+            self.course.refuse_given("--do_eval alone", "checkpoint")
+        self.course.check_waiting(self.do_train, self.do_eval)
+        self.optimizer.check()
+        self.blimp.check(self.do_eval)
+        self.teacher.check(self)
+        if self.teacher.init_from_teacher:
+            self.refuse_given(distillation.WITHOUT_WEIGHTS, "init_from_group0")
+        self.schedule.check(self.do_train, self.do_eval)
+        if self.schedule.budget_minutes:
+            self.refuse_given("runs without --budget_minutes", "start_warmup_step")
+        if self.init_from_group0 and not (
+            self.model.init_checkpoint or self.model.albert_hub_module_handle
+        ):
+            raise file_io.InputError("--init_from_group0 needs --init_checkpoint")
+
+
+# --- masks ----------------------------------------------------------------------------------------
+
+
+def _refuse_without_effect(settings, files):
+    """Rejects flags of masks that these records leave without effect.
+
+    Raises:
+      file_io.InputError: names the flags and what to do.
+    """
+    budget, given = settings.masked_lm_budget, settings.masks.given_rules()
+    train = files["train"]
+    if budget and train.without_masks:
+        raise file_io.InputError(
+            f"--masked_lm_budget={budget} draws new masks for records that have some; those of "
+            f"{train.paths[0]} have none: give --masked_lm_prob={budget} instead"
+        )
+    if budget:
+        given = [name for name in given if name in ("--masked_lm_prob", "--do_permutation")]
+        if given:
+            raise file_io.InputError(
+                f"{', '.join(given)} cannot be combined with --masked_lm_budget={budget}, which "
+                "says how much is masked and fills the places that the records have"
+            )
+    elif given and not any(found.without_masks for found in files.values()):
+        raise file_io.InputError(
+            f"{', '.join(given)}: {train.paths[0]} holds records with masks, which are used as "
+            "they are; make them with --mask_in_training (create_pretraining_data), or give "
+            "--masked_lm_budget"
+        )
+
+
+def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> Any:
+    """Returns the `dynamic_masking.Masker`; None if the masks of the records are kept.
+
+    Args:
+      settings: settings of the command.
+      files: see `pretraining.make_data`.
+      vocab_size: V of the model.
+
+    Raises:
+      file_io.InputError: a flag has no effect, or the vocabulary is missing or another one.
+    """
+    from albert.data import dynamic_masking
+
+    _refuse_without_effect(settings, files)
+    lacking = [path for found in files.values() for path in found.fingerprints]
+    if not (settings.masked_lm_budget or lacking):
+        return None
+    config = settings.masks.config()
+    if settings.masked_lm_budget:
+        config = dataclasses.replace(config, masked_lm_prob=settings.masked_lm_budget)
+    if warning := masking.share_warning(config, settings.max_seq_length):
+        logging.warning("%s", warning)
+    try:
+        source = settings.model.find()
+    except file_io.InputError as error:
+        what = "--masked_lm_budget"
+        if lacking:
+            what = f"{lacking[0]} holds records without masks; masking"
+        raise file_io.InputError(f"{what} needs the vocabulary of the records: {error}") from error
+    vocabulary = {"vocab_file": source.vocab_file, "spm_model_file": source.spm_model_file}
+    seed = settings.course.seed
+    return dynamic_masking.make_masker(config, files, vocabulary, vocab_size, seed)
+
+
+# --- the sentence task ----------------------------------------------------------------------------
+
+
+def find_sentence_tasks(settings: Settings, strategy: Any) -> tuple[str, str]:
+    """Returns what is learned or measured of two texts, and what the model was trained for.
+
+    Args:
+      settings: settings of the command.
+      strategy: `tf.distribute.Strategy`; all workers must come here.
+
+    Returns:
+      Two keys of `pretraining_heads.SENTENCE_TASKS`, which differ only in evaluations.
+
+    Raises:
+      file_io.InputError: the output folder holds checkpoints of another task, or the model to
+        evaluate has no head for one.
+    """
+    from albert.model import checkpoints, model_folder
+    from albert.training import distribution
+
+    path, checkpoint = settings.output_dir, None
+    if settings.course.checkpoint not in (None, "all", "best", "last"):
+        checkpoint = checkpoints.resolve(settings.course.checkpoint)
+        path = os.path.dirname(checkpoint)
+    possible = distribution.from_chief(
+        strategy, lambda: model_folder.sentence_tasks(path, checkpoint)
+    )
+    wanted = settings.sentence_task
+    if not settings.do_train and "sentence_task" not in settings.given:
+        wanted = possible[0]
+    if wanted in possible:
+        return wanted, wanted
+    trained = f"{path} holds a model trained with --sentence_task={' or '.join(possible)}"
+    if settings.do_train:
+        raise file_io.InputError(
+            f"{trained}: it cannot go on with --sentence_task={wanted}. To start anew from its "
+            "weights, name it as --init_checkpoint and use another --output_dir"
+        )
+    if possible == ["none"]:
+        raise file_io.InputError(
+            f"{trained}: it has no head whose answers --sentence_task={wanted} could measure"
+        )
+    _log_what_is_measured(trained, wanted, possible[0])
+    return wanted, possible[0]
+
+
+def _log_what_is_measured(trained, wanted, task):
+    from albert.model import pretraining_heads
+
+    head, labels = (pretraining_heads.SENTENCE_TASKS[name] for name in (task, wanted))
+    if labels is None:
+        logging.info("%s: the answers of its %s head are not measured", trained, head)
+        return
+    logging.warning(
+        "%s: %s_head_on_%s_accuracy and …_loss are those of its %s head on %s labels",
+        trained,
+        head,
+        labels,
+        head.replace("_", " "),
+        labels.replace("_", " "),
+    )
+
+
+# --- batches of equally many tokens ---------------------------------------------------------------
+
+
+def find_batch_size(settings: Settings, strategy: Any) -> int:
+    """Returns the examples per step: with --train_batch_tokens their mean number.
+
+    Raises:
+      file_io.InputError: the flag cannot be combined with others, or holds fewer than two of the
+        longest examples.
+    """
+    tokens = settings.train_batch_tokens
+    if not tokens:
+        return settings.train_batch_size
+    from albert.data import dynamic_masking, input_pipeline
+    from albert.training import distribution
+
+    flag = f"--train_batch_tokens={tokens}"
+    if "train_batch_size" in settings.given:
+        raise file_io.InputError(f"{flag} cannot be combined with --train_batch_size: give one")
+    several = settings.compute.gradient_accumulation_steps > 1
+    several = several or strategy.num_replicas_in_sync > 1
+    if several or distribution.needs_fixed_shapes(strategy):
+        raise file_io.InputError(
+            f"{flag} makes batches of different numbers of examples, which cannot be dealt equally "
+            "among devices or --gradient_accumulation_steps, nor run on TPUs: give "
+            "--train_batch_size instead"
+        )
+    if tokens < 2 * settings.max_seq_length:
+        raise file_io.InputError(
+            f"{flag} must be at least twice --max_seq_length={settings.max_seq_length}"
+        )
+    sources = input_pipeline.parse_mixture(settings.input_file, "--input_file")
+    length = dynamic_masking.mean_length(sources)
+    batch_size = max(1, round(tokens / length))
+    logging.info("%s: %d examples on average, of %.1f tokens each", flag, batch_size, length)
+    return batch_size
+
+
+# --- BLiMP ----------------------------------------------------------------------------------------
+
+
+def with_blimp(settings: Settings, task: Any, config: Any) -> Any:
+    """Returns the task, whose evaluations also measure BLiMP if flags ask for it.
+
+    Args:
+      settings: settings of the command.
+      task: `contracts.Task` of pre-training.
+      config: `encoder.AlbertConfig`.
+
+    Raises:
+      file_io.InputError: the data or the vocabulary cannot be read.
+    """
+    if not settings.blimp.blimp_data_dir:
+        return task
+    from albert.experiments import blimp, sentence_scores
+    from albert.model import model_folder
+
+    paradigms = blimp.read(settings.blimp.blimp_data_dir, settings.blimp.blimp_limit)
+    try:
+        source = settings.model.find()
+    except file_io.InputError as error:
+        raise file_io.InputError(
+            f"--blimp_data_dir needs the vocabulary of the records: {error}"
+        ) from error
+    tokenizer = model_folder.load_tokenizer(source, config)
+
+    @functools.lru_cache(maxsize=1)  # Its function is traced once.
+    def scorer(model):
+        return sentence_scores.Scorer(model, tokenizer)
+
+    def further_metrics(model):
+        return blimp.measure(paradigms, scorer(model).score).metrics()
+
+    return dataclasses.replace(task, further_metrics=further_metrics)

@@ -1,9 +1,12 @@
 """What the record of a run says of its flags and their files."""
 
+import dataclasses
 import importlib
 import os
 import re
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import flags, logging
 
@@ -11,23 +14,51 @@ from albert.io import file_io
 from albert.training import run_record
 
 DEFAULT, COMMAND_LINE = "default", "command line"
-CALLER = "caller"  # of `main` in a program
+CALLER, PROGRAM = "caller", "program"  # the caller of `main`, and what changes flags later
 
 
-def recorder(values, script, source):
-    """`run_record.Recorder` of a training script.
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A training command as it was given.
 
-    Args:
-      values: its flag values.
+    Attributes:
       script: its name.
-      source: `sources.Source` of what it starts from.
+      words: the words after the name.
+      arguments: the flags that were given, such as "--seed=1".
+      flags: {name: {"value": …, "source": …}} of its flags.
     """
-    return run_record.Recorder(
-        script=script,
-        command=["python", "-m", f"albert.{script}", *_arguments(values)],
-        flags=describe(values, script),
-        inputs=_inputs(values, source),
-    )
+
+    script: str
+    words: Sequence[str]
+    arguments: Sequence[str]
+    flags: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, values: flags.FlagValues, script: str) -> "Command":
+        """Returns the command of parsed flags."""
+        given = [values[name].serialize() for name in values if values[name].present]
+        return cls(script, _arguments(values), list(filter(None, given)), describe(values, script))
+
+    def with_value(self, name: str, value: Any) -> "Command":
+        """Returns the command with a value of a flag that the program has found."""
+        if value == self.flags[name]["value"]:
+            return self
+        changed = {**self.flags, name: {"value": value, "source": PROGRAM}}
+        return dataclasses.replace(self, flags=changed)
+
+    def recorder(self, source: Any, teacher: str | None = None) -> run_record.Recorder:
+        """Returns the recorder of the run.
+
+        Args:
+          source: `sources.Source` of what the run starts from.
+          teacher: checkpoint or folder of its teacher, if it has one.
+        """
+        return run_record.Recorder(
+            script=self.script,
+            command=["python", "-m", f"albert.{self.script}", *self.words],
+            flags=self.flags,
+            inputs=_inputs(source, teacher),
+        )
 
 
 def describe(values, script):
@@ -41,7 +72,7 @@ def describe(values, script):
     for name in own:
         flag = values[name]
         is_default = flag.using_default_value or flag.value == flag.default
-        source = said.get(name, DEFAULT if is_default else "program")
+        source = said.get(name, DEFAULT if is_default else PROGRAM)
         found[name] = {"value": flag.value, "source": source}
     return found
 
@@ -86,16 +117,16 @@ def _name(values, word):
     return name if name in values else name.removeprefix("no")
 
 
-def _inputs(values, source):
+def _inputs(source, teacher):
     """Files of the model that a run starts from, and of its teacher; see `run_record.Recorder`."""
     found = {"configuration": source.config_file, "vocabulary": _vocabulary(source)}
     found = {role: (path, [path]) for role, path in found.items() if path}
     if source.checkpoint:
         found["init_checkpoint"] = (source.checkpoint, _checkpoint_files(source.checkpoint))
-    if "teacher" in values and values.teacher:
+    if teacher:
         from albert.model import checkpoints
 
-        prefix = checkpoints.resolve(values.teacher)
+        prefix = checkpoints.resolve(teacher)
         found["teacher"] = (prefix, _checkpoint_files(prefix))
     return found
 

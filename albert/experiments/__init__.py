@@ -3,7 +3,6 @@
 # Modules that other rooms and commands may import.
 __all__ = (
     "blimp",
-    "charts",
     "demo_data",
     "glue_table",
     "model_card",

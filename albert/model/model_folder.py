@@ -12,7 +12,14 @@ import os
 from absl import logging
 
 from albert.io import file_io
-from albert.model import checkpoints, encoder, pretraining_heads, sources, weight_names
+from albert.model import (
+    checkpoints,
+    encoder,
+    head_config,
+    pretraining_heads,
+    sources,
+    weight_names,
+)
 from albert.text import tokenization
 
 VERSION = 1
@@ -267,6 +274,16 @@ def copy_vocabulary(path, source):
 def _copy(source, target):
     if not (file_io.exists(target) and file_io.sha256(source) == file_io.sha256(target)):
         file_io.copy(source, target)
+
+
+def described_head(path: str) -> head_config.Head | None:
+    """Returns the head that the description of a folder names; None without a description."""
+    name = os.path.join(path, sources.DESCRIPTION_NAME)
+    if not file_io.exists(name):
+        return None
+    description = file_io.read_json(name, "model description")
+    settings = description.get("settings") if isinstance(description, dict) else None
+    return head_config.Head.of(settings) if isinstance(settings, dict) else None
 
 
 def read(path, *kinds, with_weights=True):

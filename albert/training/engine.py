@@ -24,7 +24,7 @@ from albert.training import budget, distribution, evaluation, stuck_runs, train_
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """How a run proceeds; `common_flags` builds it from flags, which hold the defaults.
+    """How a run proceeds; `cli.training` builds it from flags, which hold the defaults.
 
     Attributes:
       output_dir: folder of checkpoints and results.

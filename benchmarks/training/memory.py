@@ -14,12 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
 
 import numpy as np
 from absl import flags
 
-from albert.cli import common_flags
+from albert.cli import training
 from albert.data import instances, record_files
 from albert.model import encoder
 from albert.training import memory
@@ -87,15 +86,12 @@ def main():
         config_file = harness.config_file(f"{size}_v2")
         config = encoder.AlbertConfig.from_json_file(config_file)
         precision = next((option for option in options if option != "recompute"), "float32")
-        compute = common_flags.compute(
-            types.SimpleNamespace(
-                precision=precision,
-                recompute="recompute" in options,
-                gradient_accumulation_steps=int(accumulation),
-                train_batch_size=int(batch_size),
-                max_seq_length=FLAGS.max_seq_length,
-            )
+        settings = training.Compute(
+            precision=precision,
+            recompute="recompute" in options,
+            gradient_accumulation_steps=int(accumulation),
         )
+        compute = settings.of_batch(int(batch_size) * FLAGS.max_seq_length)
         arguments = (int(batch_size), FLAGS.max_seq_length, compute, int(accumulation))
         estimate = memory.estimate(config, *arguments, predictions=_PREDICTIONS).total / 2**30
         extra = [f"--gradient_accumulation_steps={accumulation}", f"--precision={precision}"]

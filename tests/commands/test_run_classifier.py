@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from albert import run_classifier
-from albert.cli import common_flags
+from albert.cli import training
 from albert.data import input_options, input_pipeline
 from albert.io import file_io
 from albert.model import checkpoints, encoder
@@ -205,6 +205,7 @@ def test_few_calls_lie_between_the_command_and_a_step(short):
     start = places.index(("run_classifier.py", "main"))
     assert places[start:-1] == [
         ("run_classifier.py", "main"),
+        ("fine_tuning.py", "main"),
         ("stages.py", "run"),
         ("stages.py", "_train"),
         ("engine.py", "train"),
@@ -487,7 +488,7 @@ class ThreeReplicas:
 def test_batches_are_checked_before_any_data(
     inputs, tmp_path, run_script, monkeypatch, changes, message
 ):
-    monkeypatch.setattr(common_flags, "strategy", lambda values: ThreeReplicas())
+    monkeypatch.setattr(training, "make_strategy", lambda *_: ThreeReplicas())
     flags = glue_flags(inputs, tmp_path, from_scratch=True, **changes)
     with pytest.raises(file_io.InputError, match=message):
         run_script(run_classifier, **flags)

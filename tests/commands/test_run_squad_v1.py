@@ -25,7 +25,7 @@ TWO_CPUS = """
 import sys
 import tensorflow as tf
 from albert import run_squad_v1
-from tests import builders
+from tests.support import builders
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 builders.run(run_squad_v1, **dict(a.removeprefix("--").split("=", 1) for a in sys.argv[1:]))

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert import run_pretraining
-from albert.cli import options, pretraining, pretraining_flags
+from albert.cli import options, pretraining
 from albert.data import dynamic_masking, instance_files, instances, masking, record_files
 from albert.io import file_io
 from albert.model import encoder
@@ -251,24 +251,24 @@ def parse(*arguments):
     values = flags.FlagValues()
     run_pretraining.define_flags(values)
     values(["script", "--input_file=x", "--output_dir=x", *arguments])
-    return values
+    return options.read(pretraining.Settings, values)
 
 
 def test_defaults_are_those_of_masking():
-    values = parse("--max_predictions_per_seq=20")
-    assert pretraining_flags.mask_config(values) == masking.MaskingConfig()
-    assert options.read(pretraining.Masks, values).given_rules() == []
+    masks = parse("--max_predictions_per_seq=20").masks
+    assert masks.config() == masking.MaskingConfig()
+    assert masks.given_rules() == []
 
 
 def test_every_flag_of_masks_reaches_the_masker(inputs):
     files = dict.fromkeys(("train", "dev"), dynamic_masking.look_at([str(inputs / "plain-0")]))
     given = ("--masked_lm_prob=0.3", "--ngram=2", "--nofavor_shorter_ngram")
     given += ("--nodo_whole_word_mask", "--do_permutation")
-    values = parse(
+    settings = parse(
         *given, f"--spm_model_file={TINY}", f"--albert_config_file={inputs / 'config.json'}",
         "--max_predictions_per_seq=9", "--seed=5",
     )  # fmt: skip
-    masker = pretraining_flags.masker(values, files, 400)
+    masker = pretraining.find_masker(settings, files, 400)
     assert masker.config == masking.MaskingConfig(9, 0.3, 2, False, False, True)
     assert masker.seed == 5 and masker.vocabulary.fingerprint in files["dev"].fingerprints.values()
-    assert len(options.read(pretraining.Masks, values).given_rules()) == len(given)
+    assert len(settings.masks.given_rules()) == len(given)

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert import run_pretraining
+from albert.cli import options
 from albert.data import input_pipeline, record_files
 from albert.data.input_options import TrainInput
 from albert.data.input_pipeline import Source
@@ -174,7 +175,8 @@ def test_the_script_takes_mixtures(files, monkeypatch):
         run_pretraining.define_flags(values)
         values(["script", f"--input_file={text.replace('@', f'{files}/')}", "--output_dir=x"])
         config = type("Config", (), {"vocab_size": 9, "type_vocab_size": 2})
-        run_pretraining.make_data(values, config, True)
+        settings = options.read(run_pretraining.Settings, values)
+        run_pretraining.make_data(settings, config, True)
         mixture = taken["mixture"]
         assert (mixture and [source.weight for source in mixture]) == expected
 

@@ -545,13 +545,14 @@ def test_a_killed_export_leaves_nothing_that_looks_like_a_model(tmp_path, monkey
 
 
 def test_a_negative_number_of_checkpoints_is_refused(tmp_path):
-    from albert.cli import common_flags
+    from albert.cli import options, training
 
     values = flag_values(
         run_classifier, task_name="SST-2", output_dir=tmp_path, keep_checkpoint_max=-1
     )
+    settings = options.read(run_classifier.Settings, values)
     with pytest.raises(InputError, match="-1 checkpoints cannot be kept: give a number, or 0"):
-        common_flags.run_config(values, 10, 8)
+        training.run_config(settings, 10, 8, 8, settings.max_kept)
 
 
 def test_configurations_of_other_kinds_are_named(tmp_path):

@@ -18,12 +18,12 @@ import time
 import tensorflow as tf
 from absl import flags, logging
 
-from albert.cli import common_flags
+from albert.cli import options, record_flags, training
 from albert.io import file_io
 from albert.model import checkpoints
 from albert.training import distribution
 
-MAKE_STRATEGY = common_flags.strategy
+MAKE_STRATEGY = training.make_strategy
 
 
 def wait_for(prefix):
@@ -43,8 +43,9 @@ def run(script, arguments, strategies, after=None):
     values([script, *(f"--{name}={value}" for name, value in arguments.items())])
     name = values.distribution_strategy
     if name not in strategies:
-        strategies[name] = MAKE_STRATEGY(values)
-    common_flags.strategy = lambda values: strategies[name]
+        command = record_flags.Command.of(values, script)
+        strategies[name] = MAKE_STRATEGY(options.read(module.Settings, values), command)
+    training.make_strategy = lambda *_: strategies[name]
     if after:
         copy = os.path.join(values.output_dir, os.path.basename(after))
         if distribution.is_chief(strategies[name]):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from albert import run_classifier
-from albert.cli import common_flags
+from albert.cli import options
 from albert.io import file_io, tables
 from albert.tasks import custom, glue
 from albert.training import run_record
@@ -313,7 +313,8 @@ def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
 
 def test_the_task_of_the_flags(inputs, tmp_path):
     def find(**chosen):
-        return common_flags.classifier_row(builders.flag_values(run_classifier, **chosen))
+        values = builders.flag_values(run_classifier, **chosen)
+        return run_classifier.find_row(options.read(run_classifier.Settings, values))
 
     own = own_flags(inputs, tmp_path)
     assert find(**own).columns == tables.Columns("sentence", None, "mood", None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from albert import run_classifier, run_race, run_squad_v1, run_squad_v2
-from albert.cli import study_flags
+from albert.cli import fine_tuning
 from albert.export import huggingface_export
 from albert.io import file_io
 from albert.model import checkpoints
@@ -22,7 +22,7 @@ TWO_CPUS = """
 import sys
 import tensorflow as tf
 from albert import run_squad_v1
-from tests import builders
+from tests.support import builders
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 builders.run(run_squad_v1, **dict(a.removeprefix("--").split("=", 1) for a in sys.argv[1:]))
@@ -97,7 +97,7 @@ def test_checkpoints_hold_the_whole_model_and_no_slots_of_the_encoder(study):
 
 @pytest.mark.slow
 def test_the_manifest_says_what_is_in_the_cache(study):
-    (folder,) = (study / "cached" / study_flags.CACHE_FOLDER).iterdir()
+    (folder,) = (study / "cached" / fine_tuning.CACHE_FOLDER).iterdir()
     manifest = file_io.read_json(str(folder / frozen_encoder.MANIFEST), "manifest")
     entries = {entry["file"]: entry for entry in manifest["data"].values()}
     train = entries["squad_v1_train.tf_record"]

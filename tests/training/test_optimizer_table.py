@@ -1,10 +1,12 @@
 """The table of optimizers: one class and one row are all that a new one needs."""
 
+import importlib.util
+
 import pytest
 import tensorflow as tf
 from absl import flags
 
-from albert.cli import optimizer_flags
+from albert.cli import options
 from albert.io import file_io
 from albert.model import encoder, layers, weight_names
 from albert.training import memory, optimizer_table, optimizers
@@ -51,11 +53,15 @@ def test_a_row_is_all_that_a_run_needs(momentum):
 
 
 def test_a_row_is_all_that_flags_estimates_and_checkpoints_need(momentum):
+    spec = importlib.util.find_spec("albert.cli.training")  # as with a row in the source
+    training = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(training)
     for as_text in (False, True):
         values = flags.FlagValues()
-        optimizer_flags.define_optimizer_flags(values, "adamw", 0.1, as_text)
+        kind = training.OptimizerByText if as_text else training.Optimizer
+        options.define(kind, values)
         values(["script", "--optimizer=momentum", "--clip_norm=2"])
-        optimizer_flags.check_optimizer(values)
+        options.read(kind, values).check()
         assert values.optimizer == "momentum" and "momentum" in values["optimizer"].help
     config = encoder.AlbertConfig(vocab_size=50)
     found = memory.estimate(config, 8, 128, layers.Compute(), optimizer="momentum")

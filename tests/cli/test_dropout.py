@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 from absl import flags, logging
 
-from albert.cli import dropout_flags
+from albert import run_squad_v1
+from albert.cli import options, training
 from albert.io import file_io
 from albert.model import encoder, layers, model_folder, sources
 from albert.training import stages
@@ -108,7 +109,7 @@ def test_the_configuration_decides_what_is_not_given(tmp_path, told):
     def read(*given):
         values = defined("run_squad_v1")
         values(["script", "--output_dir=x", *given])
-        return dropout_flags.read_config(values, source)
+        return training.read_config(options.read(run_squad_v1.Settings, values), source)
 
     config = read("--do_train")
     assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.2, 0.0)

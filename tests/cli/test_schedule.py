@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from absl import flags
 
-from albert.cli import schedule_flags
+from albert import run_classifier
+from albert.cli import options, training
 from albert.experiments import seeds
 from albert.io import file_io, tables
 from albert.tasks import custom, glue
@@ -36,6 +37,15 @@ def values_of(script, **changes):
     return values
 
 
+def settings_of(script, **changes):
+    kind = importlib.import_module(f"albert.{script}").Settings
+    return options.read(kind, values_of(script, **changes))
+
+
+def check(script, **changes):
+    settings_of(script, **changes).check()
+
+
 @pytest.mark.parametrize("script", GIVEN)
 @pytest.mark.parametrize(
     ("changes", "message"),
@@ -46,22 +56,23 @@ def values_of(script, **changes):
     ],
 )
 def test_numbers_below_zero_are_refused(script, changes, message):
-    schedule_flags.check(values_of(script))
+    check(script)
     with pytest.raises(file_io.InputError, match=message):
-        schedule_flags.check(values_of(script, **changes))
+        check(script, **changes)
 
 
 @pytest.mark.parametrize("script", GIVEN)
 def test_what_would_do_nothing_is_refused(script):
     evaluation = "do_eval" if "do_eval" in values_of(script) else "do_predict"
+    train_alone = {evaluation: False}
     for name in ("eval_every", "early_stopping_patience"):
         with pytest.raises(file_io.InputError, match=f"--{name}: only for training with eval"):
-            schedule_flags.check(values_of(script, **{name: 5, evaluation: False}))
+            check(script, **{name: 5, **train_alone})
     with pytest.raises(file_io.InputError, match="--budget_minutes: only for training"):
-        schedule_flags.check(values_of(script, budget_minutes=5, do_train=False))
+        check(script, budget_minutes=5, do_train=False)
     if "start_warmup_step" in values_of(script):
         with pytest.raises(file_io.InputError, match="--start_warmup_step: only for runs without"):
-            schedule_flags.check(values_of(script, budget_minutes=5, start_warmup_step=3))
+            check(script, budget_minutes=5, start_warmup_step=3)
 
 
 @pytest.mark.parametrize(
@@ -77,72 +88,72 @@ def test_what_would_do_nothing_is_refused(script):
 )
 def test_contradictions_of_fine_tuning_are_refused(changes, message):
     with pytest.raises(file_io.InputError, match=message):
-        schedule_flags.check(values_of("run_classifier", **changes))
+        check("run_classifier", **changes)
 
 
 def test_seeds_are_for_one_worker(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{}")
     with pytest.raises(file_io.InputError, match="--num_seeds is for one worker"):
-        schedule_flags.check(values_of("run_classifier", num_seeds=2))
+        check("run_classifier", num_seeds=2)
+
+
+def with_metric(name, task):
+    return training.Schedule(metric_for_best=name).with_metric(task)
 
 
 def test_the_metric_is_one_of_the_task():
     row = glue.get_task("MRPC")
     made = glue.make_task(row)
-    chosen = schedule_flags.with_metric(
-        values_of("run_classifier", metric_for_best="eval_loss"), made
-    )
+    chosen = with_metric("eval_loss", made)
     assert chosen.best_metric == "eval_loss"
-    assert schedule_flags.with_metric(values_of("run_classifier"), made) is made
+    assert with_metric(None, made) is made
     with pytest.raises(
         file_io.InputError,
         match="--metric_for_best=f2: mrpc has eval_accuracy, eval_loss, f1, loss",
     ):
-        schedule_flags.with_metric(values_of("run_classifier", metric_for_best="f2"), made)
+        with_metric("f2", made)
     assert contracts.Task.__dataclass_fields__["metrics"].default == ()
 
 
 def test_recipes_are_there():
-    named = {schedule_flags.glue_recipe(row) for row in glue.TASKS}
+    named = {run_classifier.find_recipe(row) for row in glue.TASKS}
     columns = tables.Columns()
-    named.add(schedule_flags.glue_recipe(custom.CustomTask({}, columns, ("a", "b"))))
+    named.add(run_classifier.find_recipe(custom.CustomTask({}, columns, ("a", "b"))))
     assert len(named) == 9
     for path in named:
         assert (ROOT / path).exists(), path
 
 
 def test_runs_get_what_the_flags_say():
-    values = values_of("run_classifier", num_restarts=2, stuck_after=0.1, learning_rate=5e-4)
-    run = schedule_flags.of_run(values, 100, 6, "recipes/glue_SST-2.flags")
+    settings = settings_of("run_classifier", num_restarts=2, stuck_after=0.1, learning_rate=5e-4)
+    run = training.course_of_run(settings, 100, 6, "recipes/glue_SST-2.flags")
     judged = run["stuck"]
     assert (judged.stuck_after, judged.warmup_share, judged.num_restarts) == (0.1, 0.06, 2)
     for part in ("learning_rate=0.0005 with 6% of the steps", "recipes/glue_SST-2.flags"):
         assert part in judged.advice
-    assert run["do_train"] and run["do_eval"] and not run["do_predict"]
+    assert run["do_train"]
     assert run["budget"] is None
-    assert schedule_flags.of_run(values_of("run_pretraining"), 100, 6)["stuck"] is None
-    silent = values_of("run_classifier", stuck_after=0)
-    assert schedule_flags.of_run(silent, 100, 6, "recipes/race.flags")["stuck"] is None
+    assert training.course_of_run(settings_of("run_pretraining"), 100, 6)["stuck"] is None
+    silent = settings_of("run_classifier", stuck_after=0)
+    assert training.course_of_run(silent, 100, 6, "recipes/race.flags")["stuck"] is None
 
 
 @pytest.mark.parametrize("script", GIVEN)
 def test_given_steps_bound_a_budget_and_defaults_do_not(script):
     length = {"run_pretraining": "num_train_steps", "run_squad_v1": "num_train_epochs"}
     for given, bound in (({}, None), ({length.get(script, "train_step"): 50}, 50)):
-        values = values_of(script, budget_minutes=2, **given)
-        found = schedule_flags.of_run(values, 50, 5)["budget"]
+        settings = settings_of(script, budget_minutes=2, **given)
+        found = training.course_of_run(settings, 50, 5)["budget"]
         assert (found.minutes, found.most_steps) == (2.0, bound)
 
 
 def test_the_share_of_the_warm_up_is_kept_within_a_budget(monkeypatch):
-    from albert.cli import optimizer_flags
-
     made = []
     monkeypatch.setattr(
-        optimizer_flags, "make_optimizer", lambda values, *steps, **kw: made.append((steps, kw))
+        training.Optimizer, "make", lambda _, batch, *steps, **kw: made.append((steps, kw))
     )
-    values = values_of("run_pretraining", budget_minutes=2)
-    run = schedule_flags.of_run(values, 1000, 100, poly_power=2.0)
+    settings = settings_of("run_pretraining", budget_minutes=2)
+    run = training.course_of_run(settings, 1000, 100, poly_power=2.0)
     run["budget"].make_optimizer("pace")
     run["make_optimizer"]()
     assert made == [
@@ -178,10 +189,6 @@ def test_each_seed_is_the_same_command(script, monkeypatch, capsys):
     assert (child.seed, child.output_dir, child.num_seeds) == (8, "out/seed_8", 1)
     for name in different - {"seed", "output_dir"}:
         assert child[name].value.startswith("out/")
-
-
-def test_one_seed_is_an_ordinary_run():
-    assert not schedule_flags.runs_seeds(values_of("run_classifier"), "run_classifier", "f1")
 
 
 @pytest.mark.parametrize("status", [0, 3])

@@ -8,7 +8,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert import run_pretraining
-from albert.cli import pretraining_flags
+from albert.cli import options, pretraining
 from albert.data import instances, record_files
 from albert.io import file_io
 from albert.model import checkpoints, encoder, pretraining_heads
@@ -78,11 +78,31 @@ def logged(folder):
 
 def test_the_flag_knows_every_task():
     values = flags.FlagValues()
-    pretraining_flags.define_sentence_task_flag(values)
+    run_pretraining.define_flags(values)
     assert values["sentence_task"].default == "sop"
     assert values["sentence_task"].parser.enum_values == list(pretraining_heads.SENTENCE_TASKS)
     with pytest.raises(flags.IllegalFlagValueError, match="sentence_task=reference"):
-        values(["script", "--sentence_task=reference"])
+        values(["script", "--input_file=x", "--output_dir=y", "--sentence_task=reference"])
+
+
+def settings_of(*arguments):
+    values = flags.FlagValues()
+    run_pretraining.define_flags(values)
+    values(["script", "--input_file=x", "--output_dir=y", *arguments])
+    return options.read(run_pretraining.Settings, values)
+
+
+def test_flags_of_blimp_without_effect_are_refused():
+    """Runs with them are in test_sentence_scores.py."""
+    with pytest.raises(file_io.InputError, match="--blimp_data_dir needs --do_eval"):
+        settings_of("--blimp_data_dir=x").check()
+    with pytest.raises(file_io.InputError, match="--blimp_limit: only for --blimp_data_dir"):
+        settings_of("--blimp_limit=2", "--do_eval").check()
+    settings_of("--blimp_limit=2", "--do_eval", "--blimp_data_dir=x").check()
+
+
+def test_without_data_of_blimp_the_task_stays_as_it_is():
+    assert pretraining.with_blimp(settings_of(), "task", None) == "task"
 
 
 MASKED = {"masked_lm_accuracy", "masked_lm_loss"}

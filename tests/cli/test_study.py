@@ -3,21 +3,29 @@
 import importlib
 
 import pytest
-from absl import flags
 
-from albert.cli import study_flags
+from albert.cli import fine_tuning, options
 from albert.io import file_io
 from albert.model import head_config, layers
 from tests.support import builders
 
 SCRIPTS = ("run_classifier", "run_race", "run_squad_v1", "run_squad_v2")
-REQUIRED = {"run_classifier": {"task_name": "SST-2"}, "run_race": {"data_dir": "x"}}
+REQUIRED = {
+    "run_classifier": {"task_name": "SST-2", "do_predict": True},
+    "run_race": {"data_dir": "x"},
+    "run_squad_v1": {"train_file": "x", "predict_file": "x", "do_predict": True},
+    "run_squad_v2": {"train_file": "x", "predict_file": "x", "do_predict": True},
+}
 
 
-def values_of(script, **values):
+def settings_of(script, **values):
     module = importlib.import_module(f"albert.{script}")
     required = {"output_dir": "nowhere", "do_train": True, **REQUIRED.get(script, {})}
-    return builders.flag_values(module, **{**required, **values})
+    return options.read(module.Settings, builders.flag_values(module, **{**required, **values}))
+
+
+def check(script, **values):
+    settings_of(script, **values).check()
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -47,29 +55,25 @@ def values_of(script, **values):
 )
 def test_contradictions_are_refused(script, values, message):
     with pytest.raises(file_io.InputError, match=message):
-        study_flags.check_study(values_of(script, **values))
+        check(script, **values)
 
 
 def test_what_belongs_together_is_taken():
     frozen = {"freeze_encoder": True, "cache_encoder_outputs": True, "encoder_cache_dir": "x"}
     for values in ({}, frozen, {"head_hidden_size": 8, "head_activation": "tanh"}):
-        study_flags.check_study(values_of("run_squad_v1", **values))
-    assert set(study_flags.ACTIVATIONS) == set(layers.ACTIVATIONS)
+        check("run_squad_v1", **values)
+    assert set(fine_tuning.ACTIVATIONS) == set(layers.ACTIVATIONS)
 
 
 def test_random_weights_of_another_seed_are_not_those_of_the_cache():
     frozen = {"freeze_encoder": True, "cache_encoder_outputs": True}
     for others, is_refused in (({}, False), ({"from_scratch": True}, True)):
-        values = values_of("run_race", **frozen, **others)
-        if "num_restarts" not in values:
-            flags.DEFINE_integer("num_restarts", 0, "Starts.", flag_values=values)
-        study_flags.check_study(values)
-        values.num_restarts = 2
+        check("run_race", **frozen, **others)
         if is_refused:
             with pytest.raises(file_io.InputError, match="leave out --num_restarts"):
-                study_flags.check_study(values)
+                check("run_race", **frozen, **others, num_restarts=2)
         else:
-            study_flags.check_study(values)
+            check("run_race", **frozen, **others, num_restarts=2)
 
 
 @pytest.mark.parametrize(
@@ -81,20 +85,21 @@ def test_random_weights_of_another_seed_are_not_those_of_the_cache():
 )
 def test_a_teacher_and_a_frozen_encoder(values, message, tmp_path):
     given = {"freeze_encoder": True, "teacher": "t", "distill_weights": "1,0,0"}
+    given["albert_config_file"] = "x"
     (tmp_path / "model.json").write_text('{"settings": {"head_hidden_size": 3}}')
     given["teacher"] = tmp_path
-    study_flags.check_study(values_of("run_classifier", **given, head_hidden_size=3))
+    check("run_classifier", **given, head_hidden_size=3)
     with pytest.raises(file_io.InputError, match="has --head_hidden_size=3, .* run no --head_hid"):
-        study_flags.check_study(values_of("run_classifier", **given))
+        check("run_classifier", **given)
     given["teacher"] = "t"
-    study_flags.check_study(values_of("run_classifier", **given))
+    check("run_classifier", **given)
     with pytest.raises(file_io.InputError, match=message):
-        study_flags.check_study(values_of("run_classifier", **given | values))
+        check("run_classifier", **given | values)
 
 
 def test_the_head_is_that_of_the_flags_or_of_the_folder(tmp_path):
     def head(**values):
-        return study_flags.head(values_of("run_race", output_dir=tmp_path, **values))
+        return fine_tuning.find_head(settings_of("run_race", output_dir=tmp_path, **values))
 
     wanted = head_config.Head(8, "tanh", "linear", 0.0)
     assert head() == head(head_hidden_size=0) == head_config.NO_LAYER
@@ -114,10 +119,10 @@ def test_the_head_is_that_of_the_flags_or_of_the_folder(tmp_path):
 
 
 def test_selections_are_those_of_both_files():
-    values = values_of(
+    settings = settings_of(
         "run_squad_v2", answerable_only=True, drop_longer_than=99, train_fraction=0.2, seed=4
     )
-    train, predict = study_flags.selections(values)
+    train, predict = settings.selections()
     shared = {"answerable_only": True, "drop_longer_than": 99}
     assert train.settings == {**shared, "train_fraction": 0.2, "seed": 4}
     assert predict.settings == shared

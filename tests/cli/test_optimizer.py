@@ -8,28 +8,38 @@ import pytest
 import tensorflow as tf
 from absl import flags, logging
 
-from albert.cli import app, optimizer_flags
+from albert.cli import app, options, pretraining
 from albert.io import file_io
 from albert.training import optimizer_table, optimizers
 
 SCRIPTS = ("run_pretraining", "run_classifier", "run_squad_v1", "run_squad_v2", "run_race")
 
 
-def values_of(script=None, **given):
+def values_of(script, **given):
     values = flags.FlagValues()
-    if script:
-        importlib.import_module(f"albert.{script}").define_flags(values)
-    else:
-        optimizer_flags.define_optimizer_flags(values, "lamb", 0.00176)
-        flags.DEFINE_integer("train_batch_size", 4096, "Batch.", flag_values=values)
+    importlib.import_module(f"albert.{script}").define_flags(values)
     values(["script", *(f"--{name}={value}" for name, value in given.items())])
     return values
 
 
-def refused(values):
+def settings_of(**given):
+    values = values_of("run_pretraining", input_file="x", output_dir="x", **given)
+    return options.read(pretraining.Settings, values)
+
+
+def make(num_train_steps, num_warmup_steps, schedule=None, **given):
+    """The optimizer of checked flags."""
+    settings = settings_of(**given)
+    settings.optimizer.check()
+    steps = (num_train_steps, num_warmup_steps)
+    return settings.optimizer.make(settings.train_batch_size, *steps, **(schedule or {}))
+
+
+def refused(**given):
     """The message of the refusal, as a script prints it."""
     with pytest.raises(file_io.InputError) as error:
-        optimizer_flags.check_optimizer(values)
+        settings_of(**given).optimizer.check()
+    values = values_of("run_pretraining", input_file="x", output_dir="x")
     return app.with_flag_names(str(error.value), values)
 
 
@@ -44,9 +54,7 @@ def made(monkeypatch):
 
 
 def test_by_default_nothing_is_said_to_the_optimizer(made):
-    values = values_of(optimizer="adamw")
-    optimizer_flags.check_optimizer(values)
-    optimizer_flags.make_optimizer(values, 10, 2, poly_power=2.0)
+    make(10, 2, {"poly_power": 2.0}, optimizer="adamw")
     assert made == {"values": (0.00176, 10, 2), "optimizer": "adamw", "poly_power": 2.0}
 
 
@@ -58,21 +66,19 @@ def test_by_default_nothing_is_said_to_the_optimizer(made):
         ("epsilon", "1e-4", 1e-4),
         ("weight_decay_rate", "0", 0.0),
         ("clip_norm", "0", 0.0),
-        ("exclude_from_weight_decay", "bias, ^cls/", ["bias", "^cls/"]),
-        ("exclude_from_weight_decay", "", []),
-        ("exclude_from_layer_adaptation", '"b{1,2}",c', ["b{1,2}", "c"]),
+        ("exclude_from_weight_decay", "bias, ^cls/", ("bias", "^cls/")),
+        ("exclude_from_weight_decay", "", ()),
+        ("exclude_from_layer_adaptation", '"b{1,2}",c', ("b{1,2}", "c")),
     ],
 )
 def test_each_flag_reaches_the_optimizer(made, name, text, value):
-    values = values_of(**{name: text})
-    optimizer_flags.check_optimizer(values)
-    optimizer_flags.make_optimizer(values, 10, 2)
+    make(10, 2, **{name: text})
     assert made == {"values": (0.00176, 10, 2), "optimizer": "lamb", name: value}
 
 
 def test_flags_change_the_update():
     def moved(**given):
-        optimizer = optimizer_flags.make_optimizer(values_of(learning_rate=0.1, **given), 10, 0)
+        optimizer = make(10, 0, learning_rate=0.1, **given)
         variable = tf.Variable([3.0, 4.0], name="kernel")
         optimizer.apply_gradients([(tf.constant([3.0, 4.0]), variable)])
         return ([3.0, 4.0] - variable).numpy()
@@ -117,17 +123,17 @@ def test_flags_change_the_update():
     ],
 )
 def test_mistakes_are_named(given, message):
-    assert re.search(message, refused(values_of(**given)))
+    assert re.search(message, refused(**given))
 
 
 def test_what_is_no_number_is_refused():
     with pytest.raises(flags.IllegalFlagValueError, match="learning_rate=fast"):
-        values_of(learning_rate="fast")
+        settings_of(learning_rate="fast")
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_training_script_has_the_flags_and_checks_them(script):
-    values = values_of(script=script, output_dir="x", optimizer="adam", weight_decay_rate=0.1, **{
+    values = values_of(script, output_dir="x", optimizer="adam", weight_decay_rate=0.1, **{
         "run_pretraining": {"input_file": "x", "do_train": True},
         "run_classifier": {"task_name": "sst-2", "data_dir": "x", "do_train": True},
         "run_race": {"data_dir": "x"},
@@ -166,9 +172,7 @@ def told(monkeypatch):
 
 @pytest.mark.parametrize(("batch", "rate"), [(4096, 0.00176), (64, 2.2e-4), (16384, 0.00352)])
 def test_the_rate_of_lamb_follows_from_the_batch(made, told, batch, rate):
-    values = values_of(learning_rate="auto", train_batch_size=batch)
-    optimizer_flags.check_optimizer(values)
-    optimizer_flags.make_optimizer(values, 10, 2)
+    make(10, 2, learning_rate="auto", train_batch_size=batch)
     assert made["values"] == (pytest.approx(rate), 10, 2)
     line = f"--learning_rate=auto: {rate:g} = 0.00176 * sqrt(--train_batch_size={batch} / 4096)"
     assert told == [("info", line)]
@@ -179,9 +183,7 @@ def test_the_rate_of_lamb_follows_from_the_batch(made, told, batch, rate):
     [("lamb", 6.5e-4, None), ("lamb", 6.7e-4, "3.05"), ("adamw", 1, None)],
 )
 def test_a_rate_far_above_the_rule_gets_one_warning(made, told, optimizer, rate, times):
-    values = values_of(optimizer=optimizer, learning_rate=rate, train_batch_size=64)
-    optimizer_flags.check_optimizer(values)
-    optimizer_flags.make_optimizer(values, 10, 2)
+    make(10, 2, optimizer=optimizer, learning_rate=rate, train_batch_size=64)
     assert made["values"][0] == rate
     line = f"--learning_rate={rate} is {times} times as high as is usual for lamb: 0.00022 = "
     assert len(told) == (times is not None)

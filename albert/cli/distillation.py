@@ -1,0 +1,128 @@
+"""Settings of distillation: which teacher, what is learned from it, where the student starts."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from albert.cli import options, training
+from albert.io import file_io
+
+WITHOUT_WEIGHTS = "a run without --init_from_teacher"
+
+
+@dataclasses.dataclass(frozen=True)
+class Distillation:
+    """How --teacher changes a run; without it, nothing changes.
+
+    Attributes:
+      with_teacher: ``(contracts.Task) -> contracts.Task`` that also learns from the teacher.
+      checkpoint: what the student starts from with --init_from_teacher, else None.
+      rename: see `checkpoints.restore`; None without --init_from_teacher.
+    """
+
+    with_teacher: Callable[[Any], Any] = lambda task: task
+    checkpoint: str | None = None
+    rename: Callable[[str], str] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Teacher(options.Group):
+    """The teacher of a student, and what the student learns from it."""
+
+    teacher: str | None = options.flag(
+        None,
+        "Train a student of this model: folder of a training run, or in pre-training any "
+        "checkpoint with its configuration next to it. It is neither trained nor saved.",
+    )
+    distill_weights: str = options.flag(
+        "5,2,1",
+        "Weights of the teacher's probabilities, of the student's own losses, and of the cosine "
+        "between the last hidden states of both.",
+    )
+    distill_temperature: float = options.flag(
+        2.0, "Both models' logits are divided by it to be compared."
+    )
+    init_from_teacher: bool = options.flag(
+        False,
+        "Start from the teacher's weights: of its layers every other one if the student has half "
+        "as many; where they share their parameters, the same ones.",
+    )
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The numbers of --distill_weights.
+
+        Raises:
+          file_io.InputError: they are not numbers.
+        """
+        try:
+            return tuple(float(part) for part in self.distill_weights.split(","))
+        except ValueError:
+            raise file_io.InputError(
+                f"--distill_weights={self.distill_weights}: three numbers with commas between them "
+                "were expected, such as 5,2,1"
+            ) from None
+
+    def check(self, settings: training.Settings) -> None:
+        """Rejects contradictions with the settings of a command.
+
+        Raises:
+          file_io.InputError: names the flags.
+        """
+        if not self.teacher:
+            names = ("distill_weights", "distill_temperature", "init_from_teacher")
+            self.refuse_given("--teacher", *(name for name in names if name in self.given))
+            return
+        if not settings.do_train:
+            raise file_io.InputError("--teacher: only for --do_train; a trained student needs none")
+        if not settings.model.albert_config_file:
+            raise file_io.InputError(
+                "--teacher needs the sizes of the student: --albert_config_file; its own are in "
+                "the teacher's folder"
+            )
+        if settings.compute.estimate_memory:
+            raise file_io.InputError("--estimate_memory does not count the --teacher; leave it out")
+        if self.init_from_teacher:
+            names = ("init_checkpoint", "albert_hub_module_handle")
+            settings.model.refuse_given(WITHOUT_WEIGHTS, *names)
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Adds the flag to errors inside the context."""
+        try:
+            yield
+        except file_io.InputError as error:
+            raise file_io.InputError(f"--teacher={self.teacher}: {error}") from error
+
+    def distillation(self, teacher: Any, source: Any, student: Any, *outputs: str) -> Distillation:
+        """Returns the `Distillation` of the flags.
+
+        Args:
+          teacher: `sources.Source`, or None without a teacher.
+          source: `sources.Source` of the student; its vocabulary must be the teacher's.
+          student: `encoder.AlbertConfig`.
+          *outputs: term and logits of `distillation.DistillationConfig`.
+
+        Raises:
+          file_io.InputError: teacher and student do not fit; names what differs.
+        """
+        if teacher is None:
+            return Distillation()
+        from albert.model import encoder
+        from albert.training import distillation
+
+        distillation.check_vocabulary(teacher.checkpoint, source)
+        config = encoder.AlbertConfig.from_json_file(teacher.config_file)
+        lesson = distillation.DistillationConfig(
+            config, teacher.checkpoint, *outputs, self.weights, self.distill_temperature
+        )
+        lesson.check_student(student)
+
+        def with_teacher(task):
+            return distillation.with_teacher(task, lesson)
+
+        if not self.init_from_teacher:
+            return Distillation(with_teacher)
+        rename = distillation.name_in_teacher(config, student)
+        return Distillation(with_teacher, teacher.checkpoint, rename)

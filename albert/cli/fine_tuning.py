@@ -1,0 +1,547 @@
+"""The one main of all fine-tuning commands, and the settings that they share."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from albert.cli import distillation, model_settings, options, record_flags, training
+from albert.experiments import seeds
+from albert.io import file_io
+from albert.model import head_config
+from albert.training import stuck_runs, subsets
+
+ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")  # those of `layers.ACTIVATIONS`
+CACHE_FOLDER = "encoder_cache"
+_OF_LAYER = ("head_activation", "head_input_activation", "head_dropout_prob")
+_PER_RUN = ("num_seeds", "seed", "output_dir")  # flags that each run of a study has its own of
+
+
+# --- groups of flags ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Schedule(training.Schedule):
+    """When a run is evaluated, judged and ended, and its seeds."""
+
+    stuck_after: float = options.flag(
+        0.2,
+        "Fraction of the steps after which a run that does not learn is warned of; 0: never.",
+        check=options.fraction,
+    )
+    num_restarts: int = options.flag(
+        0,
+        "Times that a run which does not learn starts again, with the next seed.",
+        check=options.not_negative,
+    )
+    num_seeds: int = options.flag(
+        1,
+        "Runs to make, the first with --seed, each in a folder seed_<n>.",
+        check=options.positive,
+    )
+
+    def check(self, do_train: bool, evaluates: bool) -> None:
+        """Rejects contradictions; see `training.Schedule.check`.
+
+        Raises:
+          file_io.InputError: names the flags and what is possible.
+        """
+        super().check(do_train, evaluates)
+        if self.num_restarts and not (do_train and self.stuck_after):
+            raise file_io.InputError("--num_restarts needs --do_train and --stuck_after above 0")
+        if self.num_seeds == 1:
+            return
+        if not (do_train and evaluates):
+            raise file_io.InputError(
+                "--num_seeds needs training with evaluations, to compare the runs"
+            )
+        if "TF_CONFIG" in os.environ:
+            raise file_io.InputError("--num_seeds is for one worker, but TF_CONFIG is set")
+
+    def judgement(self, learning_rate: Any, warmup_share: float, recipe: str | None) -> Any:
+        """Returns the `stuck_runs.Settings` of a run; None: nothing judges it."""
+        if not (self.stuck_after and recipe):
+            return None
+        advice = (
+            f"learning_rate={learning_rate} with {warmup_share:.0%} of the steps as warm-up: "
+            f"try a lower rate, a longer warm-up, the settings in {recipe}, or another seed "
+            "(num_restarts); load_report.json says whether the encoder was loaded"
+        )
+        return stuck_runs.Settings(self.stuck_after, warmup_share, advice, self.num_restarts)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Study(options.Group):
+    """A frozen encoder and its cache, a layer before the output, fractions of the data."""
+
+    freeze_encoder: bool = options.flag(
+        False, "Train the head alone, on an encoder that stays as it is and drops nothing."
+    )
+    cache_encoder_outputs: bool = options.flag(
+        False,
+        "With --freeze_encoder: run the encoder over the data once and keep what it computes in "
+        "files; steps then read these.",
+    )
+    encoder_cache_dir: str | None = options.flag(
+        None,
+        "Folder of these files, which runs can share; by default encoder_cache next to the records "
+        "of features.",
+    )
+    head_hidden_size: int | None = options.flag(
+        None,
+        "Outputs of a dense layer between the encoder and the output layer; by default, and with "
+        "0, there is none. A later run in the same folder takes it from there.",
+    )
+    head_activation: str = options.flag(
+        "relu", "Activation of that layer's output.", choices=ACTIVATIONS
+    )
+    head_input_activation: str = options.flag(
+        "linear",
+        "Activation of what the encoder computes, before that layer.",
+        choices=ACTIVATIONS,
+    )
+    head_dropout_prob: float = options.flag(0.0, "Dropout of that layer's output in training.")
+    train_fraction: float = options.flag(
+        1.0,
+        "Fraction of the training examples to train on, drawn by --seed; a smaller fraction is "
+        "part of a larger one.",
+        check=subsets.check_share,
+    )
+    eval_fraction: float = options.flag(
+        1.0,
+        "Fraction of the examples to evaluate on, drawn in the same way.",
+        check=subsets.check_share,
+    )
+
+    @property
+    def head(self) -> head_config.Head:
+        """The head of the flags."""
+        if not self.head_hidden_size:
+            return head_config.NO_LAYER
+        names = ("head_hidden_size", *_OF_LAYER)
+        return head_config.Head(**{name: getattr(self, name) for name in names})
+
+    def check(self) -> None:
+        """Rejects flags that would do nothing.
+
+        Raises:
+          file_io.InputError: names the flags.
+        """
+        if not self.head_hidden_size:
+            given = [name for name in _OF_LAYER if name in self.given]
+            self.refuse_given("a layer of --head_hidden_size", *given)
+        if not self.freeze_encoder:
+            self.refuse_given("--freeze_encoder", "cache_encoder_outputs")
+        if not self.cache_encoder_outputs:
+            self.refuse_given("--cache_encoder_outputs", "encoder_cache_dir")
+
+
+def keep_flag() -> Any:
+    """Returns the field of how many checkpoints are kept; commands have different names for it."""
+    return options.flag(
+        5,
+        "Checkpoints kept in addition to the best; 0 keeps all, as training without evaluation "
+        "does unless the flag is given.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(training.Settings):
+    """What every fine-tuning command has."""
+
+    do_predict: bool = options.flag(False, "Predict the test data.")
+    predict_batch_size: int = options.flag(
+        8, "Examples per prediction step, over all devices.", check=options.positive
+    )
+    model: model_settings.ModelToUse = options.group(model_settings.ModelToUse)
+    schedule: Schedule = options.group(Schedule)
+    study: Study = options.group(Study)
+
+    export_dir = None  # Commands that export have a flag of this name.
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the encoder stays as it is."""
+        return self.study.freeze_encoder
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether training evaluates each checkpoint."""
+        raise NotImplementedError
+
+    @property
+    def eval_batch(self) -> int:
+        """Examples per evaluation step."""
+        raise NotImplementedError
+
+    @property
+    def record_dir(self) -> str:
+        """Folder of the records of features."""
+        return self.output_dir
+
+    @property
+    def max_kept(self) -> int:
+        """Maximum number of checkpoints kept, unless training does not evaluate them."""
+        return self.keep_checkpoint_max
+
+    def check(self) -> None:
+        """Rejects contradictions before any work.
+
+        Raises:
+          file_io.InputError: names the flags.
+        """
+        self.optimizer.check()
+        self.schedule.check(self.do_train, self.evaluates)
+        if self.schedule.num_seeds > 1 and self.export_dir:
+            raise file_io.InputError(
+                "--export_dir: only for one run, such as the best of --num_seeds"
+            )
+        self.study.check()
+        if self.study.freeze_encoder:
+            self._check_frozen()
+        if self.study.cache_encoder_outputs:
+            self._check_cache()
+
+    def _check_frozen(self):
+        if not self.do_train:
+            raise file_io.InputError(
+                "--freeze_encoder is for --do_train: nothing else changes weights"
+            )
+        purpose = "an encoder that is trained (--freeze_encoder)"
+        self.compute.refuse_given(purpose, "recompute")
+        self.dropout.refuse_given(purpose, "hidden_dropout_prob", "attention_probs_dropout_prob")
+        if self.compute.estimate_memory:
+            raise file_io.InputError(
+                "--estimate_memory counts the training of the whole model; leave out "
+                "--freeze_encoder"
+            )
+
+    def _check_cache(self):
+        checkpoint = self.course.checkpoint
+        if checkpoint not in (None, "best", "last"):
+            raise file_io.InputError(
+                f"--cache_encoder_outputs: --checkpoint={checkpoint} may have another encoder "
+                "than the cache is of; give best or last"
+            )
+        if self.model.from_scratch and self.schedule.num_restarts:
+            raise file_io.InputError(
+                "--cache_encoder_outputs: with --from_scratch another seed means another encoder; "
+                "leave out --num_restarts"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepSettings(Settings):
+    """What commands have that evaluate dev data and whose length is a number of steps."""
+
+    do_eval: bool = options.flag(
+        False, "Evaluate: each checkpoint as it is saved, or all existing ones."
+    )
+    eval_batch_size: int = options.flag(
+        8, "Examples per evaluation step, over all devices.", check=options.positive
+    )
+    train_step: int = options.flag(1000, "Total number of steps.", check=options.positive)
+    warmup_step: int = options.flag(0, "Steps over which the learning rate rises from 0.")
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether training evaluates each checkpoint."""
+        return self.do_eval
+
+    @property
+    def eval_batch(self) -> int:
+        """Examples per evaluation step."""
+        return self.eval_batch_size
+
+    def check(self) -> None:
+        """Rejects contradictions; see `Settings.check`."""
+        self.course.check_waiting(self.do_train, self.do_eval)
+        super().check()
+
+
+# --- the one main ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """What a run starts from, before its data is read.
+
+    Attributes:
+      strategy: `tf.distribute.Strategy`.
+      source: `sources.Source`.
+      config: `encoder.AlbertConfig`.
+      tokenizer: `tokenization.FullTokenizer`.
+      head: `head_config.Head`.
+      checkpoint: weights to start from, or None.
+      rename: see `checkpoints.restore`.
+    """
+
+    strategy: Any
+    source: Any
+    config: Any
+    tokenizer: Any
+    head: head_config.Head
+    checkpoint: str | None = None
+    rename: Callable[[str], str] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What a command does with what it starts from.
+
+    Attributes:
+      task: `contracts.Task`.
+      data: `contracts.Data`.
+      describe: ``(write) -> None`` that describes the output folder; see
+        `stages.Run.complete_folder`.
+      num_train_steps, num_warmup_steps: length of training.
+      do_eval: whether checkpoints are evaluated.
+      export: writes the SavedModels of --export_dir with the `engine.Engine`; all workers call it.
+      draws_fractions: whether the fractions of the data remain to be drawn.
+    """
+
+    task: Any
+    data: Any
+    describe: Callable[[Callable], None]
+    num_train_steps: int
+    num_warmup_steps: int
+    do_eval: bool
+    export: Callable[[Any], None] = lambda runner: None
+    draws_fractions: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Script:
+    """What one fine-tuning command has of its own.
+
+    Attributes:
+      kind: what its models do, see `model_folder`.
+      best_metric: the result that picks the best checkpoint unless --metric_for_best does.
+      recipe: file or page with settings to try if a run does not learn.
+      prepare: ``Start -> Work``; reads the data.
+      shared_data: {flag: name in --output_dir} of data that the runs of --num_seeds share, unless
+        the flag is given.
+      num_choices: texts per example.
+      teacher: folder of the teacher, or None.
+      find_teacher: returns its `sources.Source`, or None without a teacher.
+      distill: ``(teacher, source, config) -> distillation.Distillation``.
+    """
+
+    kind: str
+    best_metric: str
+    recipe: str
+    prepare: Callable[[Start], Work]
+    shared_data: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    num_choices: int = 1
+    teacher: str | None = None
+    find_teacher: Callable[[], Any] = lambda: None
+    distill: Callable[..., distillation.Distillation] = lambda *_: distillation.Distillation()
+
+
+def main(settings: Settings, script: Script, command: record_flags.Command) -> None:
+    """Trains, evaluates, predicts and exports as the settings say.
+
+    Args:
+      settings: settings of the command, checked.
+      script: what the command has of its own.
+      command: the command itself, for the record of the run and for those of other seeds.
+    """
+    if settings.schedule.num_seeds > 1:
+        _run_seeds(settings, script, command)
+        return
+    from albert.model import model_folder
+    from albert.training import stages
+
+    strategy = training.make_strategy(settings, command)  # First: workers must know of each other.
+    teacher = script.find_teacher()
+    source = settings.model.find_for_run(
+        settings.do_train, settings.output_dir, script.kind, teacher
+    )
+    config = training.read_config(settings, source)
+    distilled = script.distill(teacher, source, config)
+    model_settings.check_seq_length(settings.max_seq_length, config)
+    training.end_with_estimate(settings, config, strategy, choices=script.num_choices)
+    start = Start(
+        strategy,
+        source,
+        config,
+        model_folder.load_tokenizer(source, config),
+        find_head(settings),
+        distilled.checkpoint or source.checkpoint,
+        distilled.rename,
+    )
+    work = script.prepare(start)
+    recorder = command.recorder(source, script.teacher)
+    run = make_run(settings, start, work, script.recipe, recorder)
+    task, data = apply_options(settings, work, run)
+    runner = stages.run(distilled.with_teacher(task), data, run)
+    if settings.export_dir:
+        work.export(runner)
+    stages.complete_folder(run)
+
+
+def _run_seeds(settings, script, command):
+    """Makes the runs of --num_seeds, each by the same command with its own seed."""
+    given = [
+        argument
+        for argument in command.arguments
+        if argument.removeprefix("--").partition("=")[0] not in _PER_RUN
+    ]
+    for name, file in script.shared_data.items():
+        if not command.flags[name]["value"]:
+            given.append(f"--{name}={os.path.join(settings.output_dir, file)}")
+
+    def arguments(seed, folder):
+        return [*given, f"--seed={seed}", f"--output_dir={folder}"]
+
+    metric = settings.schedule.metric_for_best or script.best_metric
+    study = seeds.Study(settings.output_dir, command.script, metric, arguments)
+    print(seeds.run(study, settings.course.seed, settings.schedule.num_seeds))
+
+
+def find_head(settings: Settings) -> head_config.Head:
+    """Returns the head of the flags; a run without training finds what they omit in its folder.
+
+    Raises:
+      file_io.InputError: a value is out of range; or the run resumes one with another head.
+    """
+    from albert.model import checkpoints, model_folder
+
+    ours, folder = settings.study.head, settings.output_dir
+    existing = model_folder.described_head(folder)
+    if existing is None or is_same_head(existing, ours):
+        return ours
+    if not settings.do_train:
+        return ours if "head_hidden_size" in settings.study.given else existing
+    if checkpoints.numbered(folder):
+        raise file_io.InputError(
+            f"{folder} holds a run with {describe_head(existing)}, this one is to have "
+            f"{describe_head(ours)}: give the same flags, or another --output_dir"
+        )
+    return ours
+
+
+def is_same_head(one: head_config.Head, other: head_config.Head) -> bool:
+    """Returns whether two heads compute the same, whatever training drops."""
+    return dataclasses.replace(one, head_dropout_prob=other.head_dropout_prob) == other
+
+
+def describe_head(head: head_config.Head) -> str:
+    """Returns the flags of a head."""
+    if not head.head_hidden_size:
+        return "no --head_hidden_size"
+    return ", ".join(f"--{name}={value}" for name, value in dataclasses.asdict(head).items())
+
+
+def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
+    """Rejects a teacher with another head than the student's, and studies that gain nothing.
+
+    Raises:
+      file_io.InputError: names the flags.
+    """
+    from albert.model import model_folder
+
+    ours, theirs = find_head(settings), model_folder.described_head(teacher.teacher)
+    if theirs is not None and not is_same_head(theirs, ours):
+        raise file_io.InputError(
+            f"--teacher={teacher.teacher} has {describe_head(theirs)}, this run "
+            f"{describe_head(ours)}: both must have the same head"
+        )
+    if settings.study.cache_encoder_outputs:
+        raise file_io.InputError(
+            "--cache_encoder_outputs: the --teacher reads each text at every step, so no time is "
+            "saved; leave it out"
+        )
+    if settings.study.freeze_encoder and any(teacher.weights[2:]):
+        raise file_io.InputError(
+            f"--distill_weights={teacher.distill_weights}: with --freeze_encoder the hidden states "
+            "do not change, so the third weight must be 0"
+        )
+
+
+def check_text_export(settings: Settings, start: Start) -> None:
+    """Rejects --export_text with a tokenizer that a graph cannot compute."""
+    if settings.export_text:
+        from albert.export import graphs
+
+        graphs.check_text(start.tokenizer)
+
+
+def model_to_export(settings: Settings, start: Start, task: Any, runner: Any) -> Any:
+    """Returns the model to export, of the checkpoint of the flags; None for other workers."""
+    from albert.export import saved_model_export
+    from albert.training import distribution, stages
+
+    prefix = stages.load(runner, settings.course.checkpoint)
+    if not distribution.is_chief(start.strategy):
+        return None
+    return saved_model_export.model_to_serve(task, start.config, prefix)
+
+
+def make_run(
+    settings: Settings, start: Start, work: Work, recipe: str, recorder: Any = None
+) -> Any:
+    """Returns the `stages.Run` of a command; `recorder` is a `run_record.Recorder`."""
+    from albert.training import stages
+
+    steps = work.num_train_steps
+    return stages.Run(
+        model_config=start.config,
+        run_config=training.run_config(
+            settings,
+            steps,
+            settings.eval_batch,
+            settings.predict_batch_size,
+            num_kept(settings, work.do_eval),
+        ),
+        strategy=start.strategy,
+        init_checkpoint=start.checkpoint,
+        from_scratch=settings.model.from_scratch,
+        rename=start.rename,
+        complete_folder=work.describe,
+        do_eval=work.do_eval,
+        do_predict=settings.do_predict,
+        record=recorder,
+        **training.course_of_run(settings, steps, work.num_warmup_steps, recipe),
+    )
+
+
+def num_kept(settings: Settings, evaluates: bool) -> int:
+    """Returns the numbered checkpoints that a run keeps; 0: all.
+
+    By default a run that does not evaluate its checkpoints keeps all for a later command.
+    """
+    given = settings.given & {"keep_checkpoint_max", "num_keep_checkpoint"}
+    keeps_all = settings.do_train and not evaluates and not given
+    return 0 if keeps_all else settings.max_kept
+
+
+def apply_options(settings: Settings, work: Work, run: Any) -> tuple[Any, Any]:
+    """Returns task and data with the metric, frozen encoder, fractions and cache of the flags.
+
+    Args:
+      settings: settings of the command.
+      work: task and data of the command.
+      run: `stages.Run`.
+
+    Raises:
+      file_io.InputError: the run resumes one whose encoder was trained, and this one's is frozen,
+        or the other way round.
+    """
+    from albert.training import frozen_encoder
+
+    task, data, study = settings.schedule.with_metric(work.task), work.data, settings.study
+    if settings.do_train:
+        frozen_encoder.check_resume(settings.output_dir, study.freeze_encoder)
+    if study.freeze_encoder:
+        task = frozen_encoder.frozen(task)
+    if work.draws_fractions:
+        fractions = {
+            "train": ("train_fraction", study.train_fraction),
+            "dev": ("eval_fraction", study.eval_fraction),
+        }
+        data = subsets.subset(data, fractions, settings.course.seed, run.strategy)
+    if study.cache_encoder_outputs:
+        folder = study.encoder_cache_dir or os.path.join(settings.record_dir, CACHE_FOLDER)
+        data = frozen_encoder.cached_data(data, task, run, folder)
+    return task, data

@@ -1,0 +1,262 @@
+"""Settings that `run_squad_v1` and `run_squad_v2` share, and what they train, answer and export."""
+
+import dataclasses
+import functools
+from typing import Any
+
+from albert.cli import fine_tuning, options, record_flags
+from albert.io import file_io
+from albert.tasks.squad import features as squad_features
+from albert.tasks.squad import records as squad_records
+
+_FILES = ("train_file", "predict_file", "train_feature_file", "predict_feature_file")
+_FILES += ("predict_feature_left_file",)
+
+
+def _check_warmup(name, value):
+    if not 0 <= value <= 1:
+        raise file_io.InputError(f"--{name}={value} must be a share, from 0 to 1")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(fine_tuning.Settings):
+    """What both commands take."""
+
+    output_dir: str = options.flag(
+        None, "Folder of checkpoints, answers and results.", required=True
+    )
+    train_file: str | None = options.flag(
+        None, "SQuAD file to train on: one answer per question, or is_impossible."
+    )
+    predict_file: str | None = options.flag(None, "SQuAD file to answer; scored if it has answers.")
+    train_feature_file: str | None = options.flag(
+        None, "Records of the training data; by default in --output_dir."
+    )
+    predict_feature_file: str | None = options.flag(
+        None, "Records to predict; by default in --output_dir."
+    )
+    predict_feature_left_file: str | None = options.flag(
+        None,
+        "What finding the answers needs of the features, as JSON; by default in --output_dir.",
+    )
+    export_dir: str | None = options.flag(
+        None, "Write the best checkpoint in here as a SavedModel (saved_model/…/)."
+    )
+    do_train: bool = options.flag(
+        False, "Train; with --do_predict each checkpoint is scored as it is saved."
+    )
+    do_predict: bool = options.flag(
+        False, "Answer --predict_file with the best checkpoint, and score it."
+    )
+    max_seq_length: int = options.flag(
+        384,
+        "Longest input in tokens; longer texts are read in windows.",
+        check=options.positive,
+    )
+    doc_stride: int = options.flag(128, "Tokens from the start of one window to that of the next.")
+    max_query_length: int = options.flag(64, "Maximum tokens of a question; the rest is cut off.")
+    train_batch_size: int = options.flag(
+        32, "Windows per step, over all devices.", check=options.positive
+    )
+    predict_batch_size: int = options.flag(
+        8, "Windows per prediction step, over all devices.", check=options.positive
+    )
+    num_train_epochs: float = options.flag(
+        3.0, "Total steps are the questions times this, divided by the batch size."
+    )
+    warmup_proportion: float = options.flag(
+        0.1,
+        "Fraction of the steps in which the learning rate rises from 0.",
+        check=_check_warmup,
+    )
+    keep_checkpoint_max: int = fine_tuning.keep_flag()
+    n_best_size: int = options.flag(
+        20,
+        "Answers kept of each question, and ends considered in each window.",
+        check=options.positive,
+    )
+    max_answer_length: int = options.flag(
+        30, "Maximum tokens of an answer.", check=options.positive
+    )
+    answerable_only: bool = options.flag(
+        False, "Omit questions without an answer, in training and evaluation."
+    )
+    drop_longer_than: int | None = options.flag(
+        None,
+        "Omit questions that have more tokens than this together with their text, [CLS] and "
+        "[SEP]s, in training and evaluation.",
+        minimum=4,
+    )
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether training evaluates each checkpoint."""
+        return self.do_predict
+
+    @property
+    def eval_batch(self) -> int:
+        """Windows per evaluation step."""
+        return self.predict_batch_size
+
+    @property
+    def beams(self) -> dict[str, Any]:
+        """The settings that only SQuAD 2.0 has."""
+        return {}
+
+    def check(self) -> None:
+        """Rejects contradictions before any work."""
+        if not (self.do_train or self.do_predict or self.export_dir):
+            raise file_io.InputError(
+                "nothing to do: none of --do_train, --do_predict, --export_dir is given"
+            )
+        for stage, name in (("do_train", "train_file"), ("do_predict", "predict_file")):
+            if getattr(self, stage) and not getattr(self, name):
+                raise file_io.InputError(f"--{stage} needs --{name}")
+        super().check()
+        squad_features.check_lengths(self.max_seq_length, self.doc_stride, self.max_query_length)
+        takes_all = self.course.checkpoint == "all"
+        walks = self.do_predict and not self.do_train and takes_all
+        if takes_all and not walks:
+            raise file_io.InputError(
+                "--checkpoint=all is for --do_predict alone: training scores every checkpoint "
+                "anyway"
+            )
+        if self.course.eval_wait_secs and not walks:
+            raise file_io.InputError("--eval_wait_secs is for --do_predict --checkpoint=all alone")
+
+    def num_train_steps(self, num_questions: int) -> int:
+        """Returns the total number of steps.
+
+        Raises:
+          file_io.InputError: there are none.
+        """
+        steps = int(num_questions / self.train_batch_size * self.num_train_epochs)
+        if steps < 1:
+            raise file_io.InputError(
+                f"{num_questions} questions, --train_batch_size={self.train_batch_size} and "
+                f"--num_train_epochs={self.num_train_epochs} make no step of training"
+            )
+        return steps
+
+    def selections(self) -> tuple[squad_records.Selection, squad_records.Selection]:
+        """Returns the selections of the training file and of the file to answer."""
+        shares = {"train_fraction": self.study.train_fraction}
+        shares["eval_fraction"] = self.study.eval_fraction
+        return tuple(
+            squad_records.Selection(
+                self.answerable_only, self.drop_longer_than, share, name, seed=self.course.seed
+            )
+            for name, share in shares.items()
+        )
+
+
+def find_questions(settings: Settings, kind: str, start: fine_tuning.Start) -> Any:
+    """Returns the `squad_task.QuestionFiles` of the flags."""
+    from albert.io import processes
+    from albert.tasks.squad import task as squad_task
+
+    task_settings = squad_task.Settings(
+        settings.max_seq_length,
+        settings.doc_stride,
+        settings.max_query_length,
+        settings.n_best_size,
+        settings.max_answer_length,
+        **settings.beams,
+        **start.head.settings,
+    )
+    train_selection, predict_selection = settings.selections()
+    return squad_task.QuestionFiles(
+        kind,
+        task_settings,
+        start.tokenizer,
+        settings.output_dir,
+        start.strategy,
+        num_processes=processes.num_cores(),
+        train_selection=train_selection,
+        predict_selection=predict_selection,
+        **{name: getattr(settings, name) for name in _FILES},
+    )
+
+
+def prepare(settings: Settings, kind: str, start: fine_tuning.Start) -> fine_tuning.Work:
+    """Returns the task and its questions; reads these."""
+    questions = find_questions(settings, kind, start)
+    return work_on(settings, kind, start, questions)
+
+
+def work_on(
+    settings: Settings, kind: str, start: fine_tuning.Start, questions: Any
+) -> fine_tuning.Work:
+    """Returns the task on `squad_task.QuestionFiles`.
+
+    Raises:
+      file_io.InputError: all checkpoints are to be scored, but the answers are not known.
+    """
+    from albert.tasks.squad import task as squad_task
+
+    steps = 0
+    if settings.do_train:
+        steps = settings.num_train_steps(len(questions.train_examples))
+    known = settings.do_predict and questions.answers_known
+    if settings.course.checkpoint == "all" and not known:
+        raise file_io.InputError(
+            "--checkpoint=all evaluates every checkpoint, but the answers of "
+            f"{settings.predict_file} are not known"
+        )
+    task = squad_task.make_task(kind, questions.settings, lambda: questions.to_answer)
+
+    def describe(write):
+        description = questions.settings.to_dict()
+        write(settings.output_dir, kind, start.config, start.source, description)
+
+    def export(runner):
+        from albert.export import saved_model_export
+        from albert.training import distribution
+
+        if distribution.is_chief(start.strategy):
+            checkpoint = settings.course.checkpoint
+            which = None if checkpoint == "all" else checkpoint
+            length, export_dir = settings.max_seq_length, settings.export_dir
+            saved_model_export.export_squad(runner, which, length, export_dir)
+
+    return fine_tuning.Work(
+        task,
+        questions.data(task.evaluator),
+        describe,
+        steps,
+        int(steps * settings.warmup_proportion),
+        do_eval=known and (settings.do_train or _scores_all(settings)),
+        export=export,
+        draws_fractions=False,
+    )
+
+
+def _scores_all(settings):
+    """Returns whether prediction alone scores all checkpoints, as it must if none is best yet."""
+    from albert.model import checkpoints
+
+    folder, checkpoint = settings.output_dir, settings.course.checkpoint
+    is_open = checkpoint is None and not checkpoints.find_best(folder)
+    return checkpoint == "all" or (is_open and bool(checkpoints.numbered(folder)))
+
+
+def main(settings: Settings, kind: str, command: record_flags.Command) -> None:
+    """Trains, answers and exports as the settings say.
+
+    Args:
+      settings: settings of the command, checked.
+      kind: `squad_records.V1` or `squad_records.V2`.
+      command: see `fine_tuning.main`.
+    """
+    script = fine_tuning.Script(
+        kind=kind,
+        best_metric="f1",
+        recipe=f"recipes/{kind}.flags",
+        prepare=functools.partial(prepare, settings, kind),
+        shared_data={
+            "train_feature_file": f"{kind}_train.tf_record",
+            "predict_feature_file": f"{kind}_predict.tf_record",
+            "predict_feature_left_file": f"{kind}_predict_features.json",
+        },
+    )
+    fine_tuning.main(settings, script, command)

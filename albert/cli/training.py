@@ -1,0 +1,529 @@
+"""Settings that all training commands share, and how a run follows from them."""
+
+import dataclasses
+import sys
+from typing import Any
+
+from absl import flags, logging
+
+from albert.cli import common_flags, model_settings, options, record_flags
+from albert.io import file_io
+from albert.training import budget, optimizer_table
+
+PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
+AUTO = "auto"
+# Minimum positions of a batch that gain from two parts: fewer take little time, but compile longer.
+_ROWS_OF_PARTS = 2048
+_FAR_ABOVE = 3  # times the rate of the square root rule from which a run is warned
+_ENCODER_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+class _RateParser(flags.FloatParser):
+    """Numbers, and the word that leaves the choice to the batch."""
+
+    syntactic_help = f'a number or "{AUTO}"'
+
+    def parse(self, argument):
+        return AUTO if argument == AUTO else super().parse(argument)
+
+
+# --- groups of flags ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Devices(options.Group):
+    """Where a command computes."""
+
+    use_tpu: bool = options.flag(False, "Run on a TPU.")
+    tpu_name: str | None = options.flag(None, "Name or address of the TPU.")
+    tpu_zone: str | None = options.flag(None, "Google Cloud zone of the TPU, if not the default.")
+    gcp_project: str | None = options.flag(
+        None, "Google Cloud project of the TPU, if not the default."
+    )
+    master: str | None = options.flag(
+        None, "Address of the TPU (grpc://…), used when --tpu_name is not given."
+    )
+    num_tpu_cores: int = options.flag(8, "TPU cores that the run expects; only read with a TPU.")
+    iterations_per_loop: int = options.flag(
+        1000,
+        "Maximum steps in one call of the compiled train function; fewer where a call would take "
+        "long, as Ctrl-C waits for its end.",
+        minimum=1,
+    )
+    distribution_strategy: str = options.flag(
+        "auto",
+        "Devices to compute on; auto: the TPU with --use_tpu, else all workers that TF_CONFIG "
+        "names, else all GPUs of this machine, else its CPU.",
+        choices=("auto", "one_device", "mirrored", "multi_worker", "tpu"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compute(options.Group):
+    """Precision, memory and speed."""
+
+    precision: str = options.flag(
+        "float32",
+        "Type of products and activations; variables, normalization, losses and the optimizer stay "
+        "float32. mixed_float16 scales the loss.",
+        parser=common_flags.PrecisionParser(list(PRECISIONS)),
+    )
+    gradient_accumulation_steps: int = options.flag(
+        1,
+        "Parts that each device computes its batch in, one after another: less memory, the same "
+        "update.",
+        minimum=1,
+    )
+    recompute: bool = options.flag(
+        False,
+        "Compute activations again in the backward pass instead of keeping them: much less memory, "
+        "about a third more time, the same update.",
+    )
+    use_xla: bool = options.flag(False, "Let XLA compile clusters of the graph; for GPUs.")
+    estimate_memory: bool = options.flag(
+        False, "Print what training with these flags needs and what would fit, and end."
+    )
+
+    def of_batch(self, positions: int) -> Any:
+        """Returns the `layers.Compute` of a batch with this many positions."""
+        from albert.model import layers
+
+        # Each part has its own gradients of shared weights, so one part where memory is saved.
+        saving = self.recompute or self.gradient_accumulation_steps > 1
+        return layers.Compute(
+            PRECISIONS[self.precision],
+            skip_padding=True,
+            recompute=self.recompute,
+            parts=1 if saving or positions < _ROWS_OF_PARTS else 2,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Course(options.Group):
+    """How a training run proceeds and reports."""
+
+    seed: int = options.flag(
+        12345,
+        "Source of first weights, data order and dropout: same seed, same run.",
+        minimum=0,
+        maximum=2**31 - 1,
+    )
+    log_every_steps: int = options.flag(20, "Steps between lines of the log.", minimum=1)
+    save_checkpoints_secs: int = options.flag(
+        0,
+        "Also save a checkpoint when this many seconds have passed since the last one; it is not "
+        "evaluated. 0: only those of --save_checkpoints_steps.",
+        minimum=0,
+    )
+    eval_wait_secs: int = options.flag(
+        0,
+        "With --do_eval alone: wait for checkpoints of a trainer that is still running, until none "
+        "has come for this many seconds. 0: evaluate the existing ones and end.",
+        minimum=0,
+    )
+    checkpoint: str | None = options.flag(
+        None,
+        'Checkpoint to evaluate or predict with: "best", "last" or a path; --do_eval alone also '
+        'takes "all". By default --do_eval takes all and prediction the best, else the last.',
+    )
+
+    def check_waiting(self, do_train: bool, do_eval: bool) -> None:
+        """Rejects --eval_wait_secs in a run that would not wait."""
+        if do_train or not do_eval:
+            self.refuse_given("--do_eval alone", "eval_wait_secs")
+
+
+def _with_rate() -> str:
+    """Returns the optimizers whose rate follows from the batch."""
+    rows = optimizer_table.OPTIMIZERS.items()
+    return optimizer_table.listed([name for name, row in rows if row.rate])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Optimizer(options.Group):
+    """How weights are updated. The optimizer has defaults for what is not given."""
+
+    optimizer: str = options.flag(
+        "adamw",
+        f"How weights are updated: by {optimizer_table.listed()}.",
+        choices=tuple(optimizer_table.OPTIMIZERS),
+    )
+    learning_rate: float | str = options.flag(
+        5e-5,
+        f'Highest learning rate; for {_with_rate()} also "{AUTO}", by the batch size.',
+        parser=_RateParser(),
+    )
+    beta_1: float | None = options.flag(None, "Decay of the mean gradient; by default 0.9.")
+    beta_2: float | None = options.flag(
+        None, "Decay of the mean squared gradient; by default 0.999."
+    )
+    epsilon: float | None = options.flag(
+        None, "Added to the root of that mean; by default 1e-6, for adam 1e-8."
+    )
+    weight_decay_rate: float | None = options.flag(
+        None, "Fraction of a weight added to its update; by default 0.01."
+    )
+    clip_norm: float | None = options.flag(
+        None, "Largest global norm of the gradients; by default 1. 0 does not clip."
+    )
+    exclude_from_weight_decay: tuple[str, ...] | None = options.flag(
+        None,
+        "Variables that do not decay: regular expressions, comma-separated, searched for in "
+        "their names; by default those of normalization and biases.",
+    )
+    exclude_from_layer_adaptation: tuple[str, ...] | None = options.flag(
+        None,
+        "Variables without a trust ratio (lamb), in the same way; by default those that do not "
+        "decay.",
+    )
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What was given for the optimizer's constructor, by name."""
+        names = ("beta_1", "beta_2", "epsilon", "weight_decay_rate", "clip_norm")
+        names += ("exclude_from_weight_decay", "exclude_from_layer_adaptation")
+        found = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def check(self) -> None:
+        """Rejects what the optimizer does not take.
+
+        Raises:
+          file_io.InputError: names the flag, its value and what is possible.
+        """
+        optimizer_table.check(self.optimizer, self.arguments)
+        if self.learning_rate == AUTO and not optimizer_table.OPTIMIZERS[self.optimizer].rate:
+            raise file_io.InputError(
+                f"--learning_rate={AUTO} is for --optimizer={_with_rate()}: no rule is known for "
+                f"{self.optimizer}"
+            )
+
+    def make(
+        self, train_batch_size: int, num_train_steps: int, num_warmup_steps: float, **schedule: Any
+    ) -> Any:
+        """Returns the optimizer of these flags; see `optimizers.create_optimizer`."""
+        from albert.training import optimizers
+
+        return optimizers.create_optimizer(
+            self.rate(train_batch_size),
+            num_train_steps,
+            num_warmup_steps,
+            optimizer=self.optimizer,
+            **self.arguments,
+            **schedule,
+        )
+
+    def rate(self, train_batch_size: int) -> float:
+        """Returns the highest rate; logs which one was chosen, or that it is far above the rule."""
+        name, given = self.optimizer, self.learning_rate
+        if not optimizer_table.OPTIMIZERS[name].rate:
+            return given
+        by_rule = optimizer_table.scaled_rate(name, train_batch_size)
+        rule = "%g * sqrt(--train_batch_size=%d / %d)"
+        rate, batch = optimizer_table.OPTIMIZERS[name].rate
+        rule %= (rate, train_batch_size, batch)
+        if given == AUTO:
+            logging.info("--learning_rate=%s: %.4g = %s", AUTO, by_rule, rule)
+            return by_rule
+        if given > _FAR_ABOVE * by_rule:
+            logging.warning(
+                "--learning_rate=%g is %.3g times as high as is usual for %s: %.4g = %s",
+                given,
+                given / by_rule,
+                name,
+                by_rule,
+                rule,
+            )
+        return given
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimizerByText(Optimizer):
+    """The flags of `Optimizer` for `run_classifier`, whose --optimizer has always been a text."""
+
+    optimizer: str = options.flag(
+        "adamw", f"How weights are updated: by {optimizer_table.listed()}."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Dropout(options.Group):
+    """Dropout of the encoder; commands whose head also drops outputs have a flag for it."""
+
+    hidden_dropout_prob: float | None = options.flag(
+        None,
+        "Dropout of embeddings and of the outputs of each block; by default the configuration's.",
+        check=options.fraction,
+    )
+    attention_probs_dropout_prob: float | None = options.flag(
+        None,
+        "Dropout of attention probabilities; by default the configuration's.",
+        check=options.fraction,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Schedule(options.Group):
+    """When a run is evaluated and ended."""
+
+    eval_every: int = options.flag(
+        0,
+        "Steps between evaluations, each of a checkpoint; 0: at each that is saved.",
+        check=options.not_negative,
+    )
+    metric_for_best: str | None = options.flag(
+        None, "Result by which the best checkpoint is picked."
+    )
+    early_stopping_patience: int = options.flag(
+        0,
+        "End after this many evaluations without a better one; 0: never.",
+        check=options.not_negative,
+    )
+    budget_minutes: float = options.flag(
+        0.0,
+        "Above 0: train until this many minutes have passed, with the evaluations; the learning "
+        "rate follows the clock.",
+        check=options.not_negative,
+    )
+
+    def check(self, do_train: bool, evaluates: bool) -> None:
+        """Rejects flags that would do nothing.
+
+        Args:
+          do_train: whether the run trains.
+          evaluates: whether it evaluates, in training or alone.
+        """
+        if not (do_train and evaluates):
+            names = ("eval_every", "early_stopping_patience")
+            self.refuse_given("training with evaluations", *names)
+        if not do_train:
+            self.refuse_given("training", "budget_minutes")
+
+    def with_metric(self, task: Any) -> Any:
+        """Returns the `contracts.Task` with the metric that picks the best checkpoint.
+
+        Raises:
+          file_io.InputError: the task has no such metric; names those that it has.
+        """
+        chosen = self.metric_for_best
+        if chosen is None:
+            return task
+        if chosen not in task.metrics:
+            raise file_io.InputError(
+                f"--metric_for_best={chosen}: {task.name} has {', '.join(sorted(task.metrics))}"
+            )
+        return dataclasses.replace(task, best_metric=chosen)
+
+    def judgement(self, learning_rate: Any, warmup_share: float, recipe: str | None) -> Any:
+        """Returns the `stuck_runs.Settings` of a run; None: nothing judges it."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Group):
+    """What every training command has; commands replace fields whose help or default differs."""
+
+    output_dir: str = options.flag(None, "Folder of checkpoints and results.", required=True)
+    do_train: bool = options.flag(False, "Train.")
+    max_seq_length: int = options.flag(
+        512, "Longest input in tokens; longer ones are cut.", check=options.positive
+    )
+    train_batch_size: int = options.flag(
+        32, "Examples per step, over all devices.", check=options.positive
+    )
+    save_checkpoints_steps: int = options.flag(
+        1000, "Steps between checkpoints.", check=options.positive
+    )
+    devices: Devices = options.group(Devices)
+    compute: Compute = options.group(Compute)
+    course: Course = options.group(Course)
+    model: model_settings.ModelFiles = options.group(model_settings.ModelFiles)
+    optimizer: Optimizer = options.group(Optimizer)
+    dropout: Dropout = options.group(Dropout)
+    schedule: Schedule = options.group(Schedule)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the encoder stays as it is."""
+        return False
+
+    @property
+    def output_dropout_prob(self) -> float | None:
+        """Dropout of what the head computes from; None: the command has no flag for it."""
+        return None
+
+
+# --- what follows from them -----------------------------------------------------------------------
+
+
+def make_strategy(settings: Settings, command: record_flags.Command) -> Any:
+    """Returns the `tf.distribute.Strategy` of the flags, which all workers must share.
+
+    Raises:
+      file_io.InputError: flags contradict each other or the devices are missing.
+    """
+    from albert.training import distribution
+
+    devices = settings.devices
+    name = devices.distribution_strategy
+    if devices.use_tpu and name not in ("auto", "tpu"):
+        raise file_io.InputError(f"--use_tpu contradicts --distribution_strategy={name}")
+    name = "tpu" if devices.use_tpu else name
+    chosen = distribution.create_strategy(
+        name,
+        tpu_name=devices.tpu_name,
+        tpu_zone=devices.tpu_zone,
+        gcp_project=devices.gcp_project,
+        master=devices.master,
+    )
+    if name == "tpu" and chosen.num_replicas_in_sync != devices.num_tpu_cores:
+        raise file_io.InputError(
+            f"--num_tpu_cores={devices.num_tpu_cores}, but the TPU has "
+            f"{chosen.num_replicas_in_sync}"
+        )
+    if settings.compute.use_xla:
+        distribution.use_xla()
+    values = {name: flag["value"] for name, flag in command.flags.items()}
+    distribution.check_agreement(chosen, values)
+    return chosen
+
+
+def run_config(
+    settings: Settings,
+    num_train_steps: int,
+    eval_batch_size: int,
+    predict_batch_size: int,
+    keep_checkpoint_max: int,
+) -> Any:
+    """Returns the `engine.RunConfig` of the flags; commands name those that differ among them."""
+    from albert.training import engine
+
+    if keep_checkpoint_max < 0:
+        raise file_io.InputError(
+            f"{keep_checkpoint_max} checkpoints cannot be kept: give a number, or 0 to keep all"
+        )
+    course, schedule = settings.course, settings.schedule
+    return engine.RunConfig(
+        output_dir=settings.output_dir,
+        num_train_steps=num_train_steps,
+        train_batch_size=settings.train_batch_size,
+        eval_batch_size=eval_batch_size,
+        predict_batch_size=predict_batch_size,
+        save_checkpoints_steps=settings.save_checkpoints_steps,
+        save_checkpoints_secs=course.save_checkpoints_secs,
+        keep_checkpoint_max=keep_checkpoint_max,
+        iterations_per_loop=settings.devices.iterations_per_loop,
+        log_every_steps=course.log_every_steps,
+        seed=course.seed,
+        gradient_accumulation_steps=settings.compute.gradient_accumulation_steps,
+        compute=settings.compute.of_batch(settings.train_batch_size * settings.max_seq_length),
+        eval_every=schedule.eval_every,
+        early_stopping_patience=schedule.early_stopping_patience,
+    )
+
+
+def end_with_estimate(
+    settings: Settings, config: Any, strategy: Any, predictions: int = 0, choices: int = 1
+) -> None:
+    """With --estimate_memory prints what training needs and ends the program.
+
+    Args:
+      settings: settings of the command.
+      config: `encoder.AlbertConfig`.
+      strategy: `tf.distribute.Strategy`.
+      predictions: masked positions per example; 0 for fine-tuning.
+      choices: texts per example.
+    """
+    compute = settings.compute
+    if not compute.estimate_memory:
+        return
+    from albert.training import distribution, engine, memory
+
+    engine.training_batch(run_config(settings, 0, 0, 0, 0), strategy)
+    batch_size = settings.train_batch_size
+
+    def compute_with(accumulation_steps, recompute):
+        saving = {"gradient_accumulation_steps": accumulation_steps, "recompute": recompute}
+        changed = dataclasses.replace(compute, **saving)
+        return engine.compute_on(changed.of_batch(batch_size * settings.max_seq_length), strategy)
+
+    report = memory.report(
+        config,
+        distribution.per_replica_batch_size(strategy, batch_size, "train_batch_size"),
+        settings.max_seq_length,
+        compute_with,
+        compute.gradient_accumulation_steps,
+        compute.recompute,
+        predictions,
+        choices,
+        settings.optimizer.optimizer,
+    )
+    print(report)
+    sys.exit(0)
+
+
+def read_config(settings: Settings, source: Any) -> Any:
+    """Returns the model's configuration with the rates of the flags; training logs them.
+
+    Args:
+      settings: settings of the command.
+      source: `sources.Source`.
+
+    Returns:
+      `encoder.AlbertConfig`.
+    """
+    from albert.model import encoder
+
+    config = encoder.AlbertConfig.from_json_file(source.config_file)
+    given = {name: getattr(settings.dropout, name) for name in _ENCODER_RATES}
+    given = {name: rate for name, rate in given.items() if rate is not None}
+    used = dataclasses.replace(config, **given)
+    if settings.do_train:
+        frozen = settings.is_frozen
+        rates = {name: 0.0 if frozen else getattr(used, name) for name in _ENCODER_RATES}
+        if settings.output_dropout_prob is not None:
+            rates["classifier_dropout_prob"] = settings.output_dropout_prob
+        text = ", ".join(f"{name} {rate:g}" for name, rate in rates.items())
+        raised = [name for name in given if given[name] and not getattr(config, name)]
+        if raised:
+            text += f"; {source.config_file} says 0 for {', '.join(raised)}"
+        logging.info("Dropout: %s", text)
+    return used
+
+
+def course_of_run(
+    settings: Settings, steps: int, warmup_steps: int, recipe: str | None = None, **schedule: Any
+) -> dict[str, Any]:
+    """Returns the arguments of `stages.Run` that say how long training is and what ends it.
+
+    Args:
+      settings: settings of the command.
+      steps, warmup_steps: steps of training; with a budget the fraction of the warm-up counts.
+      recipe: file or page with settings to try; None: nothing judges the run.
+      **schedule: see `optimizers.create_optimizer`.
+    """
+    share = warmup_steps / steps if steps else 0.0
+    optimizer, batch_size = settings.optimizer, settings.train_batch_size
+    return {
+        "make_optimizer": lambda: optimizer.make(batch_size, steps, warmup_steps, **schedule),
+        "do_train": settings.do_train,
+        "checkpoint": settings.course.checkpoint,
+        "eval_wait_secs": settings.course.eval_wait_secs,
+        "stuck": settings.schedule.judgement(optimizer.learning_rate, share, recipe),
+        "budget": _budget(settings, steps, share, schedule),
+    }
+
+
+def _budget(settings, steps, warmup_share, schedule):
+    """Returns the `budget.Settings` of the flags; None without a budget."""
+    if not settings.schedule.budget_minutes:
+        return None
+    is_bound = settings.given & {"train_step", "num_train_steps", "num_train_epochs"}
+
+    def make_optimizer(pace):
+        batch_size = settings.train_batch_size
+        return settings.optimizer.make(batch_size, 1, warmup_share, pace=pace, **schedule)
+
+    return budget.Settings(
+        settings.schedule.budget_minutes, make_optimizer, steps if is_bound else None
+    )
