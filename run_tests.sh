@@ -34,6 +34,7 @@ done
 set_up_python "$PWD" '[dev,text,plots,sweep]'
 "$PYTHON" -m ruff check .
 "$PYTHON" -m ruff format --check .
+"$PYTHON" -m mypy
 # Imports between rooms point down only: the contract in pyproject.toml.
 "$PYTHON" -c 'from importlinter import cli; cli.lint_imports_command()' --no-logo --no-cache
 # Two processes: much of a test's time is start-up and graph building, which take one core. Files

@@ -44,6 +44,7 @@ EXTRAS = {
     "dev": [
         "hypothesis>=6.100",
         "import-linter>=2.0",
+        "mypy>=1.11",
         "pytest>=8.0",
         "pytest-timeout>=2.3",
         "pytest-xdist>=3.7",
@@ -61,7 +62,7 @@ setuptools.setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=setuptools.find_packages(include=["albert", "albert.*"]),
-    package_data={"albert.experiments": ["report.html.j2"]},
+    package_data={"albert": ["py.typed"], "albert.experiments": ["report.html.j2"]},
     python_requires=">=3.10,<3.14",
     install_requires=REQUIREMENTS,
     extras_require=EXTRAS,

@@ -12,7 +12,7 @@ from absl import flags, logging
 from albert.cli import app, options, runner
 from albert.data import beam_runner
 from albert.io import file_io, processes, signals
-from albert.text import corpus
+from albert.text import vocabulary
 
 _NOTHING = "nothing was written"
 
@@ -85,9 +85,9 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def _draw(settings: Settings) -> Callable[..., Any]:
-    """Returns the function that draws the lines, as `corpus.drawn_lines` does."""
+    """Returns the function that draws the lines, as `vocabulary.drawn_lines` does."""
     if not settings.drawing.is_beam:
-        return corpus.drawn_lines
+        return vocabulary.drawn_lines
     return functools.partial(
         beam_runner.draw,
         folder=f"{file_io.temporary_name(settings.output_prefix)}.lines",
@@ -98,7 +98,7 @@ def _draw(settings: Settings) -> Callable[..., Any]:
 
 def _train(settings: Settings, paths: list[str]) -> tuple[Any, dict[str, int]]:
     """Returns the vocabulary, and what was counted in the text."""
-    recipe = corpus.VocabRecipe(
+    recipe = vocabulary.VocabRecipe(
         vocab_size=settings.vocab_size,
         do_lower_case=settings.do_lower_case,
         character_coverage=settings.character_coverage,
@@ -106,7 +106,7 @@ def _train(settings: Settings, paths: list[str]) -> tuple[Any, dict[str, int]]:
         num_threads=settings.num_threads,
         random_seed=settings.random_seed,
     )
-    train = corpus.train_wordpiece if settings.wordpiece else corpus.train_vocab
+    train = vocabulary.train_wordpiece if settings.wordpiece else vocabulary.train_vocab
     try:
         return processes.call(train, paths, recipe, _draw(settings))
     except signals.Terminated:
@@ -128,7 +128,7 @@ def _report(settings: Settings, num_files: int, counts: dict[str, int], seconds:
         f"{sample if counts['not_drawn'] else ''}"
         f"  skipped: {counts['not_drawn']} not drawn (--input_sentence_size="
         f"{settings.input_sentence_size}), {counts['too_long']} of more than "
-        f"{corpus.MAX_SENTENCE_BYTES} bytes, {counts['empty']} empty after preprocessing"
+        f"{vocabulary.MAX_SENTENCE_BYTES} bytes, {counts['empty']} empty after preprocessing"
     )
 
 
@@ -139,9 +139,9 @@ def main(values: flags.FlagValues) -> None:
     file_io.make_dirs(os.path.dirname(settings.output_prefix) or ".")
     logging.info("Training %d pieces on %d file(s)", settings.vocab_size, len(paths))
     started = time.monotonic()
-    vocabulary, counts = _train(settings, paths)
-    write = corpus.write_wordpiece if settings.wordpiece else corpus.write_vocab
-    write(settings.output_prefix, vocabulary)
+    trained, counts = _train(settings, paths)
+    write = vocabulary.write_wordpiece if settings.wordpiece else vocabulary.write_vocab
+    write(settings.output_prefix, trained)
     print(_report(settings, len(paths), counts, time.monotonic() - started))
 
 

@@ -23,7 +23,7 @@ from absl import flags
 from albert.io import file_io
 
 _FLAG, _GROUP = "flag", "group"  # keys of a field's metadata
-_DEFINERS = {
+_DEFINERS: dict[type, Any] = {
     str: flags.DEFINE_string,
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
@@ -153,13 +153,14 @@ def _type_of(annotation: Any) -> type:
 def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type, Flag]]:
     """Yields name, type and `Flag` of each flag of a group, those of groups in it included."""
     hints = typing.get_type_hints(kind)
+    defaults = defaults or {}
     for field in dataclasses.fields(kind):
         if _GROUP in field.metadata:
             inner, changed = field.metadata[_GROUP]
-            yield from _rows(inner, {**changed, **(defaults or {})})
+            yield from _rows(inner, {**changed, **defaults})
         elif _FLAG in field.metadata:
             row = field.metadata[_FLAG]
-            if field.name in (defaults or {}):
+            if field.name in defaults:
                 row = dataclasses.replace(row, default=defaults[field.name])
             yield field.name, _type_of(hints[field.name]), row
 
@@ -183,7 +184,7 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
             found.parser = row.parser
             flags.DEFINE_flag(found, flag_values)
         elif row.parser:
-            serializer = flags.ArgumentSerializer()
+            serializer: Any = flags.ArgumentSerializer()
             flags.DEFINE(row.parser, name, row.default, row.help, flag_values, serializer)
         elif row.choices:
             flags.DEFINE_enum(name, row.default, row.choices, row.help, flag_values=flag_values)

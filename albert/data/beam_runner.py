@@ -18,7 +18,7 @@ import uuid
 
 from albert.data import instance_files, instance_shards, shuffling
 from albert.io import file_io, processes, progress
-from albert.text import corpus, line_sample
+from albert.text import corpus, vocabulary
 
 _ATTEMPTS = 4
 # How Beam's messages end that tell of an exception in a step, and what is before that.
@@ -150,7 +150,7 @@ def own_name(path):
 
 
 def draw(plan, recipe, counts, *, folder, arguments, num_workers=1):
-    """Iterator over what `corpus.drawn_lines` yields; the pipeline has ended when it is returned.
+    """Returns an iterator over what `vocabulary.drawn_lines` yields, after the pipeline has ended.
 
     Args:
       plan, recipe, counts: see there.
@@ -210,7 +210,7 @@ def _count(block):
 
 def _limit(found, recipe):
     sizes = [sizes for _, sizes in sorted(found)]
-    return sizes, line_sample.limit(sizes, recipe.input_sentence_size, recipe.random_seed)
+    return sizes, vocabulary.sample_limit(sizes, recipe.input_sentence_size, recipe.random_seed)
 
 
 def _draw(block, sizes_and_limit, recipe, folder):
@@ -221,7 +221,7 @@ def _draw(block, sizes_and_limit, recipe, folder):
 
     def make(name):
         with file_io.writing(folder), file_io.open_file(name, "wb") as file:
-            for line in corpus.drawn_of_block(number, segments, below, recipe.random_seed):
+            for line in vocabulary.drawn_of_block(number, segments, below, recipe.random_seed):
                 file.write(f"{line}\n".encode())
                 drawn.append(len(line))
 

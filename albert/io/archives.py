@@ -6,6 +6,8 @@ import gzip
 import io
 import os
 import zlib
+from collections.abc import Iterator
+from typing import IO, Any
 
 from albert.io import file_io
 
@@ -24,12 +26,12 @@ _PAX, _PAX_OLD, _PAX_FOR_ALL = b"x", b"X", b"g"
 _EXTENDED = (_LONG_NAME, _LONG_LINK, _PAX, _PAX_OLD, _PAX_FOR_ALL)
 
 
-def is_archive(path):
+def is_archive(path: str) -> bool:
     """True for the names of gzipped tar archives."""
     return path.endswith((".tar.gz", ".tgz"))
 
 
-def unpack_archive(path, cache_dir):
+def unpack_archive(path: str, cache_dir: str) -> str:
     """Unpacks an archive into a cache, unless that was done before; nothing in it is trusted.
 
     Args:
@@ -268,7 +270,7 @@ def _write_member(path, stream, member, folder):
 
 
 ENDINGS = (".gz", ".bz2", ".zst")
-_kept = {}  # {path: `_Place`} of at most one file, see `open_at`
+_kept: dict[str, Any] = {}  # {path: `_Place`} of at most one file, see `open_at`
 
 
 class _Unpacked(io.RawIOBase):
@@ -327,7 +329,7 @@ def _zstd_read(file, decompressor):
 
 
 @contextlib.contextmanager
-def open_input(path, what):
+def open_input(path: str, what: str) -> Iterator[IO[bytes]]:
     """Opens a file that the user named for reading bytes; its name says how it is compressed.
 
     Names that end in .gz, .bz2 or .zst do so, any other file is read as it is.
@@ -339,7 +341,7 @@ def open_input(path, what):
     ending = os.path.splitext(path)[1].lower()
     with file_io.open_input(path, what, "rb") as file:
         if ending == ".gz":
-            damage = (EOFError, zlib.error, gzip.BadGzipFile)
+            damage: tuple[type[Exception], ...] = (EOFError, zlib.error, gzip.BadGzipFile)
             read = gzip.GzipFile(fileobj=file).read
         elif ending == ".bz2":
             damage = (EOFError, OSError)
@@ -360,7 +362,7 @@ def open_input(path, what):
             yield unpacked
 
 
-def is_compressed(path):
+def is_compressed(path: str) -> bool:
     """Whether the name of a file says that it is compressed."""
     return os.path.splitext(path)[1].lower() in ENDINGS
 
@@ -390,7 +392,7 @@ def _stamp(path):
 
 
 @contextlib.contextmanager
-def open_at(path, what, start):
+def open_at(path: str, what: str, start: int) -> Iterator[IO[bytes]]:
     """As `open_input`, from a byte of the content on.
 
     There is no way to a place in a compressed file but reading everything before it. So such a file
@@ -398,11 +400,11 @@ def open_at(path, what, start):
     that are read in order, also with gaps, cost no more than reading all once.
     """
     if not is_compressed(path):
-        with open_input(path, what) as file:
-            file.seek(start)
-            yield file
+        with open_input(path, what) as plain:
+            plain.seek(start)
+            yield plain
         return
-    file = _kept.pop(path, None)
+    file: Any = _kept.pop(path, None)
     if file and (file.place > start or file.stamp != _stamp(path)):
         file.close()
         file = None

@@ -21,12 +21,14 @@ import stat
 import tempfile
 import threading
 import time
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
 
 # No room, a quota, or a limit of the size of files.
 _CODES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def disk_full_reason(error):
+def disk_full_reason(error: BaseException) -> str | None:
     """What the system says of an error that comes of too little room; None for other errors.
 
     Args:
@@ -39,14 +41,14 @@ def disk_full_reason(error):
     return next((os.strerror(code) for code in _CODES if os.strerror(code) in text), None)
 
 
-def refusal(error):
+def refusal(error: BaseException) -> str | None:
     """What the system says, and what to do, where nothing may be written; None for other errors."""
     if isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return f"{error.strerror}; name a folder that can be written to"
     return None
 
 
-def describe(count):
+def describe(count: int) -> str:
     """A number of bytes as people say it."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
         if count >= size:
@@ -54,7 +56,7 @@ def describe(count):
     return f"{count / 1024:.1f} KiB" if count >= 1024 else f"{count} bytes"
 
 
-def message(path, reason, needed, free):
+def message(path: str, reason: str, needed: int | None, free: int | None) -> str:
     """The message to the user.
 
     Args:
@@ -103,7 +105,7 @@ class NoRoomError(InputError):
     """A disk is full: says for what, how much that needs and how much is free."""
 
 
-def is_remote(path):
+def is_remote(path: str) -> bool:
     """True for paths with a scheme, such as ``gs://bucket/file``."""
     return "://" in str(path)
 
@@ -114,7 +116,7 @@ def _gfile():
     return tf.io.gfile
 
 
-def check_regular(path):
+def check_regular(path: str) -> None:
     """Refuses what is neither a file nor a folder: a device or a pipe may never end.
 
     Raises:
@@ -131,7 +133,7 @@ def check_regular(path):
         raise InputError(f"{path} is {kind}, a regular file was expected")
 
 
-def open_file(path, mode="r"):
+def open_file(path: str, mode: str = "r") -> IO[Any]:
     """Opens `path`; text is UTF-8, line ends are kept as they are.
 
     Raises:
@@ -146,7 +148,7 @@ def open_file(path, mode="r"):
     return open(path, mode, encoding="utf-8", newline="")
 
 
-def open_input(path, what, mode="r"):
+def open_input(path: str, what: str, mode: str = "r") -> IO[Any]:
     """Opens a file that the user named; `what` says what it is for the error message.
 
     Raises:
@@ -164,32 +166,32 @@ def open_input(path, what, mode="r"):
         raise UnreadableError(f"{what}: cannot read {path}: {error.strerror}") from error
 
 
-def exists(path):
+def exists(path: str) -> bool:
     return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
 
 
-def is_dir(path):
+def is_dir(path: str) -> bool:
     return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
 
 
-def size(path):
+def size(path: str) -> int:
     """Length of the file in bytes."""
     return _gfile().stat(path).length if is_remote(path) else os.path.getsize(path)
 
 
-def listdir(path):
+def listdir(path: str) -> list[str]:
     """Sorted names of the entries of a folder."""
     if is_remote(path):
         return sorted(name.rstrip("/") for name in _gfile().listdir(path))
     return sorted(os.listdir(path))
 
 
-def glob(pattern):
+def glob(pattern: str) -> list[str]:
     """Sorted paths that match a shell pattern."""
     return sorted(_gfile().glob(pattern) if is_remote(pattern) else _glob.glob(pattern))
 
 
-def check_scheme(path, what):
+def check_scheme(path: str, what: str) -> None:
     """Refuses a remote path that neither TensorFlow nor tensorflow-io can read.
 
     Raises:
@@ -208,7 +210,7 @@ def check_scheme(path, what):
         )
 
 
-def expand_globs(patterns, what):
+def expand_globs(patterns: str, what: str) -> list[str]:
     """Files named by comma-separated globs, in order and without repetition.
 
     The name of an existing file counts as such, whatever signs are in it.
@@ -234,7 +236,7 @@ def expand_globs(patterns, what):
     return list(dict.fromkeys(paths))
 
 
-def make_dirs(path):
+def make_dirs(path: str) -> None:
     """Makes a folder and its parents.
 
     Raises:
@@ -256,7 +258,7 @@ def make_dirs(path):
         raise InputError(f"cannot write to the folder {path}: {error.strerror}") from error
 
 
-def rename(source, target):
+def rename(source: str, target: str) -> None:
     """Moves a file over `target`; on local disks the change is atomic."""
     if is_remote(target):
         _gfile().rename(source, target, overwrite=True)
@@ -264,7 +266,7 @@ def rename(source, target):
         os.replace(source, target)
 
 
-def remove(path):
+def remove(path: str) -> None:
     """Deletes a file or a folder with all its contents; a missing one is no error."""
     if is_remote(path):
         if exists(path):
@@ -276,7 +278,7 @@ def remove(path):
             os.remove(path)
 
 
-def copy(source, target):
+def copy(source: str, target: str) -> None:
     """Copies a file through a temporary name, so `target` is never half-written."""
     with _renamed_at_the_end(target, size(source)) as temporary:
         if is_remote(source) or is_remote(target):
@@ -285,7 +287,7 @@ def copy(source, target):
             shutil.copyfile(source, temporary)
 
 
-def link(source, target):
+def link(source: str, target: str) -> None:
     """Gives a file a second name, which takes the place of `target`; copies it where none can be.
 
     Neither name may be written to afterwards, but both may be replaced or removed.
@@ -301,7 +303,7 @@ def link(source, target):
 
 
 @functools.cache
-def machine():
+def machine() -> str:
     """What only processes that see each other share, of a start of the system and a container."""
     name = socket.gethostname()
     with contextlib.suppress(OSError), open_file("/proc/sys/kernel/random/boot_id") as file:
@@ -309,7 +311,7 @@ def machine():
     return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
-def temporary_name(path):
+def temporary_name(path: str) -> str:
     """A name beside `path` that only this process uses.
 
     What killed processes have left for `path` is deleted: those of this machine at once, others
@@ -326,7 +328,8 @@ def temporary_name(path):
 def _is_left_over(temporary):
     """Whether the process that a temporary name bears is no more."""
     # A thread, and what belongs to which part, may stand behind.
-    number, mark, *_ = [*temporary.rpartition(".tmp-")[2].partition(".")[0].split("-"), ""]
+    parts = [*temporary.rpartition(".tmp-")[2].partition(".")[0].split("-"), ""]
+    number, mark = parts[:2]
     if mark != machine():
         return number.isdecimal() and _is_old(temporary)
     try:
@@ -349,7 +352,7 @@ def _is_old(path):
 
 
 @contextlib.contextmanager
-def room_for(path, count=None):
+def room_for(path: str, count: int | None = None) -> Iterator[None]:
     """Names what cannot be written, and the room that is missing if it is that.
 
     Args:
@@ -384,7 +387,7 @@ def _renamed_at_the_end(path, count):
 
 
 @contextlib.contextmanager
-def atomic_writer(path, mode="w", count=None):
+def atomic_writer(path: str, mode: str = "w", count: int | None = None) -> Iterator[IO[Any]]:
     """Opens a temporary file that takes the place of `path` only if the block ends well.
 
     Raises:
@@ -398,7 +401,7 @@ def atomic_writer(path, mode="w", count=None):
 
 
 @contextlib.contextmanager
-def atomic_folder(path, last):
+def atomic_folder(path: str, last: str) -> Iterator[str]:
     """Makes a temporary folder, whose files get to the folder `path` only if the block ends well.
 
     Other files there stay.
@@ -433,7 +436,7 @@ def atomic_folder(path, last):
             remove(temporary)
 
 
-def create(path, text):
+def create(path: str, text: str) -> bool:
     """Writes a small file unless one of that name is there; whether it was written.
 
     On local disks only one of several processes succeeds, and nobody sees half of the file.
@@ -467,17 +470,17 @@ def _create_in_place(path, text):
     return False
 
 
-def modified(path):
+def modified(path: str) -> float:
     """When a file was written last, in seconds by the clock of the file system."""
     return _gfile().stat(path).mtime_nsec / 1e9 if is_remote(path) else os.stat(path).st_mtime
 
 
-def changed(path):
+def changed(path: str) -> float:
     """When a file was written, renamed or linked last, by the clock of the file system."""
     return modified(path) if is_remote(path) else max(modified(path), os.stat(path).st_ctime)
 
 
-def touch(path, text):
+def touch(path: str, text: str) -> None:
     """Makes `modified` of a file now; `text` is what it holds."""
     if is_remote(path):
         write_text(path, text)
@@ -485,23 +488,23 @@ def touch(path, text):
         os.utime(path)
 
 
-def write_text(path, text):
+def write_text(path: str, text: str) -> None:
     """Writes a whole text file atomically."""
     write_bytes(path, text.encode("utf-8"))
 
 
-def write_bytes(path, content):
+def write_bytes(path: str, content: bytes | bytearray | memoryview) -> None:
     """Writes a whole file atomically."""
     with atomic_writer(path, "wb", len(content)) as file:
         file.write(content)
 
 
-def write_json(path, value):
+def write_json(path: str, value: Any) -> None:
     """Writes `value` as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
-def read_bytes(path, what, most=SMALL):
+def read_bytes(path: str, what: str, most: int | None = SMALL) -> bytes:
     """The whole content of a file that the user named; see `open_input`.
 
     Args:
@@ -522,7 +525,7 @@ def read_bytes(path, what, most=SMALL):
     return content
 
 
-def read_text(path, what, most=SMALL):
+def read_text(path: str, what: str, most: int | None = SMALL) -> str:
     """The whole text of a file that the user named; see `read_bytes`."""
     try:
         return read_bytes(path, what, most).decode("utf-8")
@@ -530,7 +533,7 @@ def read_text(path, what, most=SMALL):
         raise InputError(f"{what}: {path} is not UTF-8 text: {error}") from error
 
 
-def text_lines(lines, name):
+def text_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, str]]:
     """Decodes the lines of a text; a byte order mark at its start is dropped.
 
     Args:
@@ -559,7 +562,7 @@ def text_lines(lines, name):
         )
 
 
-def parse_json(text):
+def parse_json(text: str) -> Any:
     """Parsed JSON of a text.
 
     Raises:
@@ -573,7 +576,7 @@ def parse_json(text):
         raise InputError(str(error)) from error
 
 
-def read_json(path, what, kind=None, most=SMALL):
+def read_json(path: str, what: str, kind: Any = None, most: int | None = SMALL) -> Any:
     """Parsed JSON of a file that the user named.
 
     Args:
@@ -597,13 +600,13 @@ def read_json(path, what, kind=None, most=SMALL):
     return value
 
 
-def sha256(path):
+def sha256(path: str) -> str:
     """Hexadecimal SHA-256 of a file's bytes."""
     with open_file(path, "rb") as file:
         return sha256_of(file)
 
 
-def sha256_of(file):
+def sha256_of(file: IO[bytes]) -> str:
     """Hexadecimal SHA-256 of what is left to read of a file that was opened for reading bytes."""
     digest = hashlib.sha256()
     while chunk := file.read(_CHUNK):
@@ -611,7 +614,7 @@ def sha256_of(file):
     return digest.hexdigest()
 
 
-def free_bytes(path):
+def free_bytes(path: str) -> int:
     """Room that is left on the disk of a local path, which need not be there yet."""
     path = os.path.abspath(path)
     while not os.path.isdir(path):
@@ -619,14 +622,14 @@ def free_bytes(path):
     return shutil.disk_usage(path).free
 
 
-def map_bytes(path):
+def map_bytes(path: str) -> mmap.mmap:
     """The bytes of a local file, read when they are looked at; empty ones cannot be mapped."""
     with open_file(path, "rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 @contextlib.contextmanager
-def writing(folder):
+def writing(folder: str) -> Iterator[None]:
     """Turns failures to write into `InputError`s that name the folder."""
     try:
         with room_for(folder):

@@ -7,6 +7,7 @@ shapes by key: a key that ends in "?" may be missing, "*" stands for all keys th
 import json
 import sys
 from types import NoneType
+from typing import Any
 
 from albert.io import file_io
 
@@ -18,7 +19,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-def check(value, shape, place):
+def check(value: Any, shape: Any, place: str) -> None:
     """Refuses a value of another shape.
 
     Args:
@@ -57,7 +58,7 @@ def _check_type(value, types, place):
         raise file_io.InputError(f"{place}: the number has {len(str(value))} digits: too large")
 
 
-def check_text(value, place):
+def check_text(value: Any, place: str) -> None:
     """Refuses a value with text, however deep, that cannot be written to a file.
 
     Raises:

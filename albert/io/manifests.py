@@ -1,11 +1,13 @@
 """Sizes and SHA-256 sums of files, as manifests hold them."""
 
 import os
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from albert.io import file_io
 
 
-def of(start, names):
+def of(start: str, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """{name: {"bytes", "sha256"}} of the files at `start` + name.
 
     Raises:
@@ -17,7 +19,7 @@ def of(start, names):
     }
 
 
-def read(path, version):
+def read(path: str, version: int) -> dict[str, Any]:
     """What `of` returned, from the entry ``files`` of a manifest.
 
     Args:
@@ -48,7 +50,7 @@ def _is_entry(value):
     )
 
 
-def mismatch(start, files):
+def mismatch(start: str, files: Mapping[str, dict[str, Any]]) -> str | None:
     """Which file is not as it was, and in what; None if all are.
 
     Args:
@@ -86,7 +88,7 @@ NAME = "export.manifest.json"
 VERSION = 1
 
 
-def write(folder):
+def write(folder: str) -> None:
     """Writes the manifest of a folder whose other files are all there."""
     files = of(f"{folder}/", sorted(_files(folder)))
     file_io.write_json(os.path.join(folder, NAME), {"version": VERSION, "files": files})
@@ -102,7 +104,7 @@ def _files(folder, start=""):
             yield path
 
 
-def export_mismatch(folder, name=None):
+def export_mismatch(folder: str, name: str | None = None) -> str | None:
     """What is wrong with a folder by its manifest; None if it fits, or if there is none.
 
     Args:

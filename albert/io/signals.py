@@ -12,9 +12,12 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 # Of a process that was ended by SIGTERM: EX_TEMPFAIL of sysexits.h, "try again".
 STATUS = 75
@@ -29,7 +32,7 @@ class Terminated(BaseException):
     """
 
 
-def end_behind(error):
+def end_behind(error: BaseException | None) -> type[BaseException] | None:
     """`Terminated` or KeyboardInterrupt if an error comes of it, else None.
 
     Both may come anywhere, also in code that makes another error of them or that fails because of
@@ -56,10 +59,10 @@ class Requests:
       seconds: how long a computation may take that Python cannot interrupt.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.terminate = self.save = self.interrupt = self.answered = False
         self.by = signal.SIGTERM.name
-        self.pid = None  # of the process that handles signals
+        self.pid: int | None = None  # of the process that handles signals
         self.deferred = False
         self.seconds = SECONDS
 
@@ -67,13 +70,13 @@ class Requests:
 REQUESTS = Requests()
 
 
-def ending():
+def ending() -> list[signal.Signals]:
     """What asks this process to end: SIGTERM and, unless it is ignored, SIGHUP."""
     is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [signal.SIGTERM] if is_ignored else [signal.SIGTERM, signal.SIGHUP]
 
 
-def install():
+def install() -> None:
     """Handles these signals from now on, in this process but not in its children."""
     REQUESTS.pid = os.getpid()
     for number in (*ending(), signal.SIGUSR1):
@@ -82,7 +85,7 @@ def install():
         signal.signal(signal.SIGINT, _interrupt)
 
 
-def ignore():
+def ignore() -> None:
     """After the work: the exit status is known, and no signal is to change it while Python ends."""
     for number in (*ending(), signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
@@ -106,7 +109,7 @@ def _interrupt(number, frame):
     signal.default_int_handler(number, frame)
 
 
-def wait(process):
+def wait(process: subprocess.Popen[Any]) -> int:
     """The exit status of a process that this one has started, which ends with it.
 
     Ctrl-C has reached the process, too; other signals are handed on, so that it can save.
@@ -123,19 +126,19 @@ def wait(process):
         raise
 
 
-def raise_interrupt():
+def raise_interrupt() -> None:
     """Raises KeyboardInterrupt if Ctrl-C has come, as it may have been lost."""
     if REQUESTS.interrupt:
         raise KeyboardInterrupt
 
 
-def allow(seconds):
+def allow(seconds: float) -> None:
     """Notes that a computation may take so long before a signal ends it; the longest counts."""
     REQUESTS.seconds = max(REQUESTS.seconds, seconds)
 
 
 @contextlib.contextmanager
-def deferred(on_arrival=None):
+def deferred(on_arrival: Callable[[], Any] | None = None) -> Iterator[None]:
     """Lets SIGTERM be noted only; the block is to ask `REQUESTS` and to act on it.
 
     Args:
@@ -156,7 +159,7 @@ def deferred(on_arrival=None):
 
 
 @contextlib.contextmanager
-def not_deferred():
+def not_deferred() -> Iterator[None]:
     """Lets SIGTERM end the process again, for a part of `deferred` in which all is saved."""
     before, REQUESTS.deferred = REQUESTS.deferred, False
     try:
@@ -167,7 +170,7 @@ def not_deferred():
         REQUESTS.deferred = before
 
 
-def obeyed():
+def obeyed() -> contextlib.AbstractContextManager[None]:
     """A context in which SIGTERM and Ctrl-C end the process, also where Python cannot handle them.
 
     That is where a computation of TensorFlow takes longer than `REQUESTS.seconds`, as one does that

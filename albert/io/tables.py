@@ -11,6 +11,8 @@ import dataclasses
 import json
 import os
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any
 
 import numpy as np
 
@@ -42,7 +44,7 @@ class Columns:
     guid: str | None = None
 
 
-def are_columns(value):
+def are_columns(value: Any) -> bool:
     """Whether a value of JSON has the entries of `Columns`."""
     if not isinstance(value, dict) or not isinstance(value.get("text"), str):
         return False
@@ -50,7 +52,7 @@ def are_columns(value):
     return value.keys() <= names and all(isinstance(x, (str, type(None))) for x in value.values())
 
 
-def format_of(path, known=("csv", "tsv", "jsonl")):
+def format_of(path: str, known: Sequence[str] = ("csv", "tsv", "jsonl")) -> str:
     """Which of the known forms a file has, from the ending of its name.
 
     Raises:
@@ -143,7 +145,9 @@ FORMATS = {
 }
 
 
-def read_rows(lines, name, form, columns=None):
+def read_rows(
+    lines: Iterable[bytes], name: str, form: str, columns: Any = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows of a file.
 
     Args:
@@ -161,7 +165,7 @@ def read_rows(lines, name, form, columns=None):
     return FORMATS[form](lines, name, columns)
 
 
-def read_file(path, flag):
+def read_file(path: str, flag: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """`read_rows` of a file that the flag named; its name says its form.
 
     Raises:
@@ -180,7 +184,7 @@ def _value(row, column, flag, place):
     return row[column]
 
 
-def text_of(row, column, flag, place):
+def text_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) -> str:
     """The text in a column of a row.
 
     Args:
@@ -200,7 +204,7 @@ def text_of(row, column, flag, place):
     return value
 
 
-def name_of(row, column, flag, place):
+def name_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) -> str:
     """The label or id in a column of a row, as text: numbers and truth values as in JSON.
 
     Args: as `text_of`.
@@ -222,7 +226,7 @@ def name_of(row, column, flag, place):
     return name
 
 
-def is_name(value):
+def is_name(value: Any) -> bool:
     """Whether a value is text that `name_of` would take."""
     return isinstance(value, str) and bool(value) and not re.search(_NOT_IN_NAMES, value)
 
@@ -230,7 +234,7 @@ def is_name(value):
 # --- predictions -------------------------------------------------------------------------------
 
 
-def json_line(value):
+def json_line(value: Any) -> str:
     """A line of jsonl; halves of surrogate pairs, which have no UTF-8 form, become U+FFFD."""
     text = json.dumps(value, ensure_ascii=False)
     return re.sub("[\ud800-\udfff]", "\ufffd", text) + "\n"
@@ -251,7 +255,7 @@ class Prediction:
     probabilities: dict[str, float]
 
     @property
-    def chosen(self):
+    def chosen(self) -> Any:
         """`prediction` as text."""
         is_name = isinstance(self.prediction, str)
         return self.prediction if is_name else _number(self.prediction)
@@ -262,7 +266,12 @@ def _number(value):
     return str(np.float32(value))
 
 
-def predictions(labels, guids, indices, probabilities):
+def predictions(
+    labels: Sequence[str],
+    guids: Iterable[str],
+    indices: Iterable[Any],
+    probabilities: Iterable[Any],
+) -> Iterator[Prediction]:
     """Yields a `Prediction` for each example.
 
     Args:
@@ -284,7 +293,7 @@ def _tsv_lines(labels, rows):
         yield "\t".join([row.guid, row.chosen, *map(_number, row.probabilities.values())])
 
 
-def to_dict(labels, row):
+def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
     """JSON-ready `Prediction`: id, prediction and, for labels, their probabilities."""
     fields = {"id": row.guid, "prediction": row.chosen if labels else float(row.chosen)}
     if labels:
@@ -298,7 +307,7 @@ def _json_lines(labels, rows):
         yield json.dumps(to_dict(labels, row), ensure_ascii=False)
 
 
-def write_predictions(file, form, labels, rows):
+def write_predictions(file: IO[str], form: str, labels: Sequence[str], rows: Any) -> None:
     """Writes predictions to an open file, one at a time.
 
     Args:
@@ -312,13 +321,13 @@ def write_predictions(file, form, labels, rows):
     file.writelines(f"{line}\n" for line in make_lines(labels, rows))
 
 
-def write_table(output_dir, labels, rows):
+def write_table(output_dir: str, labels: Sequence[str], rows: Any) -> None:
     """Writes predictions to ``predictions.tsv``; see `write_predictions`."""
     with file_io.atomic_writer(os.path.join(output_dir, PREDICTIONS)) as file:
         write_predictions(file, "tsv", labels, rows)
 
 
-def write_classifier_files(output_dir, rows, ids, labels):
+def write_classifier_files(output_dir: str, rows: Any, ids: Any, labels: Sequence[str]) -> None:
     """Writes ``test_results.tsv``, ``submit_results.tsv`` and ``predictions.tsv``.
 
     The first holds the tab-separated probabilities (for regression the score) of each example, the
@@ -348,7 +357,7 @@ def write_classifier_files(output_dir, rows, ids, labels):
     write_table(output_dir, labels, named())
 
 
-def write_scores(output_dir, evaluator, rows):
+def write_scores(output_dir: str, evaluator: Any, rows: Any) -> dict[str, float]:
     """Writes the scores of labelled test data to ``predict_results.txt``.
 
     Args:

@@ -5,8 +5,8 @@ __all__ = (
     "corpus",
     "corpus_cleaning",
     "corpus_preparation",
-    "line_sample",
     "packing",
     "tokenization",
+    "vocabulary",
     "wordpiece",
 )

@@ -10,6 +10,8 @@ Shapes: N words of a document, G runs of all evaluation sets, T their texts.
 
 import dataclasses
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +54,7 @@ class Index:
     names: tuple
     counts: dict
 
-    def find(self, hashes):
+    def find(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(places [M], texts [M]): where in a document runs begin, and a text that has each.
 
         Args:
@@ -66,7 +68,7 @@ class Index:
         return places, self.text_of[nearest[places]]
 
 
-def build(names, data_dir):
+def build(names: Sequence[str], data_dir: str | None) -> Index:
     """`Index` of evaluation sets.
 
     Args:
@@ -76,7 +78,9 @@ def build(names, data_dir):
     Raises:
       file_io.InputError: an unknown set, one that is not there, or a file of it that is damaged.
     """
-    hashes, text_of, set_of, starts, counts = [], [], [], [], {}
+    hash_chunks, text_chunks, starts = [], [], []
+    set_of: list[int] = []
+    counts: dict[str, Any] = {}
     for place, name in enumerate(names):
         if name not in SETS:
             raise file_io.InputError(f"contamination={name}: expected some of {', '.join(SETS)}")
@@ -91,13 +95,13 @@ def build(names, data_dir):
                     continue
                 runs = duplicates.runs(duplicates.word_hashes(words), RUN_WORDS)
                 found["runs"] += len(runs)
-                hashes.append(runs)
-                text_of.append(np.full(len(runs), len(set_of), np.int32))
+                hash_chunks.append(runs)
+                text_chunks.append(np.full(len(runs), len(set_of), np.int32))
                 set_of.append(place)
                 starts.append(text[:_START])
-    hashes = np.concatenate([np.zeros(0, np.uint64), *hashes])
+    hashes = np.concatenate([np.zeros(0, np.uint64), *hash_chunks])
     hashes, first = np.unique(hashes, return_index=True)
-    text_of = np.concatenate([np.zeros(0, np.int32), *text_of])[first]
+    text_of = np.concatenate([np.zeros(0, np.int32), *text_chunks])[first]
     return Index(hashes, text_of, np.array(set_of, np.int16), starts, tuple(names), counts)
 
 

@@ -12,6 +12,7 @@ import functools
 import os
 import re
 import unicodedata
+from collections.abc import Iterator, Sequence
 from types import NoneType
 
 from albert.io import archives, file_io
@@ -62,13 +63,15 @@ class BadFile(file_io.InputError):
 # --- reading --------------------------------------------------------------------------------------
 
 
-def is_json_lines(path):
+def is_json_lines(path: str) -> bool:
     """True for the names of files with a JSON object a line, compressed or not."""
     name, ending = os.path.splitext(path.lower())
     return (name if ending in archives.ENDINGS else path.lower()).endswith(".jsonl")
 
 
-def read_documents(path, cleaning, counts):
+def read_documents(
+    path: str, cleaning: Cleaning, counts: collections.Counter[str]
+) -> Iterator[str]:
     """Yields the documents of a file as texts.
 
     Args:
@@ -95,7 +98,7 @@ def read_documents(path, cleaning, counts):
         raise BadFile(f"{error} (`skip_bad_files` leaves such files out)") from error
 
 
-def check_encoding(name):
+def check_encoding(name: str) -> None:
     """Refuses what is not the name of an encoding of text.
 
     Raises:
@@ -213,7 +216,7 @@ def _signs():
     return re.compile(rf"[^\w\s{re.escape(marks)}]|[\d_]")
 
 
-def letter_share(text):
+def letter_share(text: str) -> float:
     """Share of letters among all signs of a text but spaces; 0 if there are none."""
     signs = len(text) - sum(map(text.count, " \t"))
     return 1 - len(_signs().findall(text)) / signs if signs else 0
@@ -240,18 +243,18 @@ class Cleaner:
       file_io.InputError: a package is missing.
     """
 
-    def __init__(self, cleaning):
+    def __init__(self, cleaning: Cleaning) -> None:
         self._cleaning = cleaning
         self._split = _splitter(cleaning)
 
-    def clean(self, text, counts):
+    def clean(self, text: str, counts: collections.Counter[str]) -> list[str]:
         """List of the clean sentences of a document; empty if it is left out.
 
         Args:
           text: the document.
           counts: Counter that gets what is left out, and why.
         """
-        sentences = []
+        sentences: list[str] = []
         for paragraph in self._paragraphs(text, counts):
             if letter_share(paragraph) < self._cleaning.min_letter_share:
                 counts["lines_of_few_letters"] += 1
@@ -260,7 +263,7 @@ class Cleaner:
             sentences += filter(None, found)
         return sentences if self.is_long_enough(sentences, counts) else []
 
-    def is_long_enough(self, sentences, counts):
+    def is_long_enough(self, sentences: Sequence[str], counts: collections.Counter[str]) -> bool:
         """Whether sentences have enough words for a document."""
         if not sentences:
             counts["documents_without_text"] += 1
@@ -288,7 +291,7 @@ class Cleaner:
             yield " ".join(waiting)
 
 
-def lengths_report(lengths):
+def lengths_report(lengths: collections.Counter[int]) -> dict[str, float]:
     """{"mean", "median", …} of a Counter of lengths.
 
     Args:

@@ -14,6 +14,8 @@ import dataclasses
 import itertools
 import json
 import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -67,7 +69,9 @@ class Preparation:
     skip_bad_files: bool = False
 
 
-def prepare(input_paths, output_dir, preparation, num_workers=1):
+def prepare(
+    input_paths: Sequence[str], output_dir: str, preparation: Preparation, num_workers: int = 1
+) -> dict[str, Any]:
     """Writes ``corpus-00000.txt`` and so on, ``report.json`` and ``report.log``.
 
     With evaluation sets also ``contamination.jsonl``, a line for each of their texts that a
@@ -490,7 +494,7 @@ def _lengths(found):
     return ", ".join(f"{name} {value:.4g}" for name, value in found.items())
 
 
-def report_text(report):
+def report_text(report: Mapping[str, Any]) -> str:
     """Text of what `prepare` returned."""
     read, written = report["read"], report["written"]
     lines = [

@@ -14,6 +14,7 @@ Shapes: D documents, K hashes of a signature.
 import functools
 import hashlib
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -24,12 +25,12 @@ _WORD = re.compile(rf"(?=\w)[{_WIDE}]|[^\W_{_WIDE}]+")
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, its bits as good as random: 2**64 / golden ratio
 
 
-def words(text):
+def words(text: str) -> list[str]:
     """The words of a text, in order."""
     return _WORD.findall(text.lower())
 
 
-def text_hash(text):
+def text_hash(text: str) -> int:
     """64 bits of the BLAKE2 hash of a text."""
     digest = hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
@@ -38,12 +39,12 @@ def text_hash(text):
 _word_hash = functools.lru_cache(maxsize=1 << 17)(text_hash)
 
 
-def word_hashes(found):
+def word_hashes(found: Sequence[str]) -> np.ndarray:
     """[N] uint64, a number for each of N words."""
     return np.fromiter(map(_word_hash, found), np.uint64, len(found))
 
 
-def runs(hashes, length):
+def runs(hashes: np.ndarray, length: int) -> np.ndarray:
     """[N - length + 1] uint64, a number for each run of so many words; [0] of too few.
 
     Args:
@@ -58,7 +59,7 @@ def runs(hashes, length):
     return total
 
 
-def mixed(rows):
+def mixed(rows: np.ndarray) -> np.ndarray:
     """[N] uint64, a number for each row of [N, M] uint64."""
     return runs(rows.T, rows.shape[1])[0]
 
@@ -93,11 +94,11 @@ class Signer:
       file_io.InputError: the package datasketch is missing.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         # The runs are numbers already.
         self._empty = _datasketch().MinHash(NUM_HASHES, _SEED, hashfunc=int)
 
-    def sign(self, hashes):
+    def sign(self, hashes: np.ndarray) -> np.ndarray:
         """[K] uint32, the signature of a document.
 
         Args:
@@ -109,7 +110,7 @@ class Signer:
         return signature.hashvalues.astype(np.uint32)
 
 
-def best_bands(threshold):
+def best_bands(threshold: float) -> tuple[int, int]:
     """(bands, hashes in each) that find documents with a similarity of at least `threshold`.
 
     It is worse to miss some than to find too many, which are compared afterwards.
@@ -120,7 +121,9 @@ def best_bands(threshold):
     return index.b, index.r
 
 
-def repeated(keys, chunk_rows=_PARTITION_ROWS):
+def repeated(
+    keys: Callable[[], Iterable[np.ndarray]], chunk_rows: int = _PARTITION_ROWS
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields (key, places that have it, by rising place) of each key that several places have.
 
     Args:
@@ -130,15 +133,15 @@ def repeated(keys, chunk_rows=_PARTITION_ROWS):
     total = sum(map(len, keys()))
     parts = 1 + total // chunk_rows
     for part in range(parts):
-        found, places, start = [], [], 0
+        key_chunks, place_chunks, start = [], [], 0
         for chunk in keys():
             wanted = np.flatnonzero(chunk % np.uint64(parts) == part)
-            found.append(chunk[wanted])
-            places.append(wanted + start)
+            key_chunks.append(chunk[wanted])
+            place_chunks.append(wanted + start)
             start += len(chunk)
-        if not sum(map(len, found)):
+        if not sum(map(len, key_chunks)):
             continue
-        found, places = np.concatenate(found), np.concatenate(places)
+        found, places = np.concatenate(key_chunks), np.concatenate(place_chunks)
         order = np.argsort(found, kind="stable")
         found, places = found[order], places[order]
         starts = np.flatnonzero(np.diff(found, prepend=~found[:1]))
@@ -147,7 +150,7 @@ def repeated(keys, chunk_rows=_PARTITION_ROWS):
             yield found[starts[group]], places[starts[group] : ends[group]]
 
 
-def exact_duplicates(keys, total):
+def exact_duplicates(keys: Callable[[], Iterable[np.ndarray]], total: int) -> np.ndarray:
     """[D] booleans: an earlier document has the same key.
 
     Args:
@@ -167,7 +170,7 @@ class Signatures:
       paths: files with [*, K] uint32, in the order of the documents.
     """
 
-    def __init__(self, paths):
+    def __init__(self, paths: Sequence[str]) -> None:
         self._tables = [
             np.frombuffer(file_io.map_bytes(path), np.uint32).reshape(-1, NUM_HASHES)
             for path in paths
@@ -175,10 +178,10 @@ class Signatures:
         ]
         self._starts = np.cumsum([0, *map(len, self._tables)])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def band_keys(self, band, width, rows=1 << 16):
+    def band_keys(self, band: int, width: int, rows: int = 1 << 16) -> Iterator[np.ndarray]:
         """Yields [*] uint64, a number for each document's hashes in a band of so many."""
         columns = slice(band * width, (band + 1) * width)
         for table in self._tables:
@@ -186,7 +189,7 @@ class Signatures:
                 part = table[start : start + rows, columns].astype(np.uint64)
                 yield mixed(part)
 
-    def of(self, places):
+    def of(self, places: np.ndarray) -> np.ndarray:
         """[*, K] signatures of the documents at these places."""
         found = np.empty((len(places), NUM_HASHES), np.uint32)
         table_of = np.searchsorted(self._starts, places, side="right") - 1
@@ -195,7 +198,7 @@ class Signatures:
             found[here] = self._tables[table][places[here] - self._starts[table]]
         return found
 
-    def similarities(self, first, second):
+    def similarities(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """[*] estimated similarity of documents at places `first` with those at `second`."""
         parts = [
             (
@@ -207,7 +210,7 @@ class Signatures:
         return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def near_duplicates(signatures, threshold, left_out):
+def near_duplicates(signatures: Signatures, threshold: float, left_out: np.ndarray) -> np.ndarray:
     """[D] booleans: an earlier document that stays is nearly the same.
 
     Args:

@@ -1,5 +1,7 @@
 """Puts one or two texts into a model's input: cutting to length, special tokens, padding."""
 
+from typing import Any
+
 import numpy as np
 
 
@@ -15,7 +17,9 @@ def _kept_lengths(lengths_a, lengths_b, max_length):
     return lengths_a - drop_a, lengths_b - (excess - drop_a)
 
 
-def truncate_pair(tokens_a, tokens_b, max_length):
+def truncate_pair(
+    tokens_a: list[Any], tokens_b: list[Any], max_length: int
+) -> tuple[list[Any], list[Any]]:
     """Cuts two texts at their ends to `max_length` tokens together.
 
     The outcome is that of dropping the last token of the longer text, of `tokens_b` when both are
@@ -39,7 +43,9 @@ def truncate_pair(tokens_a, tokens_b, max_length):
     return tokens_a[:keep_a], tokens_b[:keep_b]
 
 
-def truncate_to_fit(ids_a, ids_b, max_seq_length):
+def truncate_to_fit(
+    ids_a: list[Any], ids_b: list[Any] | None, max_seq_length: int
+) -> tuple[list[Any], list[Any] | None]:
     """Cuts one or two texts at their ends so that `pack` takes them; two by `truncate_pair`.
 
     Args:
@@ -55,7 +61,9 @@ def truncate_to_fit(ids_a, ids_b, max_seq_length):
     return truncate_pair(ids_a, ids_b, max_seq_length - 3)
 
 
-def truncate_front_and_first(ids_a, ids_b, max_length_b, max_seq_length):
+def truncate_front_and_first(
+    ids_a: list[Any], ids_b: list[Any], max_length_b: int, max_seq_length: int
+) -> tuple[list[Any], list[Any]]:
     """Cuts the second of two texts at its front, then the first at its end so that `pack` takes
     them.
 
@@ -71,7 +79,9 @@ def truncate_front_and_first(ids_a, ids_b, max_length_b, max_seq_length):
     return ids_a[: max_seq_length - 3 - len(ids_b)], ids_b
 
 
-def truncate_spans_at_both_ends(pairs, max_tokens, rng):
+def truncate_spans_at_both_ends(
+    pairs: np.ndarray, max_tokens: Any, rng: np.random.Generator
+) -> None:
     """Cuts many pairs of spans to `max_tokens` each, at their fronts and their ends.
 
     Equal in distribution to dropping one token at a time from the longer span (from B if equal),
@@ -91,7 +101,14 @@ def truncate_spans_at_both_ends(pairs, max_tokens, rng):
         pairs[:, column + 1] = pairs[:, column] + keep
 
 
-def pack(ids_a, ids_b, cls_id, sep_id, max_seq_length, pad_id=0):
+def pack(
+    ids_a: list[Any],
+    ids_b: list[Any] | None,
+    cls_id: int,
+    sep_id: int,
+    max_seq_length: int,
+    pad_id: int = 0,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lays out ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` and pads it.
 
     Args:

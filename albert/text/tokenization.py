@@ -6,6 +6,8 @@ No TensorFlow here, so that data workers start quickly. Pieces are `str` everywh
 import os
 import sys
 import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from absl import logging
 
@@ -24,9 +26,9 @@ WordpieceTokenizer = wordpiece.WordpieceTokenizer
 _SAMPLING = {"enable_sampling": True, "nbest_size": 64, "alpha": 0.1}
 
 
-def character_class(belongs):
+def character_class(belongs: Callable[[str], bool]) -> str:
     """Regular expression of one character for which ``belongs(character)`` holds (RE2, Rust)."""
-    ranges = []
+    ranges: list[Any] = []
     for code in filter(lambda code: belongs(chr(code)), range(sys.maxunicode + 1)):
         if ranges and ranges[-1][1] == code - 1:
             ranges[-1][1] = code
@@ -36,7 +38,7 @@ def character_class(belongs):
     return f"[{inside}]"
 
 
-def preprocess_text(text, remove_space=True, lower=False):
+def preprocess_text(text: str | bytes, remove_space: bool = True, lower: bool = False) -> str:
     """Brings text into the form that the SentencePiece vocabularies were trained on.
 
     White space runs become one space and are stripped at the ends, characters are decomposed
@@ -66,11 +68,11 @@ def preprocess_text(text, remove_space=True, lower=False):
 # --- SentencePiece ----------------------------------------------------------------------------
 
 
-def is_digit_comma(piece):
+def is_digit_comma(piece: str) -> bool:
     return piece[-1:] == "," and piece[-2:-1].isdigit()
 
 
-def resplit(sp_model, piece):
+def resplit(sp_model: Any, piece: str) -> list[str]:
     """Pieces that a piece is split into: itself, unless it ends in a digit and a comma.
 
     "…9," becomes the number encoded anew, without a "▁" that it did not have, and the comma.
@@ -85,7 +87,9 @@ def resplit(sp_model, piece):
     return [*number, ","]
 
 
-def encode_pieces(sp_model, text, return_unicode=True, sample=False):
+def encode_pieces(
+    sp_model: Any, text: str, return_unicode: bool = True, sample: bool = False
+) -> list[Any]:
     """Pieces of preprocessed text; a piece that ends in a digit and a comma is split again.
 
     The split keeps "2000," from being a piece of its own (the rule that the published vocabularies
@@ -105,7 +109,7 @@ def encode_pieces(sp_model, text, return_unicode=True, sample=False):
     return pieces
 
 
-def encode_ids(sp_model, text, sample=False):
+def encode_ids(sp_model: Any, text: str, sample: bool = False) -> list[int]:
     """Ids of `encode_pieces(sp_model, text, sample=sample)`."""
     return sp_model.piece_to_id(encode_pieces(sp_model, text, sample=sample))
 
@@ -141,7 +145,7 @@ def _sentencepiece_pieces(sp_model, path):
 # --- both -------------------------------------------------------------------------------------
 
 
-def convert_by_vocab(vocab, items):
+def convert_by_vocab(vocab: Mapping[Any, Any], items: Iterable[Any]) -> list[Any]:
     """List of what a dict says of each item: ids of pieces, or pieces of ids.
 
     Raises:
@@ -150,12 +154,12 @@ def convert_by_vocab(vocab, items):
     return [vocab[item] for item in items]
 
 
-def convert_tokens_to_ids(vocab, tokens):
+def convert_tokens_to_ids(vocab: Mapping[str, int], tokens: Iterable[str]) -> list[int]:
     """Ids of pieces by a dict piece -> id; see `convert_by_vocab`."""
     return convert_by_vocab(vocab, tokens)
 
 
-def convert_ids_to_tokens(inv_vocab, ids):
+def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> list[str]:
     """Pieces of ids by a dict id -> piece; see `convert_by_vocab`."""
     return convert_by_vocab(inv_vocab, ids)
 
@@ -182,7 +186,12 @@ class FullTokenizer:
       file_io.InputError: no file given, a missing or unsuitable file, or no special pieces in it.
     """
 
-    def __init__(self, vocab_file=None, do_lower_case=True, spm_model_file=None):
+    def __init__(
+        self,
+        vocab_file: str | None = None,
+        do_lower_case: bool = True,
+        spm_model_file: str | None = None,
+    ) -> None:
         self.do_lower_case = do_lower_case
         self.vocab_file = vocab_file
         self.spm_model_file = spm_model_file
@@ -208,12 +217,14 @@ class FullTokenizer:
             self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab, self.inv_vocab[self.unk_id])
 
     @classmethod
-    def from_scratch(cls, vocab_file, do_lower_case, spm_model_file):
+    def from_scratch(
+        cls, vocab_file: str | None, do_lower_case: bool, spm_model_file: str | None
+    ) -> "FullTokenizer":
         """The tokenizer of a vocabulary given by flags."""
         return cls(vocab_file, do_lower_case, spm_model_file)
 
     @classmethod
-    def from_hub_module(cls, hub_module, do_lower_case=True):
+    def from_hub_module(cls, hub_module: str, do_lower_case: bool = True) -> "FullTokenizer":
         """The tokenizer in the assets of a hub module.
 
         Args:
@@ -263,13 +274,13 @@ class FullTokenizer:
         # Neighbouring unknown characters make one piece, so an unknown comma can follow a digit.
         return frozenset(ids if "," in self.vocab else ids | {self.unk_id})
 
-    def preprocess(self, text):
+    def preprocess(self, text: str | bytes) -> str:
         """`preprocess_text` for SentencePiece; WordPiece takes text as it is."""
         if self.sp_model:
             return preprocess_text(text, lower=self.do_lower_case)
         return convert_to_unicode(text)
 
-    def tokenize(self, text):
+    def tokenize(self, text: str | bytes) -> list[str]:
         """Pieces of a text (which may, but need not, have gone through `preprocess`)."""
         if self.sp_model is None:
             split = self.wordpiece_tokenizer.tokenize_word
@@ -281,7 +292,7 @@ class FullTokenizer:
         # Looking pieces up is cheaper than having SentencePiece make the strings.
         return [self.inv_vocab[i] for i in ids]
 
-    def encode(self, text):
+    def encode(self, text: str) -> list[int]:
         """Ids of a text: those of `tokenize`, but faster.
 
         Characters that the vocabulary lacks are always `unk_id`, even where they spell "[CLS]".
@@ -293,7 +304,7 @@ class FullTokenizer:
         ids = self.sp_model.encode(text)
         return ids if self._resplit_ids.isdisjoint(ids) else encode_ids(self.sp_model, text)
 
-    def encode_batch(self, texts, num_threads=1):
+    def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[list[int]]:
         """Ids of several texts, a list for each: those of `encode`.
 
         Args:
@@ -310,12 +321,12 @@ class FullTokenizer:
             for text, ids in zip(texts, batch, strict=True)
         ]
 
-    def convert_tokens_to_ids(self, tokens):
+    def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
         """Ids of pieces; `unk_id` for a piece that is not in the vocabulary."""
         vocab, unk_id = self.vocab, self.unk_id
         return [vocab.get(token, unk_id) for token in tokens]
 
-    def convert_ids_to_tokens(self, ids):
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
         """Pieces of ids (an iterable of integers).
 
         Raises:
@@ -329,7 +340,7 @@ class FullTokenizer:
             ) from None
 
 
-def check_vocab_size(tokenizer, config_vocab_size):
+def check_vocab_size(tokenizer: Any, config_vocab_size: int) -> None:
     """Compares a tokenizer with the `vocab_size` of a model's config.
 
     A model with more entries than the tokenizer has pieces works (some pad the table), so that

@@ -4,6 +4,8 @@ No TensorFlow here. Use these names through `tokenization`.
 """
 
 import unicodedata
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import six
 
@@ -18,7 +20,7 @@ _PART, _MOST_MARKS = 256, 32
 HUB_WORD = "from_tf_hub"
 
 
-def convert_to_unicode(text):
+def convert_to_unicode(text: str | bytes) -> str:
     """The `str` of a text.
 
     Args:
@@ -30,12 +32,12 @@ def convert_to_unicode(text):
     return six.ensure_text(text, "utf-8", "ignore")
 
 
-def printable_text(text):
+def printable_text(text: str | bytes) -> str:
     """The `str` to print of a text, which is str or UTF-8 bytes; see `convert_to_unicode`."""
     return six.ensure_str(text, "utf-8", "ignore")
 
 
-def refuse_hub_word(flag, path):
+def refuse_hub_word(flag: str, path: str | None) -> None:
     """Refuses `HUB_WORD` as the value of a flag where there is no hub module.
 
     Raises:
@@ -48,7 +50,7 @@ def refuse_hub_word(flag, path):
         )
 
 
-def is_text(content):
+def is_text(content: bytes) -> bool:
     """Whether bytes are UTF-8 text."""
     try:
         return "\0" not in content.decode("utf-8")
@@ -56,7 +58,7 @@ def is_text(content):
         return False
 
 
-def load_vocab(path):
+def load_vocab(path: str) -> dict[str, int]:
     """Reads a WordPiece vocabulary: one piece a line, its first white-space-separated field.
 
     Ids count distinct pieces from 0. A line of white space alone holds the piece " "; a repeated
@@ -77,7 +79,7 @@ def load_vocab(path):
             "SentencePiece model, give it as spm_model_file"
         )
     lines = content.decode("utf-8-sig").rstrip().split("\n")
-    vocab = {}
+    vocab: dict[str, int] = {}
     for line in lines:
         vocab.setdefault((line.split() or [" "])[0], len(vocab))
     if len(vocab) == 1:
@@ -104,13 +106,13 @@ class _CharacterTable(dict):
         return value
 
 
-def is_dropped(character):
+def is_dropped(character: str) -> bool:
     """Whether a character is taken out of a text: controls, and what could not be decoded."""
     control = unicodedata.category(character) in ("Cc", "Cf") and character not in "\t\n\r"
     return control or character == "\ufffd"
 
 
-def is_ideograph(character):
+def is_ideograph(character: str) -> bool:
     """Whether a character is a Chinese ideograph, by Unicode block: a word of its own."""
     code = ord(character)
     return (
@@ -123,14 +125,14 @@ def is_ideograph(character):
     )
 
 
-def is_punctuation(character):
+def is_punctuation(character: str) -> bool:
     """Whether a character is a mark or symbol that is a word of its own."""
     # All ASCII symbols count, also those that Unicode does not call punctuation ("$", "^").
     symbol = character.isascii() and character.isprintable() and not character.isalnum()
     return (symbol and character != " ") or unicodedata.category(character).startswith("P")
 
 
-def is_accent(character):
+def is_accent(character: str) -> bool:
     """Whether a character is a mark that lower-cased text loses."""
     return unicodedata.category(character) == "Mn"
 
@@ -156,7 +158,7 @@ _CASED = _CharacterTable(_space_punctuation)
 _UNCASED = _CharacterTable(_strip_accent_and_space_punctuation)
 
 
-def decompose(form, text):
+def decompose(form: Any, text: str) -> str:
     """`unicodedata.normalize` to NFD or NFKD, in a time that grows with the length alone.
 
     Sorting the marks behind a character takes the square of their number, so long texts are taken
@@ -176,7 +178,7 @@ def decompose(form, text):
     return "".join(parts)
 
 
-def whitespace_tokenize(text):
+def whitespace_tokenize(text: str | bytes) -> list[str]:
     """Words of a text (str or UTF-8 bytes) that white space separates."""
     return convert_to_unicode(text).split()
 
@@ -188,10 +190,10 @@ class BasicTokenizer:
       do_lower_case: whether text is lower-cased and loses its accents.
     """
 
-    def __init__(self, do_lower_case=True):
+    def __init__(self, do_lower_case: bool = True) -> None:
         self.do_lower_case = do_lower_case
 
-    def tokenize(self, text):
+    def tokenize(self, text: str | bytes) -> list[str]:
         """Words of a text (str or UTF-8 bytes): controls removed, ideographs and marks alone."""
         if not isinstance(text, str):
             text = convert_to_unicode(text)
@@ -212,18 +214,23 @@ class WordpieceTokenizer:
       max_input_chars_per_word: longer words become `unk_token`.
     """
 
-    def __init__(self, vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS):
+    def __init__(
+        self,
+        vocab: Collection[str],
+        unk_token: str = "[UNK]",
+        max_input_chars_per_word: int = MAX_WORD_CHARACTERS,
+    ) -> None:
         self.vocab = vocab
         self.unk_token = unk_token
         self.max_input_chars_per_word = max_input_chars_per_word
         self._longest = max(map(len, vocab), default=0)
-        self._cache = {}
+        self._cache: dict[str, Sequence[str]] = {}
 
-    def tokenize(self, text):
+    def tokenize(self, text: str | bytes) -> list[str]:
         """Pieces of the words of a text (str or UTF-8 bytes) that white space separates."""
         return [piece for word in whitespace_tokenize(text) for piece in self.tokenize_word(word)]
 
-    def tokenize_word(self, word):
+    def tokenize_word(self, word: str) -> Sequence[str]:
         """Tuple of pieces of one word."""
         pieces = self._cache.get(word)
         if pieces is None:

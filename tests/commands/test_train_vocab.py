@@ -17,7 +17,7 @@ from scipy import stats
 
 from albert import train_vocab
 from albert.io import file_io
-from albert.text import corpus, tokenization
+from albert.text import corpus, tokenization, vocabulary
 from tests.support.sources import ROOT
 from tests.testdata import make_tiny_vocab
 
@@ -68,9 +68,9 @@ def sentences(tmp_path, text, **recipe):
     (tmp_path / "text").write_text(text, "utf-8")
     counts = collections.Counter()
     plan = corpus.plan_blocks([str(tmp_path / "text")])
-    recipe = corpus.VocabRecipe(**recipe)
-    lines = corpus.drawn_lines(plan, recipe, counts)
-    return list(corpus.sentences(lines, recipe, counts)), counts
+    recipe = vocabulary.VocabRecipe(**recipe)
+    lines = vocabulary.drawn_lines(plan, recipe, counts)
+    return list(vocabulary.sentences(lines, recipe, counts)), counts
 
 
 def test_the_text_is_preprocessed(tmp_path):
@@ -96,10 +96,10 @@ def test_a_corpus_may_be_larger_than_memory(tmp_path, monkeypatch):
     text = tmp_path / "text"
     text.write_text("".join(f"this is line number {n} of a long text\n" for n in range(100_000)))
     plan = corpus.plan_blocks([str(text)], block_bytes=1 << 20)
-    recipe, counts = corpus.VocabRecipe(input_sentence_size=10), collections.Counter()
+    recipe, counts = vocabulary.VocabRecipe(input_sentence_size=10), collections.Counter()
     tracemalloc.start()
     try:
-        assert len(list(corpus.drawn_lines(plan, recipe, counts))) == 10
+        assert len(list(vocabulary.drawn_lines(plan, recipe, counts))) == 10
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -163,9 +163,9 @@ def test_vocab_file_is_what_sentencepiece_itself_writes(text, tmp_path, run_scri
         input=text, model_prefix=str(tmp_path / "theirs"), vocab_size=300, minloglevel=2
     )
     model = (tmp_path / "theirs.model").read_bytes()
-    assert corpus.vocab_text(model) == (tmp_path / "theirs.vocab").read_text("utf-8")
+    assert vocabulary.vocab_text(model) == (tmp_path / "theirs.vocab").read_text("utf-8")
     model = (tmp_path / "ours.model").read_bytes()
-    assert corpus.vocab_text(model) == (tmp_path / "ours.vocab").read_text("utf-8")
+    assert vocabulary.vocab_text(model) == (tmp_path / "ours.vocab").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -298,12 +298,12 @@ def test_rare_characters_get_no_wordpiece(tmp_path):
     pytest.importorskip("tokenizers")
     (tmp_path / "text").write_text("ab ab\n" * 500 + "xb ab\n", "utf-8")
     paths = [str(tmp_path / "text")]
-    recipe = corpus.VocabRecipe(vocab_size=9, character_coverage=0.999)
-    found, counts = corpus.train_wordpiece(paths, recipe)
-    assert found == [*corpus.WORDPIECE_SYMBOLS, "a", "b", "##b", "ab"]
+    recipe = vocabulary.VocabRecipe(vocab_size=9, character_coverage=0.999)
+    found, counts = vocabulary.train_wordpiece(paths, recipe)
+    assert found == [*vocabulary.WORDPIECE_SYMBOLS, "a", "b", "##b", "ab"]
     assert counts["sentences"] == 501
-    recipe = corpus.VocabRecipe(vocab_size=10, character_coverage=1)
-    assert "x" in corpus.train_wordpiece(paths, recipe)[0]
+    recipe = vocabulary.VocabRecipe(vocab_size=10, character_coverage=1)
+    assert "x" in vocabulary.train_wordpiece(paths, recipe)[0]
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_no_sentence_for_wordpieces(tmp_path):
     pytest.importorskip("tokenizers")
     (tmp_path / "text").write_text("\n\n")
     with pytest.raises(file_io.InputError, match="no sentence found in the input"):
-        corpus.train_wordpiece([str(tmp_path / "text")], corpus.VocabRecipe())
+        vocabulary.train_wordpiece([str(tmp_path / "text")], vocabulary.VocabRecipe())
 
 
 def test_the_extra_for_wordpieces_is_named(text, monkeypatch):
@@ -344,4 +344,4 @@ def test_the_extra_for_wordpieces_is_named(text, monkeypatch):
     with pytest.raises(
         file_io.InputError, match=r"WordPiece .* needs .* tokenizers: pip install '.\[wordpiece"
     ):
-        corpus.train_wordpiece(text.split(","), corpus.VocabRecipe())
+        vocabulary.train_wordpiece(text.split(","), vocabulary.VocabRecipe())

@@ -9,7 +9,7 @@ import pytest
 
 from albert.data import beam_runner
 from albert.io import file_io
-from albert.text import corpus
+from albert.text import corpus, vocabulary
 from tests.support.sources import ROOT
 
 IN_THIS_PROCESS = "--runner=DirectRunner --direct_running_mode=in_memory"
@@ -32,9 +32,9 @@ def test_the_same_lines(tmp_path, wanted):
     pytest.importorskip("apache_beam")
     plan = corpus.plan_blocks(write(tmp_path), 1000, 10**6)
     assert len(plan.blocks) > 5
-    recipe, found = corpus.VocabRecipe(input_sentence_size=wanted, random_seed=5), []
+    recipe, found = vocabulary.VocabRecipe(input_sentence_size=wanted, random_seed=5), []
     folder = str(tmp_path / "lines")
-    for draw in (corpus.drawn_lines, beam_runner.draw):
+    for draw in (vocabulary.drawn_lines, beam_runner.draw):
         arguments = {}
         if draw is beam_runner.draw:
             arguments = {"folder": folder, "arguments": IN_THIS_PROCESS.split()}
@@ -58,7 +58,11 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path, monkeypatch):
     folder, arguments = str(tmp_path / "lines"), IN_THIS_PROCESS.split()
     with pytest.raises(file_io.InputError, match="^cannot write .*lines: No space left"):
         beam_runner.draw(
-            plan, corpus.VocabRecipe(), collections.Counter(), folder=folder, arguments=arguments
+            plan,
+            vocabulary.VocabRecipe(),
+            collections.Counter(),
+            folder=folder,
+            arguments=arguments,
         )
     assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
 

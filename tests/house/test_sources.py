@@ -17,6 +17,7 @@ from tests.support.sources import (
     PLAIN_MODULES,
     ROOMS,
     ROOT,
+    TYPED_MODULES,
     room_of,
     tree_of,
 )
@@ -384,6 +385,18 @@ def test_public_things_have_docstrings(name):
             continue  # the module's docstring is theirs
         short = isinstance(node, ast.FunctionDef) and length(node) <= 3
         assert ast.get_docstring(node) or short, f"{name}.{node.name} has no docstring"
+
+
+@pytest.mark.parametrize("name", TYPED_MODULES)
+def test_public_functions_are_annotated(name):
+    classes = [node for node in tree_of(name).body if isinstance(node, ast.ClassDef)]
+    bodies = [tree_of(name).body, *(c.body for c in classes if not c.name.startswith("_"))]
+    for node in (node for body in bodies for node in body if isinstance(node, ast.FunctionDef)):
+        if node.name.startswith("_") and not node.name.startswith("__"):
+            continue
+        every = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+        bare = [a.arg for a in every if not a.annotation and a.arg not in ("self", "cls")]
+        assert node.returns and not bare, f"{name}.{node.name} is not annotated: {bare}"
 
 
 @pytest.mark.parametrize("name", MODULES)

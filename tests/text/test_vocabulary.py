@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 
-from albert.text import line_sample
+from albert.text import vocabulary
 
 
 def drawn(sizes, below, seed, at_a_time):
@@ -12,45 +12,45 @@ def drawn(sizes, below, seed, at_a_time):
     found = []
     for block, counts in enumerate(sizes):
         for place, count in enumerate(counts):
-            draw = line_sample.numbers(seed, block, place)
+            draw = vocabulary.line_numbers(seed, block, place)
             for start in range(0, count, at_a_time):
                 lines = [(block, place, n) for n in range(start, min(count, start + at_a_time))]
-                found += line_sample.chosen(lines, below, draw)
+                found += vocabulary.sampled_lines(lines, below, draw)
     return found
 
 
 def test_a_sample_has_the_wanted_size_and_does_not_depend_on_the_work():
     sizes = [[30, 0, 70], [], [1], [500, 299]]
     for wanted in (1, 20, 450, 899):
-        below = line_sample.limit(sizes, wanted, 3)
+        below = vocabulary.sample_limit(sizes, wanted, 3)
         found = drawn(sizes, below, 3, 1000)
         assert len(found) == wanted
         assert drawn(sizes, below, 3, 7) == found
-        assert drawn(sizes, line_sample.limit(sizes, wanted, 4), 4, 7) != found
+        assert drawn(sizes, vocabulary.sample_limit(sizes, wanted, 4), 4, 7) != found
     for wanted in (900, 10_000):
-        assert len(drawn(sizes, line_sample.limit(sizes, wanted, 3), 3, 7)) == 900
+        assert len(drawn(sizes, vocabulary.sample_limit(sizes, wanted, 3), 3, 7)) == 900
 
 
 def test_the_least_numbers_are_the_sample():
     sizes = [[1000], [2000, 500]]
     numbers = np.concatenate(
-        [line_sample.numbers(1, 0, 0)(1000)]
-        + [line_sample.numbers(1, 1, place)(count) for place, count in enumerate(sizes[1])]
+        [vocabulary.line_numbers(1, 0, 0)(1000)]
+        + [vocabulary.line_numbers(1, 1, place)(count) for place, count in enumerate(sizes[1])]
     )
     assert len(set(numbers.tolist())) == 3500
     for wanted in (1, 40, 3499):
-        assert line_sample.limit(sizes, wanted, 1) == np.sort(numbers)[wanted]
+        assert vocabulary.sample_limit(sizes, wanted, 1) == np.sort(numbers)[wanted]
     # Whether or not the last segments have one of them.
     for seed in range(50):
-        numbers = np.concatenate([line_sample.numbers(seed, block, 0)(2) for block in range(6)])
-        assert line_sample.limit([[2]] * 6, 3, seed) == np.sort(numbers)[3]
+        numbers = np.concatenate([vocabulary.line_numbers(seed, block, 0)(2) for block in range(6)])
+        assert vocabulary.sample_limit([[2]] * 6, 3, seed) == np.sort(numbers)[3]
 
 
 def test_memory_depends_on_the_sample_alone():
     sizes = [[20_000, 20_000]] * 50
     tracemalloc.start()
     try:
-        below = line_sample.limit(sizes, 5000, 1)
+        below = vocabulary.sample_limit(sizes, 5000, 1)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

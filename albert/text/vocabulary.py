@@ -1,0 +1,377 @@
+"""Trains the vocabulary of a model on a plain-text corpus.
+
+A SentencePiece vocabulary is made as for the published English models: unigram pieces of
+preprocessed text, the special pieces in their places, some marks always alone. A WordPiece
+vocabulary is made as for BERT: the most frequent pairs of adjacent pieces are merged until there
+are enough pieces.
+
+The lines to train on are a random sample that depends on the seed alone. Each line has a random
+number, which follows from the seed and the line's place; the lines with the smallest numbers are
+the sample. Every set of lines of this size is equally likely, as for a reservoir, but any number of
+workers may read the blocks of text in any order.
+
+Sources: ALBERT (Lan et al., 2020), section 4.1; SentencePiece (Kudo and Richardson, 2018); Cohen
+and Kaplan, "Summarizing data using bottom-k sketches" (2007).
+"""
+
+import collections
+import dataclasses
+import io
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from albert.io import file_io
+from albert.text import corpus, tokenization
+
+CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")  # ids 2, 3, 4, after <pad> 0 and <unk> 1
+
+# Always separate pieces.
+USER_DEFINED_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
+
+# SentencePiece silently ignores longer lines; here they are counted.
+MAX_SENTENCE_BYTES = 4192
+
+# The first pieces of a WordPiece vocabulary, where BERT's programs look for them.
+WORDPIECE_SYMBOLS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+_NO_SENTENCE = "no sentence found in the input; expected one sentence a line"
+
+_MIN_PIECE_COUNT = 2  # what stands in the text once is not worth a piece
+
+_REPEATED_WORDS = 10_000  # at a time
+_MAX_NUMBER = 1 << 64  # above each number
+_NUMBERS_AT_A_TIME = 1 << 14
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabRecipe:
+    """Everything but the text that a vocabulary depends on.
+
+    Attributes:
+      vocab_size: V, all special pieces counted.
+      do_lower_case: lower-case the text.
+      character_coverage: fraction of the text's characters that get their own piece.
+      input_sentence_size: maximum number of sentences to train on, a random sample; bounds memory.
+      num_threads: of SentencePiece; the pieces depend on it, but not on the number of cores.
+      random_seed: non-negative integer; decides which sentences are drawn.
+    """
+
+    vocab_size: int = 30000
+    do_lower_case: bool = True
+    character_coverage: float = 0.99995
+    input_sentence_size: int = 10_000_000
+    num_threads: int = 1
+    random_seed: int = 12345
+
+
+# --- a sample of lines ---------------------------------------------------------------------------
+
+
+def line_numbers(seed: int, block: int, place: int) -> Callable[[int], np.ndarray]:
+    """Returns a function, n -> uint64 numbers of the next n lines of a segment of text.
+
+    Args:
+      seed: non-negative integer.
+      block: number of the block that the segment belongs to.
+      place: of the segment in its block.
+    """
+    return np.random.PCG64([seed, block, place]).random_raw
+
+
+def sample_limit(sizes: Sequence[Sequence[int]], sample_size: int, seed: int) -> int:
+    """Returns the limit that the numbers of all lines in the sample are below.
+
+    Args:
+      sizes: for each block a list with the number of lines of each of its segments.
+      sample_size: maximum number of lines; takes memory for a few times as many numbers.
+      seed: see `line_numbers`.
+    """
+    if sum(map(sum, sizes)) <= sample_size:
+        return _MAX_NUMBER
+    kept, below = np.zeros(0, np.uint64), _MAX_NUMBER
+    for found in _all_numbers(sizes, seed):
+        if below < _MAX_NUMBER:
+            found = found[found < np.uint64(below)]
+        kept = np.concatenate([kept, found])
+        if len(kept) > 2 * sample_size:
+            kept, below = _smallest(kept, sample_size)
+    return _smallest(kept, sample_size)[1] if len(kept) > sample_size else below
+
+
+def _all_numbers(sizes, seed):
+    for block, counts in enumerate(sizes):
+        for place, count in enumerate(counts):
+            draw = line_numbers(seed, block, place)
+            for start in range(0, count, _NUMBERS_AT_A_TIME):
+                yield draw(min(_NUMBERS_AT_A_TIME, count - start))
+
+
+def _smallest(kept, count):
+    """Returns (the `count` smallest numbers, the smallest of the others)."""
+    kept = np.partition(kept, count)
+    return kept[:count], int(kept[count])
+
+
+def sampled_lines(lines: list[str], below: int, draw: Callable[[int], np.ndarray]) -> list[str]:
+    """Returns the lines that belong to the sample.
+
+    Args:
+      lines: list.
+      below: what `sample_limit` returned.
+      draw: what `line_numbers` returned for the segment; `lines` are its next lines.
+    """
+    found = draw(len(lines))
+    if below == _MAX_NUMBER:
+        return lines
+    return list(itertools.compress(lines, (found < np.uint64(below)).tolist()))
+
+
+def drawn_of_block(
+    number: int, segments: Iterable[corpus.Segment], below: int, seed: int
+) -> Iterator[str]:
+    """Yields the lines of a block that are in the sample.
+
+    Args:
+      number: number of the block.
+      segments: its `Segment`s.
+      below: what `vocabulary.sample_limit` gave.
+      seed: seed of the sample.
+    """
+    for place, segment in enumerate(segments):
+        draw = line_numbers(seed, number, place)
+        for lines in corpus.nonblank_lines(segment):
+            yield from sampled_lines(lines, below, draw)
+
+
+def drawn_lines(
+    plan: corpus.Plan, recipe: VocabRecipe, counts: collections.Counter[str]
+) -> Iterator[str]:
+    """Yields all lines in order or, if there are too many, a random sample of them.
+
+    SentencePiece can draw them too, but not twice the same ones (0.2.3, whatever its seed).
+
+    Args:
+      plan: `Plan`.
+      recipe: `VocabRecipe`.
+      counts: Counter to which the numbers of lines and of those not drawn are added.
+    """
+    sizes = [corpus.count_lines(segments) for segments in plan.blocks]
+    counts["lines"] = sum(map(sum, sizes))
+    counts["not_drawn"] = max(0, counts["lines"] - recipe.input_sentence_size)
+    below = sample_limit(sizes, recipe.input_sentence_size, recipe.random_seed)
+    for number, segments in enumerate(plan.blocks):
+        yield from drawn_of_block(number, segments, below, recipe.random_seed)
+
+
+# --- SentencePiece -------------------------------------------------------------------------------
+
+
+def train_vocab(
+    input_paths: Sequence[str],
+    recipe: VocabRecipe,
+    draw: Callable[
+        [corpus.Plan, VocabRecipe, collections.Counter[str]], Iterable[str]
+    ] = drawn_lines,
+) -> tuple[bytes, collections.Counter[str]]:
+    """Trains a vocabulary on text files, one sentence per line.
+
+    Args:
+      input_paths: UTF-8 text files.
+      recipe: `VocabRecipe`.
+      draw: draws the lines, as `drawn_lines` does.
+
+    Returns:
+      (serialized SentencePiece model, Counter of lines, sentences used and lines ignored).
+
+    Raises:
+      file_io.InputError: unreadable text, or too little of it for so many pieces.
+    """
+    # Imported here: it is only needed when training really begins.
+    import sentencepiece
+
+    plan = corpus.plan_blocks(input_paths)
+    counts: collections.Counter[str] = collections.Counter()
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=sentences(draw(plan, recipe, counts), recipe, counts),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=recipe.vocab_size,
+            character_coverage=recipe.character_coverage,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            control_symbols=list(CONTROL_SYMBOLS),
+            user_defined_symbols=list(USER_DEFINED_SYMBOLS),
+            shuffle_input_sentence=True,
+            input_sentence_size=0,  # no limit: they have been drawn
+            max_sentence_length=MAX_SENTENCE_BYTES,
+            num_threads=recipe.num_threads,
+            minloglevel=1,
+        )
+    except RuntimeError as error:
+        raise file_io.InputError(_explain(str(error), recipe, counts)) from error
+    return model.getvalue(), counts
+
+
+def sentences(
+    lines: Iterable[str], recipe: VocabRecipe, counts: collections.Counter[str]
+) -> Iterator[str]:
+    """Yields preprocessed lines; counts those that are ignored."""
+    for line in lines:
+        sentence = tokenization.preprocess_text(line, lower=recipe.do_lower_case)
+        if not sentence:
+            counts["empty"] += 1
+        elif len(sentence.encode()) > MAX_SENTENCE_BYTES:
+            counts["too_long"] += 1
+        else:
+            counts["sentences"] += 1
+            yield sentence
+
+
+def _explain(message, recipe, counts):
+    """Explains SentencePiece's error in terms of the recipe."""
+    if not counts["sentences"]:
+        return _NO_SENTENCE
+    if largest := re.search(r"too high.*<= (\d+)", message):
+        return _too_high(largest[1], recipe, counts)
+    if smaller := re.search(r"smaller than required_chars\. (\d+) vs (\d+)", message):
+        return _too_low(smaller[2], recipe, counts)
+    return f"SentencePiece cannot train on {_amount(counts)}: {message}"
+
+
+def _amount(counts):
+    return f"{counts['sentences']} sentence(s)"
+
+
+def _too_high(max_size, recipe, counts):
+    return (
+        f"vocab_size={recipe.vocab_size} is too high for {_amount(counts)}: they yield at most "
+        f"{max_size} pieces; give more text, or vocab_size={max_size}"
+    )
+
+
+def _too_low(min_size, recipe, counts):
+    return (
+        f"vocab_size={recipe.vocab_size} is too low for {_amount(counts)}: the special pieces and "
+        f"the characters alone are {min_size}; give a larger vocab_size or a lower "
+        f"character_coverage than {recipe.character_coverage:g}"
+    )
+
+
+def vocab_text(model: bytes) -> str:
+    """Returns the text of a model's `.vocab` file: a line "piece<TAB>score" per id."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return "".join(
+        f"{processor.id_to_piece(i)}\t{processor.get_score(i):g}\n" for i in range(len(processor))
+    )
+
+
+def write_vocab(prefix: str, model: bytes) -> None:
+    """Writes `<prefix>.model` and `<prefix>.vocab`; files there are replaced as a whole."""
+    file_io.write_text(f"{prefix}.vocab", vocab_text(model))
+    file_io.write_bytes(f"{prefix}.model", model)
+
+
+# --- WordPiece -----------------------------------------------------------------------------------
+
+
+def train_wordpiece(
+    input_paths: Sequence[str],
+    recipe: VocabRecipe,
+    draw: Callable[
+        [corpus.Plan, VocabRecipe, collections.Counter[str]], Iterable[str]
+    ] = drawn_lines,
+) -> tuple[list[str], collections.Counter[str]]:
+    """Trains a WordPiece vocabulary on text files, one sentence per line.
+
+    Args:
+      input_paths: UTF-8 text files.
+      recipe: `VocabRecipe`.
+      draw: draws the lines, as `drawn_lines` does.
+
+    Returns:
+      (list of pieces by id, Counter of lines, sentences used and lines ignored).
+
+    Raises:
+      file_io.InputError: unreadable text, too little of it for so many pieces, or the package
+        tokenizers is missing.
+    """
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise file_io.InputError(
+            "a WordPiece vocabulary needs the package tokenizers: "
+            f"pip install '.[wordpiece]' ({error})"
+        ) from error
+    plan = corpus.plan_blocks(input_paths)
+    counts: collections.Counter[str] = collections.Counter()
+    words = _count_words(draw(plan, recipe, counts), recipe, counts)
+    kept = _covering(words, recipe.character_coverage)
+    # A word with another character is unknown to any such vocabulary.
+    words = {word: count for word, count in words.items() if kept.issuperset(word)}
+    inside = {character for word in words for character in word[1:]}
+    first = [*WORDPIECE_SYMBOLS, *sorted(kept), *(f"##{c}" for c in sorted(inside))]
+    if not words:
+        raise file_io.InputError(_NO_SENTENCE)
+    if len(first) > recipe.vocab_size:
+        raise file_io.InputError(_too_low(len(first), recipe, counts))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    trainer = tokenizers.trainers.WordPieceTrainer(
+        vocab_size=recipe.vocab_size,
+        min_frequency=_MIN_PIECE_COUNT,
+        # Single characters too: else the order of theirs, and of what is as frequent, is chance.
+        special_tokens=first,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_repeated(words), trainer)
+    vocab = tokenizer.get_vocab()
+    if len(vocab) < recipe.vocab_size:
+        raise file_io.InputError(_too_high(len(vocab), recipe, counts))
+    return sorted(vocab, key=vocab.__getitem__), counts
+
+
+def _count_words(lines, recipe, counts):
+    """Counter of the words that the tokenizer makes of lines."""
+    split = tokenization.BasicTokenizer(recipe.do_lower_case).tokenize
+    words = collections.Counter()
+    for line in lines:
+        found = split(line)
+        counts["sentences" if found else "empty"] += 1
+        words.update(found)
+    return words
+
+
+def _covering(words, coverage):
+    """Returns the most frequent characters that together are the fraction `coverage` of all."""
+    characters = collections.Counter()
+    for word, count in words.items():
+        for character in word:
+            characters[character] += count
+    kept, left = set(), coverage * characters.total()
+    for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
+        if left <= 0:
+            break
+        kept.add(character)
+        left -= count
+    return kept
+
+
+def _repeated(words):
+    """Yields texts in which each word stands as often as it was counted."""
+    for word, count in words.items():
+        for start in range(0, count, _REPEATED_WORDS):
+            yield " ".join([word] * min(_REPEATED_WORDS, count - start))
+
+
+def write_wordpiece(prefix: str, pieces: Iterable[str]) -> None:
+    """Writes `<prefix>.txt`, one piece per line; a file there is replaced as a whole."""
+    file_io.write_text(f"{prefix}.txt", "".join(f"{piece}\n" for piece in pieces))
