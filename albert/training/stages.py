@@ -1,4 +1,7 @@
-"""The one road of every run: train, evaluate and predict any task."""
+"""Runs the stages of any task: training, evaluation, prediction.
+
+`run` calls `_train`, which calls `Engine.train`; its compiled step is `train_step.run`.
+"""
 
 import contextlib
 import dataclasses
@@ -12,7 +15,7 @@ from absl import logging
 
 from albert.data import input_pipeline
 from albert.io import file_io, locks
-from albert.model import checkpoints, model_folder
+from albert.model import checkpoints, encoder, model_folder
 from albert.training import (
     budget,
     contracts,
@@ -23,122 +26,6 @@ from albert.training import (
     run_record,
     stuck_runs,
 )
-
-_TRIAL = "budget_trial"  # folder in which steps are timed
-_ENDLESS = 10**6  # steps of that run, which is stopped
-
-
-def make_engine(task_, run, run_config):
-    """The `engine.Engine` of a run, which the run's record then tells of.
-
-    Args:
-      task_: `contracts.Task`.
-      run: `Run`.
-      run_config: `engine.RunConfig`.
-    """
-    runner = engine.Engine(task_, run.model_config, run_config, run.strategy)
-    runner.before_save = run.before_save
-    if distribution.is_chief(run.strategy):
-        counts = [
-            sum(variable.shape.num_elements() for variable in variables)
-            for variables in (runner.model.variables, runner.model.trained_variables)
-        ]
-        run_record.set_model(run_config.output_dir, task_.name, task_.best_metric, *counts)
-    return runner
-
-
-def start_training(task_, data, paths, run, run_config):
-    """What trains.
-
-    Args:
-      task_: `contracts.Task`.
-      data: `contracts.Data`.
-      paths: record files to train on.
-      run: `Run`.
-      run_config: `engine.RunConfig`.
-
-    Returns:
-      An `engine.Engine`, and ``(on_checkpoint, watch)`` that trains it, see `Engine.train`.
-    """
-    if not run.stuck:
-        task_ = dataclasses.replace(task_, signs=contracts.no_metrics)
-    runner = make_engine(task_, run, run_config)
-    specs, seed = data.specs("train"), run_config.seed
-    train_input = input_pipeline.train_input_fn(paths, specs, seed, data.train_input)
-
-    def initialize(model):
-        if run.init_checkpoint:
-            return checkpoints.restore(model, run.init_checkpoint, rename=run.rename)
-        return None
-
-    return runner, functools.partial(runner.train, train_input, run.make_optimizer, initialize)
-
-
-def watch(run):
-    """How a run is judged while it trains: `stuck_runs.Watch`, or nothing."""
-    if not run.stuck:
-        return stuck_runs.UNWATCHED
-    config = run.run_config
-    return stuck_runs.Watch(
-        run.stuck, config.output_dir, config.num_train_steps, config.train_batch_size,
-        distribution.is_chief(run.strategy),
-    )  # fmt: skip
-
-
-def within_budget(run, start, eval_input):
-    """The run with the number of steps that fits its budget, as it was fixed or is measured now.
-
-    Args:
-      run: `Run` with a budget.
-      start: ``(run, run_config)``, see the function `start`.
-      eval_input: evaluation input, or None.
-
-    Raises:
-      file_io.InputError: too little, or the folder holds a run whose steps no budget has fixed.
-    """
-    on_chief = functools.partial(distribution.from_chief, run.strategy)
-    config, settings = run.run_config, run.budget
-    folder = config.output_dir
-    steps = on_chief(lambda: budget.read(folder, settings.minutes))
-    if steps is None:
-        if on_chief(lambda: bool(checkpoints.numbered(folder))):
-            raise file_io.InputError(
-                f"budget_minutes={settings.minutes:g}: {folder} holds a run whose steps no budget "
-                "has fixed: give another output_dir"
-            )
-        measured = _measure(run, start, eval_input)
-        intervals = config.save_checkpoints_steps, config.eval_every
-        steps = on_chief(lambda: budget.fix(folder, settings, measured, *intervals))
-    logging.info("budget_minutes=%g: %d steps", settings.minutes, steps)
-    return dataclasses.replace(
-        run,
-        run_config=dataclasses.replace(config, num_train_steps=steps),
-        make_optimizer=lambda: settings.make_optimizer(steps),
-    )
-
-
-def _measure(run, start, eval_input):
-    """`budget.Measured` of a trial run that begins like the run itself."""
-    on_chief = functools.partial(distribution.from_chief, run.strategy)
-    settings = run.budget
-    folder = os.path.join(run.run_config.output_dir, _TRIAL)
-    trial_config = dataclasses.replace(
-        run.run_config, output_dir=folder, num_train_steps=_ENDLESS,
-        save_checkpoints_steps=_ENDLESS, eval_every=0,
-    )  # fmt: skip
-    trial = dataclasses.replace(run, make_optimizer=lambda: settings.make_optimizer(_ENDLESS))
-    logging.info("budget_minutes=%g: timing the first steps", settings.minutes)
-    on_chief(lambda: file_io.remove(folder))
-    stopwatch = budget.Stopwatch(settings.clock, 60.0 * settings.minutes, on_chief)
-    runner, train_once = start(trial, trial_config)
-    evaluate = eval_input and stopwatch.evaluating(lambda: runner.evaluate(eval_input))
-    with contextlib.suppress(budget.EnoughTimed):
-        train_once(evaluate, stopwatch)
-    on_chief(lambda: file_io.remove(folder))
-    return stopwatch.measured
-
-
-# --- The one road of every run: train, evaluate and predict any task -----------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,20 +40,21 @@ class Run:
       init_checkpoint: prefix of the weights to start from, or None.
       from_scratch: start from random weights if there is no `init_checkpoint`.
       rename: see `checkpoints.restore`.
-      complete_folder: function that makes the output folder usable by itself with the function it
-        is given: `model_folder.write` before training, else `model_folder.write_if_absent`.
+      complete_folder: function that makes the output folder usable alone with the function it
+        gets: `model_folder.write` before training, else `model_folder.write_if_absent`.
       do_train, do_eval, do_predict: the stages; with training each checkpoint is evaluated as it is
         saved.
       checkpoint: which one to evaluate or predict with; see `checkpoints.choose`. "all"
         evaluates all and predicts with the best.
       eval_wait_secs: see `evaluation.evaluate_all`.
-      record: `run_record.Recorder`, which describes the run in its folder; None: nobody does.
+      record: `run_record.Recorder`, which describes the run in its folder; None: the run is not
+        recorded.
       before_save: called by the chief before each checkpoint; raises where it must not save.
-      stuck: `stuck_runs.Settings` of how training is judged; None: it is not.
-      budget: `budget.Settings` that say how many steps there are; None: `engine` does.
+      stuck: `stuck_runs.Settings` of how training is judged; None: it is not judged.
+      budget: `budget.Settings` that say how many steps there are; None: `run_config` does.
     """
 
-    model_config: Any
+    model_config: encoder.AlbertConfig
     run_config: engine.RunConfig
     strategy: tf.distribute.Strategy
     make_optimizer: Callable[[], Any]
@@ -181,7 +69,7 @@ class Run:
     eval_wait_secs: int = 0
     record: run_record.Recorder | None = None
     before_save: Callable[[], None] = lambda: None
-    stuck: Any = None
+    stuck: stuck_runs.Settings | None = None
     budget: Any = None
 
     @property
@@ -190,8 +78,8 @@ class Run:
         return None if self.checkpoint == "all" else self.checkpoint
 
 
-def run(task, data, run):
-    """Runs the stages that were asked for.
+def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
+    """Runs the stages of a run: training, evaluation, prediction.
 
     Args:
       task: `contracts.Task`.
@@ -219,7 +107,7 @@ def run(task, data, run):
             if run.do_train:
                 runner = _train(task, data, run, paths["train"], eval_input)
             else:
-                runner = make_engine(task, run, run.run_config)
+                runner = make_engine(task, run)
             block = _evaluated(run, runner, eval_input) if run.do_eval else None
             if run.do_predict:
                 block = _predict(run, data, runner, _eval_input(data, paths, "test")) or block
@@ -228,8 +116,83 @@ def run(task, data, run):
     return runner
 
 
+def _train(task, data, run, paths, eval_input):
+    """Trains within the run's budget; again with the next seed if a run does not learn."""
+    if run.budget:
+        run = within_budget(task, data, run, paths, eval_input)
+    folder, first_seed = run.run_config.output_dir, run.run_config.seed
+    on_chief = functools.partial(distribution.from_chief, run.strategy)
+    num_restarts = run.stuck.num_restarts if run.stuck else 0
+    for seed, count in stuck_runs.attempts(folder, first_seed, num_restarts, on_chief):
+        runner = make_engine(task, run, seed)
+        further = {"restarts": count} if count else None
+        evaluate = eval_input and evaluation.evaluate_while_training(runner, eval_input, further)
+        try:
+            runner.train(
+                _train_input(data, paths, seed),
+                run.make_optimizer,
+                lambda model: _initialize(model, run),
+                evaluate,
+                make_watch(run),
+            )
+            return runner
+        except stuck_runs.StuckError as error:
+            stuck_runs.give_up(folder, seed, error, on_chief)
+            del runner, evaluate  # The next attempt needs their memory.
+
+
+def _train_input(data, paths, seed):
+    return input_pipeline.train_input_fn(paths, data.specs("train"), seed, data.train_input)
+
+
+def _eval_input(data, paths, split):
+    return input_pipeline.eval_input_fn(paths[split], data.specs(split), data.eval_input)
+
+
+def _initialize(model, run):
+    """Gives a model the weights that a run starts from; returns the `LoadReport` or None."""
+    if run.init_checkpoint:
+        return checkpoints.restore(model, run.init_checkpoint, rename=run.rename)
+    return None
+
+
+def make_engine(task: contracts.Task, run: Run, seed: int | None = None) -> engine.Engine:
+    """Makes the `engine.Engine` of a run, and notes the size of its model in the run's record.
+
+    Args:
+      task: `contracts.Task`.
+      run: `Run`.
+      seed: in place of the seed of `run.run_config`.
+    """
+    run_config = run.run_config
+    if seed is not None:
+        run_config = dataclasses.replace(run_config, seed=seed)
+    if not run.stuck:  # Nobody needs the statistics that show whether it learns.
+        task = dataclasses.replace(task, signs=contracts.no_metrics)
+    runner = engine.Engine(task, run.model_config, run_config, run.strategy)
+    runner.before_save = run.before_save
+    if distribution.is_chief(run.strategy):
+        counts = [
+            sum(variable.shape.num_elements() for variable in variables)
+            for variables in (runner.model.variables, runner.model.trained_variables)
+        ]
+        run_record.set_model(run_config.output_dir, task.name, task.best_metric, *counts)
+    return runner
+
+
+def make_watch(run: Run) -> stuck_runs.Unwatched:
+    """Makes what judges a run while it trains: `stuck_runs.Watch`, or nothing."""
+    if not run.stuck:
+        return stuck_runs.UNWATCHED
+    config = run.run_config
+    return stuck_runs.Watch(
+        run.stuck, config.output_dir, config.num_train_steps, config.train_batch_size,
+        distribution.is_chief(run.strategy),
+    )  # fmt: skip
+
+
 def _evaluated(run, runner, eval_input):
-    """`results.Block` of the best checkpoint or of the one that was asked for.
+    """Returns the `results.Block` of the best checkpoint or of the one that `run.checkpoint` names.
 
     Training has evaluated each checkpoint already.
     """
@@ -238,29 +201,9 @@ def _evaluated(run, runner, eval_input):
     return evaluation.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
 
 
-def _train(task, data, run, paths, eval_input):
-    """Trains within the run's budget; again from the next seed where a run does not learn."""
-    start = functools.partial(start_training, task, data, paths)
-    if run.budget:
-        run = within_budget(run, start, eval_input)
-    config = run.run_config
-    on_chief = functools.partial(distribution.from_chief, run.strategy)
-    num_restarts = run.stuck.num_restarts if run.stuck else 0
-    for seed, count in stuck_runs.attempts(config.output_dir, config.seed, num_restarts, on_chief):
-        runner, train = start(run, dataclasses.replace(config, seed=seed))
-        further = {"restarts": count} if count else None
-        evaluate = eval_input and evaluation.evaluate_while_training(runner, eval_input, further)
-        try:
-            train(evaluate, watch(run))
-            return runner
-        except stuck_runs.StuckError as error:
-            stuck_runs.give_up(config.output_dir, seed, error, on_chief)
-            del runner, train, evaluate  # The next attempt needs their memory.
-
-
 @contextlib.contextmanager
 def _written_by_one(run):
-    """The run, which nobody else writes the output folder of while it trains."""
+    """Yields the run; while it trains, no other process writes its output folder."""
     if not (run.do_train and distribution.is_chief(run.strategy)):
         yield run
         return
@@ -273,7 +216,7 @@ _STAGE_OF_SPLIT = {"train": run_record.TRAIN, "dev": run_record.EVAL, "test": ru
 
 
 def _recorded(run, data, splits):
-    """The context in which the stages run: the chief keeps the record."""
+    """Returns the context in which the stages run: the chief keeps the record."""
     if not (run.record and splits and distribution.is_chief(run.strategy)):
         return contextlib.nullcontext()
     names = {split: _STAGE_OF_SPLIT[split] for split in splits}
@@ -286,12 +229,12 @@ def _recorded(run, data, splits):
     return run.record.session(run.run_config.output_dir, names.values(), inputs)
 
 
-def check_start(run):
-    """Refuses before any work on the data what the stages could not do.
+def check_start(run: Run) -> None:
+    """Checks that the stages of the run can start, before touching the data.
 
     Raises:
       file_io.InputError: no checkpoint of this run and no weights to start from; or the batches
-        cannot be dealt as asked, see `engine.training_batch` and `engine.check_batches`.
+        cannot be divided, see `engine.training_batch` and `engine.check_batches`.
     """
     stages = {"eval_batch_size": run.do_eval, "predict_batch_size": run.do_predict}
     needed = [name for name, is_needed in stages.items() if is_needed]
@@ -309,12 +252,12 @@ def check_start(run):
         )
 
 
-def _eval_input(data, paths, split):
-    return input_pipeline.eval_input_fn(paths[split], data.specs(split), data.eval_input)
+def load(runner: engine.Engine, checkpoint: str | None = None) -> str:
+    """Loads the checkpoint that a flag names (default: the best, else the last).
 
-
-def load(runner, checkpoint=None):
-    """Loads the checkpoint that a flag names (default: the best, else the last); its prefix."""
+    Returns:
+      Its prefix.
+    """
     folder = runner.run_config.output_dir
     prefix = distribution.from_chief(
         runner.strategy, lambda: checkpoints.choose(folder, checkpoint)
@@ -325,7 +268,7 @@ def load(runner, checkpoint=None):
 
 
 def _predict(run, data, runner, predict_input):
-    """Writes the predictions; `results.Block` of what they alone have scored, else None."""
+    """Writes the predictions; returns a `results.Block` if only they were scored, else None."""
     prefix = load(runner, run.checkpoint_to_use)
     rows = runner.predict(predict_input)
     if not distribution.is_chief(run.strategy):
@@ -346,11 +289,11 @@ def _predict(run, data, runner, predict_input):
     return evaluation.report(runner, prefix, metrics)
 
 
-def complete_folder(run):
+def complete_folder(run: Run) -> None:
     """Adds what the output folder lacks, such as one that another program has trained.
 
-    Called at the end of a run that succeeded; training completes its folder before the first
-    checkpoint. What cannot be written is a warning: the run has done what it was asked for.
+    Call it at the end of a run that succeeded; training completes its folder before the first
+    checkpoint. It only warns of what it cannot write, as the run itself has succeeded.
     """
     folder = run.run_config.output_dir
     if run.do_train or not distribution.is_chief(run.strategy):
@@ -362,3 +305,76 @@ def complete_folder(run):
             run.complete_folder(model_folder.write_if_absent)
     except (OSError, tf.errors.OpError, file_io.InputError) as error:
         logging.warning("%s could not be completed for use by itself: %s", folder, error)
+
+
+# --- the time budget of a training ----------------------------------------------------------------
+
+_TRIAL = "budget_trial"  # folder in which steps are timed
+_ENDLESS = 10**6  # steps of that run, which is stopped
+
+
+def within_budget(
+    task: contracts.Task, data: contracts.Data, run: Run, paths: list, eval_input: Any
+) -> Run:
+    """Returns the run with the number of steps that fits its budget, fixed before or measured now.
+
+    Args:
+      task: `contracts.Task`.
+      data: `contracts.Data`.
+      run: `Run` with a budget.
+      paths: record files to train on.
+      eval_input: evaluation input, or None.
+
+    Raises:
+      file_io.InputError: too little, or the folder holds a run whose steps no budget has fixed.
+    """
+    on_chief = functools.partial(distribution.from_chief, run.strategy)
+    config, settings = run.run_config, run.budget
+    folder = config.output_dir
+    steps = on_chief(lambda: budget.read(folder, settings.minutes))
+    if steps is None:
+        if on_chief(lambda: bool(checkpoints.numbered(folder))):
+            raise file_io.InputError(
+                f"budget_minutes={settings.minutes:g}: {folder} holds a run whose steps no budget "
+                "has fixed: give another output_dir"
+            )
+        measured = _measure(task, data, run, paths, eval_input)
+        intervals = config.save_checkpoints_steps, config.eval_every
+        steps = on_chief(lambda: budget.fix(folder, settings, measured, *intervals))
+    logging.info("budget_minutes=%g: %d steps", settings.minutes, steps)
+    return dataclasses.replace(
+        run,
+        run_config=dataclasses.replace(config, num_train_steps=steps),
+        make_optimizer=lambda: settings.make_optimizer(steps),
+    )
+
+
+def _measure(task, data, run, paths, eval_input):
+    """Measures a trial run that begins like the run itself: `budget.Measured`."""
+    on_chief = functools.partial(distribution.from_chief, run.strategy)
+    settings = run.budget
+    folder = os.path.join(run.run_config.output_dir, _TRIAL)
+    trial_config = dataclasses.replace(
+        run.run_config, output_dir=folder, num_train_steps=_ENDLESS,
+        save_checkpoints_steps=_ENDLESS, eval_every=0,
+    )  # fmt: skip
+    trial = dataclasses.replace(
+        run,
+        run_config=trial_config,
+        make_optimizer=lambda: settings.make_optimizer(_ENDLESS),
+    )
+    logging.info("budget_minutes=%g: timing the first steps", settings.minutes)
+    on_chief(lambda: file_io.remove(folder))
+    stopwatch = budget.Stopwatch(settings.clock, 60.0 * settings.minutes, on_chief)
+    runner = make_engine(task, trial)
+    evaluate = eval_input and stopwatch.evaluating(lambda: runner.evaluate(eval_input))
+    with contextlib.suppress(budget.EnoughTimed):
+        runner.train(
+            _train_input(data, paths, trial_config.seed),
+            trial.make_optimizer,
+            lambda model: _initialize(model, trial),
+            evaluate,
+            stopwatch,
+        )
+    on_chief(lambda: file_io.remove(folder))
+    return stopwatch.measured
