@@ -2,7 +2,8 @@
 
 Names are those of TF1 ALBERT checkpoints (no object graph), so released models, runs of older
 toolkits and hub modules are all read the same way. SavedModels of TensorFlow 2, BERT's checkpoints
-and Hugging Face folders are read as if they had these names.
+and Hugging Face folders are read as if they had these names. A manifest, written last, says which
+files and values make a checkpoint whole.
 """
 
 import contextlib
@@ -16,6 +17,8 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert.io import file_io, manifests
 from albert.model import huggingface, weight_names
+
+# --- manifests ------------------------------------------------------------------------------------
 
 VERSION = 1
 ENDING = ".manifest.json"
@@ -102,7 +105,7 @@ def set_aside(prefix):
             file_io.rename(prefix + part, prefix + part + ASIDE)
 
 
-# --- Checkpoints in the one format: TensorFlow V2 files with plain variable names ----------------
+# --- checkpoints ----------------------------------------------------------------------------------
 
 
 BEST = "model.ckpt-best"
@@ -296,7 +299,7 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
     taken = {source[name] for name in loaded}
     unused = sorted(set(shapes) - taken - weight_names.training_state(shapes))
     found = {name: shapes[source[name]] for name in loaded}
-    _check_shapes(prefix, found, variables, _misfit(shapes, variables))
+    _check_shapes(prefix, found, variables, _mismatch(shapes, variables))
     if not loaded:
         raise file_io.InputError(
             f"{prefix} has no variable of this model; it holds {sorted(shapes)[:10]}"
@@ -315,7 +318,7 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
     ]
     if strict and missing:
         hint = (
-            _misfit(shapes, variables) or "is the configuration file the one of this checkpoint?"
+            _mismatch(shapes, variables) or "is the configuration file the one of this checkpoint?"
             if any(name.startswith(ENCODER_PREFIX) for name in missing)
             else "this checkpoint has no head for the task: fine-tune first (do_train)"
         )
@@ -329,7 +332,7 @@ def group_zero_name(name):
     return re.sub(r"/group_\d+/", "/group_0/", name)
 
 
-def _misfit(shapes, variables):
+def _mismatch(shapes, variables):
     """What `weight_names.explain_misfit` says of a checkpoint's shapes and a model's variables."""
     here = {name: variable.shape.as_list() for name, variable in variables.items()}
     return weight_names.explain_misfit(shapes, here)
@@ -341,7 +344,7 @@ def _check_surplus(prefix, unused, shapes, variables):
     if surplus:
         raise file_io.InputError(
             f"{prefix} has more in its encoder than the configuration, such as {surplus[0]}; "
-            f"{_misfit(shapes, variables)}"
+            f"{_mismatch(shapes, variables)}"
         )
 
 
@@ -643,7 +646,7 @@ def clean_up(folder):
             file_io.remove(os.path.join(folder, name))
 
 
-# --- Whether checkpoints are whole, and which one a run goes on from -----------------------------
+# --- damage, and the checkpoint to resume from ----------------------------------------------------
 
 
 def damage_of(prefix, renew=False):

@@ -20,6 +20,8 @@ from albert.io import file_io, progress, signals
 from albert.model import batching, checkpoints, kernels, layers
 from albert.training import distribution, evaluation, stuck_runs, train_step, training_log
 
+# --- settings -------------------------------------------------------------------------------------
+
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
@@ -84,7 +86,7 @@ class RunConfig:
         return due or bool(self.eval_every and self.is_evaluated(step))
 
 
-# --- One engine for every task: compiled training, evaluation and prediction ---------------------
+# --- the engine -----------------------------------------------------------------------------------
 
 
 LOAD_REPORT = "load_report.json"
