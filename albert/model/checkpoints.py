@@ -2,13 +2,16 @@
 
 Names are those of TF1 ALBERT checkpoints (no object graph), so released models, runs of older
 toolkits and hub modules are all read the same way. SavedModels of TensorFlow 2, BERT's checkpoints
-and Hugging Face folders are read as if they had these names.
+and Hugging Face folders are read as if they had these names. A manifest, written last, says which
+files and values make a checkpoint whole.
 """
 
 import contextlib
 import dataclasses
 import os
 import re
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -16,6 +19,8 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert.io import file_io, manifests
 from albert.model import huggingface, weight_names
+
+# --- manifests ------------------------------------------------------------------------------------
 
 VERSION = 1
 ENDING = ".manifest.json"
@@ -25,20 +30,20 @@ _PART = re.compile(r"\.(index|data-\d+-of-\d+)$")
 ASIDE = ".damaged"
 
 
-def path_of(prefix):
-    """Name of the manifest of the checkpoint at `prefix`."""
+def path_of(prefix: str) -> str:
+    """Returns the name of the manifest of the checkpoint at `prefix`."""
     return prefix + ENDING
 
 
-def parts(prefix):
-    """Endings of the files of a checkpoint that hold its values, sorted: data, then index."""
+def parts(prefix: str) -> list[str]:
+    """Lists the endings of the files that hold a checkpoint's values, sorted: data, then index."""
     folder, name = os.path.split(prefix)
     names = file_io.listdir(folder or ".")
     endings = [found[len(name) :] for found in names if found.startswith(f"{name}.")]
     return sorted(filter(_PART.fullmatch, endings))
 
 
-def write(prefix, step, names):
+def write(prefix: str, step: int | None, names: Iterable[str]) -> None:
     """Writes the manifest of a checkpoint that is whole.
 
     Args:
@@ -54,8 +59,8 @@ def write(prefix, step, names):
     file_io.write_json(path_of(prefix), manifest)
 
 
-def manifest_mismatch(prefix):
-    """What is wrong with a checkpoint by its manifest; None if it fits, or if there is none.
+def manifest_mismatch(prefix: str) -> str | None:
+    """Says how a checkpoint differs from its manifest; None if it fits or has no manifest.
 
     Raises:
       file_io.UnreadableError: a file cannot be read, so nobody knows.
@@ -77,8 +82,8 @@ def manifest_mismatch(prefix):
     return f"{path} does not name {prefix}{surplus[0]}" if surplus else None
 
 
-def is_outdated(prefix):
-    """Whether each file of a checkpoint is another than the manifest names, and came later.
+def is_outdated(prefix: str) -> bool:
+    """Returns whether each file of a checkpoint is newer than the manifest and differs from it.
 
     Damage hits one of them; another program replaces both.
     """
@@ -92,8 +97,8 @@ def is_outdated(prefix):
     return min(file_io.changed(prefix + part) for part in found) > file_io.changed(path)
 
 
-def set_aside(prefix):
-    """Gives the files of a damaged checkpoint names under which nothing takes it for one.
+def set_aside(prefix: str) -> None:
+    """Renames the files of a damaged checkpoint so that nothing takes them for one.
 
     Its index goes first: until that, and after it, no part is taken for a whole.
     """
@@ -102,7 +107,7 @@ def set_aside(prefix):
             file_io.rename(prefix + part, prefix + part + ASIDE)
 
 
-# --- Checkpoints in the one format: TensorFlow V2 files with plain variable names ----------------
+# --- checkpoints ----------------------------------------------------------------------------------
 
 
 BEST = "model.ckpt-best"
@@ -131,11 +136,11 @@ class LoadReport:
     """
 
     path: str
-    loaded: list
-    new: list
-    unused: list
+    loaded: list[str]
+    new: list[str]
+    unused: list[str]
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         return dataclasses.asdict(self)
 
     def __str__(self):
@@ -147,27 +152,27 @@ class LoadReport:
         return text
 
 
-def variables_by_name(model):
-    """{checkpoint name: variable} of a model."""
+def variables_by_name(model: Any) -> dict[str, tf.Variable]:
+    """Returns {checkpoint name: variable} of a model."""
     return {variable.name.split(":")[0]: variable for variable in model.variables}
 
 
 # --- finding ------------------------------------------------------------------------------------
 
 
-def prefix_exists(prefix):
-    """True if a whole checkpoint stands at `prefix` (the index file is always written last)."""
+def prefix_exists(prefix: str) -> bool:
+    """Returns whether a whole checkpoint is at `prefix` (the index is always written last)."""
     return file_io.exists(f"{prefix}.index")
 
 
-def step_of(prefix):
-    """Step in a name like ``model.ckpt-300``; None for other names."""
+def step_of(prefix: str) -> int | None:
+    """Returns the step in a name like ``model.ckpt-300``; None for other names."""
     match = _NUMBERED.search(prefix)
     return int(match.group(1)) if match else None
 
 
-def numbered(folder, ending=".index"):
-    """Prefixes of the numbered checkpoints of a folder that have a file of that ending, by step."""
+def numbered(folder: str, ending: str = ".index") -> list[str]:
+    """Lists the prefixes of numbered checkpoints that have a file of that ending, by step."""
     if not file_io.is_dir(folder):
         return []
     names = [name[: -len(ending)] for name in file_io.listdir(folder) if name.endswith(ending)]
@@ -175,8 +180,8 @@ def numbered(folder, ending=".index"):
     return [os.path.join(folder, name) for name in sorted(found, key=step_of)]
 
 
-def without_index(folder):
-    """Prefixes of numbered checkpoints of which there is a manifest but no index, by step.
+def without_index(folder: str) -> list[str]:
+    """Lists the prefixes of numbered checkpoints with a manifest but no index, by step.
 
     They were not deleted to the end, or the index was lost.
     """
@@ -184,8 +189,8 @@ def without_index(folder):
     return [prefix for prefix in found if not prefix_exists(prefix)]
 
 
-def find_best(folder):
-    """Prefix of the best checkpoint of a folder; None without one.
+def find_best(folder: str) -> str | None:
+    """Returns the prefix of the best checkpoint of a folder; None without one.
 
     While the best is replaced, and after a kill in there, it is the copy that takes its place.
     """
@@ -193,8 +198,8 @@ def find_best(folder):
     return next(filter(prefix_exists, candidates), None)
 
 
-def resolve(path):
-    """Prefix of the checkpoint that a user's path names; for Hugging Face weights their file.
+def resolve(path: str) -> str:
+    """Returns the prefix that a user's path names; for Hugging Face weights their file.
 
     Args:
       path: prefix, ``.index`` or ``.data-…`` file, folder (its best checkpoint, else its last),
@@ -243,8 +248,8 @@ def _keys_of(checkpoint):
     return {x.full_name: x.checkpoint_key for x in stored if x.full_name not in left_out}
 
 
-def reader(path):
-    """What reads the checkpoint that `path` names, by the names of variables.
+def reader(path: str) -> Any:
+    """Opens the checkpoint that `path` names for reading by the names of variables.
 
     Returns:
       An object with the methods ``get_variable_to_shape_map``, ``has_tensor`` and ``get_tensor`` of
@@ -269,7 +274,13 @@ def reader(path):
 # --- reading ------------------------------------------------------------------------------------
 
 
-def restore(model, path, strict=True, allow_new_heads=True, rename=None):
+def restore(
+    model: Any,
+    path: str,
+    strict: bool = True,
+    allow_new_heads: bool = True,
+    rename: Callable[[str], str] | None = None,
+) -> LoadReport:
     """Loads a model's weights.
 
     Args:
@@ -279,9 +290,6 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
         and for the pooler that some Hugging Face models lack).
       allow_new_heads: variables outside the encoder may be missing; they keep their values.
       rename: optional ``name -> name`` giving the checkpoint's name for a model's variable.
-
-    Returns:
-      `LoadReport`.
 
     Raises:
       file_io.InputError: nothing matches, shapes differ, an encoder variable is missing or (when
@@ -298,7 +306,7 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
     taken = {source[name] for name in loaded}
     unused = sorted(set(shapes) - taken - weight_names.training_state(shapes))
     found = {name: shapes[source[name]] for name in loaded}
-    _check_shapes(prefix, found, variables, _misfit(shapes, variables))
+    _check_shapes(prefix, found, variables, _mismatch(shapes, variables))
     if not loaded:
         raise file_io.InputError(
             f"{prefix} has no variable of this model; it holds {sorted(shapes)[:10]}"
@@ -317,7 +325,7 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
     ]
     if strict and missing:
         hint = (
-            _misfit(shapes, variables) or "is the configuration file the one of this checkpoint?"
+            _mismatch(shapes, variables) or "is the configuration file the one of this checkpoint?"
             if any(name.startswith(ENCODER_PREFIX) for name in missing)
             else "this checkpoint has no head for the task: fine-tune first (do_train)"
         )
@@ -326,12 +334,12 @@ def restore(model, path, strict=True, allow_new_heads=True, rename=None):
     return LoadReport(prefix, loaded, new, unused)
 
 
-def group_zero_name(name):
-    """The variable of group 0 that stands for a variable of any group."""
+def group_zero_name(name: str) -> str:
+    """Returns the variable of group 0 that stands for a variable of any group."""
     return re.sub(r"/group_\d+/", "/group_0/", name)
 
 
-def _misfit(shapes, variables):
+def _mismatch(shapes, variables):
     """What `weight_names.explain_misfit` says of a checkpoint's shapes and a model's variables."""
     here = {name: variable.shape.as_list() for name, variable in variables.items()}
     return weight_names.explain_misfit(shapes, here)
@@ -343,7 +351,7 @@ def _check_surplus(prefix, unused, shapes, variables):
     if surplus:
         raise file_io.InputError(
             f"{prefix} has more in its encoder than the configuration, such as {surplus[0]}; "
-            f"{_misfit(shapes, variables)}"
+            f"{_mismatch(shapes, variables)}"
         )
 
 
@@ -358,8 +366,8 @@ def _check_shapes(prefix, found, variables, hint=""):
         raise file_io.InputError(f"{prefix} does not fit the configuration: {listing}")
 
 
-def check_path(path):
-    """Refuses a path under which TensorFlow writes checkpoints, but does not find them again.
+def check_path(path: str) -> None:
+    """Rejects a path under which TensorFlow writes checkpoints, but does not find them again.
 
     Raises:
       file_io.InputError: it has a backslash.
@@ -371,7 +379,7 @@ def check_path(path):
         )
 
 
-def check_readable(prefix):
+def check_readable(prefix: str) -> None:
     """Tells a checkpoint that the system does not let be read from a damaged one.
 
     Raises:
@@ -388,8 +396,8 @@ def check_readable(prefix):
             ) from error
 
 
-def damage_of_values(prefix):
-    """What is wrong with the values of a checkpoint by their checksums; None if nothing is.
+def damage_of_values(prefix: str) -> str | None:
+    """Says which values of a checkpoint differ from their checksums; None if none does.
 
     Raises:
       file_io.UnreadableError: nobody knows, as a file cannot be read.
@@ -425,12 +433,12 @@ def _check_manifest(prefix):
         renew_manifest(prefix)
 
 
-def is_replaced(prefix):
-    """Whether another program has replaced the files since the manifest, by whole ones."""
+def is_replaced(prefix: str) -> bool:
+    """Returns whether another program has replaced the files since the manifest, by whole ones."""
     return is_outdated(prefix) and damage_of_values(prefix) is None
 
 
-def renew_manifest(prefix):
+def renew_manifest(prefix: str) -> None:
     """Writes the manifest of a checkpoint that `is_replaced` again, with a warning."""
     logging.warning(
         "%s is older than the files of %s: another program has replaced them. Their checksums are "
@@ -456,7 +464,7 @@ def _assign(checkpoint, pairs, prefix):
         variable.assign(value)
 
 
-def restore_training_state(prefix, model, optimizer):
+def restore_training_state(prefix: str, model: Any, optimizer: Any) -> None:
     """Loads weights, optimizer slots and step of an interrupted run.
 
     What scales the loss is loaded if it is there: a run may go on in another precision.
@@ -481,8 +489,8 @@ def restore_training_state(prefix, model, optimizer):
     _assign(checkpoint, [(variable, name) for name, variable in variables.items()], prefix)
 
 
-def read_tensors(path):
-    """{name: array} of the checkpoint that `path` names, without optimizer state and step.
+def read_tensors(path: str) -> dict[str, Any]:
+    """Reads {name: array} of the checkpoint that `path` names, without optimizer state and step.
 
     Raises:
       file_io.InputError: no checkpoint there, or it is damaged.
@@ -498,8 +506,8 @@ def read_tensors(path):
         raise _damaged(prefix, error) from error
 
 
-def read_step(path):
-    """The step that a checkpoint stores, or that its name gives; None if neither does."""
+def read_step(path: str) -> int | None:
+    """Returns the step that a checkpoint stores or its name gives; None if neither does."""
     checkpoint = reader(path)
     if checkpoint.has_tensor(weight_names.STEP):
         return int(checkpoint.get_tensor(weight_names.STEP))
@@ -509,7 +517,7 @@ def read_step(path):
 # --- writing ------------------------------------------------------------------------------------
 
 
-def save(prefix, model, optimizer=None):
+def save(prefix: str, model: Any, optimizer: Any = None) -> None:
     """Writes a checkpoint that appears whole or not at all.
 
     Args:
@@ -523,8 +531,8 @@ def save(prefix, model, optimizer=None):
     write_tensors(prefix, values_of(model, optimizer), with_meta=True)
 
 
-def values_of(model, optimizer=None):
-    """{name: tensor in main memory} that keeps its value when the variable changes."""
+def values_of(model: Any, optimizer: Any = None) -> dict[str, tf.Tensor]:
+    """Copies the variables to main memory: {name: tensor}."""
     variables = variables_by_name(model)
     if optimizer is not None:
         variables.update(optimizer.variables_by_name())
@@ -533,7 +541,7 @@ def values_of(model, optimizer=None):
         return {name: tf.identity(variable.read_value()) for name, variable in variables.items()}
 
 
-def write_tensors(prefix, tensors, with_meta=False):
+def write_tensors(prefix: str, tensors: dict, with_meta: bool = False) -> None:
     """Writes {name: tensor} as a checkpoint and then its manifest; see `save`.
 
     `with_meta` adds an empty ``.meta`` file: the reference evaluates no checkpoint without one.
@@ -574,7 +582,7 @@ def _write_files(prefix, names, values, with_meta):
                 file_io.remove(path)
 
 
-def copy(source, target, copy_file=file_io.copy):
+def copy(source: str, target: str, copy_file: Callable = file_io.copy) -> None:
     """Copies a checkpoint over another, which is whole or missing whenever a kill comes."""
     delete(target)
     data = [part for part in parts(source) if part != ".index"]
@@ -583,7 +591,7 @@ def copy(source, target, copy_file=file_io.copy):
             copy_file(source + part, target + part)
 
 
-def replace_best(folder, source):
+def replace_best(folder: str, source: str) -> None:
     """Makes a checkpoint the best of its folder.
 
     Whenever a kill comes, either the old or the new best is whole and `find_best` finds it.
@@ -597,15 +605,15 @@ def replace_best(folder, source):
     complete_best(folder)
 
 
-def complete_best(folder):
-    """Ends what a killed `replace_best` has begun; no other process may be in it."""
+def complete_best(folder: str) -> None:
+    """Completes what a killed `replace_best` has begun; no other process may be in it."""
     best, new = os.path.join(folder, BEST), os.path.join(folder, NEW_BEST)
     if prefix_exists(new):
         copy(new, best, file_io.link)  # A second copy of large files would take time and room.
     delete(new)
 
 
-def delete(prefix):
+def delete(prefix: str) -> None:
     """Deletes a checkpoint; its index goes first, so that no part of it is taken for a whole."""
     folder, name = os.path.dirname(prefix), os.path.basename(prefix)
     file_io.remove(f"{prefix}.index")
@@ -615,7 +623,7 @@ def delete(prefix):
             file_io.remove(os.path.join(folder, part))
 
 
-def update_pointer(folder):
+def update_pointer(folder: str) -> None:
     """Writes the ``checkpoint`` text file, which lists the numbered checkpoints of a folder."""
     names = [os.path.basename(prefix) for prefix in numbered(folder)]
     if names:
@@ -624,7 +632,7 @@ def update_pointer(folder):
         file_io.write_text(os.path.join(folder, "checkpoint"), "\n".join(lines) + "\n")
 
 
-def prune(folder, keep):
+def prune(folder: str, keep: int) -> None:
     """Deletes all but the last `keep` numbered checkpoints (0 keeps all); never the best.
 
     Before and after, the pointer file names those that are there. What a killed run did not delete
@@ -637,7 +645,7 @@ def prune(folder, keep):
     update_pointer(folder)
 
 
-def clean_up(folder):
+def clean_up(folder: str) -> None:
     """Deletes what a killed run left half-written in its output folder."""
     for name in file_io.listdir(folder):
         if re.search(r"^model\.ckpt-.*\.tmp-\d+", name):
@@ -645,11 +653,11 @@ def clean_up(folder):
             file_io.remove(os.path.join(folder, name))
 
 
-# --- Whether checkpoints are whole, and which one a run goes on from -----------------------------
+# --- damage, and the checkpoint to resume from ----------------------------------------------------
 
 
-def damage_of(prefix, renew=False):
-    """What is wrong with a checkpoint; None if every byte and every value is as it was saved.
+def damage_of(prefix: str, renew: bool = False) -> str | None:
+    """Says what is damaged in a checkpoint; None if all bytes and values are as they were saved.
 
     Its files are compared with its manifest, if it has one, and each value with its checksum. Of
     files that another program has put in the place of ours, the checksums count.
@@ -671,8 +679,8 @@ def damage_of(prefix, renew=False):
     return None
 
 
-def last_whole(folder):
-    """The last numbered checkpoint of a folder that is whole, to go on from; None without any.
+def last_whole(folder: str) -> str | None:
+    """Returns the last whole numbered checkpoint of a folder, to resume from; None without any.
 
     Damaged ones behind it are set aside under other names, with a line that says what is wrong and
     which steps have to be taken again.
@@ -722,8 +730,8 @@ def _set_aside(damaged, whole):
         update_pointer(os.path.dirname(whole))
 
 
-def choose(folder, which):
-    """Prefix of the checkpoint that ``checkpoint`` names.
+def choose(folder: str, which: str | None) -> str:
+    """Returns the prefix of the checkpoint that ``checkpoint`` names.
 
     Args:
       folder: output folder.

@@ -1,4 +1,4 @@
-"""The encoder with the heads of the fine-tuning tasks and of pre-training, and their losses.
+"""The encoder with the heads of the fine-tuning tasks, and their losses.
 
 Every model maps a dict of features to a dict of outputs.
 
@@ -12,12 +12,14 @@ import tensorflow as tf
 from albert.io import file_io
 from albert.model import checkpoints, encoder, head_config, kernels, layers
 
+# --- what all models share ------------------------------------------------------------------------
+
 # Feature that holds what the encoder would compute of the others, see `frozen_encoder`.
 ENCODER_OUTPUT = "encoder_output"
 
 
 class Model(tf.Module):
-    """What all models share: the encoder under `albert` and the arithmetic of their losses.
+    """The base of all models: the encoder under `albert` and the arithmetic of their losses.
 
     A loss is a sum of terms, and a term is ``sum(weight * loss) / total weight``: with total
     weights taken over all replicas and micro-batches both the losses and the gradients of the parts
@@ -55,7 +57,7 @@ class Model(tf.Module):
         return [v for v in self.used_variables if not v.name.startswith(prefix)]
 
     def prepare_weights(self):
-        """Those of the encoder, see `encoder.AlbertModel.prepare_weights`."""
+        """Prepares those of the encoder, see `encoder.AlbertModel.prepare_weights`."""
         return self.albert.prepare_weights()
 
     def use_weights(self, weights):
@@ -107,7 +109,7 @@ class Model(tf.Module):
         }
 
     def total(self, losses):
-        """What is minimised, of a dict of loss terms: their sum, a scalar."""
+        """Adds up a dict of loss terms: the scalar that training minimizes."""
         return tf.add_n(list(losses.values()))
 
     def loss(self, outputs, features, weights=None):
@@ -204,7 +206,7 @@ class LabelWeights(tf.Module):
         return tf.nn.bias_add(tf.cast(y, tf.float32), self.bias)
 
 
-# --- The encoder with the heads of the fine-tuning tasks and of pre-training, and their losses ----
+# --- heads of fine-tuning -------------------------------------------------------------------------
 
 
 # Subtracted from the logits of positions where an answer cannot be.

@@ -52,7 +52,7 @@ class Compute:
     whole_sequence: bool = False
 
 
-def normal_variable(name, shape, config, seed):
+def normal_variable(name: str, shape: list[int], config: Any, seed: int | None) -> tf.Variable:
     """Draws a weight from a truncated normal of standard deviation `config.initializer_range`.
 
     With an integer `seed` the values are a function of the seed and of the variable's name alone.
@@ -68,16 +68,24 @@ def normal_variable(name, shape, config, seed):
 class Dense(tf.Module):
     """``x @ kernel + bias`` for x [rows, inputs], in the type of x."""
 
-    def __init__(self, name, inputs, outputs, config, seed, use_bias=True):
+    def __init__(
+        self,
+        name: str,
+        inputs: int,
+        outputs: int,
+        config: Any,
+        seed: int | None,
+        use_bias: bool = True,
+    ):
         super().__init__()
         self.kernel = normal_variable(f"{name}/kernel", [inputs, outputs], config, seed)
         self.bias = tf.Variable(tf.zeros([outputs]), name=f"{name}/bias") if use_bias else None
 
-    def weights(self, dtype):
+    def weights(self, dtype: str) -> list:
         """Returns the kernel and, if there is one, the bias, in `dtype`."""
         return [tf.cast(x, dtype) for x in (self.kernel, self.bias) if x is not None]
 
-    def __call__(self, x, weights=None):
+    def __call__(self, x: tf.Tensor, weights: list | None = None) -> tf.Tensor:
         """Maps [rows, inputs] to [rows, outputs]; `weights` of x's type are made here if None."""
         kernel, *bias = weights or self.weights(x.dtype)
         y = kernels.matmul(x, kernel)
@@ -87,16 +95,16 @@ class Dense(tf.Module):
 class LayerNorm(tf.Module):
     """Normalizes the last axis (biased variance) in float32; returns the type of its input."""
 
-    def __init__(self, name, size):
+    def __init__(self, name: str, size: int):
         super().__init__()
         self.gamma = tf.Variable(tf.ones([size]), name=f"{name}/gamma")
         self.beta = tf.Variable(tf.zeros([size]), name=f"{name}/beta")
 
-    def weights(self):
+    def weights(self) -> tuple:
         """Returns gamma and beta."""
         return tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
 
-    def __call__(self, x):
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
         return kernels.normalize(x, self.gamma, self.beta)
 
 
@@ -109,11 +117,11 @@ class Dropout:
       part: number of the part of the batch; each has its own masks.
     """
 
-    def __init__(self, training, seed=None, part=0):
+    def __init__(self, training: bool, seed: Any = None, part: int = 0):
         self.training = training
         self._seed = seed if seed is None or part == 0 else tf.random.fold_in(seed, part)
 
-    def seed(self, rate, site):
+    def seed(self, rate: float, site: str) -> Any:
         """Returns the seed of the mask at a site of the network; None where nothing is dropped.
 
         Args:
@@ -126,12 +134,12 @@ class Dropout:
             self._seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
         return tf.random.fold_in(self._seed, zlib.crc32(site.encode()) & 0x7FFFFFFF)
 
-    def __call__(self, x, rate, site):
+    def __call__(self, x: tf.Tensor, rate: float, site: str) -> tf.Tensor:
         """Drops elements of x at a site of the network, see `drop`."""
         return drop(x, rate, self.seed(rate, site))
 
 
-def drop(x, rate, seed):
+def drop(x: tf.Tensor, rate: float, seed: Any) -> tf.Tensor:
     """Sets elements of x to 0 at `rate` and scales the others up; returns x without a seed."""
     return x if seed is None else tf.nn.experimental.stateless_dropout(x, rate, seed)
 
@@ -169,7 +177,7 @@ class BlockSeeds(NamedTuple):
 class SelfAttention(tf.Module):
     """Parameters of multi-head self attention and of the LayerNorm after it."""
 
-    def __init__(self, name, config, seed):
+    def __init__(self, name: str, config: Any, seed: int | None):
         super().__init__(name="self_attention")
         size = config.hidden_size
         self._scale = (size // config.num_attention_heads) ** -0.5
@@ -179,7 +187,7 @@ class SelfAttention(tf.Module):
         self.output = Dense(f"{name}/attention_1/output/dense", size, size, config, seed)
         self.norm = LayerNorm(f"{name}/LayerNorm", size)
 
-    def weights(self, dtype):
+    def weights(self, dtype: str) -> tuple:
         """Returns its part of `BlockWeights`: products in `dtype`, normalization in float32."""
         # Scaling the kernel once costs less than scaling queries or scores in each layer.
         kernels = [self.query.kernel * self._scale, self.key.kernel, self.value.kernel]
@@ -191,7 +199,7 @@ class SelfAttention(tf.Module):
 class FeedForward(tf.Module):
     """Parameters of the two dense layers after the attention and of the LayerNorm after them."""
 
-    def __init__(self, name, config, seed):
+    def __init__(self, name: str, config: Any, seed: int | None):
         super().__init__(name="feed_forward")
         hidden, inner = config.hidden_size, config.intermediate_size
         name_of_layers = f"{name}/ffn_1/intermediate"
@@ -199,7 +207,7 @@ class FeedForward(tf.Module):
         self.output = Dense(f"{name_of_layers}/output/dense", inner, hidden, config, seed)
         self.norm = LayerNorm(f"{name}/LayerNorm_1", hidden)
 
-    def weights(self, dtype):
+    def weights(self, dtype: str) -> tuple:
         """Returns its part of `BlockWeights`: products in `dtype`, normalization in float32."""
         inner, output = self.intermediate, self.output
         dense = (inner.kernel, inner.bias, output.kernel, output.bias)
@@ -214,21 +222,21 @@ class Block(tf.Module):
     Args:
       attention: `SelfAttention`, which other blocks may share.
       feed_forward: `FeedForward`, likewise.
-      config: AlbertConfig.
+      config: Any.
     """
 
-    def __init__(self, attention, feed_forward, config):
+    def __init__(self, attention: SelfAttention, feed_forward: FeedForward, config: Any):
         super().__init__(name="block")
         self._config = config
         self.attention = attention
         self.feed_forward = feed_forward
 
     @property
-    def sublayers(self):
+    def sublayers(self) -> tuple:
         """What blocks may share, in the order of `BlockWeights`."""
         return self.attention, self.feed_forward
 
-    def seeds(self, dropout, site):
+    def seeds(self, dropout: Dropout, site: str) -> BlockSeeds:
         """Returns the `BlockSeeds` of a `Dropout` at a site of the network."""
         rate = self._config.hidden_dropout_prob
         return BlockSeeds(
@@ -239,7 +247,15 @@ class Block(tf.Module):
             dropout.seed(rate, f"{site}/output"),
         )
 
-    def __call__(self, hidden, weights, seeds, rows, functions, positions=None):
+    def __call__(
+        self,
+        hidden: tf.Tensor,
+        weights: BlockWeights,
+        seeds: BlockSeeds,
+        rows: Any,
+        functions: kernels.BlockKernels,
+        positions: Any = None,
+    ) -> tf.Tensor:
         """Computes one pass: attention, then feed-forward.
 
         Args:

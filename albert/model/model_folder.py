@@ -1,6 +1,6 @@
-"""What a fine-tuned model's folder holds beside its checkpoints, so that it can be used alone.
+"""The folder of a model: what it holds in addition to checkpoints, so that it can be used alone.
 
-Training writes ``albert_config.json``, a copy of the vocabulary and ``model.json``: the kind of
+Fine-tuning writes ``albert_config.json``, a copy of the vocabulary and ``model.json``: the kind of
 model and the settings that inputs for it depend on. Programs that use the model need only the
 folder's name. A run that evaluates or predicts completes a folder that another program has trained.
 """
@@ -341,7 +341,7 @@ def _check_config(source, config):
         )
 
 
-# --- What a pre-training run's folder holds beside its checkpoints -------------------------------
+# --- folders of pre-training ----------------------------------------------------------------------
 
 
 def write_pretrained(path, config, sentence_task, source=None):

@@ -65,7 +65,7 @@ class PaddedRows:
     Only attention needs to know where rows sit; all else in the encoder works on rows alone.
     """
 
-    def __init__(self, input_mask, batch, length, heads):
+    def __init__(self, input_mask: Any, batch: Any, length: Any, heads: int):
         self.batch = batch
         self.length = length
         self.heads = heads
@@ -75,34 +75,34 @@ class PaddedRows:
             mask = tf.reshape(tf.cast(input_mask, tf.float32), [batch, 1, 1, length])
             self.attention_bias = (1.0 - mask) * -10000.0
 
-    def flatten(self, x):
+    def flatten(self, x: Any) -> tf.Tensor:
         """[B, S] -> [T]."""
         return tf.reshape(x, [-1])
 
-    def by_position(self, table):
+    def by_position(self, table: Any) -> tf.Tensor:
         """Returns for each row that of a table [positions, E] at its position: [T, E]."""
         shape = [self.batch, self.length, table.shape[1]]
         return tf.reshape(tf.broadcast_to(table[: self.length], shape), [-1, table.shape[1]])
 
-    def unflatten(self, x):
+    def unflatten(self, x: tf.Tensor) -> tf.Tensor:
         """[T, width] -> [B, S, width]."""
         return tf.reshape(x, [self.batch, self.length, x.shape[-1]])
 
-    def rows_at(self, positions):
+    def rows_at(self, positions: Any) -> tf.Tensor:
         """Positions [B, R] -> the numbers of their rows [B * R]."""
         return tf.reshape(tf.range(self.batch)[:, tf.newaxis] * self.length + positions, [-1])
 
-    def split_heads(self, x, parts):
+    def split_heads(self, x: tf.Tensor, parts: int) -> list[tf.Tensor]:
         """[T, parts * H] -> `parts` tensors [B, N, S, D]."""
         size = x.shape[-1] // parts // self.heads
         x = tf.reshape(x, [self.batch, self.length, parts, self.heads, size])
         return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]), parts)
 
-    def merge_heads(self, x):
+    def merge_heads(self, x: tf.Tensor) -> tf.Tensor:
         """[B, N, S, D] -> [T, H]."""
         return self.merge_heads_at(x)
 
-    def merge_heads_at(self, x):
+    def merge_heads_at(self, x: tf.Tensor) -> tf.Tensor:
         """[B, N, R, D] -> [B * R, H], in the order of `rows_at`."""
         return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [-1, x.shape[1] * x.shape[3]])
 
@@ -115,7 +115,7 @@ class TokenRows(PaddedRows):
     row; as nothing that counts reads padded positions, their gradients are 0.
     """
 
-    def __init__(self, input_mask, batch, length, heads):
+    def __init__(self, input_mask: Any, batch: Any, length: Any, heads: int):
         super().__init__(input_mask, batch, length, heads)
         self._real = tf.reshape(tf.cast(input_mask, tf.bool), [-1])  # [B * S]
         tokens_first = tf.concat([tf.where(self._real), tf.where(~self._real)], 0)[:, 0]
@@ -129,18 +129,18 @@ class TokenRows(PaddedRows):
         # Made before any block, as all blocks use them. A graph drops what is not used.
         self._indices = {parts: self._head_indices(parts) for parts in (1, 2, 3)}
 
-    def flatten(self, x):
+    def flatten(self, x: Any) -> tf.Tensor:
         return tf.gather(tf.reshape(x, [-1]), self._position)
 
-    def by_position(self, table):
+    def by_position(self, table: Any) -> tf.Tensor:
         return tf.gather(table, self._position % self.length)
 
-    def unflatten(self, x):
+    def unflatten(self, x: tf.Tensor) -> tf.Tensor:
         x = _take(x, self._row, self._position)
         x = tf.where(self._real[:, tf.newaxis], x, tf.zeros([], x.dtype))
         return tf.reshape(x, [self.batch, self.length, x.shape[-1]])
 
-    def rows_at(self, positions):
+    def rows_at(self, positions: Any) -> tf.Tensor:
         return tf.gather(self._row, super().rows_at(positions))
 
     def _head_indices(self, parts):
@@ -156,14 +156,14 @@ class TokenRows(PaddedRows):
         to_rows = first[:, tf.newaxis, tf.newaxis] + further
         return tf.reshape(to_heads, [-1]), tf.reshape(to_rows, [-1])
 
-    def split_heads(self, x, parts):
+    def split_heads(self, x: tf.Tensor, parts: int) -> list[tf.Tensor]:
         size = x.shape[-1] // parts // self.heads
         to_heads, to_rows = self._indices[parts]
         # Padding and transposition are one pass over slices of D.
         x = _take(tf.reshape(x, [-1, size]), to_heads, to_rows)
         return tf.unstack(tf.reshape(x, [parts, self.batch, self.heads, self.length, size]), parts)
 
-    def merge_heads(self, x):
+    def merge_heads(self, x: tf.Tensor) -> tf.Tensor:
         size = x.shape[3]
         to_heads, to_rows = self._indices[1]
         return tf.reshape(

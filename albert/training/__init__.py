@@ -1,4 +1,8 @@
-"""Trains, evaluates and predicts any task with one engine, and records what a run did."""
+"""Trains, evaluates and predicts any task with one engine, and records what a run did.
+
+Letters in the shapes of this room: B batch, S sequence, H hidden, V classes compared by
+distillation (in pre-training the vocabulary), C classes.
+"""
 
 # Modules that other rooms and commands may import.
 __all__ = (

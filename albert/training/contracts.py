@@ -37,8 +37,8 @@ class Task:
       best_metric: key of the evaluator's result by which the best checkpoint is picked.
       further_metrics: ``(model) -> dict[str, float]`` of scores on other data, which each
         evaluation adds to those of the evaluator.
-      metrics: keys of that result by which one can be picked.
-      signs: ``(outputs, features) -> dict`` of what a training batch tells about whether the
+      metrics: keys of the evaluator's result that `metric_for_best` accepts.
+      signs: ``(outputs, features) -> dict`` of statistics of a training batch that show whether the
         model learns, see `learning_signals`: tensors of fixed shapes that add up.
       results_form: how the results are written.
       training_means: names of the losses and metrics of training whose means since the evaluation

@@ -195,7 +195,7 @@ class DistilledModel(tf.Module):
         return self._student.use_weights(weights)
 
     def __call__(self, features, training=False, seed=None):
-        """Returns the outputs; in training also those of the teacher, as ``teacher_…``."""
+        """Returns the student's outputs; in training also the teacher's, as ``teacher_…``."""
         outputs = self._student(features, training, seed)
         if training:
             found = self._teach(features)

@@ -22,6 +22,8 @@ from absl import logging
 
 from albert.io import file_io, signals
 
+# --- TPUs -----------------------------------------------------------------------------------------
+
 SECONDS_TO_ANSWER = 90  # that a TPU has, which may be starting
 SECONDS_BETWEEN_LINES = 30  # of the log, while it has not answered
 # What asks a server for its devices. TensorFlow begins with it, too, but waits without an end.
@@ -127,7 +129,7 @@ def _wait_for(server, end, seconds):
                 time.sleep(1)
 
 
-# --- Where a run computes: one device, several GPUs, several workers or a TPU --------------------
+# --- strategies -----------------------------------------------------------------------------------
 
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")

@@ -12,6 +12,8 @@ import itertools
 import os
 import re
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +22,8 @@ from absl import logging
 from albert.io import file_io, progress, signals
 from albert.model import batching, checkpoints, kernels, layers
 from albert.training import budget, distribution, evaluation, stuck_runs, train_step, training_log
+
+# --- settings -------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,30 +66,30 @@ class RunConfig:
     eval_every: int = 0
     early_stopping_patience: int = 0
 
-    def is_evaluated(self, step):
-        """Whether the checkpoint of a step is to be evaluated."""
+    def is_evaluated(self, step: int) -> bool:
+        """Returns whether the checkpoint of a step is to be evaluated."""
         every = self.eval_every or 1
         return step % every == 0 or step == self.num_train_steps
 
-    def steps_to_stop(self, step):
-        """Steps until there is something to report, to save or to evaluate."""
+    def steps_to_stop(self, step: int) -> int:
+        """Counts the steps until there is something to report, to save or to evaluate."""
         stops = (self.log_every_steps, self.save_checkpoints_steps, self.eval_every)
         return min(self.num_train_steps - step, *(every - step % every for every in stops if every))
 
-    def num_saved_after(self, step):
-        """Checkpoints that a run saves after a step, without those of `save_checkpoints_secs`."""
+    def num_saved_after(self, step: int) -> int:
+        """Counts the checkpoints after a step, without those of `save_checkpoints_secs`."""
         last = self.num_train_steps
         every = filter(None, (self.save_checkpoints_steps, self.eval_every))
         saved = {last}.union(*(range(0, last, interval) for interval in every))
         return sum(other > step for other in saved)
 
-    def is_saved(self, step):
-        """Whether a step has a checkpoint."""
+    def is_saved(self, step: int) -> bool:
+        """Returns whether a step has a checkpoint."""
         due = step % self.save_checkpoints_steps == 0 or step == self.num_train_steps
         return due or bool(self.eval_every and self.is_evaluated(step))
 
 
-# --- One engine for every task: compiled training, evaluation and prediction ---------------------
+# --- the engine -----------------------------------------------------------------------------------
 
 
 LOAD_REPORT = "load_report.json"
@@ -108,7 +112,7 @@ class OutOfMemoryError(file_io.InputError):
     """A step needs more memory than the device has."""
 
 
-def check_batches(run_config, strategy, *names):
+def check_batches(run_config: RunConfig, strategy: tf.distribute.Strategy, *names: str) -> None:
     """Raises early if a batch size is not divisible by the number of replicas.
 
     Args:
@@ -123,8 +127,8 @@ def check_batches(run_config, strategy, *names):
         distribution.per_replica_batch_size(strategy, getattr(run_config, name), name)
 
 
-def training_batch(run_config, strategy):
-    """How the batch is dealt, such as "4 replicas x 8 = 32".
+def training_batch(run_config: Any, strategy: tf.distribute.Strategy) -> str:
+    """Says how the batch is divided, such as "4 replicas x 8 = 32".
 
     Args:
       run_config: `RunConfig`, or flags of these names.
@@ -145,8 +149,8 @@ def training_batch(run_config, strategy):
     return f"{replicas} replicas x {each} = {batch_size}{parts}"
 
 
-def compute_on(compute, strategy):
-    """The `layers.Compute` that a model has under a strategy, of the one that was asked for."""
+def compute_on(compute: layers.Compute, strategy: tf.distribute.Strategy) -> layers.Compute:
+    """Turns off what a strategy cannot do or does not gain from."""
     skip = compute.skip_padding and not distribution.needs_fixed_shapes(strategy)
     parts = compute.parts if distribution.gains_from_parts(strategy) else 1
     return dataclasses.replace(compute, skip_padding=skip, parts=parts)
@@ -513,8 +517,8 @@ class Engine:
 
         return infer
 
-    def evaluate(self, input_fn):
-        """Metrics of the model's present weights over every example of the input, once each.
+    def evaluate(self, input_fn: Callable) -> dict[str, float]:
+        """Computes metrics of the present weights over every example of the input, once each.
 
         Returns:
           dict of the task's evaluator, with the task's further metrics and its `training_means`
@@ -556,8 +560,8 @@ class Engine:
         means = self._training_means.take()
         return {f"train_{name}": value for name, value in means.items()}
 
-    def predict(self, input_fn):
-        """The task's `eval_outputs` for every example, in input order.
+    def predict(self, input_fn: Callable) -> dict[str, np.ndarray]:
+        """Computes the task's `eval_outputs` for every example, in input order.
 
         Returns:
           dict of numpy arrays, first axis the examples.

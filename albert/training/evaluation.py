@@ -1,4 +1,9 @@
-"""Evaluates checkpoints, writes the results and keeps the best one as ``model.ckpt-best``."""
+"""Evaluates checkpoints, writes the results and keeps the best one as ``model.ckpt-best``.
+
+`evaluate_while_training` evaluates each checkpoint when it is saved, `evaluate` and `evaluate_all`
+those of an earlier or concurrent run. `BestTracker` knows which one is best, and `BackgroundWriter`
+saves checkpoints while training continues.
+"""
 
 import contextlib
 import os
@@ -18,13 +23,13 @@ from albert.training import distribution, results, run_record, training_log
 class BestTracker:
     """The best evaluated step of a folder, and its result files.
 
-    A best checkpoint that is there already is replaced by a better one only. Where its score is not
-    known, `unscored_best` is its prefix: `take_best` is to be called before `record`.
+    An existing best checkpoint is replaced only by a better one. If its score is not known,
+    `unscored_best` is its prefix: call `take_best` before `record`.
 
     Args:
       folder: output folder.
-      metric: key of the results by which the best is picked; losses are the better the lower.
-      resume: go on from the files of an earlier run; else they are written anew.
+      metric: key of the results by which the best is picked; for losses, lower is better.
+      resume: continue the files of an earlier run; else they are written from scratch.
       is_chief: False in the workers that must not write; they do not look at files either.
       baseline: function that returns the scores of a constant answer; None if they are not known.
       form: `results.Form`.
@@ -415,11 +420,11 @@ def report(engine, prefix, metrics):
     return block
 
 
-# --- Writing checkpoints beside training, in a thread of their own -------------------------------
+# --- checkpoints written in the background --------------------------------------------------------
 
 
 class BackgroundWriter:
-    """Writes checkpoints, one after another, while training goes on.
+    """Writes checkpoints, one after another, while training continues.
 
     As a context it lets the last one be finished, whatever ends the block.
     """

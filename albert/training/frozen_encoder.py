@@ -1,7 +1,8 @@
-"""Training a head on an encoder that stays as it is.
+"""Trains a head on a frozen encoder, whose outputs may be computed once and kept in files.
 
-The encoder then computes as in inference, forward alone: it drops nothing, and its variables get
-neither gradients nor slots. Checkpoints hold the whole model all the same.
+The encoder computes as in inference, forward alone: it drops nothing, and its variables get neither
+gradients nor slots. Checkpoints still hold the whole model. With `cached_data` the encoder computes
+each text once, and epochs train the head alone.
 """
 
 import contextlib
@@ -64,7 +65,7 @@ def check_resume(output_dir, is_frozen):
         )
 
 
-# --- Outputs of a frozen encoder, computed once and kept in files: epochs then train the head alon
+# --- the cache of outputs -------------------------------------------------------------------------
 
 
 MANIFEST = "manifest.json"

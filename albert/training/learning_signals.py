@@ -1,4 +1,4 @@
-"""What a training batch tells about whether a model learns: do its outputs follow the labels?
+"""Batch statistics that show whether the model's outputs follow the labels.
 
 A model that has collapsed gives every example the same output, whatever its label. One that has
 just begun to learn may still name one class for every example, but its probabilities already go
@@ -6,12 +6,12 @@ with the labels. So what counts is how much more an example's output favours its
 the labels of the other examples of its batch do. By chance that sum is 0 with a variance that is
 known exactly: W. Hoeffding, A Combinatorial Central Limit Theorem, 1951, theorem 1.
 
-`stuck_runs` judges the sums. Letters in shapes: B batch, C classes, S sequence.
+`stuck_runs` judges the sums. Letters in shapes: see the docstring of the package.
 """
 
 import tensorflow as tf
 
-_WORDS = 256  # that are looked at of a batch: their pairs are compared
+_WORDS = 256  # words per batch that are compared pairwise
 
 
 def _centred(matrix):

@@ -1,7 +1,8 @@
-"""What optimizers share, AdamW, the learning-rate schedule and the choice of a run's optimizer.
+"""The optimizers AdamW, Adam and LAMB, their learning-rate schedule, and the choice among them.
 
-Sources: Decoupled Weight Decay Regularization, Loshchilov & Hutter, ICLR 2019, algorithm 2; BERT,
-Devlin et al., 2019, appendix A.2, for the schedule.
+`Optimizer` holds what all share: schedule, clipping, loss scale and weight decay. Sources:
+Decoupled Weight Decay Regularization, Loshchilov & Hutter, ICLR 2019, algorithm 2; BERT, Devlin et
+al., 2019, appendix A.2, for the schedule; for the others see their classes.
 """
 
 import abc
@@ -389,7 +390,7 @@ def create_optimizer(
     )
 
 
-# --- Adam with bias correction and without weight decay ------------------------------------------
+# --- Adam -----------------------------------------------------------------------------------------
 
 
 class Adam(AdamBase):
@@ -431,7 +432,7 @@ def _share(beta, number):
     return -tf.math.expm1(number * (math.log(beta) if beta else -math.inf))
 
 
-# --- LAMB: Adam whose rate is scaled for each variable by a trust ratio --------------------------
+# --- LAMB -----------------------------------------------------------------------------------------
 
 
 class LAMB(AdamBase):

@@ -1,4 +1,4 @@
-"""What a run tells of itself in its output folder: ``run.json`` and ``metrics.jsonl``.
+"""The record of a run, written to its output folder: ``run.json`` and ``metrics.jsonl``.
 
 ``run.json`` says what was run, with which settings, where, from which files, and what came of it.
 It describes the run that trained; one that only evaluates or predicts in the folder of another adds
@@ -26,7 +26,9 @@ from absl import logging
 import albert
 from albert.io import file_io, json_shapes, signals
 
-# Of an input of more bytes than these no more are hashed: the ends of its longer files.
+# --- versions, machine and inputs -----------------------------------------------------------------
+
+# Bytes hashed per input at most: of larger inputs, only the ends of the longer files.
 MOST_BYTES = 1 << 30
 # More names of files than these (RACE has one a passage) would make a long ``run.json``.
 MOST_NAMES = 1000
@@ -135,7 +137,7 @@ def _sha256(path, most):
     return digest.hexdigest()
 
 
-# --- What a run tells of itself in its output folder: ``run.json`` and ``metrics.jsonl`` ---------
+# --- the files of the record ----------------------------------------------------------------------
 
 
 FORMAT = 1

@@ -1,4 +1,7 @@
-"""The one road of every run: train, evaluate and predict any task."""
+"""Runs the stages of any task: training, evaluation, prediction.
+
+`run` calls `_train`, which calls `Engine.train`; its compiled step is `train_step.run`.
+"""
 
 import contextlib
 import dataclasses
@@ -12,7 +15,7 @@ from absl import logging
 
 from albert.data import input_pipeline
 from albert.io import file_io, locks
-from albert.model import checkpoints, model_folder
+from albert.model import checkpoints, encoder, model_folder
 from albert.training import (
     budget,
     contracts,
@@ -26,54 +29,163 @@ from albert.training import (
 )
 
 
-def make_engine(task_, run, run_config):
-    """The `engine.Engine` of a run, which the run's record then tells of.
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """How a run proceeds, whatever its task.
+
+    Attributes:
+      model_config: `encoder.AlbertConfig`.
+      run_config: `engine.RunConfig`.
+      strategy: `tf.distribute.Strategy`.
+      make_optimizer: function without arguments.
+      init_checkpoint: prefix of the weights to start from, or None.
+      from_scratch: start from random weights if there is no `init_checkpoint`.
+      rename: see `checkpoints.restore`.
+      complete_folder: function that makes the output folder usable alone with the function it
+        gets: `model_folder.write` before training, else `model_folder.write_if_absent`.
+      do_train, do_eval, do_predict: the stages; with training each checkpoint is evaluated as it is
+        saved.
+      checkpoint: which one to evaluate or predict with; see `checkpoints.choose`. "all"
+        evaluates all and predicts with the best.
+      eval_wait_secs: see `evaluation.evaluate_all`.
+      record: `run_record.Recorder`, which describes the run in its folder; None: the run is not
+        recorded.
+      before_save: called by the chief before each checkpoint; raises where it must not save.
+      stuck: `stuck_runs.Settings` of how training is judged; None: it is not judged.
+      budget: `budget.Settings` that say when training ends; None: `run_config` does.
+    """
+
+    model_config: encoder.AlbertConfig
+    run_config: engine.RunConfig
+    strategy: tf.distribute.Strategy
+    make_optimizer: Callable[[], Any]
+    init_checkpoint: str | None = None
+    from_scratch: bool = False
+    rename: Callable[[str], str] | None = None
+    complete_folder: Callable[[Callable], Any] = lambda write: None
+    do_train: bool = False
+    do_eval: bool = False
+    do_predict: bool = False
+    checkpoint: str | None = None
+    eval_wait_secs: int = 0
+    record: run_record.Recorder | None = None
+    before_save: Callable[[], None] = lambda: None
+    stuck: stuck_runs.Settings | None = None
+    budget: Any = None
+
+    @property
+    def checkpoint_to_use(self):
+        """The one to predict with, as `checkpoints.choose` takes it."""
+        return None if self.checkpoint == "all" else self.checkpoint
+
+
+def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
+    """Runs the stages of a run: training, evaluation, prediction.
 
     Args:
-      task_: `contracts.Task`.
+      task: `contracts.Task`.
+      data: `contracts.Data`.
       run: `Run`.
-      run_config: `engine.RunConfig`.
+
+    Returns:
+      The `engine.Engine`.
+
+    Raises:
+      file_io.InputError: there is nothing to start from, to evaluate or to predict with, or a file
+        cannot be used.
     """
-    runner = engine.Engine(task_, run.model_config, run_config, run.strategy)
+    stages = {"train": run.do_train, "dev": run.do_eval, "test": run.do_predict}
+    splits = [split for split, wanted in stages.items() if wanted]
+    if splits:  # else the folder is only read, for an export
+        file_io.make_dirs(run.run_config.output_dir)
+    check_start(run)
+    with _written_by_one(run) as run, _recorded(run, data, splits):
+        paths = {split: data.records(split) for split in splits}
+        if run.do_train and distribution.is_chief(run.strategy):
+            run.complete_folder(model_folder.write)
+        with data.reading([path for found in paths.values() for path in found]):
+            eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
+            if run.do_train:
+                runner = _train(task, data, run, paths["train"], eval_input)
+            else:
+                runner = make_engine(task, run)
+            block = _evaluated(run, runner, eval_input) if run.do_eval else None
+            if run.do_predict:
+                block = _predict(run, data, runner, _eval_input(data, paths, "test")) or block
+            if block:
+                logging.info("%s", results.display(block))
+    return runner
+
+
+def _train(task, data, run, paths, eval_input):
+    """Trains within the run's budget; again with the next seed if a run does not learn."""
+    folder, first_seed = run.run_config.output_dir, run.run_config.seed
+    on_chief = functools.partial(distribution.from_chief, run.strategy)
+    num_restarts = run.stuck.num_restarts if run.stuck else 0
+    for seed, count in stuck_runs.attempts(folder, first_seed, num_restarts, on_chief):
+        watch = make_watch(run)
+        attempt, pacer = within_budget(run, count, watch)
+        runner = make_engine(task, attempt, seed)
+        further = {"restarts": count} if count else None
+        evaluate = eval_input and evaluation.evaluate_while_training(runner, eval_input, further)
+        if evaluate:
+            evaluate = pacer.timing(evaluate, functools.partial(runner.time_evaluation, eval_input))
+        try:
+            runner.train(
+                _train_input(data, paths, seed),
+                attempt.make_optimizer,
+                lambda model: _initialize(model, run),
+                evaluate,
+                watch,
+                pacer,
+            )
+            return runner
+        except stuck_runs.StuckError as error:
+            stuck_runs.give_up(folder, seed, error, on_chief)
+            del runner, evaluate, attempt, pacer  # The next attempt needs their memory.
+
+
+def _train_input(data, paths, seed):
+    return input_pipeline.train_input_fn(paths, data.specs("train"), seed, data.train_input)
+
+
+def _eval_input(data, paths, split):
+    return input_pipeline.eval_input_fn(paths[split], data.specs(split), data.eval_input)
+
+
+def _initialize(model, run):
+    """Gives a model the weights that a run starts from; returns the `LoadReport` or None."""
+    if run.init_checkpoint:
+        return checkpoints.restore(model, run.init_checkpoint, rename=run.rename)
+    return None
+
+
+def make_engine(task: contracts.Task, run: Run, seed: int | None = None) -> engine.Engine:
+    """Makes the `engine.Engine` of a run, and notes the size of its model in the run's record.
+
+    Args:
+      task: `contracts.Task`.
+      run: `Run`.
+      seed: in place of the seed of `run.run_config`.
+    """
+    run_config = run.run_config
+    if seed is not None:
+        run_config = dataclasses.replace(run_config, seed=seed)
+    if not run.stuck:  # Nobody needs the statistics that show whether it learns.
+        task = dataclasses.replace(task, signs=contracts.no_metrics)
+    runner = engine.Engine(task, run.model_config, run_config, run.strategy)
     runner.before_save = run.before_save
     if distribution.is_chief(run.strategy):
         counts = [
             sum(variable.shape.num_elements() for variable in variables)
             for variables in (runner.model.variables, runner.model.trained_variables)
         ]
-        run_record.set_model(run_config.output_dir, task_.name, task_.best_metric, *counts)
+        run_record.set_model(run_config.output_dir, task.name, task.best_metric, *counts)
     return runner
 
 
-def start_training(task_, data, paths, run, run_config):
-    """What trains.
-
-    Args:
-      task_: `contracts.Task`.
-      data: `contracts.Data`.
-      paths: record files to train on.
-      run: `Run`.
-      run_config: `engine.RunConfig`.
-
-    Returns:
-      An `engine.Engine`, and ``(on_checkpoint, watch, pacer)`` that trains it, see `Engine.train`.
-    """
-    if not run.stuck:
-        task_ = dataclasses.replace(task_, signs=contracts.no_metrics)
-    runner = make_engine(task_, run, run_config)
-    specs, seed = data.specs("train"), run_config.seed
-    train_input = input_pipeline.train_input_fn(paths, specs, seed, data.train_input)
-
-    def initialize(model):
-        if run.init_checkpoint:
-            return checkpoints.restore(model, run.init_checkpoint, rename=run.rename)
-        return None
-
-    return runner, functools.partial(runner.train, train_input, run.make_optimizer, initialize)
-
-
-def watch_learning(run):
-    """How a run is judged while it trains: `stuck_runs.Watch`, or nothing."""
+def make_watch(run: Run) -> stuck_runs.Unwatched:
+    """Makes what judges a run while it trains: `stuck_runs.Watch`, or nothing."""
     if not run.stuck:
         return stuck_runs.UNWATCHED
     config = run.run_config
@@ -83,13 +195,15 @@ def watch_learning(run):
     )  # fmt: skip
 
 
-def paced(run, attempt, watch):
-    """The run as its budget, if it has one, makes it.
+def within_budget(
+    run: Run, attempt: int, watch: stuck_runs.Unwatched
+) -> tuple[Run, budget.Unpaced]:
+    """Returns the run with the length that its budget gives it, and what moves its end.
 
     Args:
-      run: `Run`.
-      attempt: its number.
-      watch: see the function of that name.
+      run: `Run`; one without a budget is returned as it is.
+      attempt: number of restarts before.
+      watch: is told the number of steps once it is known.
 
     Returns:
       The run, and a `budget.Pacer` for `Engine.train`.
@@ -121,98 +235,8 @@ def paced(run, attempt, watch):
     return dataclasses.replace(run, run_config=run_config, make_optimizer=make_optimizer), pacer
 
 
-# --- The one road of every run: train, evaluate and predict any task -----------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """How a run proceeds, whatever its task.
-
-    Attributes:
-      model_config: `encoder.AlbertConfig`.
-      run_config: `engine.RunConfig`.
-      strategy: `tf.distribute.Strategy`.
-      make_optimizer: function without arguments.
-      init_checkpoint: prefix of the weights to start from, or None.
-      from_scratch: start from random weights if there is no `init_checkpoint`.
-      rename: see `checkpoints.restore`.
-      complete_folder: function that makes the output folder usable by itself with the function it
-        is given: `model_folder.write` before training, else `model_folder.write_if_absent`.
-      do_train, do_eval, do_predict: the stages; with training each checkpoint is evaluated as it is
-        saved.
-      checkpoint: which one to evaluate or predict with; see `checkpoints.choose`. "all"
-        evaluates all and predicts with the best.
-      eval_wait_secs: see `evaluation.evaluate_all`.
-      record: `run_record.Recorder`, which describes the run in its folder; None: nobody does.
-      before_save: called by the chief before each checkpoint; raises where it must not save.
-      stuck: `stuck_runs.Settings` of how training is judged; None: it is not.
-      budget: `budget.Settings` that say when training ends; None: `engine` does.
-    """
-
-    model_config: Any
-    run_config: engine.RunConfig
-    strategy: tf.distribute.Strategy
-    make_optimizer: Callable[[], Any]
-    init_checkpoint: str | None = None
-    from_scratch: bool = False
-    rename: Callable[[str], str] | None = None
-    complete_folder: Callable[[Callable], Any] = lambda write: None
-    do_train: bool = False
-    do_eval: bool = False
-    do_predict: bool = False
-    checkpoint: str | None = None
-    eval_wait_secs: int = 0
-    record: run_record.Recorder | None = None
-    before_save: Callable[[], None] = lambda: None
-    stuck: Any = None
-    budget: Any = None
-
-    @property
-    def checkpoint_to_use(self):
-        """The one to predict with, as `checkpoints.choose` takes it."""
-        return None if self.checkpoint == "all" else self.checkpoint
-
-
-def run(task, data, run):
-    """Runs the stages that were asked for.
-
-    Args:
-      task: `contracts.Task`.
-      data: `contracts.Data`.
-      run: `Run`.
-
-    Returns:
-      The `engine.Engine`.
-
-    Raises:
-      file_io.InputError: there is nothing to start from, to evaluate or to predict with, or a file
-        cannot be used.
-    """
-    stages = {"train": run.do_train, "dev": run.do_eval, "test": run.do_predict}
-    splits = [split for split, wanted in stages.items() if wanted]
-    if splits:  # else the folder is only read, for an export
-        file_io.make_dirs(run.run_config.output_dir)
-    check_start(run)
-    with _written_by_one(run) as run, _recorded(run, data, splits):
-        paths = {split: data.records(split) for split in splits}
-        if run.do_train and distribution.is_chief(run.strategy):
-            run.complete_folder(model_folder.write)
-        with data.reading([path for found in paths.values() for path in found]):
-            eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
-            if run.do_train:
-                runner = _train(task, data, run, paths["train"], eval_input)
-            else:
-                runner = make_engine(task, run, run.run_config)
-            block = _evaluated(run, runner, eval_input) if run.do_eval else None
-            if run.do_predict:
-                block = _predict(run, data, runner, _eval_input(data, paths, "test")) or block
-            if block:
-                logging.info("%s", results.display(block))
-    return runner
-
-
 def _evaluated(run, runner, eval_input):
-    """`results.Block` of the best checkpoint or of the one that was asked for.
+    """Returns the `results.Block` of the best checkpoint or of the one that `run.checkpoint` names.
 
     Training has evaluated each checkpoint already.
     """
@@ -221,31 +245,9 @@ def _evaluated(run, runner, eval_input):
     return evaluation.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
 
 
-def _train(task, data, run, paths, eval_input):
-    """Trains within the run's budget; again from the next seed where a run does not learn."""
-    config = run.run_config
-    on_chief = functools.partial(distribution.from_chief, run.strategy)
-    num_restarts = run.stuck.num_restarts if run.stuck else 0
-    for seed, count in stuck_runs.attempts(config.output_dir, config.seed, num_restarts, on_chief):
-        watch = watch_learning(run)
-        own, pacer = paced(run, count, watch)
-        seeded = dataclasses.replace(own.run_config, seed=seed)
-        runner, train = start_training(task, data, paths, own, seeded)
-        further = {"restarts": count} if count else None
-        evaluate = eval_input and evaluation.evaluate_while_training(runner, eval_input, further)
-        if evaluate:
-            evaluate = pacer.timing(evaluate, functools.partial(runner.time_evaluation, eval_input))
-        try:
-            train(evaluate, watch, pacer)
-            return runner
-        except stuck_runs.StuckError as error:
-            stuck_runs.give_up(config.output_dir, seed, error, on_chief)
-            del runner, train, evaluate, own, pacer  # The next attempt needs their memory.
-
-
 @contextlib.contextmanager
 def _written_by_one(run):
-    """The run, which nobody else writes the output folder of while it trains."""
+    """Yields the run; while it trains, no other process writes its output folder."""
     if not (run.do_train and distribution.is_chief(run.strategy)):
         yield run
         return
@@ -258,7 +260,7 @@ _STAGE_OF_SPLIT = {"train": run_record.TRAIN, "dev": run_record.EVAL, "test": ru
 
 
 def _recorded(run, data, splits):
-    """The context in which the stages run: the chief keeps the record."""
+    """Returns the context in which the stages run: the chief keeps the record."""
     if not (run.record and splits and distribution.is_chief(run.strategy)):
         return contextlib.nullcontext()
     names = {split: _STAGE_OF_SPLIT[split] for split in splits}
@@ -271,12 +273,12 @@ def _recorded(run, data, splits):
     return run.record.session(run.run_config.output_dir, names.values(), inputs)
 
 
-def check_start(run):
-    """Refuses before any work on the data what the stages could not do.
+def check_start(run: Run) -> None:
+    """Checks that the stages of the run can start, before touching the data.
 
     Raises:
       file_io.InputError: no checkpoint of this run and no weights to start from; or the batches
-        cannot be dealt as asked, see `engine.training_batch` and `engine.check_batches`.
+        cannot be divided, see `engine.training_batch` and `engine.check_batches`.
     """
     stages = {"eval_batch_size": run.do_eval, "predict_batch_size": run.do_predict}
     needed = [name for name, is_needed in stages.items() if is_needed]
@@ -294,12 +296,12 @@ def check_start(run):
         )
 
 
-def _eval_input(data, paths, split):
-    return input_pipeline.eval_input_fn(paths[split], data.specs(split), data.eval_input)
+def load(runner: engine.Engine, checkpoint: str | None = None) -> str:
+    """Loads the checkpoint that a flag names (default: the best, else the last).
 
-
-def load(runner, checkpoint=None):
-    """Loads the checkpoint that a flag names (default: the best, else the last); its prefix."""
+    Returns:
+      Its prefix.
+    """
     folder = runner.run_config.output_dir
     prefix = distribution.from_chief(
         runner.strategy, lambda: checkpoints.choose(folder, checkpoint)
@@ -310,7 +312,7 @@ def load(runner, checkpoint=None):
 
 
 def _predict(run, data, runner, predict_input):
-    """Writes the predictions; `results.Block` of what they alone have scored, else None."""
+    """Writes the predictions; returns a `results.Block` if only they were scored, else None."""
     prefix = load(runner, run.checkpoint_to_use)
     rows = runner.predict(predict_input)
     if not distribution.is_chief(run.strategy):
@@ -331,11 +333,11 @@ def _predict(run, data, runner, predict_input):
     return evaluation.report(runner, prefix, metrics)
 
 
-def complete_folder(run):
+def complete_folder(run: Run) -> None:
     """Adds what the output folder lacks, such as one that another program has trained.
 
-    Called at the end of a run that succeeded; training completes its folder before the first
-    checkpoint. What cannot be written is a warning: the run has done what it was asked for.
+    Call it at the end of a run that succeeded; training completes its folder before the first
+    checkpoint. It only warns of what it cannot write, as the run itself has succeeded.
     """
     folder = run.run_config.output_dir
     if run.do_train or not distribution.is_chief(run.strategy):

@@ -5,11 +5,13 @@ TensorFlow is imported only where records are copied, as in `task`.
 
 import dataclasses
 import random
+from typing import Any
 
 from albert.io import file_io
+from albert.training.contracts import Data
 
 
-def check_share(name, share):
+def check_share(name: str, share: float) -> None:
     """Refuses what is no share of something.
 
     Raises:
@@ -19,7 +21,7 @@ def check_share(name, share):
         raise file_io.InputError(f"{name}={share} must be a share, above 0 and at most 1")
 
 
-def chosen(count, share, seed):
+def chosen(count: int, share: float, seed: int) -> list[int]:
     """Places of a share of `count` things, in order; always at least one.
 
     For one seed and count the places of a smaller share are among those of a larger one.
@@ -34,8 +36,8 @@ def chosen(count, share, seed):
     return sorted(places[: max(1, round(count * share))])
 
 
-def subset(data, shares, seed, strategy):
-    """The same data, of some splits a share alone: its records are copied to a file beside theirs.
+def subset(data: Data, shares: dict, seed: int, strategy: Any) -> Data:
+    """Reduces some splits to a fraction, whose records are copied to a file next to theirs.
 
     Args:
       data: `contracts.Data` with a record for each example.
