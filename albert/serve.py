@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+from typing import Any
 
 from absl import flags, logging
 
@@ -102,24 +103,10 @@ def _http_server():
     return server
 
 
-def main(values: flags.FlagValues) -> None:
-    settings = options.read(Settings, values)
-    if settings.max_texts > settings.max_waiting:
-        raise file_io.InputError(
-            f"--max_texts={settings.max_texts} must not be more than --max_waiting="
-            f"{settings.max_waiting}, or such a request could never be taken"
-        )
-    if not file_io.is_dir(settings.model_dir):
-        raise file_io.InputError(f"--model_dir: there is no folder {settings.model_dir}")
+def server_settings(settings: Settings) -> Any:
+    """Returns the `server.Settings` of the flags."""
     allowed_hosts = (name.strip() for name in settings.allowed_hosts.split(","))
-    http_server = _http_server()
-    if not http_server.is_loopback(settings.host):
-        logging.warning(
-            "--host=%s: anyone who reaches this address may ask the model and read the metrics; "
-            "there is no authentication and no encryption, so put a proxy that has both before it",
-            settings.host,
-        )
-    server_settings = http_server.Settings(
+    return _http_server().Settings(
         settings.host,
         settings.port,
         name_of(settings),
@@ -134,6 +121,24 @@ def main(values: flags.FlagValues) -> None:
         tuple(filter(None, allowed_hosts)),
     )
 
+
+def main(values: flags.FlagValues) -> None:
+    settings = options.read(Settings, values)
+    if settings.max_texts > settings.max_waiting:
+        raise file_io.InputError(
+            f"--max_texts={settings.max_texts} must not be more than --max_waiting="
+            f"{settings.max_waiting}, or such a request could never be taken"
+        )
+    if not file_io.is_dir(settings.model_dir):
+        raise file_io.InputError(f"--model_dir: there is no folder {settings.model_dir}")
+    http_server = _http_server()
+    if not http_server.is_loopback(settings.host):
+        logging.warning(
+            "--host=%s: anyone who reaches this address may ask the model and read the metrics; "
+            "there is no authentication and no encryption, so put a proxy that has both before it",
+            settings.host,
+        )
+
     def load(go_on):
         # Imports TensorFlow; the port answers before that is there.
         from albert.serving import served_model
@@ -142,7 +147,7 @@ def main(values: flags.FlagValues) -> None:
         served_model.warm(model, settings.max_batch_size, go_on)
         return model
 
-    http_server.run(server_settings, load)
+    http_server.run(server_settings(settings), load)
 
 
 if __name__ == "__main__":

@@ -128,12 +128,11 @@ def run(words: list[str], directory: str) -> None:
     """
     root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    process = subprocess.Popen(
+    process = processes.start_program(
         words,
         cwd=directory if file_io.is_dir(directory) else None,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         stdin=subprocess.DEVNULL,
-        preexec_fn=processes.end_with_parent,
     )
     try:
         status = signals.wait(process)

@@ -47,7 +47,7 @@ def test_the_model_is_read_with_any_protobuf(tmp_path, tokenizer, without_genera
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    write_model(folder, pretraining_heads.PretrainingModel(CONFIG, 1), CONFIG, "spiece.model")
+    write_model(folder, pretraining_heads.PretrainingModel(CONFIG, seed=1), CONFIG, "spiece.model")
     return folder
 
 

@@ -106,7 +106,8 @@ def test_models_of_low_precision_runs_are_exported_in_float32(specs, tmp_path):
     )
     row = glue.get_task("SST-2")
     task = glue.make_task(row)
-    run_classifier.export_models(values, row, task, None, CONFIG, prefix, specs)
+    model = saved_model_export.model_to_serve(task, CONFIG, prefix)
+    run_classifier.export_models(values, row, model, None, specs)
     (folder,) = (tmp_path / "export").iterdir()
     found = _serve(str(folder))(input=_examples(specs, rows))["probabilities"]
     np.testing.assert_allclose(found, expected, atol=1e-6)

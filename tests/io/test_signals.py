@@ -64,8 +64,11 @@ def test_a_closed_terminal_may_be_ignored(handled):
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_that_was_started_ends_first(handled, tmp_path, kind):
     """It saves what it has; Ctrl-C reaches it by itself."""
-    waits = "import signal, sys, time\nsignal.signal(2, lambda *_: sys.exit(7))\n"
-    waits += "signal.signal(15, lambda *_: sys.exit(8))\nprint('ready', flush=True)\ntime.sleep(60)"
+    waits = "import signal, sys, time\n"
+    waits += (
+        "for number in (2, 15): signal.signal(number, lambda number, _: sys.exit(print(number)))\n"
+    )
+    waits += "print('ready', flush=True)\ntime.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", waits], stdout=subprocess.PIPE)
     with killed_at_the_end([process]):
         process.stdout.readline()
@@ -80,7 +83,8 @@ def test_a_process_that_was_started_ends_first(handled, tmp_path, kind):
         with pytest.raises((signals.Terminated, KeyboardInterrupt)):
             signals.wait(process)
         timer.join()
-        assert process.returncode == (7 if kind == signal.SIGINT else 8)
+        # Where Ctrl-C comes while Python takes the status, it is lost.
+        assert process.poll() is not None and process.stdout.read() == b"%d\n" % kind
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
