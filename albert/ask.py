@@ -1,4 +1,4 @@
-"""Asks a model that was fine-tuned on SQuAD about texts: one question, a file, or as you type."""
+"""Asks a model fine-tuned on SQuAD about texts: one question, a file, or typed questions."""
 
 import contextlib
 import dataclasses
@@ -15,7 +15,7 @@ from albert.serving import answer_text
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """Which model is asked what."""
+    """The model to ask, the questions, and the output."""
 
     model_dir: str = options.flag(
         None,
@@ -69,7 +69,7 @@ def check_flags(settings: Settings) -> None:
 
 
 def questions(settings: Settings) -> Iterator[str]:
-    """Yields the question of the flag, or typed questions until an empty line or their end."""
+    """Yields the question of the flag, or typed questions until an empty line or end of file."""
     if settings.question is not None:
         yield settings.question
         return
@@ -117,7 +117,7 @@ def read_context(settings: Settings) -> str | None:
 
 
 def answer_file(settings: Settings, answerer: Any, context: str | None) -> None:
-    """Writes an object for each question of --input_file, in their order."""
+    """Writes one object per question of --input_file, in order."""
     output = contextlib.nullcontext(sys.stdout)
     if settings.output_file:
         output = file_io.atomic_writer(settings.output_file)

@@ -23,7 +23,7 @@ from albert.io import file_io, processes, signals
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """The text, the instances made of it, and the files that hold them."""
+    """Settings for the text, its instances, and the output files."""
 
     input_file: str | None = options.flag(
         None, "Text files, also .gz, .bz2 or .zst: comma-separated globs."
@@ -124,7 +124,7 @@ class Settings(options.Group):
         return [path.strip() for path in self.output_file.split(",") if path.strip()]
 
     def task(self) -> str:
-        """Returns the sentence task; formats of a single text have none unless one is given."""
+        """Returns the sentence task; single-text formats have none unless one is given."""
         if self.random_next_sentence:
             return "nsp"
         if "sentence_task" in self.given:
@@ -145,7 +145,7 @@ def make_job(settings: Settings) -> instance_files.Job:
             short_seq_prob=settings.short_seq_prob,
             sequence_format=settings.sequence_format,
             sentence_task=settings.task(),
-            # Seeds below zero are allowed in the reference; numpy wants them above.
+            # The reference allows negative seeds; numpy does not.
             random_seed=settings.random_seed % (1 << 64),
             mask=None if settings.mask_in_training else settings.masks.config(),
         ),
@@ -158,7 +158,7 @@ def make_job(settings: Settings) -> instance_files.Job:
 
 
 def warn(settings: Settings) -> None:
-    """Warns of a fraction of masks that cannot be reached, or of flags without effect."""
+    """Warns about a mask fraction that cannot be reached, or flags without effect."""
     unused = settings.masks.given_rules()
     if not settings.mask_in_training:
         warning = masking.share_warning(settings.masks.config(), settings.max_seq_length)
@@ -175,7 +175,7 @@ def create(
     """Makes the files.
 
     Returns:
-      Counts of the work, and the names of the files.
+      Counts of the work, and the names of the output files.
     """
     outputs, num_shards = settings.outputs(), settings.num_shards
     num_workers = settings.num_workers or processes.num_cores()

@@ -11,7 +11,7 @@ from albert.text import tokenization
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """Files to describe and how much of them is shown."""
+    """The files to describe, and the amount of output."""
 
     input_file: str | None = options.flag(
         None, "TFRecord files, gzip or not: comma-separated globs."

@@ -18,7 +18,7 @@ FORM = model_card.Form(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """The checkpoint, and where its copy goes."""
+    """The checkpoint, and the folder of its copy."""
 
     albert_directory: str = options.flag(
         None,

@@ -1,4 +1,4 @@
-"""Writes a fine-tuned model in a form that runs fast, as a serving folder, and checks it."""
+"""Writes a fine-tuned model in a fast format, as a serving folder, and checks it."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from albert.cli import app, common_flags, options
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """What is exported, how, and what is checked."""
+    """Settings of the export and of its checks."""
 
     model_dir: str = options.flag(
         None, "Folder of a fine-tuned model: --output_dir of its training.", required=True

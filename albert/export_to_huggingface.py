@@ -11,7 +11,7 @@ from albert.io import file_io
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """The model to write, and what it is written as."""
+    """The model to write, and the format."""
 
     model_dir: str | None = options.flag(
         None,
@@ -69,7 +69,7 @@ def main(values: flags.FlagValues) -> None:
     settings.check()
     from albert.export import huggingface_export
 
-    # First, as the folder may be the same one and then gets other weights.
+    # First, as the folder may be the same, whose weights are then replaced.
     prefix = huggingface_export.choose(settings.model_dir, settings.checkpoint)
     head = huggingface_export.export(
         model_dir=settings.model_dir,

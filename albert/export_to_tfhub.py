@@ -19,7 +19,7 @@ FORM = model_card.Form(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """The model, and the folders to make."""
+    """The model, and the folders to write."""
 
     albert_directory: str = options.flag(
         None,

@@ -12,7 +12,7 @@ from albert.io import file_io
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """The model, the texts, and which vectors are written."""
+    """The model, the texts, and the vectors to write."""
 
     model: model_settings.ModelToUse = options.group(model_settings.ModelToUse)
     input_file: str | None = options.flag(
@@ -37,7 +37,7 @@ class Settings(options.Group):
     batch_size: int = options.flag(32, "Texts computed together.", check=options.positive)
 
     def check(self) -> None:
-        """Rejects files of other kinds, and layers without effect; raises `file_io.InputError`."""
+        """Rejects unknown file types, and layers without effect; raises `file_io.InputError`."""
         if self.vectors == "pooled" and "layers" in self.given:
             raise file_io.InputError(
                 "--layers contradicts --vectors=pooled: the pooler works on the last layer"
@@ -51,7 +51,7 @@ class Settings(options.Group):
         """Returns the numbers of --layers.
 
         Raises:
-          file_io.InputError: one is not a number.
+          file_io.InputError: a layer is not a number.
         """
         try:
             return [int(layer) for layer in self.layers]

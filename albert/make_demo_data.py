@@ -12,7 +12,7 @@ from albert.io import file_io
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """Where the files go, and the source of chance."""
+    """The output folder and the random seed."""
 
     output_dir: str = options.flag(
         None,

@@ -1,4 +1,4 @@
-"""Predicts with the folder of a fine-tuned model: labels of texts, or of words, or choices."""
+"""Predicts with the folder of a fine-tuned model: labels of texts or words, or choices."""
 
 import contextlib
 import dataclasses
@@ -17,7 +17,7 @@ KINDS = ("classifier", "token_classifier", "multiple_choice")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """Which model predicts, and the files."""
+    """The model, and the input and output files."""
 
     model_dir: str = options.flag(
         None,
@@ -79,11 +79,11 @@ def given_columns(settings: Settings, input_format: str) -> dict[str, str]:
 
 
 def find_formats(settings: Settings, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
-    """Returns the forms of input and output, from the flags or the names of the files.
+    """Returns the formats of input and output, from the flags or the file names.
 
     Args:
       settings: `Settings`.
-      inputs, outputs: the forms that there are; the first is that of standard input or output.
+      inputs, outputs: possible formats; the first is that of standard input or output.
     """
     from albert.io import tables
 

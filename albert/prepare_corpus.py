@@ -1,4 +1,4 @@
-"""Makes a clean corpus of raw texts: one sentence per line, no duplicates, no evaluation sets."""
+"""Makes a clean corpus from raw texts: one sentence per line, no duplicates, no evaluation sets."""
 
 import dataclasses
 import time
@@ -12,7 +12,7 @@ from albert.text import corpus_cleaning, corpus_preparation
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """The texts, and which documents and lines of them stay."""
+    """The texts, and the rules for keeping documents and lines."""
 
     input_file: str | None = options.flag(
         None,

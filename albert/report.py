@@ -11,7 +11,7 @@ from albert.io import file_io
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """The runs to report on, and the file."""
+    """The runs to report on, and the output file."""
 
     runs: tuple[str, ...] = options.flag(
         None,
@@ -33,7 +33,7 @@ def make_page(folders: list[str], axes: tuple[str, ...] | None) -> str:
     """Returns the HTML of the report on folders.
 
     Args:
-      folders: of runs, or of one sweep.
+      folders: folders of runs, or of one sweep.
       axes: the two parameters of a sweep's heat map, or None.
     """
     kinds = [report_data.kind_of(folder) for folder in folders]

@@ -1,4 +1,4 @@
-"""Runs again what the folder of a run describes, and compares the results.
+"""Repeats the run that a folder describes, and compares the results.
 
 Exit status: 0 if they are equal, 1 if they differ.
 """
@@ -16,7 +16,7 @@ from albert.io import file_io
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """The run, and where it is repeated."""
+    """The run, and the folder of its repetition."""
 
     run: str = options.flag(None, "Output folder of the run, with its run.json.", required=True)
     output_dir: str = options.flag(None, "New folder for the repetition.", required=True)

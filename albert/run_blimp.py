@@ -10,7 +10,7 @@ from albert.experiments import blimp
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """The model, the files of BLiMP and how much of them is measured."""
+    """The model, the files of BLiMP, and the number of pairs to measure."""
 
     model: model_settings.ModelToUse = options.group(model_settings.ModelToUse)
     data_dir: str = options.flag(

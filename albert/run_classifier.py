@@ -5,6 +5,8 @@ import functools
 import os
 from typing import Any
 
+from absl import flags
+
 from albert.cli import (
     app,
     distillation,
@@ -22,7 +24,7 @@ _WITH_RECIPE = ("SST-2", "MNLI", "CoLA", "QNLI", "QQP", "RTE", "STS-B", "MRPC")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(fine_tuning.StepSettings):
-    """What the command takes."""
+    """Settings of the command."""
 
     data_dir: str | None = options.flag(None, "Folder that holds the folders of the GLUE tasks.")
     task_name: str = options.flag(
@@ -72,12 +74,12 @@ class Settings(fine_tuning.StepSettings):
 
     @property
     def output_dropout_prob(self) -> float:
-        """Dropout of what the head computes from."""
+        """Returns the dropout of the head's input."""
         return self.classifier_dropout_prob
 
     @property
     def record_dir(self) -> str:
-        """Folder of the records of features."""
+        """Returns the folder of the records of features."""
         return self.cached_dir or self.output_dir
 
     def check(self) -> None:
@@ -96,7 +98,7 @@ class Settings(fine_tuning.StepSettings):
             fine_tuning.check_teacher(self, self.teacher)
 
 
-def define_flags(flag_values):
+def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
@@ -104,7 +106,7 @@ def find_row(settings: Settings) -> glue.GlueTask | custom.CustomTask:
     """Returns the task that a classifier is trained on.
 
     Raises:
-      file_io.InputError: no such task, or flags of the other kind are given.
+      file_io.InputError: there is no such task, or flags of the other kind of task are given.
     """
     own = ("train_file", "validation_file", "test_file", "text_pair_column", "id_column")
     if settings.task_name.lower() != custom.NAME:
@@ -128,7 +130,7 @@ def find_row(settings: Settings) -> glue.GlueTask | custom.CustomTask:
 
 def find_recipe(row: glue.GlueTask | custom.CustomTask) -> str:
     """Returns the flag file of a task in `recipes/`, or the page of recipes."""
-    folder = getattr(row, "folder", None)  # None: one's own data
+    folder = getattr(row, "folder", None)  # None: the user's own data
     return f"recipes/glue_{folder}.flags" if folder in _WITH_RECIPE else "docs/recipes.md"
 
 
@@ -136,7 +138,7 @@ def find_teacher(settings: Settings, row: glue.GlueTask | custom.CustomTask) -> 
     """Returns the `sources.Source` of the teacher; None without one.
 
     Raises:
-      file_io.InputError: no such folder, or one of another task; names what differs.
+      file_io.InputError: the folder is missing or of another task; the message names what differs.
     """
     teacher = settings.teacher.teacher
     if not teacher:
@@ -209,7 +211,7 @@ def prepare(settings: Settings, row: Any, start: fine_tuning.Start) -> fine_tuni
 
 
 def make_script(settings: Settings, row: Any) -> fine_tuning.Script:
-    """Returns what the command has of its own for a task."""
+    """Returns the parts of the command that are specific to a task."""
     outputs = ("classification_loss", "logits")
     return fine_tuning.Script(
         kind=glue.KIND,
@@ -223,7 +225,7 @@ def make_script(settings: Settings, row: Any) -> fine_tuning.Script:
     )
 
 
-def main(values):
+def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     row = find_row(settings)
     settings.check()

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any
 
+from absl import flags
+
 from albert.cli import (
     app,
     distillation,
@@ -15,7 +17,7 @@ from albert.cli import (
 from albert.cli.pretraining import Settings
 
 
-def define_flags(flag_values):
+def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
@@ -47,7 +49,7 @@ def find_teacher(settings: Settings) -> Any:
     """Returns the `sources.Source` of the teacher; None without one.
 
     Raises:
-      file_io.InputError: no checkpoint there, or no configuration next to it.
+      file_io.InputError: the checkpoint or the configuration next to it is missing.
     """
     if not settings.teacher.teacher:
         return None
@@ -71,7 +73,7 @@ def make_run(
     from albert.training import stages
 
     if source.spm_model_file or source.vocab_file:
-        model_folder.load_tokenizer(source, config)  # Rejects one that does not fit.
+        model_folder.load_tokenizer(source, config)  # Rejects a vocabulary that does not match.
     steps, batch_size = settings.num_train_steps, settings.eval_batch_size
     return stages.Run(
         model_config=config,
@@ -97,7 +99,7 @@ def make_run(
     )
 
 
-def main(values):
+def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
     from albert.tasks import pretraining as pretraining_task

@@ -4,6 +4,8 @@ import dataclasses
 import functools
 import os
 
+from absl import flags
+
 from albert.cli import app, fine_tuning, model_settings, options, record_flags, training
 from albert.io import file_io
 from albert.tasks import race
@@ -17,7 +19,7 @@ _DATA = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(fine_tuning.StepSettings):
-    """What the command takes."""
+    """Settings of the command."""
 
     data_dir: str = options.flag(None, "Folder that holds the folder RACE.", required=True)
     task_name: str = options.flag("race", "Name of the task; there is only race.")
@@ -70,12 +72,12 @@ class Settings(fine_tuning.StepSettings):
 
     @property
     def output_dropout_prob(self) -> float:
-        """Dropout of what the head computes from."""
+        """Returns the dropout of the head's input."""
         return self.dropout_prob
 
     @property
     def max_kept(self) -> int:
-        """Maximum number of checkpoints kept, unless training does not evaluate them."""
+        """Returns how many checkpoints to keep, unless training does not evaluate them."""
         return self.num_keep_checkpoint
 
     def check(self) -> None:
@@ -93,7 +95,7 @@ class Settings(fine_tuning.StepSettings):
             )
 
 
-def define_flags(flag_values):
+def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
@@ -130,7 +132,7 @@ def prepare(settings: Settings, start: fine_tuning.Start) -> fine_tuning.Work:
     )
 
 
-def main(values):
+def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
     script = fine_tuning.Script(

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from absl import logging
+from absl import flags, logging
 
 from albert.cli import app, options, record_flags, squad
 from albert.tasks.squad import records as squad_records
@@ -10,18 +10,18 @@ from albert.tasks.squad import records as squad_records
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(squad.Settings):
-    """What the command takes."""
+    """Settings of the command."""
 
     use_einsum: bool = options.flag(
         True, "Kept for old commands: the model computes the same without einsum either way."
     )
 
 
-def define_flags(flag_values):
+def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
-def main(values):
+def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
     if not settings.use_einsum:

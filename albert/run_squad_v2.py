@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any
 
+from absl import flags
+
 from albert.cli import app, options, record_flags, squad
 from albert.io import file_io
 from albert.tasks.squad import records as squad_records
@@ -10,7 +12,7 @@ from albert.tasks.squad import records as squad_records
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(squad.Settings):
-    """What the command takes."""
+    """Settings of the command."""
 
     start_n_top: int = options.flag(
         5, "Starts of an answer to consider in each window.", check=options.positive
@@ -27,12 +29,12 @@ class Settings(squad.Settings):
 
     @property
     def output_dropout_prob(self) -> float:
-        """Dropout of what the head computes from."""
+        """Returns the dropout of the head's input."""
         return self.dropout_prob
 
     @property
     def beams(self) -> dict[str, Any]:
-        """The settings that only SQuAD 2.0 has."""
+        """Returns the settings that only SQuAD 2.0 has."""
         names = ("start_n_top", "end_n_top", "dropout_prob")
         return {name: getattr(self, name) for name in names}
 
@@ -47,11 +49,11 @@ class Settings(squad.Settings):
         super().check()
 
 
-def define_flags(flag_values):
+def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
-def main(values):
+def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
     squad.main(settings, squad_records.V2, record_flags.Command.of(values, "run_squad_v2"))

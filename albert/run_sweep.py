@@ -18,7 +18,7 @@ _RESUMES = "the same command resumes from the last checkpoints"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """The trials of a sweep, and how they are run."""
+    """Settings of a sweep and its trials."""
 
     output_dir: str = options.flag(
         None, "Folder of the sweep: a folder for each trial, logs and the table.", required=True
@@ -62,7 +62,7 @@ class Settings(options.Group):
     python: str = options.flag(sys.executable, "Interpreter that runs the trials.")
 
     def of_specification(self) -> dict[str, Any]:
-        """Returns the keys of a specification that flags give, with their values."""
+        """Returns the keys of a specification that flags set, with their values."""
         found: dict[str, Any] = {
             "script": self.script,
             "metric": self.metric,
@@ -80,10 +80,10 @@ class Settings(options.Group):
         return {name: value for name, value in found.items() if value is not None}
 
     def named_trials(self) -> dict[str, list[str]]:
-        """Returns the flags of --trials by the names of these trials.
+        """Returns {name: flags} of the trials in --trials.
 
         Raises:
-          file_io.InputError: a line has no name, or that of another one.
+          file_io.InputError: a line has no name, or the name of another line.
         """
         found = {}
         for line in (self.trials or "").splitlines():
@@ -125,7 +125,7 @@ def check_trials(plan: sweep_plan.Plan) -> dict[str, str]:
       {flag: value as text} of the flags that all trials have.
 
     Raises:
-      file_io.InputError: as `script_flags.check`; names the parameter and its value.
+      file_io.InputError: see `script_flags.check`; names the parameter and its value.
     """
     _check_given_once(plan)
     seeds = [sweep_plan.argument("seed", seed) for seed in plan.seeds]
@@ -143,7 +143,7 @@ def check_trials(plan: sweep_plan.Plan) -> dict[str, str]:
 
 
 def _check_given_once(plan: sweep_plan.Plan) -> None:
-    """Rejects a flag of all trials that a parameter would hide; one in a flag file may stay."""
+    """Rejects a flag of all trials that a parameter would override, except in flag files."""
     own = dict.fromkeys(plan.parameters, "parameter")
     if plan.seeds:
         own["seed"] = "seeds: the flag"
@@ -162,7 +162,7 @@ def _arguments(point: dict[str, Any]) -> list[str]:
 
 
 def _points_that_name_all(plan: sweep_plan.Plan) -> Iterator[dict[str, Any]]:
-    """Yields points that together have each value of each parameter, and both ends of a range."""
+    """Yields points that together cover each value of each parameter and both ends of ranges."""
     ends = {
         name: (values.low, values.high) if isinstance(values, sweep_plan.Range) else values
         for name, values in plan.parameters.items()

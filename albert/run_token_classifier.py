@@ -5,6 +5,8 @@ import functools
 import os
 from typing import Any
 
+from absl import flags
+
 from albert.cli import app, fine_tuning, model_settings, options, record_flags
 from albert.io import file_io
 from albert.tasks import token_classification, word_files
@@ -12,7 +14,7 @@ from albert.tasks import token_classification, word_files
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(fine_tuning.StepSettings):
-    """What the command takes."""
+    """Settings of the command."""
 
     train_file: str | None = options.flag(
         None, "Sentences to train on: .jsonl, else CoNLL's columns."
@@ -53,7 +55,7 @@ class Settings(fine_tuning.StepSettings):
 
     @property
     def output_dropout_prob(self) -> float:
-        """Dropout of what the head computes from."""
+        """Returns the dropout of the head's input."""
         return self.classifier_dropout_prob
 
     def check(self) -> None:
@@ -66,7 +68,7 @@ class Settings(fine_tuning.StepSettings):
         super().check()
 
 
-def define_flags(flag_values):
+def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
@@ -131,7 +133,7 @@ def prepare(settings: Settings, start: fine_tuning.Start) -> fine_tuning.Work:
     return fine_tuning.Work(task, data, describe, *steps, settings.do_eval, export)
 
 
-def main(values):
+def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
     script = fine_tuning.Script(

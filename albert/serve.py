@@ -14,7 +14,7 @@ from albert.serving import requests
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """Which model is served, where, and within which limits."""
+    """The model to serve, the address, and the limits."""
 
     model_dir: str = options.flag(
         None,
@@ -140,7 +140,7 @@ def main(values: flags.FlagValues) -> None:
         )
 
     def load(go_on):
-        # Imports TensorFlow; the port answers before that is there.
+        # Imports TensorFlow; the port already answers while that happens.
         from albert.serving import served_model
 
         model = served_model.load(settings.model_dir, settings.runtime, settings.threads)

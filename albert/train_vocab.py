@@ -69,7 +69,7 @@ class Settings(options.Group):
     )
 
     def check(self) -> None:
-        """Rejects flags that are missing or of the other kind; raises `file_io.InputError`."""
+        """Rejects missing flags and flags of the other kind; raises `file_io.InputError`."""
         self.require("input_file", "output_prefix")
         if self.wordpiece and "num_threads" in self.given:
             raise file_io.InputError(
@@ -97,7 +97,7 @@ def _draw(settings: Settings) -> Callable[..., Any]:
 
 
 def _train(settings: Settings, paths: list[str]) -> tuple[Any, dict[str, int]]:
-    """Returns the vocabulary, and what was counted in the text."""
+    """Returns the vocabulary, and the counts of the text."""
     recipe = vocabulary.VocabRecipe(
         vocab_size=settings.vocab_size,
         do_lower_case=settings.do_lower_case,

@@ -1,16 +1,18 @@
-"""How every script starts and ends: the check of TensorFlow, messages, exit status."""
+"""Starts and ends every script: TensorFlow version check, messages, exit status."""
 
 import contextlib
 import importlib.util
 import os
 import re
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from absl import app, flags, logging
 
 from albert.io import file_io, signals
 
-# As in setup.py; the oldest that is tested.
+# As in setup.py; the oldest tested version.
 _MIN_TENSORFLOW = [2, 18]
 # Distributions that bring the module `tensorflow`.
 _TENSORFLOWS = """
@@ -21,11 +23,11 @@ _GOES_ON = "the same command goes on from the last checkpoint"
 _INTERRUPTED = f"interrupted; {_GOES_ON}"
 
 
-def with_flag_names(message, flag_values):
-    """A message of a library, which speaks of parameters, with the names of the script's flags.
+def with_flag_names(message: str, flag_values: flags.FlagValues) -> str:
+    """Returns a library's message with parameter names replaced by the script's flag names.
 
-    A word that is the name of a flag gets its dashes where it cannot be an ordinary word: it has an
-    underscore, is followed by "=", or stands in `backquotes`, which the dashes replace.
+    A flag name gets dashes if it cannot be an ordinary word: it has an underscore, is followed by
+    "=", or is in `backquotes`, which the dashes replace.
     """
     names = {
         text
@@ -40,16 +42,16 @@ def with_flag_names(message, flag_values):
         is_flag = word.rstrip("=") in names and ("_" in word or word.endswith("="))
         return f"--{word}" if is_flag else word
 
-    # Not inside of paths, names in quotes and words that have their dashes.
+    # Not inside paths, quoted names and words that already have dashes.
     plain = r"(?<![\w/.'\"-])[a-z]\w*(?:=|(?![\w/'\"-]|\.\w))"
     return re.sub(rf"`(?P<quoted>[a-z]\w*)`|{plain}", name, message)
 
 
-def check_tensorflow():
-    """Refuses a TensorFlow that is too old, without importing it.
+def check_tensorflow() -> None:
+    """Rejects a TensorFlow version that is too old, without importing it.
 
     Raises:
-      file_io.InputError: names its version and how to get a newer one.
+      file_io.InputError: the version is too old; the message says how to get a newer one.
     """
     from importlib import metadata  # takes a while, and only scripts need it
 
@@ -58,7 +60,7 @@ def check_tensorflow():
         with contextlib.suppress(metadata.PackageNotFoundError):
             version = metadata.version(name)
             found.append(([int(number) for number in re.findall(r"\d+", version)[:2]], version))
-    # Of several the newest counts: what is left of an older one does no harm.
+    # The newest counts: remains of an older distribution do no harm.
     if found and max(found)[0] < _MIN_TENSORFLOW:
         wanted = ".".join(map(str, _MIN_TENSORFLOW))
         raise file_io.InputError(
@@ -68,16 +70,16 @@ def check_tensorflow():
 
 
 class FindTensorFlow:
-    """For ``sys.meta_path``: the first import of TensorFlow does not import Keras.
+    """Finder for ``sys.meta_path`` that keeps the first import of TensorFlow from importing Keras.
 
-    TensorFlow ends its start with an import of Keras's optimizers: an eighth of that time, and a
-    third where matplotlib and scikit-learn are installed, which Keras imports. No script needs
-    them. TensorFlow goes on where this import fails, and ``tf.keras`` is imported when it is used.
+    TensorFlow imports Keras's optimizers at the end of its start: an eighth of the start time, or a
+    third if matplotlib and scikit-learn are installed, which Keras imports. No script needs them.
+    TensorFlow continues if this import fails, and ``tf.keras`` is imported when it is used.
     """
 
     _OPTIMIZERS = "keras.src.optimizers"
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "tensorflow":
             return None
         sys.meta_path.remove(self)
@@ -86,7 +88,7 @@ class FindTensorFlow:
             run_module = spec.loader.exec_module
 
             def without_keras(module):
-                sys.modules[self._OPTIMIZERS] = None  # Python's way to refuse an import
+                sys.modules[self._OPTIMIZERS] = None  # makes the import fail
                 try:
                     run_module(module)
                 finally:
@@ -97,7 +99,7 @@ class FindTensorFlow:
 
 
 def _terminated(left=""):
-    """Says what is left after SIGTERM; the exit status."""
+    """Prints what remains after SIGTERM; returns the exit status."""
     print(f"ended by {signals.REQUESTS.by}; {left or _GOES_ON}", file=sys.stderr)
     return signals.STATUS
 
@@ -108,12 +110,12 @@ def _lost_worker(error):
     return distribution.lost_worker(error)
 
 
-def define(define_flags, flag_values):
-    """Defines a script's flags so that --help shows all of them, those of shared groups, too.
+def define(define_flags: Callable[[flags.FlagValues], None], flag_values: flags.FlagValues) -> None:
+    """Defines a script's flags so that --help shows all of them, including those of shared groups.
 
     Args:
-      define_flags: function that defines them on given flag values.
-      flag_values: these.
+      define_flags: function that defines the flags on flag values.
+      flag_values: the flag values.
     """
     before = set(flag_values)
     define_flags(flag_values)
@@ -121,19 +123,21 @@ def define(define_flags, flag_values):
         flag_values.register_key_flag_for_module(sys.argv[0], flag_values[name])
 
 
-def run(main, define_flags):
-    """Runs a script: defines and parses its flags, and turns users' mistakes into plain messages.
+def run(
+    main: Callable[[flags.FlagValues], Any], define_flags: Callable[[flags.FlagValues], None]
+) -> None:
+    """Runs a script: defines and parses its flags, and prints user errors as plain messages.
 
     Args:
-      main: function of the flag values.
-      define_flags: function that defines the script's flags on given flag values.
+      main: function that takes the parsed flag values.
+      define_flags: function that defines the script's flags on flag values.
 
-    Exit status: 0, 1 after a user's mistake, 130 after Ctrl-C, `signals.STATUS` after SIGTERM
+    Exit status: 0, 1 after a user error, 130 after Ctrl-C, `signals.STATUS` after SIGTERM
     and SIGHUP.
     """
     signals.install()
     define(define_flags, flags.FLAGS)
-    # TensorFlow's notes on its build and on missing GPUs would bury our own lines.
+    # TensorFlow's notes on its build and on missing GPUs would hide our own lines.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.meta_path.insert(0, FindTensorFlow())
 

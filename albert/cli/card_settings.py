@@ -1,4 +1,4 @@
-"""Flags of exports for the model card: what only the user knows of the model."""
+"""Flags of exports for the model card: facts that only the user knows."""
 
 import dataclasses
 

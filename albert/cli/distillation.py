@@ -17,7 +17,7 @@ class Distillation:
 
     Attributes:
       with_teacher: ``(contracts.Task) -> contracts.Task`` that also learns from the teacher.
-      checkpoint: what the student starts from with --init_from_teacher, else None.
+      checkpoint: checkpoint that the student starts from with --init_from_teacher, else None.
       rename: see `checkpoints.restore`; None without --init_from_teacher.
     """
 
@@ -51,7 +51,7 @@ class Teacher(options.Group):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """The numbers of --distill_weights.
+        """Returns the numbers of --distill_weights.
 
         Raises:
           file_io.InputError: they are not numbers.
@@ -65,7 +65,7 @@ class Teacher(options.Group):
             ) from None
 
     def check(self, settings: training.Settings) -> None:
-        """Rejects contradictions with the settings of a command.
+        """Rejects flags that contradict the settings of a command.
 
         Raises:
           file_io.InputError: names the flags.
@@ -105,7 +105,7 @@ class Teacher(options.Group):
           *outputs: term and logits of `distillation.DistillationConfig`.
 
         Raises:
-          file_io.InputError: teacher and student do not fit; names what differs.
+          file_io.InputError: teacher and student do not match; the message names what differs.
         """
         if teacher is None:
             return Distillation()

@@ -1,4 +1,4 @@
-"""The one main of all fine-tuning commands, and the settings that they share."""
+"""The shared `main` of all fine-tuning commands, and the settings that they share."""
 
 import dataclasses
 import os
@@ -11,10 +11,10 @@ from albert.io import file_io
 from albert.model import head_config
 from albert.training import stuck_runs, subsets
 
-ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")  # those of `layers.ACTIVATIONS`
+ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")  # keys of `layers.ACTIVATIONS`
 CACHE_FOLDER = "encoder_cache"
 _OF_LAYER = ("head_activation", "head_input_activation", "head_dropout_prob")
-_PER_RUN = ("num_seeds", "seed", "output_dir")  # flags that each run of a study has its own of
+_PER_RUN = ("num_seeds", "seed", "output_dir")  # flags that differ between the runs of a study
 
 
 # --- groups of flags ------------------------------------------------------------------------------
@@ -22,7 +22,7 @@ _PER_RUN = ("num_seeds", "seed", "output_dir")  # flags that each run of a study
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule(training.Schedule):
-    """When a run is evaluated, judged and ended, and its seeds."""
+    """Flags for evaluation, early stopping, the check for learning, and seeds."""
 
     stuck_after: float = options.flag(
         0.2,
@@ -59,7 +59,7 @@ class Schedule(training.Schedule):
             raise file_io.InputError("--num_seeds is for one worker, but TF_CONFIG is set")
 
     def judgement(self, learning_rate: Any, warmup_share: float, recipe: str | None) -> Any:
-        """Returns the `stuck_runs.Settings` of a run; None: nothing judges it."""
+        """Returns the `stuck_runs.Settings` of a run; None: no check for learning."""
         if not (self.stuck_after and recipe):
             return None
         advice = (
@@ -72,7 +72,7 @@ class Schedule(training.Schedule):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study(options.Group):
-    """A frozen encoder and its cache, a layer before the output, fractions of the data."""
+    """Flags for a frozen encoder and its cache, a hidden layer, and fractions of the data."""
 
     freeze_encoder: bool = options.flag(
         False, "Train the head alone, on an encoder that stays as it is and drops nothing."
@@ -115,14 +115,14 @@ class Study(options.Group):
 
     @property
     def head(self) -> head_config.Head:
-        """The head of the flags."""
+        """Returns the head that the flags describe."""
         if not self.head_hidden_size:
             return head_config.NO_LAYER
         names = ("head_hidden_size", *_OF_LAYER)
         return head_config.Head(**{name: getattr(self, name) for name in names})
 
     def check(self) -> None:
-        """Rejects flags that would do nothing.
+        """Rejects flags that would have no effect.
 
         Raises:
           file_io.InputError: names the flags.
@@ -137,7 +137,7 @@ class Study(options.Group):
 
 
 def keep_flag() -> Any:
-    """Returns the field of how many checkpoints are kept; commands have different names for it."""
+    """Returns the flag for the number of checkpoints to keep; its name differs by command."""
     return options.flag(
         5,
         "Checkpoints kept in addition to the best; 0 keeps all, as training without evaluation "
@@ -147,7 +147,7 @@ def keep_flag() -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(training.Settings):
-    """What every fine-tuning command has."""
+    """Settings of every fine-tuning command."""
 
     do_predict: bool = options.flag(False, "Predict the test data.")
     predict_batch_size: int = options.flag(
@@ -161,27 +161,27 @@ class Settings(training.Settings):
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the encoder stays as it is."""
+        """Returns whether the encoder is frozen."""
         return self.study.freeze_encoder
 
     @property
     def evaluates(self) -> bool:
-        """Whether training evaluates each checkpoint."""
+        """Returns whether training evaluates each checkpoint."""
         raise NotImplementedError
 
     @property
     def eval_batch(self) -> int:
-        """Examples per evaluation step."""
+        """Returns the number of examples per evaluation step."""
         raise NotImplementedError
 
     @property
     def record_dir(self) -> str:
-        """Folder of the records of features."""
+        """Returns the folder of the records of features."""
         return self.output_dir
 
     @property
     def max_kept(self) -> int:
-        """Maximum number of checkpoints kept, unless training does not evaluate them."""
+        """Returns how many checkpoints to keep, unless training does not evaluate them."""
         return self.keep_checkpoint_max
 
     def check(self) -> None:
@@ -232,7 +232,7 @@ class Settings(training.Settings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepSettings(Settings):
-    """What commands have that evaluate dev data and whose length is a number of steps."""
+    """Settings of commands that evaluate dev data and train for a number of steps."""
 
     do_eval: bool = options.flag(
         False, "Evaluate: each checkpoint as it is saved, or all existing ones."
@@ -245,12 +245,12 @@ class StepSettings(Settings):
 
     @property
     def evaluates(self) -> bool:
-        """Whether training evaluates each checkpoint."""
+        """Returns whether training evaluates each checkpoint."""
         return self.do_eval
 
     @property
     def eval_batch(self) -> int:
-        """Examples per evaluation step."""
+        """Returns the number of examples per evaluation step."""
         return self.eval_batch_size
 
     def check(self) -> None:
@@ -259,12 +259,12 @@ class StepSettings(Settings):
         super().check()
 
 
-# --- the one main ---------------------------------------------------------------------------------
+# --- the shared main ------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """What a run starts from, before its data is read.
+    """The starting point of a run, before its data is read.
 
     Attributes:
       strategy: `tf.distribute.Strategy`.
@@ -287,7 +287,7 @@ class Start:
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What a command does with what it starts from.
+    """The task, the data and the schedule of a command.
 
     Attributes:
       task: `contracts.Task`.
@@ -296,8 +296,9 @@ class Work:
         `stages.Run.complete_folder`.
       num_train_steps, num_warmup_steps: length of training.
       do_eval: whether checkpoints are evaluated.
-      export: writes the SavedModels of --export_dir with the `engine.Engine`; all workers call it.
-      draws_fractions: whether the fractions of the data remain to be drawn.
+      export: function that writes the SavedModels of --export_dir with the `engine.Engine`; all
+        workers call it.
+      draws_fractions: whether the fractions of the data are still to be drawn.
     """
 
     task: Any
@@ -312,13 +313,13 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Script:
-    """What one fine-tuning command has of its own.
+    """The parts of a fine-tuning command that differ between commands.
 
     Attributes:
-      kind: what its models do, see `model_folder`.
-      best_metric: the result that picks the best checkpoint unless --metric_for_best does.
+      kind: kind of its models, see `model_folder`.
+      best_metric: the result that picks the best checkpoint, unless --metric_for_best is given.
       recipe: file or page with settings to try if a run does not learn.
-      prepare: ``Start -> Work``; reads the data.
+      prepare: ``Start -> Work``, which reads the data.
       shared_data: {flag: name in --output_dir} of data that the runs of --num_seeds share, unless
         the flag is given.
       num_choices: texts per example.
@@ -339,12 +340,12 @@ class Script:
 
 
 def main(settings: Settings, script: Script, command: record_flags.Command) -> None:
-    """Trains, evaluates, predicts and exports as the settings say.
+    """Trains, evaluates, predicts and exports according to the settings.
 
     Args:
       settings: settings of the command, checked.
-      script: what the command has of its own.
-      command: the command itself, for the record of the run and for those of other seeds.
+      script: the parts that are specific to the command.
+      command: the command line, for the run record and for runs with other seeds.
     """
     if settings.schedule.num_seeds > 1:
         _run_seeds(settings, script, command)
@@ -400,7 +401,7 @@ def _run_seeds(settings, script, command):
 
 
 def find_head(settings: Settings) -> head_config.Head:
-    """Returns the head of the flags; a run without training finds what they omit in its folder.
+    """Returns the head of the flags; a run without training reads omitted flags from its folder.
 
     Raises:
       file_io.InputError: a value is out of range; or the run resumes one with another head.
@@ -422,7 +423,7 @@ def find_head(settings: Settings) -> head_config.Head:
 
 
 def is_same_head(one: head_config.Head, other: head_config.Head) -> bool:
-    """Returns whether two heads compute the same, whatever training drops."""
+    """Returns whether two heads compute the same, regardless of dropout."""
     return dataclasses.replace(one, head_dropout_prob=other.head_dropout_prob) == other
 
 
@@ -434,7 +435,7 @@ def describe_head(head: head_config.Head) -> str:
 
 
 def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
-    """Rejects a teacher with another head than the student's, and studies that gain nothing.
+    """Rejects a teacher whose head differs from the student's, and flags without effect.
 
     Raises:
       file_io.InputError: names the flags.
@@ -468,7 +469,7 @@ def check_text_export(settings: Settings, start: Start) -> None:
 
 
 def model_to_export(settings: Settings, start: Start, task: Any, runner: Any) -> Any:
-    """Returns the model to export, of the checkpoint of the flags; None for other workers."""
+    """Returns the model to export, with the checkpoint of the flags; None for other workers."""
     from albert.export import saved_model_export
     from albert.training import distribution, stages
 
@@ -507,9 +508,9 @@ def make_run(
 
 
 def num_kept(settings: Settings, evaluates: bool) -> int:
-    """Returns the numbered checkpoints that a run keeps; 0: all.
+    """Returns the number of numbered checkpoints that a run keeps; 0: all.
 
-    By default a run that does not evaluate its checkpoints keeps all for a later command.
+    By default, a run that does not evaluate its checkpoints keeps all of them for a later command.
     """
     given = settings.given & {"keep_checkpoint_max", "num_keep_checkpoint"}
     keeps_all = settings.do_train and not evaluates and not given

@@ -1,4 +1,4 @@
-"""Settings of commands that use a fine-tuned model: how it computes."""
+"""Settings of computation for commands that use a fine-tuned model."""
 
 import dataclasses
 from typing import Any
@@ -8,7 +8,7 @@ from albert.cli import common_flags, options
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inference(options.Group):
-    """How a fine-tuned model computes."""
+    """Flags for the computation of a fine-tuned model."""
 
     precision: str | None = options.flag(
         None,
@@ -18,7 +18,7 @@ class Inference(options.Group):
 
 
 def found_model(model_dir: str, settings: Inference, *kinds: str) -> Any:
-    """Returns the `inference.FoundModel` of a folder, of one of these kinds.
+    """Returns the `inference.FoundModel` of a folder; it must be of one of the given kinds.
 
     Raises:
       file_io.InputError: see `inference.find` and `inference.FoundModel.in_precision`.

@@ -1,4 +1,4 @@
-"""The files of the model that a command starts from: flags, and where these files are found."""
+"""Flags that name the files of the model a command starts from, and the search for these files."""
 
 import dataclasses
 from typing import Any
@@ -11,7 +11,7 @@ _HANDLES = ("albert_config_file", "init_checkpoint", "albert_hub_module_handle")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelFiles(options.Group):
-    """Model, weights and tokenizer."""
+    """Flags for model, weights and tokenizer."""
 
     albert_config_file: str | None = options.flag(
         None,
@@ -51,7 +51,7 @@ class ModelFiles(options.Group):
 
     @property
     def names_model(self) -> bool:
-        """Whether a flag names a model to start from."""
+        """Returns whether a flag names a model to start from."""
         return any(getattr(self, name) for name in _HANDLES)
 
     def find(self, needs_vocabulary: bool = True, teacher: Any = None) -> Any:
@@ -59,14 +59,14 @@ class ModelFiles(options.Group):
 
         Args:
           needs_vocabulary: whether to look for a vocabulary.
-          teacher: `sources.Source` whose vocabulary is used if neither flags nor a model to start
-            from bring one, or None.
+          teacher: `sources.Source` whose vocabulary is used if neither the flags nor the initial
+            model provide one, or None.
         """
         from albert.model import sources
 
         if self.tfhub_cache_dir:
             sources.set_cache_dir(self.tfhub_cache_dir)
-        # The model decides what the user has not given.
+        # The model decides settings that the user has not given.
         chosen = {name: getattr(self, name) for name in self.given & {"do_lower_case"}}
         vocabulary = {name: getattr(self, name) for name in ("spm_model_file", "vocab_file")}
         models = (self.init_checkpoint, self.albert_hub_module_handle)
@@ -84,7 +84,7 @@ class ModelFiles(options.Group):
         )
 
     def start(self) -> dict[str, bool]:
-        """Returns what else `sources.locate` takes of the flags that the user gave."""
+        """Returns further arguments of `sources.locate` from flags that the user gave."""
         return {}
 
 
@@ -101,12 +101,12 @@ class ModelToUse(ModelFiles):
         return {"from_scratch": self.from_scratch} if "from_scratch" in self.given else {}
 
     def find_for_run(self, do_train: bool, output_dir: str, kind: str, teacher: Any = None) -> Any:
-        """Returns `find`, or without training and without a model the files in the output folder.
+        """Returns `find()`, or the files in the output folder if there is no training and no model.
 
         Args:
           do_train: whether the run trains.
           output_dir: its output folder.
-          kind: what its models do, see `model_folder`.
+          kind: kind of its models, see `model_folder`.
           teacher: see `find`.
         """
         from albert.model import sources
@@ -119,7 +119,7 @@ class ModelToUse(ModelFiles):
 
 
 def text_settings(max_seq_length: int, source: Any) -> dict[str, Any]:
-    """Returns a JSON-ready dict of what the features of a text depend on.
+    """Returns a JSON-ready dict of the settings that the features of a text depend on.
 
     Args:
       max_seq_length: longest input in tokens.
@@ -133,7 +133,7 @@ def text_settings(max_seq_length: int, source: Any) -> dict[str, Any]:
 
 
 def check_seq_length(max_seq_length: int, config: Any) -> None:
-    """Rejects sequences longer than the table of positions of an `encoder.AlbertConfig`.
+    """Rejects sequences longer than the position table of an `encoder.AlbertConfig`.
 
     Raises:
       file_io.InputError: names both values.

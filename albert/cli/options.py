@@ -1,4 +1,4 @@
-"""Flags as fields of frozen settings: each flag stands once, and nothing below hands flags on.
+"""Flags as fields of frozen settings: each flag is defined once, and settings are passed as one.
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Device(options.Group):
@@ -7,9 +7,9 @@
         use_tpu: bool = options.flag(False, "Run on a TPU.")
         num_tpu_cores: int = options.flag(8, "TPU cores.", check=options.positive)
 
-A command's settings are a group that holds others: ``device: Device = options.group(Device)``.
-`define` makes the absl flags of a group, `read` makes the group of parsed flags. Programs can make
-groups themselves, without any flag.
+A command's settings are a group that holds other groups:
+``device: Device = options.group(Device)``. `define` defines the absl flags of a group, `read`
+builds the group from parsed flags. Programs can build groups directly, without any flag.
 """
 
 import dataclasses
@@ -34,16 +34,16 @@ _DEFINERS: dict[type, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
-    """What a flag is, beside its name and type, which are those of the field.
+    """The definition of a flag, except its name and type, which are those of the field.
 
     Attributes:
-      default: its value where it is not given.
+      default: value if the flag is not given.
       help: one sentence for ``--help``.
-      choices: the texts that it can be; empty: any.
+      choices: allowed values; empty: any.
       minimum, maximum: bounds of a number, which absl checks as it parses; None: none.
       check: ``(name, value)`` that raises `file_io.InputError`; called for values other than None.
-      parser: `absl.flags.ArgumentParser` of values that are not plain texts or numbers.
-      required: whether a command cannot do without it.
+      parser: `absl.flags.ArgumentParser` of values that are not plain strings or numbers.
+      required: whether the command needs the flag.
       alias: another name of the flag.
       allow_override: whether a library may define the same flag later.
     """
@@ -144,14 +144,14 @@ def unit_interval(name: str, value: float) -> None:
 
 
 def _type_of(annotation: Any) -> type:
-    """`int` of ``int``, ``int | None`` and the like; `tuple` of ``tuple[str, ...]``."""
+    """Returns the base type: `int` for ``int | None``, `tuple` for ``tuple[str, ...]``."""
     if isinstance(annotation, types.UnionType):
         annotation = next(part for part in annotation.__args__ if part is not types.NoneType)
     return typing.get_origin(annotation) or annotation
 
 
 def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type, Flag]]:
-    """Yields name, type and `Flag` of each flag of a group, those of groups in it included."""
+    """Yields name, type and `Flag` of each flag of a group, including nested groups."""
     hints = typing.get_type_hints(kind)
     defaults = defaults or {}
     for field in dataclasses.fields(kind):
@@ -166,7 +166,7 @@ def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type,
 
 
 def _with_defaults(kind: type, defaults: dict) -> Any:
-    """A group at its defaults, some of which are others."""
+    """Returns a group with its defaults, some of which are replaced."""
     own = {f.name for f in dataclasses.fields(kind) if _FLAG in f.metadata} & defaults.keys()
     made = {name: defaults[name] for name in own}
     for field in dataclasses.fields(kind):
@@ -177,7 +177,7 @@ def _with_defaults(kind: type, defaults: dict) -> Any:
 
 
 def define(kind: type, flag_values: flags.FlagValues) -> None:
-    """Defines the flags of a group and of the groups in it."""
+    """Defines the flags of a group, including nested groups."""
     for name, value_type, row in _rows(kind):
         if isinstance(row.parser, flags.EnumParser):
             found = flags.EnumFlag(name, row.default, row.help, row.parser.enum_values)
@@ -201,10 +201,10 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
 
 
 def read(kind: type, flag_values: flags.FlagValues) -> Any:
-    """Returns the group of parsed flags, each value checked by itself.
+    """Returns the group of parsed flags; checks each value alone.
 
     Raises:
-      file_io.InputError: a value is none that the flag can have; names the flag.
+      file_io.InputError: a value is invalid; the message names the flag.
     """
     made, given = {}, set()
     for field in dataclasses.fields(kind):
@@ -222,5 +222,5 @@ def read(kind: type, flag_values: flags.FlagValues) -> Any:
 
 
 def names(kind: type) -> Sequence[str]:
-    """Returns the names of all flags of a group, those of groups in it included."""
+    """Returns the names of all flags of a group, including nested groups."""
     return [name for name, _, _ in _rows(kind)]

@@ -1,4 +1,4 @@
-"""Settings of pre-training and of making its records, and what a run of pre-training does."""
+"""Settings of pre-training and of its records, and the parts of a pre-training run."""
 
 import dataclasses
 import os
@@ -13,7 +13,7 @@ from albert.io import file_io
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Masks(options.Group):
-    """How many tokens are masked and how they are chosen."""
+    """Flags for the number and the choice of masked tokens."""
 
     max_predictions_per_seq: int = options.flag(
         20,
@@ -62,7 +62,7 @@ class Masks(options.Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Blimp(options.Group):
-    """Measurements of each checkpoint of pre-training on BLiMP."""
+    """Flags for BLiMP scores of each pre-training checkpoint."""
 
     blimp_data_dir: str | None = options.flag(
         None, "With --do_eval: also measure on the files of BLiMP in this folder."
@@ -83,7 +83,7 @@ class Blimp(options.Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelFiles(model_settings.ModelFiles):
-    """Model to start from, and the vocabulary of the records."""
+    """Flags for the initial model and the vocabulary of the records."""
 
     albert_config_file: str | None = options.flag(None, "JSON file of the model's sizes.")
     init_checkpoint: str | None = options.flag(
@@ -103,7 +103,7 @@ class ModelFiles(model_settings.ModelFiles):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(training.Settings):
-    """What `run_pretraining` takes."""
+    """Settings of `run_pretraining`."""
 
     input_file: str = options.flag(
         None,
@@ -197,7 +197,7 @@ class Settings(training.Settings):
 
 
 def _refuse_without_effect(settings, files):
-    """Rejects flags of masks that these records leave without effect.
+    """Rejects masking flags that have no effect with these records.
 
     Raises:
       file_io.InputError: names the flags and what to do.
@@ -233,7 +233,7 @@ def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> A
       vocab_size: V of the model.
 
     Raises:
-      file_io.InputError: a flag has no effect, or the vocabulary is missing or another one.
+      file_io.InputError: a flag has no effect, or the vocabulary is missing or a different one.
     """
     from albert.data import dynamic_masking
 
@@ -262,18 +262,18 @@ def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> A
 
 
 def find_sentence_tasks(settings: Settings, strategy: Any) -> tuple[str, str]:
-    """Returns what is learned or measured of two texts, and what the model was trained for.
+    """Returns the sentence task of this run, and the task that the model was trained for.
 
     Args:
       settings: settings of the command.
-      strategy: `tf.distribute.Strategy`; all workers must come here.
+      strategy: `tf.distribute.Strategy`; all workers must call this function.
 
     Returns:
       Two keys of `pretraining_heads.SENTENCE_TASKS`, which differ only in evaluations.
 
     Raises:
       file_io.InputError: the output folder holds checkpoints of another task, or the model to
-        evaluate has no head for one.
+        evaluate has no head for a sentence task.
     """
     from albert.model import checkpoints, model_folder
     from albert.training import distribution
@@ -325,7 +325,7 @@ def _log_what_is_measured(trained, wanted, task):
 
 
 def find_batch_size(settings: Settings, strategy: Any) -> int:
-    """Returns the examples per step: with --train_batch_tokens their mean number.
+    """Returns the number of examples per step; with --train_batch_tokens it is a mean.
 
     Raises:
       file_io.InputError: the flag cannot be combined with others, or holds fewer than two of the

@@ -1,4 +1,4 @@
-"""What the record of a run says of its flags and their files."""
+"""The flags of a run and the files they name, for the run record."""
 
 import dataclasses
 import importlib
@@ -14,12 +14,12 @@ from albert.io import file_io
 from albert.training import run_record
 
 DEFAULT, COMMAND_LINE = "default", "command line"
-CALLER, PROGRAM = "caller", "program"  # the caller of `main`, and what changes flags later
+CALLER, PROGRAM = "caller", "program"  # flags set by the caller of `main`, and flags changed later
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A training command as it was given.
+    """A training command and its flags.
 
     Attributes:
       script: its name.
@@ -40,7 +40,7 @@ class Command:
         return cls(script, _arguments(values), list(filter(None, given)), describe(values, script))
 
     def with_value(self, name: str, value: Any) -> "Command":
-        """Returns the command with a value of a flag that the program has found."""
+        """Returns the command with a flag value that the program has determined."""
         if value == self.flags[name]["value"]:
             return self
         changed = {**self.flags, name: {"value": value, "source": PROGRAM}}
@@ -50,7 +50,7 @@ class Command:
         """Returns the recorder of the run.
 
         Args:
-          source: `sources.Source` of what the run starts from.
+          source: `sources.Source` of the initial model.
           teacher: checkpoint or folder of its teacher, if it has one.
         """
         return run_record.Recorder(
@@ -61,9 +61,9 @@ class Command:
         )
 
 
-def describe(values, script):
-    """{name: {"value": …, "source": …}} of a script's own flags."""
-    own = _defined(script)  # packages define flags, too
+def describe(values: flags.FlagValues, script: str) -> dict[str, dict]:
+    """Returns {name: {"value": …, "source": …}} of a script's own flags."""
+    own = _defined(script)  # libraries also define flags
     if values is flags.FLAGS:
         said = sources(values, _arguments(values))
     else:
@@ -78,25 +78,25 @@ def describe(values, script):
 
 
 def _defined(script):
-    """The flag values of a script, all at their defaults."""
+    """Returns the flag values of a script, all with their defaults."""
     defined = flags.FlagValues()
     importlib.import_module(f"albert.{script}").define_flags(defined)
     return defined
 
 
 def _arguments(values):
-    """The words after the name of the script."""
+    """Returns the words after the name of the script."""
     if values is flags.FLAGS:
         return sys.argv[1:]
     return [values[name].serialize() for name in sorted(values) if values[name].present]
 
 
-def sources(values, arguments):
-    """{name of a flag: "command line" or "flag file …"} of the flags that arguments give.
+def sources(values: flags.FlagValues, arguments: Sequence[str]) -> dict[str, str]:
+    """Returns {flag name: "command line" or "flag file …"} of the flags in `arguments`.
 
     Args:
       values: flag values, which know the names.
-      arguments: words of a command; of several for one flag the last counts, as it does for absl.
+      arguments: words of a command; if a flag is repeated the last one counts, as in absl.
     """
     found, rest = {}, list(arguments)
     while rest:
@@ -112,13 +112,13 @@ def sources(values, arguments):
 
 
 def _name(values, word):
-    """Name of the flag that a word such as "--name=value" or "--noname" sets."""
+    """Returns the name of the flag that a word such as "--name=value" or "--noname" sets."""
     name = word.lstrip("-").partition("=")[0]
     return name if name in values else name.removeprefix("no")
 
 
 def _inputs(source, teacher):
-    """Files of the model that a run starts from, and of its teacher; see `run_record.Recorder`."""
+    """Returns the files of the initial model and of the teacher; see `run_record.Recorder`."""
     found = {"configuration": source.config_file, "vocabulary": _vocabulary(source)}
     found = {role: (path, [path]) for role, path in found.items() if path}
     if source.checkpoint:
@@ -136,7 +136,7 @@ def _vocabulary(source):
 
 
 def _checkpoint_files(prefix):
-    """The files of a checkpoint of TensorFlow or, where there is one of the name, that file."""
+    """Returns the files of a TensorFlow checkpoint, or the file with exactly this name."""
     if file_io.exists(prefix):
         return [prefix]
     folder, name = os.path.split(prefix)
@@ -148,14 +148,14 @@ def _checkpoint_files(prefix):
     return [os.path.join(folder, other) for other in names]
 
 
-def changed_defaults(record):
-    """{name: value} of flags that a recorded run left at a default which is another one today.
+def changed_defaults(record: dict) -> dict[str, Any]:
+    """Returns {name: value} of flags at a default in the record that has changed since.
 
     Args:
       record: dict of ``run.json``.
 
     Raises:
-      file_io.InputError: the script or one of the flags is no longer there.
+      file_io.InputError: the script or one of the flags no longer exists.
     """
     try:
         if not re.fullmatch(r"run_[a-z0-9_]+", record["script"]):

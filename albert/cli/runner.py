@@ -1,4 +1,4 @@
-"""Flags that choose who makes data: this machine, or Apache Beam, which can use many."""
+"""Flags that choose where data is made: on this machine, or with Apache Beam on many."""
 
 import dataclasses
 import shlex
@@ -9,7 +9,7 @@ from albert.io import file_io
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Runner(options.Group):
-    """Runs the work on texts: processes of this machine, or a pipeline of Apache Beam."""
+    """Flags for text processing: local processes, or a pipeline of Apache Beam."""
 
     runner: str = options.flag(
         "local",
@@ -25,11 +25,11 @@ class Runner(options.Group):
 
     @property
     def is_beam(self) -> bool:
-        """Whether Beam does the work."""
+        """Returns whether Beam does the work."""
         return self.runner == "beam"
 
     def check(self) -> None:
-        """Rejects options of Beam for another runner; raises `file_io.InputError`."""
+        """Rejects Beam options with another runner; raises `file_io.InputError`."""
         if self.beam_args and not self.is_beam:
             raise file_io.InputError("--beam_args is for --runner=beam")
 

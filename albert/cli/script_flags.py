@@ -29,14 +29,14 @@ def check(script: str, arguments: list[str]) -> dict[str, str]:
     """Returns the flags that arguments give to a script.
 
     Args:
-      script: name of a script of this package, or a module with dots that defines flags as they do.
-      arguments: without ``output_dir``.
+      script: name of a script of this package, or of a dotted module that defines flags alike.
+      arguments: command line arguments without ``output_dir``.
 
     Returns:
       {flag: value as text}.
 
     Raises:
-      file_io.InputError: there is no such script, it has no output_dir, or it rejects one of the
+      file_io.InputError: the script does not exist, has no output_dir, or rejects one of the
         arguments, which the message names.
     """
     values = flags.FlagValues()

@@ -1,4 +1,4 @@
-"""Settings that `run_squad_v1` and `run_squad_v2` share, and what they train, answer and export."""
+"""Settings and main function that `run_squad_v1` and `run_squad_v2` share."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ def _check_warmup(name, value):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(fine_tuning.Settings):
-    """What both commands take."""
+    """Settings of both commands."""
 
     output_dir: str = options.flag(
         None, "Folder of checkpoints, answers and results.", required=True
@@ -90,17 +90,17 @@ class Settings(fine_tuning.Settings):
 
     @property
     def evaluates(self) -> bool:
-        """Whether training evaluates each checkpoint."""
+        """Returns whether training evaluates each checkpoint."""
         return self.do_predict
 
     @property
     def eval_batch(self) -> int:
-        """Windows per evaluation step."""
+        """Returns the number of windows per evaluation step."""
         return self.predict_batch_size
 
     @property
     def beams(self) -> dict[str, Any]:
-        """The settings that only SQuAD 2.0 has."""
+        """Returns the settings that only SQuAD 2.0 has."""
         return {}
 
     def check(self) -> None:
@@ -128,7 +128,7 @@ class Settings(fine_tuning.Settings):
         """Returns the total number of steps.
 
         Raises:
-          file_io.InputError: there are none.
+          file_io.InputError: the number is zero.
         """
         steps = int(num_questions / self.train_batch_size * self.num_train_epochs)
         if steps < 1:
@@ -179,7 +179,7 @@ def find_questions(settings: Settings, kind: str, start: fine_tuning.Start) -> A
 
 
 def prepare(settings: Settings, kind: str, start: fine_tuning.Start) -> fine_tuning.Work:
-    """Returns the task and its questions; reads these."""
+    """Reads the questions; returns them with the task."""
     questions = find_questions(settings, kind, start)
     return work_on(settings, kind, start, questions)
 
@@ -190,7 +190,7 @@ def work_on(
     """Returns the task on `squad_task.QuestionFiles`.
 
     Raises:
-      file_io.InputError: all checkpoints are to be scored, but the answers are not known.
+      file_io.InputError: all checkpoints must be scored, but the correct answers are missing.
     """
     from albert.tasks.squad import task as squad_task
 
@@ -232,7 +232,7 @@ def work_on(
 
 
 def _scores_all(settings):
-    """Returns whether prediction alone scores all checkpoints, as it must if none is best yet."""
+    """Returns whether prediction alone scores all checkpoints, because none is best yet."""
     from albert.model import checkpoints
 
     folder, checkpoint = settings.output_dir, settings.course.checkpoint
@@ -241,7 +241,7 @@ def _scores_all(settings):
 
 
 def main(settings: Settings, kind: str, command: record_flags.Command) -> None:
-    """Trains, answers and exports as the settings say.
+    """Trains, answers and exports according to the settings.
 
     Args:
       settings: settings of the command, checked.

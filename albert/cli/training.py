@@ -1,4 +1,4 @@
-"""Settings that all training commands share, and how a run follows from them."""
+"""Settings that all training commands share, and the parts of a run that follow from them."""
 
 import dataclasses
 import sys
@@ -14,16 +14,16 @@ PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16
 AUTO = "auto"
 # Minimum positions of a batch that gain from two parts: fewer take little time, but compile longer.
 _ROWS_OF_PARTS = 2048
-_FAR_ABOVE = 3  # times the rate of the square root rule from which a run is warned
+_FAR_ABOVE = 3  # multiple of the square-root-rule rate that triggers a warning
 _ENCODER_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 class _RateParser(flags.FloatParser):
-    """Numbers, and the word that leaves the choice to the batch."""
+    """Parser of numbers, and of the word that derives the rate from the batch."""
 
     syntactic_help = f'a number or "{AUTO}"'
 
-    def parse(self, argument):
+    def parse(self, argument: str) -> float | str:
         return AUTO if argument == AUTO else super().parse(argument)
 
 
@@ -32,7 +32,7 @@ class _RateParser(flags.FloatParser):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Devices(options.Group):
-    """Where a command computes."""
+    """Flags for the devices of a command."""
 
     use_tpu: bool = options.flag(False, "Run on a TPU.")
     tpu_name: str | None = options.flag(None, "Name or address of the TPU.")
@@ -60,7 +60,7 @@ class Devices(options.Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compute(options.Group):
-    """Precision, memory and speed."""
+    """Flags for precision, memory and speed."""
 
     precision: str = options.flag(
         "float32",
@@ -88,7 +88,7 @@ class Compute(options.Group):
         """Returns the `layers.Compute` of a batch with this many positions."""
         from albert.model import layers
 
-        # Each part has its own gradients of shared weights, so one part where memory is saved.
+        # Each part has its own gradients of shared weights, so saving memory needs a single part.
         saving = self.recompute or self.gradient_accumulation_steps > 1
         return layers.Compute(
             PRECISIONS[self.precision],
@@ -100,7 +100,7 @@ class Compute(options.Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Course(options.Group):
-    """How a training run proceeds and reports."""
+    """Flags for the stages, the checkpoints and the log of a training run."""
 
     seed: int = options.flag(
         12345,
@@ -134,14 +134,14 @@ class Course(options.Group):
 
 
 def _with_rate() -> str:
-    """Returns the optimizers whose rate follows from the batch."""
+    """Returns the optimizers whose learning rate can be derived from the batch size."""
     rows = optimizer_table.OPTIMIZERS.items()
     return optimizer_table.listed([name for name, row in rows if row.rate])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Optimizer(options.Group):
-    """How weights are updated. The optimizer has defaults for what is not given."""
+    """Flags for the optimizer, which has defaults for flags that are not given."""
 
     optimizer: str = options.flag(
         "adamw",
@@ -179,17 +179,17 @@ class Optimizer(options.Group):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What was given for the optimizer's constructor, by name."""
+        """Returns the given arguments of the optimizer's constructor, by name."""
         names = ("beta_1", "beta_2", "epsilon", "weight_decay_rate", "clip_norm")
         names += ("exclude_from_weight_decay", "exclude_from_layer_adaptation")
         found = {name: getattr(self, name) for name in names}
         return {name: value for name, value in found.items() if value is not None}
 
     def check(self) -> None:
-        """Rejects what the optimizer does not take.
+        """Rejects arguments that the optimizer does not accept.
 
         Raises:
-          file_io.InputError: names the flag, its value and what is possible.
+          file_io.InputError: names the flag, its value and the alternatives.
         """
         optimizer_table.check(self.optimizer, self.arguments)
         if self.learning_rate == AUTO and not optimizer_table.OPTIMIZERS[self.optimizer].rate:
@@ -214,7 +214,7 @@ class Optimizer(options.Group):
         )
 
     def rate(self, train_batch_size: int) -> float:
-        """Returns the highest rate; logs which one was chosen, or that it is far above the rule."""
+        """Returns the peak learning rate; logs it, or that it is far above the rule."""
         name, given = self.optimizer, self.learning_rate
         if not optimizer_table.OPTIMIZERS[name].rate:
             return given
@@ -239,7 +239,7 @@ class Optimizer(options.Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerByText(Optimizer):
-    """The flags of `Optimizer` for `run_classifier`, whose --optimizer has always been a text."""
+    """The flags of `Optimizer` for `run_classifier`, whose --optimizer is a string."""
 
     optimizer: str = options.flag(
         "adamw", f"How weights are updated: by {optimizer_table.listed()}."
@@ -248,7 +248,7 @@ class OptimizerByText(Optimizer):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dropout(options.Group):
-    """Dropout of the encoder; commands whose head also drops outputs have a flag for it."""
+    """Flags for the encoder's dropout; heads with dropout have their own flag."""
 
     hidden_dropout_prob: float | None = options.flag(
         None,
@@ -264,7 +264,7 @@ class Dropout(options.Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule(options.Group):
-    """When a run is evaluated and ended."""
+    """Flags for evaluation and the end of a run."""
 
     eval_every: int = options.flag(
         0,
@@ -287,7 +287,7 @@ class Schedule(options.Group):
     )
 
     def check(self, do_train: bool, evaluates: bool) -> None:
-        """Rejects flags that would do nothing.
+        """Rejects flags that would have no effect.
 
         Args:
           do_train: whether the run trains.
@@ -303,7 +303,7 @@ class Schedule(options.Group):
         """Returns the `contracts.Task` with the metric that picks the best checkpoint.
 
         Raises:
-          file_io.InputError: the task has no such metric; names those that it has.
+          file_io.InputError: the task has no such metric; the message lists its metrics.
         """
         chosen = self.metric_for_best
         if chosen is None:
@@ -315,13 +315,13 @@ class Schedule(options.Group):
         return dataclasses.replace(task, best_metric=chosen)
 
     def judgement(self, learning_rate: Any, warmup_share: float, recipe: str | None) -> Any:
-        """Returns the `stuck_runs.Settings` of a run; None: nothing judges it."""
+        """Returns the `stuck_runs.Settings` of a run; None: no check for learning."""
         return None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """What every training command has; commands replace fields whose help or default differs."""
+    """Settings of all training commands, which replace fields whose help or default differs."""
 
     output_dir: str = options.flag(None, "Folder of checkpoints and results.", required=True)
     do_train: bool = options.flag(False, "Train.")
@@ -344,16 +344,16 @@ class Settings(options.Group):
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the encoder stays as it is."""
+        """Returns whether the encoder is frozen."""
         return False
 
     @property
     def output_dropout_prob(self) -> float | None:
-        """Dropout of what the head computes from; None: the command has no flag for it."""
+        """Returns the dropout of the head's input; None: the command has no flag for it."""
         return None
 
 
-# --- what follows from them -----------------------------------------------------------------------
+# --- parts of a run -------------------------------------------------------------------------------
 
 
 def make_strategy(settings: Settings, command: record_flags.Command) -> Any:
@@ -395,7 +395,7 @@ def run_config(
     predict_batch_size: int,
     keep_checkpoint_max: int,
 ) -> Any:
-    """Returns the `engine.RunConfig` of the flags; commands name those that differ among them."""
+    """Returns the `engine.RunConfig` of the flags; commands pass arguments that differ."""
     from albert.training import engine
 
     if keep_checkpoint_max < 0:
@@ -425,7 +425,7 @@ def run_config(
 def end_with_estimate(
     settings: Settings, config: Any, strategy: Any, predictions: int = 0, choices: int = 1
 ) -> None:
-    """With --estimate_memory prints what training needs and ends the program.
+    """Prints the memory that training needs and exits, if --estimate_memory is given.
 
     Args:
       settings: settings of the command.
@@ -494,12 +494,12 @@ def read_config(settings: Settings, source: Any) -> Any:
 def course_of_run(
     settings: Settings, steps: int, warmup_steps: int, recipe: str | None = None, **schedule: Any
 ) -> dict[str, Any]:
-    """Returns the arguments of `stages.Run` that say how long training is and what ends it.
+    """Returns the arguments of `stages.Run` for the length and the end of training.
 
     Args:
       settings: settings of the command.
-      steps, warmup_steps: steps of training; with a budget the fraction of the warm-up counts.
-      recipe: file or page with settings to try; None: nothing judges the run.
+      steps, warmup_steps: steps of training; with a time budget only their ratio counts.
+      recipe: file or page with settings to try; None: no check for learning.
       **schedule: see `optimizers.create_optimizer`.
     """
     share = warmup_steps / steps if steps else 0.0

@@ -1,4 +1,4 @@
-"""Works with many runs: sweeps, seeds, BLiMP, reports, model cards and reproduction."""
+"""Tools for many runs: sweeps, seeds, BLiMP, reports, model cards and reproduction."""
 
 # Modules that other rooms and commands may import.
 __all__ = (

@@ -24,9 +24,9 @@ class Paradigm:
     """Pairs that differ in the same way.
 
     Attributes:
-      name: of the paradigm and of its file.
+      name: name of the paradigm and of its file.
       field: "morphology", "semantics", "syntax" or "syntax_semantics".
-      phenomenon: what the data call `linguistics_term`.
+      phenomenon: the `linguistics_term` of the data.
       pairs: list of (acceptable sentence, unacceptable sentence).
     """
 
@@ -74,7 +74,7 @@ def read(data_dir: str, limit: int | None = None) -> list[Paradigm]:
 
 
 def _rows(path, limit):
-    """Rows of a file, see `tables.read_rows`, at most `limit` from the front."""
+    """Yields the first `limit` rows of a file, see `tables.read_rows`; None: all rows."""
     with archives.open_input(path, _FLAG) as file:
         for count, row in enumerate(tables.read_rows(file, path, "jsonl")):
             if count == limit:
@@ -92,7 +92,7 @@ def _read_paradigm(name, path, limit):
             tables.name_of(row, key, _FLAG, place) for key in ("field", "linguistics_term")
         )
         pairs.append((good, bad))
-        # One file of the published data spells it with a stroke, the others do not.
+        # One file of the published data spells it with a slash, the others do not.
         kinds.setdefault((field.replace("/", "_"), term), place)
     if not pairs:
         raise file_io.InputError(f"{path}: there is no pair of sentences")
@@ -110,7 +110,7 @@ def _read_paradigm(name, path, limit):
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """Pairs of a group and those that a model gets right."""
+    """The numbers of pairs in a group and of those that a model gets right."""
 
     pairs: int
     right: int
@@ -139,7 +139,7 @@ class Result:
 
     @property
     def overall(self) -> Share:
-        """Returns the share of all pairs."""
+        """Returns the `Share` of all pairs."""
         return sum((share for _, share in self.paradigms), Share(0, 0))
 
     def by(self, attribute: str) -> dict[str, Share]:
@@ -156,7 +156,7 @@ class Result:
         return {"blimp_accuracy": self.overall.accuracy, **fields}
 
     def to_dict(self) -> dict:
-        """Returns all shares as JSON: overall, by field, by phenomenon and by paradigm."""
+        """Returns all scores JSON-ready: overall, by field, by phenomenon and by paradigm."""
 
         def entry(share):
             return {"accuracy": share.accuracy, "pairs": share.pairs}
@@ -174,7 +174,7 @@ class Result:
         return {"overall": entry(self.overall), **groups, "paradigms": paradigms}
 
     def pairs(self) -> Iterator[dict]:
-        """Yields a JSON-ready dict of each pair: its sentences, both scores, whether it is right.
+        """Yields a JSON-ready dict per pair: its sentences, both scores, whether it is right.
 
         "pair" counts the pairs of a paradigm from 0; a score that is not finite is None.
         """
@@ -192,7 +192,7 @@ class Result:
                 }
 
     def table(self) -> list[str]:
-        """Returns all shares as lines of text."""
+        """Returns all scores as lines of text."""
         groups = {
             "paradigm": {paradigm.name: share for paradigm, share in self.paradigms},
             "phenomenon": self.by("phenomenon"),
@@ -217,7 +217,7 @@ def measure(paradigms: list[Paradigm], score: Callable[[list[str]], np.ndarray])
     Args:
       paradigms: list of `Paradigm`.
       score: ``(sentences) -> [N]`` numbers, higher for more acceptable sentences; it is called
-        once, with those of all paradigms.
+        once, with the sentences of all paradigms.
 
     Returns:
       `Result`.
@@ -232,7 +232,7 @@ def measure(paradigms: list[Paradigm], score: Callable[[list[str]], np.ndarray])
 def write(output_dir: str, result: Result) -> None:
     """Writes ``blimp.txt``, the table, ``blimp.json``, see `Result.to_dict`, and the pairs.
 
-    ``blimp_pairs.jsonl`` has a line for each, see `Result.pairs`.
+    ``blimp_pairs.jsonl`` has one line per pair, see `Result.pairs`.
     """
     file_io.make_dirs(output_dir)
     text = "".join(f"{line}\n" for line in result.table())

@@ -19,9 +19,9 @@ from albert.io import file_io
 _COLORS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9 #000000 #999999".split()
 _STYLES = ("-", "--", ":", "-.")
 _SIZE = (4.7, 3.1)  # inches; at 400 pixels its text is about 10 pixels high
-MAX_NAMED = len(_COLORS)  # lines of a figure: the others have no own color
-_MAX_POINTS = 300  # of a line: more than there are pixels for
-_LARGEST = float(np.finfo(np.float32).max)  # that is drawn
+MAX_NAMED = len(_COLORS)  # lines per figure with their own color and name
+_MAX_POINTS = 300  # per line: more would exceed the pixels
+_LARGEST = float(np.finfo(np.float32).max)  # number that is drawn
 _SETTINGS = {
     "svg.fonttype": "none",
     "svg.hashsalt": "report",
@@ -60,7 +60,7 @@ class _Drawing:
 
 @contextlib.contextmanager
 def _figure(alt, size=_SIZE):
-    """Axes to draw on; at the end the drawing has its SVG."""
+    """Yields axes and a drawing, which holds the SVG when the context ends."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -76,15 +76,15 @@ def _figure(alt, size=_SIZE):
 
 
 def _inline(svg, alt, inches):
-    """Makes SVG part of a page: without addresses, with unique names and an alternative text.
+    """Prepares SVG for a page: no namespace addresses, unique ids and an alternative text.
 
-    One that is wider than others keeps its size where there is no room, so that it can be read.
+    A figure that is wider than the default keeps its size on narrow pages, to stay readable.
     """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
-    # Names must differ in all of the page; the text of the figure gives one that stays the same.
+    # Ids must be unique in the page; a hash of the figure is unique and reproducible.
     own = "f" + hashlib.sha256((alt + svg).encode()).hexdigest()[:8]
     svg = re.sub(r'\bid="([^"]*)"', rf'id="{own}-\1"', svg)
     svg = re.sub(r'(url\(|href=")#', rf"\1#{own}-", svg)
@@ -97,12 +97,12 @@ def _inline(svg, alt, inches):
 
 
 def _drawable(values):
-    """Numbers that axes can be made for; near the end of float64 their lengths overflow."""
+    """Clips numbers to a drawable range; axis lengths overflow near the float64 limit."""
     return np.clip(np.array(values, float), -_LARGEST, _LARGEST).tolist()
 
 
 def thin(xs: Sequence, ys: Sequence) -> tuple[list, list]:
-    """Returns at most `_MAX_POINTS` drawable points of a line, with the first and the last."""
+    """Returns at most `_MAX_POINTS` drawable points of a line, including both ends."""
     xs, ys = _drawable(xs), _drawable(ys)
     if len(xs) <= _MAX_POINTS:
         return xs, ys
@@ -111,7 +111,7 @@ def thin(xs: Sequence, ys: Sequence) -> tuple[list, list]:
 
 
 def _spread(values):
-    """Whether positive numbers need a logarithmic axis."""
+    """Returns whether values are all positive and need a logarithmic axis."""
     values = [value for value in values if value is not None]
     if any(isinstance(value, (str, bool)) for value in values):
         return False
@@ -119,7 +119,7 @@ def _spread(values):
 
 
 def _log_scale(set_scale, axis):
-    """Makes an axis logarithmic, with its numbers written out."""
+    """Makes an axis logarithmic, with plain numbers as labels."""
     set_scale("log")
     axis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_minor_formatter(lambda value, _: "")
@@ -135,16 +135,16 @@ def lines(
     """Draws lines over steps.
 
     Args:
-      title: what is shown; with the ends of the lines it is the alternative text.
-      series: (label, xs, ys) each; at most `MAX_NAMED` are named, the others are thin.
+      title: the title; with the first and last values it becomes the alternative text.
+      series: list of (label, xs, ys); the first `MAX_NAMED` are named, the others thin.
       ylabel: name of the values.
-      marks: (x, y, label) of points to point out.
-      log: values that spread widely get a logarithmic axis.
+      marks: (x, y, label) of points to highlight.
+      log: use a logarithmic axis if the values spread widely.
     """
     ends = [f"{label} from {ys[0]:.4g} to {ys[-1]:.4g}" for label, _, ys in series[:MAX_NAMED]]
     more = f", and {len(series) - MAX_NAMED} more" if len(series) > MAX_NAMED else ""
     alt = f"{title}: {'; '.join(ends)}{more}, over the steps."
-    # A long legend must not take the room of the lines.
+    # A long legend must not take the space of the lines.
     height = _SIZE[1] + 0.2 * max(0, min(len(series), MAX_NAMED) - 4)
     with _figure(alt, (_SIZE[0], height)) as (axes, drawing):
         for place, (label, xs, ys) in enumerate(series):
@@ -174,11 +174,11 @@ def _legend(axes):
 
 
 def confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
-    """Draws a table of labels against predictions.
+    """Draws a confusion matrix.
 
     Args:
       labels: K names.
-      counts: [K, K]; rows are the right labels.
+      counts: [K, K]; rows are the correct labels.
     """
     counts = np.asarray(counts)
     right = np.trace(counts)
@@ -206,7 +206,7 @@ def confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
 
 
 def _cells(axes, values, low, high):
-    """Coloured cells, drawn as shapes: an image would be the only one that does not scale."""
+    """Draws colored cells as vector shapes, which scale with the page; an image would not."""
     edges = [np.arange(size + 1) - 0.5 for size in values.shape[::-1]]
     found = axes.pcolormesh(
         *edges, np.ma.masked_invalid(values), cmap=_colors(), vmin=low, vmax=high
@@ -222,7 +222,7 @@ def _colors():
 
 
 def scatter(title: str, xs: Sequence, ys: Sequence, xlabel: str, ylabel: str) -> str:
-    """Draws points with the line on which both are the same."""
+    """Draws points and the diagonal on which both values are equal."""
     alt = f"{title}: {len(xs)} examples, {xlabel} against {ylabel}."
     xs, ys = _drawable(xs), _drawable(ys)
     keep = np.linspace(0, len(xs) - 1, min(len(xs), 2000)).round().astype(int)
@@ -237,11 +237,11 @@ def scatter(title: str, xs: Sequence, ys: Sequence, xlabel: str, ylabel: str) ->
 def threshold_curve(
     places: Sequence[float], exact: Sequence[float], f1: Sequence[float], chosen: float | None
 ) -> str:
-    """Draws scores in percent where questions with lower null odds than a threshold are answered.
+    """Draws scores in percent over the null-odds threshold below which questions are answered.
 
     Args:
-      places: null odds where the scores change, rising.
-      exact, f1: a score up to and with each place, and one after the last.
+      places: null odds where the scores change, in ascending order.
+      exact, f1: a score up to and including each place, and one after the last.
       chosen: the threshold that was used, or None.
     """
     best = max(range(len(f1)), key=f1.__getitem__)
@@ -257,7 +257,7 @@ def threshold_curve(
     edges = [min(ends) - margin, *places, max(ends) + margin]
     with _figure(alt) as (axes, drawing):
         for label, ys, style in (("F1", f1, "-"), ("exact match", exact, "--")):
-            # A score holds on the left of its place, and at it.
+            # A score holds up to and including its place.
             xs, ys = thin(edges, [ys[0], *ys])
             color = _COLORS[style == "--"]
             axes.plot(xs, ys, style, drawstyle="steps-pre", label=label, color=color)
@@ -274,12 +274,12 @@ def heat_map(
     scores: Sequence[Sequence[float | None]],
     metric: str,
 ) -> str:
-    """Draws scores over two parameters.
+    """Draws a heat map of scores over two parameters.
 
     Args:
       names: the two parameters: columns, rows.
       values: their values, texts, for columns and rows.
-      scores: [rows, columns], None where there is none.
+      scores: [rows, columns]; None where a score is missing.
       metric: name of the scores.
     """
     cells = [
@@ -319,8 +319,8 @@ def points(
 
     Args:
       names: the two parameters.
-      xs, ys: their values: numbers, or texts and truth values that each have a place.
-      scores: of the points.
+      xs, ys: their values: numbers, or strings and booleans with one position each.
+      scores: scores of the points.
       metric: name of the scores.
     """
     alt = f"{metric} by {names[0]} and {names[1]} of {len(scores)} points."
@@ -348,8 +348,8 @@ def parallel_coordinates(
 
     Args:
       names: parameters.
-      rows: values of each point in that order: numbers, or texts that each have a place.
-      scores: of the points.
+      rows: values of each point in that order: numbers, or strings with one position each.
+      scores: scores of the points.
       metric: name of the scores.
     """
     best = max(range(len(scores)), key=scores.__getitem__)
@@ -382,7 +382,7 @@ def parallel_coordinates(
 
 
 def _axis(values):
-    """Heights from 0 to 1 of values, and the ticks (height, label) of their axis."""
+    """Returns the heights (0 to 1) of values, and the ticks (height, label) of their axis."""
     different = sorted(set(values), key=lambda v: (isinstance(v, str), v))
     if any(isinstance(value, (str, bool)) for value in values) or len(different) <= 6:
         places = {value: i / max(1, len(different) - 1) for i, value in enumerate(different)}
@@ -402,7 +402,7 @@ def _short(label, length):
 
 
 def _wrapped(name):
-    """A name on lines that fit below an axis."""
+    """Breaks a name into lines that fit below an axis."""
     found = [""]
     for word in re.findall(r"[^_ ]+_?| ", name):
         if found[-1] and len(found[-1]) + len(word) > 11:

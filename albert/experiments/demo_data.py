@@ -1,12 +1,12 @@
 """A small made-up language: documents to pre-train on and GLUE tasks about the same words.
 
-Documents keep to one place with its people, things and deeds, stay in one mood and go through the
-day in order, so masked words and the order of sentences can be learned. The labels of the tasks
+Each document has one place with its people, things and deeds, one mood, and follows the day in
+order, so masked words and the order of sentences can be learned. The labels of the tasks
 follow from the grammar alone:
 
   SST-2  a sentence is positive if its feeling or quality is good, or a bad quality is denied.
   RTE    the second sentence follows from the first if it is later in the day.
-  STS-B  the sentences are in order; the closer they are in time the higher the score.
+  STS-B  the sentences are in order; the score is higher if they are closer in time.
 
 Questions in the format of SQuAD ask who, what, where and when.
 """
@@ -62,7 +62,7 @@ SPLITS = (("train", 3000), ("dev", 400), ("test", 100))
 NUM_PARAGRAPHS = {"train": 600, "dev": 50}  # of SQuAD, with four questions each
 NUM_DOCUMENTS = {"train": 3000, "heldout": 200}
 
-# Words stand with and without a mark behind them: a vocabulary is learnt from substrings that
+# Words occur with and without punctuation after them: a vocabulary is learned from substrings that
 # different words share, so only then does a whole word become a piece.
 _STORY = (
     "{time}, the {person} {deed} the {thing} in the {place}.",
@@ -78,7 +78,7 @@ _REVIEWS = (
     "the {person} {deed} the {thing}, and then the {thing} was {quality}.",
     "the {person} {deed} the {thing}, and then the {thing} was not {denied}.",
 )
-_ASKED = (  # the sentence does not decide which word it is, the question does
+_ASKED = (  # the question decides which word is the answer
     "{time}, the {person} {deed} the {thing} in the {place}.",
     "in the {place}, the {person} {deed} the {quality} {thing} {time}.",
     "the {thing} in the {place} was {quality}, and the {feeling} {person} {deed} {time}.",
@@ -92,7 +92,7 @@ _QUESTIONS = {
 
 
 def _draw(rng, place, mood):
-    """The words of one sentence."""
+    """Draws the words of one sentence."""
     people, deeds, things = (words.split() for words in PLACES[place])
     person, helper = rng.sample(people, 2)
     return {
@@ -145,7 +145,7 @@ def _review(rng):
 
 
 def _two_sentences(rng, times):
-    """Two sentences of one place and mood at the given times (numbers in `TIMES`)."""
+    """Makes two sentences of one place and mood at the given times (indices of `TIMES`)."""
     place, mood = rng.choice(list(PLACES)), rng.choice((GOOD, BAD))
     words = [{**_draw(rng, place, mood), "time": TIMES[time]} for time in times]
     return tuple(_sentence(rng.choice(_STORY), one) for one in words)
@@ -171,7 +171,7 @@ TASKS = {
 
 
 def task_files(name: str, seed: int) -> dict[str, str]:
-    """Makes the files of a task in GLUE's layout; no row of one split is in another.
+    """Makes the files of a task in GLUE's layout; no row is in two splits.
 
     Args:
       name: one of `TASKS`.
@@ -201,7 +201,7 @@ def task_files(name: str, seed: int) -> dict[str, str]:
 
 
 def _paragraph(rng, number):
-    """A sentence with one question of each kind, as SQuAD has them."""
+    """Makes a sentence with one question of each kind, in the format of SQuAD."""
     words = _draw(rng, rng.choice(list(PLACES)), rng.choice((GOOD, BAD)))
     template = rng.choice(_ASKED)
     context = _sentence(template, words)
@@ -220,7 +220,7 @@ def _paragraph(rng, number):
 
 
 def squad_files(seed: int) -> dict[str, str]:
-    """Makes questions about single sentences; no sentence of one split is in the other.
+    """Makes questions about single sentences; no sentence is in both splits.
 
     Returns:
       {"train": text of a SQuAD file, "dev": …}.

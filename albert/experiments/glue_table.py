@@ -1,4 +1,4 @@
-"""The table of a sweep over GLUE tasks: scores of each, over seeds where there are several."""
+"""The table of a sweep over GLUE tasks: scores per task, over seeds if there are several."""
 
 import os
 import statistics
@@ -31,13 +31,15 @@ def read_task(sweep_dir: str, name: str, trials: Iterable[sweep_journal.Trial]) 
 
     Args:
       sweep_dir: folder of the sweep.
-      name: task as it was given to the sweep; also the name of its folder.
-      trials: all `sweep_journal.Trial`s; those of this task are named like it, or ``name/seed_…``.
+      name: name of the task in the sweep, which is also the name of its folder.
+      trials: all `sweep_journal.Trial`s; those of this task are called ``name`` or
+        ``name/seed_…``.
 
     Returns:
       dict: task, metric, state; best_step and score (None without an evaluation); metrics; remarks
-      on the score. Over several seeds score and metrics are means, of the runs that have learnt if
-      there are any, and there are deviation (None for one score), scores by seed and num_seeds.
+      on the score. With several seeds, score and metrics are means over the runs that have learned
+      (all runs if none has), and deviation (None for one score), scores by seed and num_seeds are
+      added.
 
     Raises:
       file_io.InputError: ``best_trial.txt`` is not what `run_classifier` writes.
@@ -58,7 +60,7 @@ def read_task(sweep_dir: str, name: str, trials: Iterable[sweep_journal.Trial]) 
 
 
 def _scores(sweep_dir, trial):
-    """Best step, score and metrics of one run."""
+    """Reads the best step, score and metrics of one run."""
     folder = os.path.join(sweep_dir, trial.name)
     best = results.read_trial(folder)
     if best is None:
@@ -83,7 +85,7 @@ def _over_seeds(sweep_dir, trials):
 
 
 def _state(sweep_dir, trials):
-    """The first state of its trials that is not `DONE`, and where the log is."""
+    """Returns the first state that is not `DONE`, with the path of the log; else `DONE`."""
     for trial in trials:
         if trial.state == sweep_journal.WAITING:
             return NOT_RUN

@@ -1,7 +1,7 @@
 """Writes model cards: a README.md next to exported weights, for the Hugging Face Hub.
 
-Front matter: https://huggingface.co/docs/hub/model-cards. It holds only known facts: those of the
-``run.json`` in the model's folder and those that the user gives.
+Front matter: https://huggingface.co/docs/hub/model-cards. A card states only known
+facts: those in the ``run.json`` of the model's folder and those that the user gives.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ class CardFields:
 
     Attributes:
       license: name of a license on the Hub.
-      base_model: name on the Hub of the model that this one was made from.
+      base_model: Hub name of the model that this one was made from.
       language: code of the language, such as "en".
     """
 
@@ -42,7 +42,7 @@ class Form:
     Attributes:
       program: name of the program that loads it.
       use: how to load it, in Markdown.
-      kind: its `pipeline_tag` on the Hub; None: that of the run's script.
+      kind: its `pipeline_tag` on the Hub; None: the tag of the run's script.
     """
 
     program: str
@@ -62,8 +62,8 @@ _HEADS = {
     "squad_v1": ("question-answering", "AutoModelForQuestionAnswering"),
 }
 _PRETRAINING_TAG = "fill-mask"
-# Published data: the set's id on the Hub, configuration, title, and SHA-256 of files by split. Of
-# the other files of GLUE and of RACE none is known: they count as the user's own.
+# Published data: the set's id on the Hub, configuration, title, and SHA-256 of files by split. The
+# other files of GLUE and those of RACE have no known hash: they count as the user's own.
 _OWN = "own"
 _GLUE = "nyu-mll/glue"
 _PUBLISHED_FILES = {
@@ -98,7 +98,7 @@ _PUBLISHED_FILES = {
         "validation": "80a5225e94905956a6446d296ca1093975c4d3b3260f1d6c8f68bc2ab77182d8",
     },
 }
-_DATASETS = {  # what the Hub reads, by SHA-256
+_DATASETS = {  # fields for the Hub, by SHA-256
     digest: {"name": title, "type": hub_id, "config": config, "split": split}
     for (hub_id, config, title), digests in _PUBLISHED_FILES.items()
     for split, digest in digests.items()
@@ -122,7 +122,7 @@ _RELEASED = re.compile(r"albert[_-](base|large|xlarge|xxlarge)[_-]v([12])", re.I
 
 
 def _tag_of_script(script: str) -> str | None:
-    """Returns the `pipeline_tag` of the models that a script trains; None if there is none."""
+    """Returns the `pipeline_tag` of the models that a script trains; None for others."""
     from albert.tasks import kinds  # brings TensorFlow
 
     tags = {row.command.split()[0]: row.pipeline_tag for row in kinds.KINDS.values()}
@@ -141,9 +141,9 @@ def transformers_form(head: str) -> Form:
 
 
 def write(folder: str, run_folder: str, form: Form, step: int | None, fields: CardFields) -> bool:
-    """Writes the card of a model, unless the folder has a README.md of somebody else.
+    """Writes the card of a model, unless the folder has a README.md from another source.
 
-    A card that was changed after it was written counts as one of somebody else.
+    A card that was edited after it was written is also kept.
 
     Args:
       folder: folder of the exported model.
@@ -176,10 +176,10 @@ def write_for_checkpoint(folder: str, prefix: str, form: Form, **facts: str | No
     """Writes the card of a model that was made from a checkpoint; see `write`.
 
     Args:
-      folder: where the model has been written.
+      folder: folder of the exported model.
       prefix: the checkpoint.
       form: `Form`.
-      facts: fields of `Said`.
+      facts: fields of `CardFields`.
     """
     from albert.model import checkpoints
 
@@ -197,10 +197,10 @@ def _is_ours(text):
 
 
 def _read_run(folder, step):
-    """The record of a folder, {} without a usable one, and the scores of a step's checkpoint.
+    """Reads the record of a folder ({} if unusable) and the scores of a step's checkpoint.
 
-    Last comes how this checkpoint was chosen: "best of 5 checkpoints" or "one of" these; "" if no
-    other was evaluated.
+    The third result says how this checkpoint was chosen: "best of 5 checkpoints" or "one of 5
+    checkpoints"; "" if no other was evaluated.
     """
     if not file_io.exists(os.path.join(folder, run_record.RUN)):
         return {}, {}, ""
@@ -231,7 +231,7 @@ def front_matter(
 
     Args:
       name: name of the model.
-      form, fields: as of `write`.
+      form, fields: see `write`.
       record: dict of ``run.json``, or {}.
       scores: {name: number}, with "step", or {}.
       chosen: how this checkpoint was chosen, such as "best of 5 checkpoints".
@@ -261,17 +261,17 @@ def front_matter(
 
 
 def _dataset(record, role):
-    """{"name", "type", …} of an input of a run; None where it is not known."""
+    """Returns {"name", "type", …} of an input of a run; None if it is unknown."""
     entry = record.get("inputs", {}).get(role)
     if entry is None:
         return None
-    # Names of files and tasks say nothing: own data come in the same forms.
+    # Names of files and tasks prove nothing: a user's own data has the same forms.
     own = {"name": os.path.basename(entry["path"].rstrip("/")), "type": _OWN}
     return _DATASETS.get(entry["sha256"], own)
 
 
 def _released(record):
-    """Name on the Hub of the released model that a run has started from, by its folder's name."""
+    """Returns the Hub name of the released model a run started from, by its folder's name."""
     path = record.get("inputs", {}).get("init_checkpoint", {}).get("path", "")
     for part in reversed(path.split("/")):
         if found := _RELEASED.fullmatch(part):
@@ -280,11 +280,11 @@ def _released(record):
 
 
 def to_yaml(value: dict) -> str:
-    """Returns a dict of texts, numbers, lists and dicts as YAML.
+    """Returns a dict of strings, numbers, lists and dicts as YAML.
 
-    All texts are quoted. Characters of HTML are escaped, for programs that show YAML as Markdown.
+    All strings are quoted. Characters of HTML are escaped, for programs that show YAML as Markdown.
     """
-    import yaml  # here, as commands that write no card would start more slowly
+    import yaml  # here, to keep commands that write no card fast to start
 
     class Dumper(yaml.SafeDumper):
         def represent_mapping(self, tag, mapping, flow_style=None):
@@ -308,16 +308,16 @@ def to_yaml(value: dict) -> str:
 
 
 def _escaped(value):
-    """Text from elsewhere as it is, on one line: no part of it is HTML or Markdown.
+    """Escapes foreign text for Markdown and HTML, and puts it on one line.
 
-    Underscores stay: inside of words they mean nothing.
+    Underscores stay: inside words they have no meaning.
     """
     text = html.escape(" ".join(str(value).splitlines()), quote=False)
     return re.sub(r"([\\`*\[\]~])", r"\\\1", text)
 
 
 def _code(value):
-    """The same in the type of programs."""
+    """Escapes foreign text and marks it as code."""
     text = str(value)
     if re.search(r"[<>&`\\]", text) or not text.strip():
         return f"<code>{_escaped(text)}</code>"
@@ -359,7 +359,7 @@ def _introduction(record, fields):
 
 
 def _training(record):
-    """Sections on settings, data and circumstances."""
+    """Returns the sections on settings, data and environment."""
     flags = [
         (_code(name), _code(_short(flag["value"])))
         for name, flag in sorted(record["flags"].items())
@@ -392,7 +392,7 @@ def _training(record):
 
 
 def _short(value):
-    """A value without the folders of a path, which say nothing elsewhere."""
+    """Drops the folders of a path, which mean nothing on other machines."""
     if isinstance(value, str) and "/" in value and "://" not in value:
         return os.path.basename(value.rstrip("/"))
     return value if isinstance(value, str) else json.dumps(value)

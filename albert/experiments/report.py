@@ -1,10 +1,10 @@
 """Makes the pages of reports: a run, several runs, a sweep, a GLUE table.
 
-The functions of this module collect the content of a page as data, the template
-`report.html.j2` makes HTML of it. A section is its title and a list of blocks. A block is a dict
+The functions of this module collect the content of a page as data; the template
+`report.html.j2` turns it into HTML. A section is its title and a list of blocks. A block is a dict
 with the key "paragraph", "note", "warning", "heading", "program", "pairs" (names and values),
 "figures" (captions and SVG; with "wide"), "table" (names of columns; with "rows" and "best", the
-place of the row that stands out) or "folded" (a summary; with "table" and "rows").
+index of the highlighted row) or "folded" (a summary; with "table" and "rows").
 """
 
 import datetime
@@ -50,7 +50,7 @@ def check_installed() -> None:
     """Checks that the libraries of reports are installed.
 
     Raises:
-      file_io.InputError: names the one that is missing, and how to install it.
+      file_io.InputError: a library is missing; the message says how to install it.
     """
     charts.check_installed()
     try:
@@ -62,7 +62,7 @@ def check_installed() -> None:
 def render(
     title: str, facts: Iterable[dict], sections: Iterable[tuple[str, Iterable[dict]]]
 ) -> str:
-    """Makes HTML of the content of a page.
+    """Renders the content of a page as HTML.
 
     Args:
       title: title of the page.
@@ -79,7 +79,7 @@ def render(
 
 
 def _column_kinds(rows):
-    """Classes of the columns of a table: numbers, long texts or short ones."""
+    """Returns the CSS class of each column of a table: numbers, long texts or short texts."""
     return [_column_kind(column) for column in zip(*rows, strict=True)]
 
 
@@ -101,7 +101,7 @@ def _cell(value):
 
 
 def _shown(value):
-    """A setting as text."""
+    """Returns a setting as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -170,7 +170,7 @@ def _test_text(run):
 
 
 def _duration(record):
-    """Time of all sessions, as h:mm:ss; of killed ones it is not known. "" if none has ended."""
+    """Returns the time of all ended sessions as h:mm:ss; "" if none has ended."""
     seconds = 0
     for session in record["sessions"]:
         if session["ended"]:
@@ -212,7 +212,7 @@ def _curves_of_run(run):
 
 
 def _curves_of_types(run, by_type):
-    """Figures of the scores of types of entities; each names as many types as it can."""
+    """Returns figures of the scores per entity type, with at most `charts.MAX_NAMED` types each."""
     found, most = [], charts.MAX_NAMED
     for score, names in by_type.items():
         kinds = list(names)
@@ -228,11 +228,11 @@ def _curves_of_types(run, by_type):
 
 
 def _attempts(run):
-    """Attempts that were given up, and their curves beside those of the one that was not."""
+    """Yields the abandoned attempts, and their curves together with those of the final run."""
     found = []
     for attempt in run.given_up:
         words = f"seed {attempt['seed']}, at step {attempt['step']} ({attempt['share']:.0%})"
-        # Where all were given up, the message of the run has told why.
+        # If all were abandoned, the message of the run already says why.
         if run.given_up[-1]["message"] not in run.record.get("message", ""):
             words += f": {attempt['message']}"
         found.append((attempt["folder"], words))
@@ -245,7 +245,7 @@ def _evaluations(run):
     rows = [row for row in run.rows if row.get("kind") == "eval"]
     names = run.names("eval")
     if "eval_loss" in names and "loss" in names:
-        names.remove("loss")  # the same by another name
+        names.remove("loss")  # a duplicate under another name
     best = run.result.get("step")
     place = next((i for i, row in enumerate(rows) if row["step"] == best), None)
     lines = [[row["step"], *(row.get(name) for name in names)] for row in rows]
@@ -264,7 +264,7 @@ def _predictions(run):
 
 
 def _compared(source, name, count):
-    """Which files are compared, and whether they still belong together."""
+    """Yields which files are compared, with a warning if they may no longer match."""
     examples = "1 example" if count == 1 else f"{count:,} examples"
     yield {"paragraph": f"{name} of this run beside {source.path}: {examples}."}
     if source.warning:
@@ -327,8 +327,8 @@ def runs_page(runs: Sequence[report_data.Run], note: str = "") -> str:
     """Makes the HTML of a report that compares several `report_data.Run`s of one task.
 
     Args:
-      runs: list of them.
-      note: a sentence on all of them.
+      runs: the runs.
+      note: a sentence about all of them.
     """
     flags = report_data.differing_flags(runs)
     shown, rest = flags[:_MAX_FLAGS], flags[_MAX_FLAGS:]
@@ -367,7 +367,7 @@ def runs_page(runs: Sequence[report_data.Run], note: str = "") -> str:
 
 
 def _curves_together(runs, called="runs"):
-    """Returns figures with a line for each run; captions call the runs `called`."""
+    """Returns figures with one line per run; captions call the runs `called`."""
     metric = next((run.best_metric for run in runs if run.best_metric), None)
     wanted = [("train", "loss", "Training loss"), ("eval", "eval_loss", "Evaluation loss")]
     if metric:

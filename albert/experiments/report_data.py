@@ -40,14 +40,14 @@ class Run:
 
     @property
     def best_metric(self) -> str | None:
-        """Returns the score that picks its best checkpoint; None if it is not known yet."""
+        """Returns the name of the score that picks its best checkpoint; None if not known yet."""
         return self.record.get("best_metric")
 
     @property
     def result(self) -> dict:
         """Returns step and scores of its best checkpoint; {} without one.
 
-        Where all attempts were given up, the last result is of one of them.
+        If all attempts were abandoned, the recorded result belongs to one of them: also {}.
         """
         if self.given_up and not self.rows:
             return {}
@@ -79,7 +79,7 @@ class Run:
 
     @property
     def test_score(self) -> float | None:
-        """Returns the same score on labelled test data; None without such."""
+        """Returns the same score on labeled test data; None without such data."""
         return (self.record.get("test") or {}).get(self.best_metric)
 
     @property
@@ -87,18 +87,18 @@ class Run:
         """Returns warnings about the score."""
         step = self.result.get("step")
         if not any(run_record.TRAIN in session["stages"] for session in self.record["sessions"]):
-            step = None  # It was given what it evaluates.
+            step = None  # It did not train what it evaluates.
         baseline = (self.record.get("baseline") or {}).get(self.best_metric)
         minimize = results.is_loss(self.best_metric or "")
         remark = results.remark_on_baseline(self.score, baseline, minimize)
         return [text for text in (stuck_runs.verdict(self.folder, step), remark) if text]
 
     def flag(self, name: str) -> object:
-        """Returns the value of a flag; None if the script has none of this name."""
+        """Returns the value of a flag; None if the script has no such flag."""
         return self.record["flags"].get(name, {}).get("value")
 
     def names(self, kind: str) -> list[str]:
-        """Returns the names of the numbers in its lines of a kind ("train" or "eval")."""
+        """Returns the names of the numbers in its lines of one kind ("train" or "eval")."""
         found = {}
         for row in self.rows:
             if row.get("kind") == kind:
@@ -106,7 +106,7 @@ class Run:
         return [name for name in found if name not in _NOT_SCORES]
 
     def curve(self, kind: str, name: str | None) -> tuple[list[int], list[float]]:
-        """Returns (steps, values) of a number; two empty lists without it."""
+        """Returns (steps, values) of a number; two empty lists if it was not recorded."""
         pairs = {
             row["step"]: row[name]
             for row in self.rows
@@ -139,7 +139,7 @@ def _is_number(value):
 
 @contextlib.contextmanager
 def damage_named(path: str) -> Iterator[None]:
-    """Turns errors that a file of unexpected content causes into a message with its name.
+    """Turns errors caused by a file's unexpected content into a message that names the file.
 
     Raises:
       file_io.InputError: replaces the error.
@@ -171,7 +171,7 @@ def find_folders(patterns: Iterable[str]) -> list[str]:
 
 
 def kind_of(folder: str) -> str:
-    """Returns the kind of a folder, one of those above.
+    """Returns the kind of a folder: RUN, SWEEP, GLUE or SEEDS.
 
     Raises:
       file_io.InputError: it is not the output folder of a run.
@@ -271,7 +271,7 @@ def _task_text(run):
 
 
 def short_names(folders: Sequence[str]) -> list[str]:
-    """Returns the paths of folders without the part that all of them begin with."""
+    """Returns the paths of folders without their common leading part."""
     parts = [os.path.normpath(folder).split(os.sep) for folder in folders]
     if len(parts) == 1:
         return [parts[0][-1]]
@@ -340,7 +340,7 @@ class Sweep:
       folder: folder of the sweep.
       plan: its description, see `sweep_plan.Plan.describe`.
       summary: see `sweep_results.summarize`.
-      runs: {number of a trial: `Run`} of those that have a record.
+      runs: {number of a trial: `Run`} of the trials that have a record.
     """
 
     folder: str
@@ -387,8 +387,8 @@ def grid_of(sweep: Sweep, names: Sequence[str]) -> tuple[list, list] | None:
 
     Returns:
       ((values of the columns, values of the rows), [rows, columns] of means over all other
-      parameters, None without a score), or None if there are too many values for a grid, as of
-      parameters that were drawn.
+      parameters, None without a score), or None if there are too many values for a grid, such
+      as those of a random search.
     """
     if any(isinstance(sweep.plan["parameters"].get(name), dict) for name in names):
         return None  # drawn from a range

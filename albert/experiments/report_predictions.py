@@ -1,6 +1,6 @@
 """Compares the prediction files of a run with its data: confusions, thresholds, worst examples.
 
-Each function gives nothing where the files or the right answers are not there.
+Each function returns None or nothing if the files or the correct answers are missing.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ class Source:
     """The data of prediction files.
 
     Attributes:
-      path: as the run was given it.
-      warning: "" if they are still what was predicted; else what is known.
+      path: path as given to the run.
+      warning: "" if the data has not changed since; else what is known about it.
     """
 
     path: str
@@ -58,10 +58,10 @@ def read_source(run: report_data.Run) -> Source:
 
 
 def _files(run):
-    """Paths of the data that were predicted, as many as there are now."""
+    """Returns the existing paths of the data that was predicted."""
     count = run.predicted.get("count", 1)
     names = run.predicted.get("files", [run.predicted["path"]])
-    if count > len(names):  # They are too many to be named in the record.
+    if count > len(names):  # Too many for the record to list.
         return race.files(_race_folder(run), "test", **_race_levels(run))
     return [run.find(name) or name for name in names]
 
@@ -72,14 +72,14 @@ class Predictions:
 
     Attributes:
       labels: names of the classes that occur; empty for numbers.
-      rows: (text, right label or number, predicted one, probability or None) of each example.
+      rows: (text, correct label or number, predicted one, probability or None) per example.
     """
 
     labels: list
     rows: list
 
     def counts(self) -> list[list[int]]:
-        """Returns [K, K] counts; rows are the right labels."""
+        """Returns [K, K] counts; rows are the correct labels."""
         place = {label: i for i, label in enumerate(self.labels)}
         found = [[0] * len(self.labels) for _ in self.labels]
         for _, label, prediction, _ in self.rows:
@@ -123,7 +123,7 @@ def read_predictions(run: report_data.Run) -> Predictions | None:
                 rows.append((text, label, prediction, probability and float(probability)))
     if not rows:
         return None
-    # A number is predicted where no label has a probability.
+    # The predictions are numbers if no label has a probability.
     if all(row[3] is None for row in rows):
         with report_data.damage_named(path):
             return Predictions([], [(text, float(a), float(b), None) for text, a, b, _ in rows])
@@ -132,10 +132,10 @@ def read_predictions(run: report_data.Run) -> Predictions | None:
 
 
 def _own_examples(run):
-    """{id: (text, label)} of the test data of the task custom, if it has labels."""
+    """Returns {id: (text, label)} of the test data of the task custom; None without labels."""
     path = run.find(run.predicted["path"])
     if (run.flag("task_name") or "").lower() != "custom" or not path:
-        return None  # The test data of GLUE has none.
+        return None  # GLUE's test data has no labels.
     found = {}
     text, pair, label, guid = (
         run.flag(name) for name in ("text_column", "text_pair_column", "label_column", "id_column")
@@ -151,7 +151,7 @@ def _own_examples(run):
 
 
 def _race_examples(run):
-    """{id: (passage and question, letter)} of the test data of RACE."""
+    """Returns {id: (passage and question, letter)} of the test data of RACE."""
     folder = _race_folder(run)
     if not folder:
         return None
@@ -166,7 +166,7 @@ def _race_examples(run):
 
 
 def _race_folder(run):
-    """The folder of the data of RACE; None if it is gone."""
+    """Returns the folder of the RACE data; None if it is gone."""
     return run.find(run.flag("data_dir") or "")
 
 
@@ -188,7 +188,7 @@ class Answers:
       odds: {question id: null odds}; {} under SQuAD 1.1.
       probabilities: {question id: probability of the best text}.
       questions: {question id: (question, context)}.
-      threshold: null odds from which on no answer was given; None where it is not known.
+      threshold: null odds at and above which no answer was given; None if unknown.
     """
 
     gold: dict
@@ -202,9 +202,8 @@ class Answers:
     def probability(self, key: str) -> float | None:
         """Returns the probability of the final prediction.
 
-        That is of no answer, or of an answer and of this text for it.
-
-        Null odds are the logit of there being no answer. None where they would be needed.
+        This is the probability of "no answer", or that of an answer times that of this text.
+        Null odds are the logit of "no answer". None if they are needed but missing.
         """
         if key not in self.odds:
             return self.probabilities[key] if self.final[key] else None
@@ -214,7 +213,7 @@ class Answers:
 
 
 def read_answers(run: report_data.Run) -> Answers | None:
-    """Reads the answers of a SQuAD run; None without files or right answers."""
+    """Reads the answers of a SQuAD run; None without files or correct answers."""
     names = [os.path.join(run.folder, f"{n}.json") for n in ("predictions", "nbest_predictions")]
     is_squad = run.record["script"].startswith("run_squad")
     if not is_squad or not run.predicted or not all(map(file_io.exists, names)):
@@ -243,7 +242,7 @@ def read_answers(run: report_data.Run) -> Answers | None:
 
 
 def _threshold(run):
-    """The one that its answers were found with; earlier versions left no file of it."""
+    """Returns the threshold used for the answers; earlier versions wrote no file with it."""
     found = squad_answers.read_file(run.folder) or run.record["result"] or {}
     return found.get(squad_answers.THRESHOLD)
 
@@ -252,7 +251,7 @@ _BEST = [{"text": str, "probability": json_shapes.NUMBER}]  # answers to a quest
 
 
 def _read_by_question(path, shape):
-    """{question id: value of a shape} of a file."""
+    """Reads {question id: value} from a file and checks the shape of the values."""
     found = file_io.read_json(path, "answers", most=None)
     json_shapes.check(found, {"*": shape}, path)
     return found
@@ -270,12 +269,13 @@ def _questions(dataset):
 def threshold_curve(answers: Answers) -> tuple[list, list, list] | None:
     """Returns scores by threshold: questions whose null odds are below it are answered.
 
-    Questions without a text to answer with are never answered, and have no place in the curve.
+    Questions without a text to answer with are never answered, and do not appear in the curve.
 
     Returns:
-      (null odds, exact match, F1): where the scores change, rising, and the scores in percent: one
-      up to and with the first of these places, where nothing is answered, one up to and with the
-      second and so on, and one after the last, where everything is. None without null odds.
+      (null odds, exact match, F1): the null odds where the scores change, ascending, and scores in
+      percent: one up to and including the first of these places, where nothing is answered, one
+      up to and including the second and so on, and one after the last, where everything is
+      answered. None without null odds.
     """
     if len(answers.odds) < len(answers.texts):
         return None
@@ -298,14 +298,14 @@ def threshold_curve(answers: Answers) -> tuple[list, list, list] | None:
 
 
 def worst_answers(answers: Answers) -> tuple[list[str], list[list]]:
-    """Returns a table of the answers of lowest F1, of these the likeliest first.
+    """Returns a table of the answers with the lowest F1; ties are sorted by probability.
 
     Returns:
       (header, rows).
     """
     exact, f1 = squad_metrics.raw_scores_v2(answers.gold, answers.final)
     keys = sorted(f1, key=lambda key: (f1[key], -(answers.probability(key) or 0.0)))
-    null_odds = ["null odds"] if answers.odds else []  # of SQuAD 2.0
+    null_odds = ["null odds"] if answers.odds else []  # SQuAD 2.0 only
     header = ["question", "text", "right", "predicted", "F1", *null_odds, "probability"]
     rows = []
     for key in keys[:NUM_WORST]:
@@ -330,6 +330,6 @@ def worst_answers(answers: Answers) -> tuple[list[str], list[list]]:
 
 
 def _shortened(text, start, end):
-    """The part of a text around some characters of it."""
+    """Returns the part of a text around the characters from `start` to `end`."""
     first, last = max(0, start - _CONTEXT), min(len(text), end + _CONTEXT)
     return ("…" if first else "") + text[first:last] + ("…" if last < len(text) else "")

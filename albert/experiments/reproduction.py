@@ -1,4 +1,4 @@
-"""Running again what a ``run.json`` describes, and comparing what came of it."""
+"""Repeats the run that a ``run.json`` describes, and compares the results."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import albert
 from albert.io import file_io, processes, signals
 from albert.training import budget, run_record
 
-# What a line of metrics says of time, and where its checkpoint is, may differ.
+# Times and checkpoint paths in lines of metrics may differ.
 _OF_THE_MOMENT = (
     "seconds", "examples_per_second", "tokens_per_second", "input_share", "checkpoint",
 )  # fmt: skip
@@ -18,7 +18,7 @@ _CANNOT_GO_ON = "the repetition is not whole: give the command again, with a new
 
 
 class NothingToRepeat(file_io.InputError):
-    """The run has no training to repeat."""
+    """Error: the run has no training to repeat."""
 
 
 def trained(record: dict) -> list[dict]:
@@ -37,7 +37,7 @@ def trained(record: dict) -> list[dict]:
 def changed_inputs(record: dict) -> list[str]:
     """Describes the inputs that have changed since the run; [] if all are the same.
 
-    Inputs of very many files are not checked: their names are not in the record.
+    Inputs with very many files are not checked: the record does not list their names.
     """
     changed = []
     for role, entry in sorted(record["inputs"].items()):
@@ -70,8 +70,8 @@ def command(record: dict, output_dir: str, more: dict | None = None) -> list[str
     Args:
       record: dict of ``run.json``.
       output_dir: the new folder. Files that the run wrote inside its own folder, and an exported
-        model, go inside this one.
-      more: {name: value} of flags to give although they had their default.
+        model, go inside this folder.
+      more: {name: value} of flags to pass although they had their defaults.
     """
     flags = record["flags"]
     given = {name: f["value"] for name, f in flags.items() if f["source"] != "default"}
@@ -91,8 +91,8 @@ def command(record: dict, output_dir: str, more: dict | None = None) -> list[str
     return [sys.executable, "-m", f"albert.{record['script']}", *words]
 
 
-def repeat_schedule(record, folder, output_dir):
-    """Hands the steps and rates of a run that ended by the clock to its repetition.
+def repeat_schedule(record: dict, folder: str, output_dir: str) -> None:
+    """Copies the steps and rates of a run with a time budget to the folder of its repetition.
 
     Args:
       record: dict of ``run.json``.
@@ -100,7 +100,7 @@ def repeat_schedule(record, folder, output_dir):
       output_dir: the new folder.
 
     Raises:
-      file_io.InputError: they are not written down, or their file is damaged.
+      file_io.InputError: the file with them is missing or damaged.
     """
     if record["flags"].get("budget_minutes", {}).get("value"):
         budget.repeat(folder, output_dir)
@@ -117,11 +117,11 @@ def _words(name, value):
 
 
 def run(words: list[str], directory: str) -> None:
-    """Runs a command to its end.
+    """Runs a command and waits for its end.
 
     Args:
       words: the command.
-      directory: where relative paths start; if it is gone, here.
+      directory: base of relative paths; the current directory if it no longer exists.
 
     Raises:
       file_io.InputError: it failed.
@@ -154,8 +154,8 @@ def compare(folder: str, other: str) -> tuple[list[str], list[str], list[str]]:
       folder, other: their output folders.
 
     Returns:
-      Three lists of lines: what was found equal, what differs of the results, and what differs
-      between the circumstances (versions, machine, inputs, settings).
+      Three lists of lines: what is equal, which results differ, and which circumstances differ
+      (versions, machine, inputs, settings).
 
     Raises:
       file_io.InputError: a record or its metrics are damaged.
@@ -189,7 +189,7 @@ def _compare_results(sessions, equal, different):
 
 
 def _rows(rows, sessions):
-    """{(kind, first step, last step): values}; a line of training is a mean over these steps."""
+    """Returns {(kind, first step, last step): values}; training values are means over the steps."""
     found, last = {}, 0
     starts = [session["first_step"] for session in sessions if session["first_step"] is not None]
     for row in sorted(rows, key=lambda row: row["step"]):
@@ -218,7 +218,7 @@ def _compare_rows(rows, is_whole, equal, different):
             )
         elif keys:
             equal.append(f"{what}: {len(keys)} lines")
-        # A run that was resumed may have reported other steps together.
+        # A resumed run may have averaged over different steps.
         steps = [{key[2] for key in part if key[0] == kind} for part in rows]
         missing = sorted(steps[0] - steps[1] if not is_whole else steps[0] ^ steps[1])
         if missing and kind == run_record.EVAL:

@@ -33,8 +33,8 @@ class Study:
     """A run to repeat with several seeds.
 
     Attributes:
-      folder: output folder; run `n` gets ``seed_<n>`` in it.
-      script: module of the package.
+      folder: output folder; the run with seed `n` uses its subfolder ``seed_<n>``.
+      script: name of a module of the package.
       metric: the result to compare; for losses, lower is better.
       arguments: ``(seed, folder) -> list`` of the command line arguments of a run.
     """
@@ -46,7 +46,7 @@ class Study:
 
 
 def start(study: Study, seed: int, folder: str) -> int:
-    """Runs one seed to its end; returns the exit status."""
+    """Runs one seed and waits for its end; returns the exit status."""
     return signals.wait(trial_processes.start(study.script, study.arguments(seed, folder)))
 
 
@@ -94,12 +94,12 @@ def summarize(metric: str, runs: list[dict]) -> dict:
     Args:
       metric: name of the results.
       runs: list of dicts with seed, folder, status, restarts and result; also judged, evaluated,
-        baseline and test, where they are known.
+        baseline and test, if known.
 
     Returns:
-      dict: metric, runs, mean, deviation (of a sample; None for less than two), the same of the
-      test data if it has labels, best (None without any that is better than a constant answer),
-      best_folder, and failures (runs that failed or have learnt nothing).
+      dict: metric, runs, mean, deviation (of a sample; None for fewer than two), the same for the
+      test data if it has labels, best (None if no run is better than a constant answer),
+      best_folder, and failures (number of runs that failed or have learned nothing).
     """
     good = [run for run in runs if run["status"] == FINISHED]
     pick = min if results.is_loss(metric) else max
@@ -152,7 +152,7 @@ def to_text(summary: dict) -> str:
 
 
 def _state(metric, run):
-    """Returns the words about a run in the table."""
+    """Returns the text about a run in the table."""
     is_judged = run.get("judged", True) or run["status"] != FINISHED
     judged = "" if is_judged else stuck_runs.NOT_JUDGED
     return filter(None, [run["status"], judged, _remark(metric, run)])
@@ -215,15 +215,15 @@ def run(
 
     Args:
       study: `Study`.
-      first_seed: seed of the first run; each further one has the next.
+      first_seed: seed of the first run; each later run has the next seed.
       count: number of runs.
-      start_run: as `start`.
+      start_run: replaces `start`.
 
     Returns:
       The table of all runs as text.
 
     Raises:
-      file_io.InputError: all runs failed, or the file of an earlier call is of another study.
+      file_io.InputError: all runs failed, or the file of an earlier call belongs to another study.
     """
     file_io.make_dirs(study.folder)
     path = os.path.join(study.folder, SEEDS)

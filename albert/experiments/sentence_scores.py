@@ -1,10 +1,10 @@
-"""Scores whole sentences by a masked language model: pseudo-log-likelihood.
+"""Scores whole sentences with a masked language model: pseudo-log-likelihood.
 
 Salazar et al., Masked Language Model Scoring, ACL 2020, section 2: the sum, over the tokens of a
 sentence, of the log-probability of the token given the sentence with that token masked. [CLS],
 [SEP] and padding do not count as tokens.
 
-Letters in shapes: N sentences, C masked copies (one for each token of a sentence), S sequence.
+Letters in shapes: N sentences, C masked copies (one per token of a sentence), S sequence.
 """
 
 import dataclasses
@@ -42,14 +42,14 @@ class Scorer:
         batch, even if there are more.
     """
 
-    def __init__(self, model, tokenizer, batch_size=256):
+    def __init__(self, model: Any, tokenizer: Any, batch_size: int = 256) -> None:
         self._model = model
         self._tokenizer = tokenizer
         self._batch_size = batch_size
         self._infer = prepared_weights.CompiledModel(model, self._log_probs, _INPUTS)
 
     def _log_probs(self, features):
-        """[C] log-probabilities of the tokens under the masks."""
+        """Returns [C] log-probabilities of the tokens under the masks."""
         ids = features["masked_lm_ids"]
         inputs = {name: x for name, x in features.items() if name != "masked_lm_ids"}
         logits = self._model(inputs, training=False)["masked_lm_logits"]  # [C, V]
@@ -62,13 +62,13 @@ class Scorer:
           sentences: list of str.
 
         Raises:
-          file_io.InputError: a sentence has no token, or more than the model reads.
+          file_io.InputError: a sentence has no token, or more tokens than the model reads.
         """
         encoded = [self._encode(sentence) for sentence in sentences]
         scores = np.zeros(len(encoded))
         self._infer.refresh()  # the model may have been trained since
         lengths = [len(ids) for ids in encoded]
-        total = sum(length * length for length in lengths)  # what the work grows with
+        total = sum(length * length for length in lengths)  # the work is proportional to this
         with progress.Progress("Scoring", total, "") as shown:
             for chosen in _batches(lengths, self._batch_size):
                 counts = [len(encoded[place]) for place in chosen]
@@ -89,7 +89,7 @@ class Scorer:
         return np.int32(ids)
 
     def _copies(self, encoded):
-        """int32 features [C, S] of sentences: in each copy another token is masked."""
+        """Returns int32 features [C, S] of sentences: each copy masks a different token."""
         tokenizer, counts = self._tokenizer, [len(ids) for ids in encoded]
         width = max(counts) + 2
         rows = np.full([len(encoded), width], tokenizer.pad_id, np.int32)
@@ -113,7 +113,7 @@ class Scorer:
 def _batches(lengths, batch_size):
     """Lists places of sentences, longest first, whose lengths add up to at most `batch_size`.
 
-    A longer sentence is a batch by itself.
+    A longer sentence is a batch alone.
     """
     batch, total = [], 0
     for place in np.argsort(-np.asarray(lengths), kind="stable"):
@@ -171,7 +171,7 @@ def with_blimp(task: Any, paradigms: list[blimp.Paradigm], tokenizer: Any) -> An
     """Returns a `contracts.Task` whose evaluations also measure BLiMP.
 
     Args:
-      task: of pre-training.
+      task: the task of pre-training.
       paradigms: the pairs to measure.
       tokenizer: `tokenization.FullTokenizer` of the records.
     """

@@ -2,8 +2,8 @@
 
 The next step follows only from the journal and the folders of the trials, never from the memory of
 this process. So a sweep that is killed at any moment, with or without its trials, resumes where it
-was. Trials end with the process that started them, and they hold the sweep's lock: none of them can
-run at the same time as the next start of the sweep.
+stopped. Trials end with the process that started them, and they hold the sweep's lock: none of them
+can run at the same time as the next start of the sweep.
 """
 
 import contextlib
@@ -23,13 +23,13 @@ from albert.experiments import (
 )
 from albert.io import file_io, locks, signals
 
-# Files to keep of a trial that was ended early: its settings and results.
+# Files to keep of a pruned trial: its settings and results.
 RECORDS = {
     *("run.json", "metrics.jsonl", "eval_results.txt", "best_trial.txt"),
     *("attempts.json", "stuck.json", "seeds.json"),
 }
 _LOCK = "sweep.lock"
-_MAX_KILLS = 3  # by something outside, of one trial
+_MAX_KILLS = 3  # times that one trial may be killed from outside
 
 
 @dataclasses.dataclass
@@ -52,15 +52,15 @@ class Sweep:
 
     Args:
       plan: `sweep_plan.Plan`.
-      settings: {flag: text} of all trials, to tell this sweep from another.
+      settings: {flag: text} of all trials, to distinguish this sweep from others.
       folder: folder of the sweep.
       python: program that runs modules with ``-m``.
-      parallel: trials at the same time.
-      say: function that shows a line about an event.
+      parallel: number of trials that run at the same time.
+      say: function that prints a line about an event.
       poll_seconds: time between two checks of the trials.
 
     Raises:
-      file_io.InputError: the folder is not of this machine, or Optuna is needed and missing.
+      file_io.InputError: the folder is not local, or Optuna is needed and missing.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Sweep:
         self._points, self._curves = sweep_plan.points(plan), {}
         self._count = sweep_plan.count(plan)
         self._settings = settings
-        self._journal = None  # of a folder that nobody else writes to
+        self._journal = None  # set once this process holds the lock of the folder
 
     @property
     def trials(self) -> list[sweep_journal.Trial]:
@@ -91,7 +91,7 @@ class Sweep:
         return self._journal.trials
 
     def summary(self) -> dict:
-        """Returns the table so far, see `sweep_results.summarize`."""
+        """Returns the current table, see `sweep_results.summarize`."""
         return sweep_results.summarize(self._plan.describe(), self.trials)
 
     def run(self, retry_failed: bool = False) -> None:
@@ -103,7 +103,7 @@ class Sweep:
         Raises:
           file_io.InputError: another process runs the sweep, or the folder has another sweep.
           KeyboardInterrupt: after Ctrl-C; the trials have also ended.
-          signals.Terminated: after another signal to end, in the same way.
+          signals.Terminated: after another signal to end, likewise.
         """
         file_io.make_dirs(os.path.join(self._folder, "logs"))
         lock = locks.inherited(
@@ -141,7 +141,7 @@ class Sweep:
     # --- what comes next ------------------------------------------------------------------------
 
     def _start_trials(self):
-        """Fills free places; whether it started a trial."""
+        """Starts trials while there is capacity; returns whether it started one."""
         started = False
         while len(self._running) < self._parallel:
             trial = self._next()
@@ -152,14 +152,14 @@ class Sweep:
         return started
 
     def _next(self):
-        """The next trial to run; None if there is none, or it has to wait for others."""
+        """Returns the next trial to run; None if there is none, or if it must wait for others."""
         for trial in self.trials:
             if not trial.has_ended and trial.number not in self._running:
                 return trial
         number = len(self.trials)
         if number >= self._count:
             return None
-        # The trials that run at the same time do not count, or chance would decide what is known.
+        # Trials that run at the same time do not count: their timing would affect the suggestions.
         known = max(0, number - self._parallel + 1)
         if self._plan.needs_history and not all(t.has_ended for t in self.trials[:known]):
             return None
@@ -172,7 +172,7 @@ class Sweep:
         return self.trials[-1]
 
     def _lacking(self, points):
-        """(values, seed) of the first point that was not tried with all seeds; None without one."""
+        """Returns (values, seed) of the first point that lacks a seed; None if all are complete."""
         for trials in points:
             tried = {trial.seed for trial in trials}
             for seed in self._plan.seeds:
@@ -181,7 +181,7 @@ class Sweep:
         return None
 
     def _new(self, points, number, known):
-        """(values, seed) of a point that was not tried yet; None without one."""
+        """Returns (values, seed) of a point that was not tried yet; None if all were tried."""
         seed = next(iter(self._plan.seeds), None)
         if self._plan.method == "tpe":
             history = [
@@ -206,7 +206,7 @@ class Sweep:
 
     def _start(self, trial):
         trial.state = sweep_journal.RUNNING
-        self._write()  # before there is a folder of it
+        self._write()  # before its folder exists
         log = log_of(self._folder, trial.name)
         folder = os.path.join(self._folder, trial.name)
         arguments = [*self._plan.arguments, *trial.arguments]
@@ -226,7 +226,7 @@ class Sweep:
         return " ".join(pairs) + "; " if pairs else ""
 
     def _check_trials(self):
-        """Handles the events of the trials that run."""
+        """Handles the events of running trials."""
         for number, running in list(self._running.items()):
             trial = self.trials[number]
             status = running.process.poll()
@@ -241,7 +241,7 @@ class Sweep:
                 self._take_result(trial, status, running)
 
     def _prune(self, trial, running):
-        """Whether to end a trial; notes the step."""
+        """Returns whether to prune a trial; records the step."""
         curve = self._curve(trial)
         if len(curve) == running.evaluations:
             return False
@@ -276,7 +276,7 @@ class Sweep:
         elif status < 0 or status == 130:
             kills = self._kills[trial.number] = self._kills.get(trial.number, 0) + 1
             if kills < _MAX_KILLS:
-                # Perhaps for lack of memory, or this process is the next to be killed.
+                # Perhaps memory is short, or this process is the next to be killed.
                 self._say(f"{trial.name}: killed from outside; it goes on")
                 time.sleep(1)
                 return
@@ -301,14 +301,14 @@ class Sweep:
             self._say("\n".join([f"  the end of {log}:", *(f"    {x}" for x in trial.error)]))
 
     def _clean(self, trial):
-        """Deletes all but the records of a trial that was ended early."""
+        """Deletes the files of a pruned trial, except its records."""
         folder = os.path.join(self._folder, trial.name)
         for name in file_io.listdir(folder) if file_io.is_dir(folder) else ():
             if name not in RECORDS:
                 file_io.remove(os.path.join(folder, name))
 
     def _stop(self):
-        """Ends all running trials, and notes that they were interrupted."""
+        """Ends all running trials, and records that they were interrupted."""
         trial_processes.stop([running.process for running in self._running.values()])
         for number in self._running:
             if not self.trials[number].has_ended:
@@ -317,7 +317,7 @@ class Sweep:
 
 
 def _given_trials(plan, known):
-    """The trials of `sweep_plan.Plan.trials`; those with the same arguments keep their state."""
+    """Returns the trials of `sweep_plan.Plan.trials`; equal arguments keep their state."""
     by_name = {trial.name: trial for trial in known}
     found = []
     for name, own in plan.trials.items():
@@ -341,7 +341,7 @@ def log_of(folder: str, name: str) -> str:
 
 @contextlib.contextmanager
 def _signals_interrupt():
-    """Lets every signal that asks a process to end raise an exception, as Ctrl-C does."""
+    """Makes every terminating signal raise an exception, as Ctrl-C does."""
 
     def interrupt(number, frame):
         if number == signal.SIGINT:

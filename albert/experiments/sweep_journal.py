@@ -1,7 +1,7 @@
-"""The journal of a sweep, ``sweep.json``: its plan and what became of each trial.
+"""The journal of a sweep, ``sweep.json``: its plan and the outcome of each trial.
 
-It is replaced as a whole at each change, so a sweep that is killed goes on from what it holds. It
-holds no times: the journal of a broken sweep ends like that of an unbroken one.
+The file is replaced as a whole at each change, so a killed sweep resumes from its content. It holds
+no times: the final journal of an interrupted sweep equals that of an uninterrupted one.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ _KINDS = {
     "error": list, "verdict": str, "baseline": (int, float, type(None)),
     "evaluated": (int, type(None)), "test": dict,
 }  # fmt: skip
-# A folder of the sweep's, as `sweep_plan` takes it; all seeds of a trial by name are in one.
+# A folder name, as `sweep_plan` accepts it; all seeds of a named trial are in one folder.
 _NAME = re.compile(r"\w[\w.-]*(/seed_-?\d+)?")
 
 
@@ -32,19 +32,19 @@ class Trial:
     """One run of the script.
 
     Attributes:
-      number: from 0.
+      number: its number, from 0.
       name: its folder, below that of the sweep.
       arguments: arguments in addition to those of all trials.
-      parameters: {name: value}; empty where trials are given one by one.
+      parameters: {name: value}; empty if trials are listed by name.
       seed: value of its flag ``seed``; None without `sweep_plan.Plan.seeds`.
-      known: number of trials that had surely ended when it was planned; decisions use only the
-        results of those.
+      known: number of trials that had certainly ended when it was planned; decisions use only
+        their results.
       state: one of the words above.
-      step: of the evaluation that `value` is from.
-      value: its score; None if there is none or it is no finite number.
+      step: step of the evaluation that gave `value`.
+      value: its score; None if it is missing or not finite.
       metrics: {name: number} of the same evaluation.
-      error: last lines of what failed.
-      verdict: whether it has learnt, see `stuck_runs.verdict`.
+      error: last lines of the log if the trial failed.
+      verdict: whether it has learned, see `stuck_runs.verdict`.
       evaluated, baseline, test: see `run_record.Context`.
     """
 
@@ -66,11 +66,11 @@ class Trial:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it no longer needs a process."""
+        """Returns whether the trial no longer needs a process."""
         return self.state in (DONE, FAILED, PRUNED)
 
     def reset(self) -> None:
-        """Forgets its results, so that it is run again."""
+        """Clears its results, so that it runs again."""
         self.state, self.step, self.value, self.metrics, self.error = WAITING, None, None, {}, []
         self.verdict, self.evaluated, self.baseline, self.test = "", None, None, {}
 
@@ -78,14 +78,14 @@ class Trial:
 def by_point(trials: Iterable[Trial]) -> list[list[Trial]]:
     """Groups trials: all seeds of a point together, points in the order of their first trials.
 
-    A point that a search has tried twice counts as two.
+    A point that a search has tried twice counts as two points.
     """
     groups, alike = [], {}
     for trial in trials:
-        # All seeds of a trial by name are in one folder.
+        # All seeds of a named trial are in one folder.
         same = alike.setdefault(key_of(trial.parameters or os.path.dirname(trial.name)), [])
         if not trial.parameters and trial.seed is None:
-            same = []  # Trials by name without seeds are points by themselves.
+            same = []  # Each named trial without seeds is its own point.
         group = next((g for g in same if trial.seed not in [other.seed for other in g]), None)
         if group is None:
             group = []
@@ -105,17 +105,17 @@ class Journal:
 
     Args:
       folder: folder of the sweep.
-      description: the plan as JSON holds it, `sweep_plan.Plan.describe`.
+      description: the plan as JSON, see `sweep_plan.Plan.describe`.
       changeable: keys of it that may differ from those of an earlier start.
 
     Attributes:
       folder, trials: the folder, and the trials by number.
 
     Raises:
-      file_io.InputError: the journal is of another plan, or damaged.
+      file_io.InputError: the journal belongs to another plan, or is damaged.
     """
 
-    def __init__(self, folder, description, changeable=()):
+    def __init__(self, folder: str, description: dict, changeable: Iterable[str] = ()) -> None:
         self.folder, self.trials = folder, []
         self._description = description
         path = os.path.join(folder, NAME)
@@ -124,7 +124,7 @@ class Journal:
             _check_same(path, found, description, changeable)
 
     def write(self) -> None:
-        """Replaces the file."""
+        """Writes the journal, replacing the file."""
         content = {
             "format": _FORMAT,
             "plan": self._description,
@@ -134,7 +134,7 @@ class Journal:
 
 
 def is_sweep(folder: str) -> bool:
-    """Whether a folder has a journal."""
+    """Returns whether a folder has a journal."""
     return file_io.exists(os.path.join(folder, NAME))
 
 
@@ -162,7 +162,7 @@ def read(folder: str) -> tuple[dict, list[Trial]]:
 
 
 def _checked(trial, number):
-    """A trial whose values have their types, and whose name leads nowhere else."""
+    """Returns the trial of an entry; checks types, and that its name stays inside the folder."""
     scalars = (bool, int, float, str, type(None))
     is_right = (
         all(isinstance(getattr(trial, name), kind) for name, kind in _KINDS.items())
@@ -192,12 +192,12 @@ def _check_same(path, found, wanted, changeable):
 
 
 def _all_in(was, now):
-    """Whether a list has all values of an earlier one, of which it may have had none."""
+    """Returns whether a list contains all values of an earlier one, which may not be empty."""
     return isinstance(was, list) and bool(was) and {*map(key_of, was)} <= {*map(key_of, now)}
 
 
 def _parameters_in(was, now):
-    """Whether the parameters are the same ones, with all of their earlier values."""
+    """Returns whether the parameters are the same, with all of their earlier values."""
     if not isinstance(was, dict) or was.keys() != now.keys():
         return False
     return all(_values_in(was[name], now[name]) for name in now)
@@ -217,12 +217,12 @@ def _values_in(was, now):
     )
 
 
-# Keys that may hold more than at an earlier start.
+# Keys whose values may grow between starts.
 _GROWING = {"seeds": _all_in, "parameters": _parameters_in}
 
 
 def _difference(key, found, wanted):
-    """Returns the earlier and the present value of a key; of an object only the differences."""
+    """Returns the earlier and the present value of a key; for an object only the differences."""
     was, now = found.get(key), wanted.get(key)
     if isinstance(was, dict) and isinstance(now, dict):
         names = [name for name in {**was, **now} if was.get(name) != now.get(name)]

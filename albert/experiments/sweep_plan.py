@@ -1,7 +1,7 @@
 """Reads and checks the specification of a sweep, and lists the points of its parameters.
 
 A point is a value for each parameter. A trial is one run of a script: a point, with one of the
-seeds where points are repeated over seeds. Trials are numbered from 0, all seeds of a point before
+seeds if points are repeated over seeds. Trials are numbered from 0, all seeds of a point before
 the next point.
 """
 
@@ -33,16 +33,16 @@ _KINDS = {
     "prune_after": int,
     "seed": int,
 }
-_DIGITS = 4  # of a drawn number: more than anyone tells apart, and short to read and to repeat
+_DIGITS = 4  # of a drawn number: precise enough, and short to read and to repeat
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The numbers from `low` to `high`, both included; whole ones if both are whole.
+    """The numbers from `low` to `high`, both included; integers if both are integers.
 
     Attributes:
       low, high: the ends.
-      log: numbers are drawn evenly on a logarithmic scale.
+      log: whether numbers are drawn evenly on a logarithmic scale.
     """
 
     low: float
@@ -51,7 +51,7 @@ class Range:
 
     @property
     def is_whole(self) -> bool:
-        """Whether only whole numbers are drawn."""
+        """Returns whether only integers are drawn."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def at(self, fraction: float) -> float:
@@ -78,15 +78,15 @@ class Plan:
       script: module of the trials: the name of a script of this package, or dotted.
       arguments: arguments that all trials get.
       parameters: {flag: tuple of values or `Range`}; empty with `trials`.
-      trials: {name: arguments} where the trials are given one by one.
+      trials: {name: arguments} if the trials are listed by name.
       seeds: values of the flag ``seed``, one trial each; empty: one trial per point.
-      metric: score of a trial; None: the one that its best checkpoint is picked by.
-      minimize: whether a low score is good; None: it is if the metric is a loss.
+      metric: score of a trial; None: the metric that picks its best checkpoint.
+      minimize: whether lower is better; None: yes if the metric is a loss.
       method: one of `METHODS`.
-      num_trials: how many in all; None: all of the grid.
-      prune: end trials that are behind the median of the earlier ones.
-      prune_after: step before which none is ended.
-      seed: of what random and tpe draw.
+      num_trials: total number of trials; None: the whole grid.
+      prune: whether to end trials that are behind the median of the earlier ones.
+      prune_after: step before which no trial is pruned.
+      seed: seed of the methods random and tpe.
     """
 
     script: str
@@ -114,7 +114,7 @@ class Plan:
         _check_repeats(self)
 
     def scored_by(self, metric: str | None) -> "Plan":
-        """Returns the same sweep with a metric, if it has none."""
+        """Returns the plan with this metric, unless it already has one."""
         if self.metric or not metric:
             return self
         return dataclasses.replace(self, metric=metric, minimize=self.minimize or None)
@@ -126,14 +126,14 @@ class Plan:
 
     @property
     def needs_history(self) -> bool:
-        """Whether a trial depends on the results of earlier ones."""
+        """Returns whether a trial depends on the results of earlier ones."""
         return self.method == "tpe" or self.prune
 
     def describe(self) -> dict:
-        """Returns the fields that tell this sweep from another, as JSON holds them."""
+        """Returns the fields that distinguish this sweep from others, as JSON."""
         fields = dataclasses.asdict(self)
         for name in ("arguments", "num_trials", "trials"):
-            del fields[name]  # More trials are the same sweep.
+            del fields[name]  # A sweep may get more trials.
         fields["order"] = list(self.parameters)
         return json.loads(json.dumps(fields))
 
@@ -227,7 +227,7 @@ def make_plan(
       path: file that the specification was read from, for messages.
 
     Raises:
-      file_io.InputError: a field is missing, contradictory or of a wrong form.
+      file_io.InputError: a field is missing, contradictory or malformed.
     """
     try:
         return _make_plan(spec, arguments, trials)
@@ -261,7 +261,7 @@ def arguments_of(owner: str, flags: dict) -> list[str]:
     """Returns {flag: value} as arguments; messages name their owner.
 
     Raises:
-      file_io.InputError: it is not a dict, or a value is neither text, number nor truth value.
+      file_io.InputError: it is not a dict, or a value is not a string, number or boolean.
     """
     if not isinstance(flags, dict):
         raise file_io.InputError(f"{owner}: expected an object of flags, found {flags!r}")
@@ -279,12 +279,12 @@ def argument(name: str, value: object) -> str:
 
 
 def text_of(value: object) -> str:
-    """Returns a value as scripts take it and tables show it."""
+    """Returns a value in the form that scripts accept and tables show."""
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
 def _values(name, given):
-    """The values of a parameter: a tuple or a `Range`."""
+    """Returns the values of a parameter: a tuple or a `Range`."""
     if isinstance(given, dict):
         return _range(name, given)
     if not isinstance(given, list) or not given:
@@ -320,7 +320,7 @@ def _range(name, given):
 
 
 def parse_grid(text: str) -> dict[str, list]:
-    """Parses the parameters of a text such as ``learning_rate=1e-3,3e-3;train_batch_size=16,32``.
+    """Parses parameters from text such as ``learning_rate=1e-3,3e-3;train_batch_size=16,32``.
 
     Returns:
       {name: list of values}, as a specification has them.
@@ -367,10 +367,10 @@ def grid_size(parameters: dict[str, tuple | Range]) -> int | None:
 
 
 def points(plan: Plan) -> Iterator[dict[str, object]]:
-    """Yields the points of grid and random search, {name: value}, each different from the others.
+    """Yields the points of grid and random search, {name: value}, all different.
 
     The last parameter of a grid changes fastest. The points of a random search depend only on
-    the seed; there are no more of them than the parameters have.
+    the seed; there are at most as many as the parameters have.
     """
     if plan.method == "grid":
         for values in itertools.product(*plan.parameters.values()):

@@ -1,7 +1,7 @@
 """Scores of a sweep's trials, and its table as Markdown, CSV and JSON.
 
-Nothing in here depends on the time, so a sweep that was killed and went on ends with the same
-files as one that was not.
+Nothing here depends on the time, so a sweep that was killed and resumed ends with the same files
+as one that was not.
 """
 
 import csv
@@ -19,8 +19,8 @@ from albert.io import file_io
 from albert.training import results, run_record, stuck_runs
 
 NAME = "sweep_results"
-SEEDS = seeds.SEEDS  # of a run that repeats itself over seeds
-SCORE = "score"  # what it is called without `sweep_plan.Plan.metric`
+SEEDS = seeds.SEEDS  # file of a run over several seeds
+SCORE = "score"  # its name without `sweep_plan.Plan.metric`
 
 
 def _finite(value):
@@ -30,11 +30,11 @@ def _finite(value):
 def read_score(folder: str, metric: str | None) -> tuple[int | None, float | None, dict]:
     """Reads the score of the best checkpoint of a run from its folder.
 
-    A run over several seeds has the mean over them.
+    For a run over several seeds this is the mean.
 
     Args:
       folder: output folder of the run.
-      metric: key of its results; None: the one that its best checkpoint is picked by.
+      metric: key of its results; None: the metric that picks its best checkpoint.
 
     Returns:
       (step, score, all results of that step); (None, None, {}) if it has not been evaluated.
@@ -59,7 +59,7 @@ def read_score(folder: str, metric: str | None) -> tuple[int | None, float | Non
 
 
 def _best_value(trial, found):
-    """The value of a `results.Trial`, if it is finite, with the digits that the results have."""
+    """Returns the value of a `results.Trial` as its results show it; None if not finite."""
     value = _finite(trial.best_value) if trial else None
     same = [v for v in found.values() if None not in (v, value) and np.float32(v) == value]
     return same[0] if same else value
@@ -77,7 +77,7 @@ def _score_of_seeds(path, metric):
         )
     found = {name: _finite(mean), "deviation": deviation}
     if content.get("failures"):
-        found["failures"] = content["failures"]  # which are left out of the mean
+        found["failures"] = content["failures"]  # which the mean omits
     return None, _finite(mean), found
 
 
@@ -86,7 +86,7 @@ def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
 
     Args:
       folder, metric: see `read_score`.
-      step: of its best checkpoint.
+      step: step of its best checkpoint.
 
     Returns:
       Dict of these attributes of a `sweep_journal.Trial`.
@@ -102,7 +102,7 @@ def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
 
 
 def _learning_of_seeds(path):
-    """The verdict that says most of several runs; their number of checkpoints if it is one."""
+    """Returns the most informative verdict of several runs, and their common checkpoint count."""
     content = seeds.read(path)
     runs = content["runs"]
     states = {run["status"] for run in runs}
@@ -119,7 +119,7 @@ def _learning_of_seeds(path):
 
 
 def read_curve(folder: str, metric: str | None) -> dict[int, float]:
-    """Reads {step: finite value} of the evaluations of a run so far, by rising steps.
+    """Reads {step: finite value} of the evaluations of a run so far, by ascending steps.
 
     Args:
       folder, metric: see `read_score`.
@@ -130,7 +130,7 @@ def read_curve(folder: str, metric: str | None) -> dict[int, float]:
 
 
 def _best_metric(folder):
-    """The score that the best checkpoint of a run is picked by; None before that is known."""
+    """Returns the metric that picks the best checkpoint of a run; None until it is known."""
     if file_io.exists(os.path.join(folder, run_record.RUN)):
         return run_record.read(folder).get("best_metric")
     trial = results.read_trial(folder)
@@ -153,10 +153,10 @@ def summarize(plan: dict, trials: Sequence[sweep_journal.Trial]) -> dict:
 
     Returns:
       dict: metric, minimize, parameters (names), points and trials in the order of their numbers,
-      and the place of the best point. A point has the values of its parameters, the numbers of its
-      trials and how many of them are done, mean and deviation of the scores of those that have
-      learnt (of a sample, so None for one), the mean on test data, the state of the first that is
-      not done, remarks, and whether it can be the best.
+      and the index of the best point. A point has the values of its parameters, the numbers of
+      its trials and of those that are done, mean and deviation of the scores of trials that have
+      learned (of a sample, so None for one), the mean on test data, the state of the first trial
+      that is not done, remarks, and whether it can be the best.
     """
     repeats = max(1, len(plan["seeds"]))
     minimize = plan["minimize"]
@@ -173,7 +173,7 @@ def summarize(plan: dict, trials: Sequence[sweep_journal.Trial]) -> dict:
 
 
 def _name_of_score(trials):
-    """The result that is the score of every trial; they do not say by what they pick the best."""
+    """Returns the result that all trials use as their score."""
     names = None
     for trial in trials:
         if trial.metrics and trial.value is not None:
@@ -188,7 +188,7 @@ def _trial(trial):
 
 
 def counted(trials: Sequence[sweep_journal.Trial]) -> list[sweep_journal.Trial]:
-    """Returns the trials of a mean: those that have learned, or without any all that are done."""
+    """Returns the trials of a mean: those that have learned, or all that are done if none has."""
     done = [trial for trial in trials if trial.state == sweep_journal.DONE]
     return [trial for trial in done if trial.verdict not in stuck_runs.LEARNT_NOTHING] or done
 
@@ -205,7 +205,7 @@ def remarks(trials: Sequence[sweep_journal.Trial], minimize: bool) -> list[str]:
 
 
 def _on_baseline(trials, minimize):
-    """Words on a mean score that a constant answer gets, too."""
+    """Returns a remark on a mean score that a constant answer also gets."""
     means = [_mean(_known(counted(trials), name)) for name in ("value", "baseline")]
     return results.remark_on_baseline(*means, minimize)
 
@@ -243,14 +243,14 @@ def _point(trials, repeats, minimize):
 
 
 def _means(rows):
-    """Means of the numbers that all rows have."""
+    """Returns the means of the numbers that all rows have."""
     names = set.intersection(*map(set, rows)) if rows else ()
     values = {name: [row[name] for row in rows] for name in sorted(names)}
     return {name: _mean(found) for name, found in values.items() if None not in found}
 
 
 def _name(trials):
-    """Folder of the trials; numbers of several that have a folder each."""
+    """Returns the folder of the trials, with the numbers of the others if each has its own."""
     first, *rest = trials
     if first.seed is not None and not first.parameters:
         return os.path.dirname(first.name)
@@ -259,11 +259,11 @@ def _name(trials):
         return first.name
     if numbers == list(range(numbers[0], numbers[-1] + 1)):
         return f"{first.name} to {numbers[-1]}"
-    return ", ".join([first.name, *map(str, numbers[1:])])  # more seeds, later
+    return ", ".join([first.name, *map(str, numbers[1:])])  # seeds that were added later
 
 
 def order(points: Sequence[dict], minimize: bool) -> list[int]:
-    """Returns the places of the points, best first; those that cannot be the best at the end."""
+    """Returns the places of the points, best first; points that cannot be the best come last."""
     sign = 1 if minimize else -1
     return sorted(
         range(len(points)),
@@ -320,7 +320,7 @@ def _cell(text):
 
 
 def to_csv(summary: dict) -> str:
-    """Returns a row for each trial: parameters, state, score, and all results of that step."""
+    """Returns one row per trial: parameters, state, score, and all results of that step."""
     of = {
         key: sorted({name for trial in summary["trials"] for name in trial[key]})
         for key in ("metrics", "test")

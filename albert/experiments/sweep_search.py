@@ -1,4 +1,4 @@
-"""Points that follow from earlier results, and trials that are not worth ending: Optuna's part.
+"""Search and pruning with Optuna: suggests points from earlier results, finds weak trials.
 
 The tree-structured Parzen estimator (Bergstra et al. 2011) and the median rule. Both see only the
 trials they are given and draw from the number of the trial, so the same history gives the same
@@ -41,9 +41,9 @@ def suggest(
 
     Args:
       plan: `sweep_plan.Plan`.
-      number: that of the trial that is to have it.
-      trials: the `sweep_journal.Trial`s before it. Of those that have not ended only the point
-        counts, so that it is not tried again beside them.
+      number: number of the trial that will use the point.
+      trials: the `sweep_journal.Trial`s before it. For trials that have not ended
+        only the point counts, so that it is not tried twice at the same time.
     """
     optuna = _optuna()
     choices = {name: _distribution(optuna, v) for name, v in plan.parameters.items()}
@@ -67,7 +67,7 @@ def _distribution(optuna, values):
 
 
 def _as_trial(optuna, plan, choices, trials):
-    """A point with its seeds, as one trial of Optuna's."""
+    """Returns a point with its seeds as one Optuna trial."""
     states = optuna.trial.TrialState
     scores = [trial.value for trial in trials if trial.value is not None]
     if not all(trial.has_ended for trial in trials):
@@ -96,12 +96,12 @@ def step_to_end_at(
     """Returns the first step at which a trial is behind the median of earlier ones, or None.
 
     Its best score so far is compared with what the others had at the same step. The first five
-    trials are never ended, nor is one before `sweep_plan.Plan.prune_after`.
+    trials are never ended, nor is any trial before `sweep_plan.Plan.prune_after`.
 
     Args:
       plan: `sweep_plan.Plan`.
       curve: {step: score} of the trial.
-      earlier: such curves of the earlier trials that were done.
+      earlier: curves of the earlier trials that are done.
     """
     optuna = _optuna()
     pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=plan.prune_after)

@@ -16,7 +16,7 @@ _MAX_ERROR_BYTES = 10000
 
 
 def module_of(script: str) -> str:
-    """Returns the module of a script: one of this package unless the name has dots."""
+    """Returns the module of a script: a module of this package unless the name has dots."""
     return script if "." in script else f"albert.{script}"
 
 
@@ -33,8 +33,8 @@ def start(
       script: name of a script, or module with dots.
       arguments: its command line arguments.
       python: program that runs modules with ``-m``; "": the program of this process.
-      log: file that output is appended to. The process leads a process group then, so Ctrl-C
-        does not reach it. "": it shares the terminal of this process.
+      log: file that output is appended to. The process then leads a process group, so Ctrl-C
+        does not reach it. "": the process shares the terminal of this one.
       descriptors: file descriptors that the process inherits.
     """
     command = [python or sys.executable, "-m", module_of(script), *arguments]
@@ -58,7 +58,7 @@ def kill(process: subprocess.Popen) -> None:
 
 
 def stop(running: Sequence[subprocess.Popen]) -> None:
-    """Asks trials with logs to end, and kills those that do not."""
+    """Asks trials with logs to end, and kills those that do not comply."""
     for process in running:
         _signal(process, signal.SIGTERM)
     for process in running:
