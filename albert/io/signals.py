@@ -226,6 +226,8 @@ def _watching(on_arrival):
     sender.setblocking(False)
 
     def watch():
+        # A signal that the system gives to this thread would not wake the main thread.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while numbers := receiver.recv(64):
             on_arrival(numbers)
             if before >= 0:  # who has watched before does so still

@@ -142,6 +142,8 @@ def test_same_seed_same_files(text, tmp_path):
 
 @pytest.mark.parametrize("wordpiece", [False, True])
 def test_compressed_text_gives_the_same_vocabulary(text, tmp_path, run_script, wordpiece):
+    if wordpiece:
+        pytest.importorskip("tokenizers")
     for number, name in enumerate(text.split(",")):
         pack, ending = ((gzip.compress, "gz"), (bz2.compress, "bz2"))[number]
         with open(name, "rb") as file:

@@ -141,18 +141,23 @@ app.run(main, lambda values: None)
 
 
 def test_a_script_that_is_terminated_has_a_status_of_its_own():
-    """Its children end as usual."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT], cwd=ROOT, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with killed_at_the_end([process]):
-        assert process.stdout.readline() == f"{signal.SIGTERM:d}\n"
-        process.send_signal(signal.SIGUSR1)
-        process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=30)
-    assert process.returncode == signals.STATUS == 75
-    assert errors == "ended by SIGTERM; the same command goes on from the last checkpoint\n"
+    """Its children end as usual; of two signals in a row none waits for the end of a call."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT], cwd=ROOT, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )
+        for _ in range(6)
+    ]  # fmt: skip
+    with killed_at_the_end(processes):
+        for process in processes:
+            assert process.stdout.readline() == f"{signal.SIGTERM:d}\n"
+            process.send_signal(signal.SIGUSR1)
+            process.send_signal(signal.SIGTERM)
+        for process in processes:
+            _, errors = process.communicate(timeout=30)
+            assert process.returncode == signals.STATUS == 75
+            assert errors == "ended by SIGTERM; the same command goes on from the last checkpoint\n"
 
 
 STUCK = """

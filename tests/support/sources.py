@@ -31,7 +31,7 @@ PLAIN = """
     training.budget training.optimizer_table training.results training.run_record
     training.stuck_runs
     tasks.metrics tasks.squad.features tasks.squad.metrics tasks.squad.spans tasks.word_files
-    serving.answer_text serving.batcher serving.requests serving.server serving.server_metrics
+    serving.answer_text serving.batcher serving.requests
     export.onnx_graph
     experiments.blimp experiments.charts experiments.demo_data experiments.model_card
     experiments.reproduction experiments.seeds experiments.sweep
