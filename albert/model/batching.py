@@ -1,30 +1,32 @@
-"""How examples of different lengths become batches: sorted, cut to their real length, put back.
+"""Batches examples of different lengths: sorts them, trims padding and restores their order.
 
-Predictors hold arrays; input pipelines and compiled functions hold tensors. Both follow one rule of
-lengths. Letters in shapes: see the docstring of the package; N are examples here.
+Predictors hold arrays; input pipelines and compiled functions hold tensors. Both round lengths in
+the same way. Letters in shapes: see the docstring of the package; here N is the number of examples.
 """
 
 import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 # Lengths are multiples of this.
 STEP = 8
-# As many lengths lie between a power of two and the next, where these are more than STEP apart.
+# Number of lengths between a power of two and the next, if they are more than STEP apart.
 _PER_OCTAVE = 16
-# Training batches of equally many tokens are cut from the records of so many.
+# Training batches of equal token counts are cut from the records of this many batches.
 CUT_TOGETHER = 16
 
 
-def round_up(size):
-    """The next of a few sizes: multiples of 8, from 128 on sixteen of them up to the next double.
+def round_up(size: Any) -> Any:
+    """Rounds up to one of a few sizes: multiples of 8; from 128 on, sixteen sizes per doubling.
 
     Args:
       size: positive int, or positive int32 scalar tensor.
 
     Returns:
-      As `size`: int or tensor.
+      An int or a tensor, like `size`.
     """
     if isinstance(size, int):
         step = max(2 ** (size.bit_length() - 1) // _PER_OCTAVE, STEP)
@@ -34,15 +36,15 @@ def round_up(size):
     return -(-size // step) * step
 
 
-def trim(features, names):
-    """Cuts the padding that all examples of a batch share.
+def trim(features: Mapping[str, tf.Tensor], names: Iterable[str]) -> dict[str, tf.Tensor]:
+    """Cuts off the padding that all examples of a batch have in common.
 
-    Padded positions add exactly nothing to any result, so leaving them out only saves time. The
-    length is rounded up so that few lengths occur.
+    Padded positions do not change any result, so cutting them only saves time. The length is
+    rounded up so that only a few lengths occur.
 
     Args:
-      features: dict of tensors with `input_mask`, all with examples first.
-      names: those of them whose last axis is the padded sequence.
+      features: dict of tensors with `input_mask`; examples are the first axis of each.
+      names: the features whose last axis is the padded sequence.
 
     Returns:
       All features.
@@ -51,12 +53,14 @@ def trim(features, names):
     return _cut(features, names, round_up(tf.maximum(real, 1)))
 
 
-def trim_arrays(features, names, least=1):
-    """`trim` for numpy arrays.
+def trim_arrays(
+    features: Mapping[str, np.ndarray], names: Iterable[str], least: int = 1
+) -> dict[str, np.ndarray]:
+    """Cuts off common padding like `trim`, for numpy arrays.
 
     Args:
       features, names: see `trim`.
-      least: a length below which nothing is cut.
+      least: minimum length that is kept.
     """
     real = int(features["input_mask"].sum(axis=-1).max())
     return _cut(features, names, round_up(max(real, least)))
@@ -67,50 +71,52 @@ def _cut(features, names, length):
     return {**features, **cut}
 
 
-# Longest first: a batch that does not fit in memory then fails at once.
+# Longest first, so that a batch that does not fit in memory fails immediately.
 
 
-def sorted_by_length(lengths):
-    """Tensor [N] of lengths -> int32 [N], the places of examples by falling length."""
+def sorted_by_length(lengths: tf.Tensor) -> tf.Tensor:
+    """Returns int32 [N]: the indices of examples by decreasing length, from lengths [N]."""
     return tf.argsort(lengths, direction="DESCENDING", stable=True)
 
 
-def batches_by_length(lengths, batch_size):
-    """Batches of examples of similar length.
+def batches_by_length(lengths: Any, batch_size: int) -> list[np.ndarray]:
+    """Groups examples of similar length into batches.
 
     Args:
       lengths: array-like [N].
       batch_size: B.
 
     Returns:
-      List of int arrays [B], the last [1 to B]: places of examples, by falling length.
+      List of int arrays [B], the last [1 to B]: indices of examples, by decreasing length.
     """
     order = np.argsort(-np.asarray(lengths), kind="stable")
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
 
-def places_in(batches):
-    """Where the examples are among the rows of batches, one after another.
+def places_in(batches: Sequence[np.ndarray]) -> np.ndarray:
+    """Finds the row of each example in the concatenated batches.
 
     Args:
-      batches: list of int arrays, the places of examples; each of 0 to N - 1 once.
+      batches: list of int arrays, the indices of examples; each of 0 to N - 1 once.
 
     Returns:
-      int [N]: rows taken in this order are those of examples 0 to N - 1.
+      int [N]: taking the rows in this order gives examples 0 to N - 1.
     """
     return np.argsort(np.concatenate(batches), kind="stable")
 
 
-def equal_tokens(dataset, batch_size, lengths):
-    """Batches of nearly equally many tokens, and so of different numbers of records.
+def equal_tokens(
+    dataset: tf.data.Dataset, batch_size: int, lengths: Callable[[Any], Any]
+) -> tf.data.Dataset:
+    """Cuts records into batches of nearly equal token counts and different numbers of records.
 
-    Each 16 * B records, in their order, become 16 batches: where a batch lies among the records
-    depends on nothing before these, so a resumed run finds its place.
+    Each 16 * B records, in their order, become 16 batches. Their boundaries depend only on these
+    records, so a resumed run finds its place.
 
     Args:
       dataset: endless `tf.data.Dataset` of serialized records.
-      batch_size: B, the mean number of records in a batch.
-      lengths: ``(serialized [n]) -> [n]`` tokens of each record, at least 1.
+      batch_size: B, the mean number of records per batch.
+      lengths: ``(serialized [n]) -> [n]``, the number of tokens of each record, at least 1.
 
     Returns:
       Dataset of strings [1 or more].
@@ -118,11 +124,11 @@ def equal_tokens(dataset, batch_size, lengths):
 
     def cut(serialized):
         tokens = tf.cast(lengths(serialized), tf.int64)
-        # A record belongs to the batch in which its middle lies. Twice all, to stay with integers.
+        # A record belongs to the batch that contains its middle. Doubled, to stay with integers.
         middles = 2 * tf.cumsum(tokens, exclusive=True) + tokens
         ends = 2 * tf.reduce_sum(tokens) * tf.range(CUT_TOGETHER, dtype=tf.int64) // CUT_TOGETHER
         starts = tf.searchsorted(middles, ends, out_type=tf.int64)
-        # Records longer than a batch leave others without any: each gets one at least.
+        # A record longer than a batch would leave other batches empty: each gets at least one.
         order = tf.range(CUT_TOGETHER, dtype=tf.int64)
         starts = tf.scan(tf.maximum, starts - order)
         last = tf.size(serialized, tf.int64) - CUT_TOGETHER

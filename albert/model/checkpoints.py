@@ -1,4 +1,4 @@
-"""Checkpoints in the one format: TensorFlow V2 files with plain variable names.
+"""Checkpoints in one format: TensorFlow V2 files with plain variable names.
 
 Names are those of TF1 ALBERT checkpoints (no object graph), so released models, runs of older
 toolkits and hub modules are all read the same way. SavedModels of TensorFlow 2, BERT's checkpoints
@@ -26,7 +26,7 @@ VERSION = 1
 ENDING = ".manifest.json"
 # Files without which a checkpoint cannot be read.
 _PART = re.compile(r"\.(index|data-\d+-of-\d+)$")
-# Added to the names of the files of a damaged checkpoint, which no search finds then.
+# Suffix for the files of a damaged checkpoint, so that no search finds them.
 ASIDE = ".damaged"
 
 
@@ -47,9 +47,9 @@ def write(prefix: str, step: int | None, names: Iterable[str]) -> None:
     """Writes the manifest of a checkpoint that is whole.
 
     Args:
-      prefix: of the checkpoint.
-      step: which it was saved at; None if nothing says so.
-      names: of its variables.
+      prefix: prefix of the checkpoint.
+      step: step at which it was saved; None if unknown.
+      names: names of its variables.
 
     Raises:
       OSError: a file cannot be read or written.
@@ -63,7 +63,7 @@ def manifest_mismatch(prefix: str) -> str | None:
     """Says how a checkpoint differs from its manifest; None if it fits or has no manifest.
 
     Raises:
-      file_io.UnreadableError: a file cannot be read, so nobody knows.
+      file_io.UnreadableError: a file cannot be read, so this is unknown.
     """
     path = path_of(prefix)
     if not file_io.exists(path):
@@ -85,7 +85,7 @@ def manifest_mismatch(prefix: str) -> str | None:
 def is_outdated(prefix: str) -> bool:
     """Returns whether each file of a checkpoint is newer than the manifest and differs from it.
 
-    Damage hits one of them; another program replaces both.
+    Damage affects one of the files; another program replaces all of them.
     """
     path, found = path_of(prefix), parts(prefix)
     try:
@@ -100,7 +100,7 @@ def is_outdated(prefix: str) -> bool:
 def set_aside(prefix: str) -> None:
     """Renames the files of a damaged checkpoint so that nothing takes them for one.
 
-    Its index goes first: until that, and after it, no part is taken for a whole.
+    The index is renamed first, so that a partial checkpoint is never taken for a whole one.
     """
     for part in [".index", *filter(".index".__ne__, parts(prefix)), ENDING]:
         if file_io.exists(prefix + part):
@@ -111,7 +111,7 @@ def set_aside(prefix: str) -> None:
 
 
 BEST = "model.ckpt-best"
-# A whole copy of the checkpoint that is just taking the place of the best.
+# A whole copy of the checkpoint that is about to replace the best one.
 NEW_BEST = "new-model.ckpt-best"
 ENCODER_PREFIX = "bert/"
 # Steps have 64 bits; a longer number is the name of something else.
@@ -183,7 +183,7 @@ def numbered(folder: str, ending: str = ".index") -> list[str]:
 def without_index(folder: str) -> list[str]:
     """Lists the prefixes of numbered checkpoints with a manifest but no index, by step.
 
-    They were not deleted to the end, or the index was lost.
+    Their deletion was interrupted, or the index was lost.
     """
     found = numbered(folder, ENDING)
     return [prefix for prefix in found if not prefix_exists(prefix)]
@@ -192,21 +192,21 @@ def without_index(folder: str) -> list[str]:
 def find_best(folder: str) -> str | None:
     """Returns the prefix of the best checkpoint of a folder; None without one.
 
-    While the best is replaced, and after a kill in there, it is the copy that takes its place.
+    While the best is being replaced, and after a kill at that time, this is the new copy.
     """
     candidates = [os.path.join(folder, name) for name in (BEST, NEW_BEST)]
     return next(filter(prefix_exists, candidates), None)
 
 
 def resolve(path: str) -> str:
-    """Returns the prefix that a user's path names; for Hugging Face weights their file.
+    """Returns the prefix for a user's path; for Hugging Face weights, their file.
 
     Args:
       path: prefix, ``.index`` or ``.data-…`` file, folder (its best checkpoint, else its last),
         hub module folder, Hugging Face folder or ``.safetensors`` file.
 
     Raises:
-      file_io.InputError: there is no checkpoint; says what is there instead.
+      file_io.InputError: there is no checkpoint; lists the folder's content instead.
     """
     prefix = re.sub(r"\.(index|meta|manifest\.json|data-\d+-of-\d+)$", "", path.rstrip("/"))
     if prefix_exists(prefix) or (huggingface.is_weights_file(prefix) and file_io.exists(prefix)):
@@ -236,7 +236,7 @@ def resolve(path: str) -> str:
 
 
 def _keys_of(checkpoint):
-    """{name of a variable: its key}: keys may be paths of objects, or those of BERT."""
+    """Returns {name of a variable: its key}; keys may be object paths or BERT's names."""
     if not checkpoint.has_tensor(_OBJECT_GRAPH):
         names = checkpoint.get_variable_to_shape_map()
         return {weight_names.from_google(name): name for name in names}
@@ -285,7 +285,7 @@ def restore(
 
     Args:
       model: module whose variables bear checkpoint names.
-      path: whatever `resolve` takes.
+      path: any path that `resolve` accepts.
       strict: raise if any encoder variable is missing (but for one that the model does not use,
         and for the pooler that some Hugging Face models lack).
       allow_new_heads: variables outside the encoder may be missing; they keep their values.
@@ -340,13 +340,13 @@ def group_zero_name(name: str) -> str:
 
 
 def _mismatch(shapes, variables):
-    """What `weight_names.explain_misfit` says of a checkpoint's shapes and a model's variables."""
+    """Explains how a checkpoint's shapes differ from a model's variables."""
     here = {name: variable.shape.as_list() for name, variable in variables.items()}
     return weight_names.explain_misfit(shapes, here)
 
 
 def _check_surplus(prefix, unused, shapes, variables):
-    """Refuses a checkpoint with more layers than the model: together they are another network."""
+    """Rejects a checkpoint with more layers than the model: it would be another network."""
     surplus = [name for name in unused if name.startswith(f"{ENCODER_PREFIX}encoder/")]
     if surplus:
         raise file_io.InputError(
@@ -367,7 +367,7 @@ def _check_shapes(prefix, found, variables, hint=""):
 
 
 def check_path(path: str) -> None:
-    """Rejects a path under which TensorFlow writes checkpoints, but does not find them again.
+    """Rejects a path where TensorFlow writes checkpoints but cannot find them again.
 
     Raises:
       file_io.InputError: it has a backslash.
@@ -380,7 +380,7 @@ def check_path(path: str) -> None:
 
 
 def check_readable(prefix: str) -> None:
-    """Tells a checkpoint that the system does not let be read from a damaged one.
+    """Raises an error for a checkpoint that cannot be read, as opposed to a damaged one.
 
     Raises:
       file_io.UnreadableError: names the file and the reason.
@@ -400,7 +400,7 @@ def damage_of_values(prefix: str) -> str | None:
     """Says which values of a checkpoint differ from their checksums; None if none does.
 
     Raises:
-      file_io.UnreadableError: nobody knows, as a file cannot be read.
+      file_io.UnreadableError: a file cannot be read, so this is unknown.
     """
     try:
         checkpoint = reader(prefix)
@@ -449,7 +449,7 @@ def renew_manifest(prefix: str) -> None:
     try:
         names = reader(prefix).get_variable_to_shape_map()
         write(prefix, read_step(prefix), names)
-    except (OSError, file_io.InputError) as error:  # a folder that is only read
+    except (OSError, file_io.InputError) as error:  # a read-only folder
         logging.warning("%s", error)
 
 
@@ -467,7 +467,7 @@ def _assign(checkpoint, pairs, prefix):
 def restore_training_state(prefix: str, model: Any, optimizer: Any) -> None:
     """Loads weights, optimizer slots and step of an interrupted run.
 
-    What scales the loss is loaded if it is there: a run may go on in another precision.
+    The loss scale is loaded if it is stored: a run may resume in another precision.
 
     Raises:
       file_io.InputError: a variable or slot is missing or has another shape; names it.
@@ -544,7 +544,7 @@ def values_of(model: Any, optimizer: Any = None) -> dict[str, tf.Tensor]:
 def write_tensors(prefix: str, tensors: dict, with_meta: bool = False) -> None:
     """Writes {name: tensor} as a checkpoint and then its manifest; see `save`.
 
-    `with_meta` adds an empty ``.meta`` file: the reference evaluates no checkpoint without one.
+    `with_meta` adds an empty ``.meta`` file: the reference implementation requires one to evaluate.
     """
     check_path(prefix)
     names = sorted(tensors)
@@ -600,16 +600,16 @@ def replace_best(folder: str, source: str) -> None:
     try:
         copy(source, new)
     except BaseException:
-        delete(new)  # Its parts would take room for nothing.
+        delete(new)  # Its parts would waste space.
         raise
     complete_best(folder)
 
 
 def complete_best(folder: str) -> None:
-    """Completes what a killed `replace_best` has begun; no other process may be in it."""
+    """Completes an interrupted `replace_best`; no other process may be running it."""
     best, new = os.path.join(folder, BEST), os.path.join(folder, NEW_BEST)
     if prefix_exists(new):
-        copy(new, best, file_io.link)  # A second copy of large files would take time and room.
+        copy(new, best, file_io.link)  # A second copy of large files would take time and space.
     delete(new)
 
 
@@ -635,8 +635,8 @@ def update_pointer(folder: str) -> None:
 def prune(folder: str, keep: int) -> None:
     """Deletes all but the last `keep` numbered checkpoints (0 keeps all); never the best.
 
-    Before and after, the pointer file names those that are there. What a killed run did not delete
-    to the end is deleted, too.
+    Before and after, the pointer file lists the existing checkpoints. Interrupted deletions of a
+    killed run are also completed.
     """
     update_pointer(folder)
     if keep > 0:
@@ -659,15 +659,15 @@ def clean_up(folder: str) -> None:
 def damage_of(prefix: str, renew: bool = False) -> str | None:
     """Says what is damaged in a checkpoint; None if all bytes and values are as they were saved.
 
-    Its files are compared with its manifest, if it has one, and each value with its checksum. Of
-    files that another program has put in the place of ours, the checksums count.
+    Its files are compared with its manifest, if it has one, and each value with its checksum. For
+    files that another program has replaced, only the checksums count.
 
     Args:
-      prefix: of the checkpoint.
-      renew: make the manifest of such files again.
+      prefix: prefix of the checkpoint.
+      renew: whether to write a new manifest for replaced files.
 
     Raises:
-      file_io.UnreadableError: nobody knows, as a file cannot be read.
+      file_io.UnreadableError: a file cannot be read, so this is unknown.
     """
     problem = manifest_mismatch(prefix)
     if not problem:
@@ -682,15 +682,15 @@ def damage_of(prefix: str, renew: bool = False) -> str | None:
 def last_whole(folder: str) -> str | None:
     """Returns the last whole numbered checkpoint of a folder, to resume from; None without any.
 
-    Damaged ones behind it are set aside under other names, with a line that says what is wrong and
-    which steps have to be taken again.
+    Later, damaged checkpoints are renamed; an error is logged with the damage and the steps that
+    must be repeated.
 
     Args:
       folder: output folder.
 
     Raises:
-      file_io.InputError: there are checkpoints, and none is whole; or one cannot be read, which
-        does not mean that it is damaged.
+      file_io.InputError: there are checkpoints but none is whole, or one cannot be read, which does
+        not mean that it is damaged.
     """
     damaged = {}
     # Without data either it was deleted, or moved by another program: nothing is lost.
@@ -731,14 +731,14 @@ def _set_aside(damaged, whole):
 
 
 def choose(folder: str, which: str | None) -> str:
-    """Returns the prefix of the checkpoint that ``checkpoint`` names.
+    """Returns the prefix of the checkpoint chosen by the setting ``checkpoint``.
 
     Args:
       folder: output folder.
       which: "best", "last", a path, or None for the best, else the last.
 
     Raises:
-      file_io.InputError: it is not there.
+      file_io.InputError: the checkpoint is missing.
     """
     if which == "best" or (which is None and find_best(folder)):
         return resolve(os.path.join(folder, BEST))

@@ -8,13 +8,14 @@ import dataclasses
 import difflib
 import json
 import math
+from typing import Any
 
 from absl import logging
 
 from albert.io import file_io
 from albert.model import kernels, layers
 
-# Far above every published model: what is larger would use up the memory before it is found out.
+# Far above every published model: larger values would exhaust memory before any check.
 _MOST = {"num_hidden_layers": 10_000, "num_hidden_groups": 10_000, "inner_group_num": 1_000}
 _MOST_PARAMETERS = 10**12
 SHARING = ("all", "attention", "ffn", "none")  # values of `AlbertConfig.share`
@@ -54,16 +55,16 @@ _REQUIRED_VALUES = {
 
 @dataclasses.dataclass(frozen=True)
 class AlbertConfig:
-    """Sizes and rates of a model; checks itself when made.
+    """Sizes and rates of a model, validated on construction.
 
     Attributes:
       vocab_size, embedding_size, hidden_size: V, E, H.
       num_attention_heads, intermediate_size: N, I.
-      num_hidden_layers: how many layers run one after another (L).
-      num_hidden_groups: how many sets of parameters they share; layer i uses i * groups // L.
+      num_hidden_layers: number of layers that run one after another (L).
+      num_hidden_groups: number of parameter sets that they share; layer i uses i * groups // L.
       share: which parameters all layers share: "all" (as `num_hidden_groups` says), "attention"
-        (each layer has a feed-forward part of its own), "ffn" (each layer has an attention of its
-        own) or "none" (section 4.5 of ALBERT). The LayerNorm after a part belongs to it.
+        (each layer has its own feed-forward part), "ffn" (each layer has its own attention) or
+        "none" (section 4.5 of ALBERT). The LayerNorm after a part belongs to it.
       inner_group_num: blocks, each with its own parameters, that one layer runs.
       down_scale_factor: kept for old files, unused.
       hidden_act: "gelu" (tanh approximation), "gelu_erf" (exact), "relu", "tanh" or "linear".
@@ -111,7 +112,7 @@ class AlbertConfig:
             )
 
     def _check_memory(self):
-        """Refuses sizes that are possible one by one, but not together."""
+        """Rejects sizes that are valid individually but too large together."""
         block = self.hidden_size * (4 * self.hidden_size + 2 * self.intermediate_size)
         blocks = max(self.num_attention_groups, self.num_ffn_groups) * self.inner_group_num
         positions = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
@@ -126,34 +127,34 @@ class AlbertConfig:
             )
 
     @property
-    def num_attention_groups(self):
-        """How many attentions with parameters of their own there are, times inner_group_num."""
+    def num_attention_groups(self) -> int:
+        """Number of groups with their own attention parameters, each of inner_group_num blocks."""
         return self.num_hidden_layers if self.share in ("ffn", "none") else self.num_hidden_groups
 
     @property
-    def num_ffn_groups(self):
-        """How many feed-forward parts with parameters of their own, times inner_group_num."""
+    def num_ffn_groups(self) -> int:
+        """Number of groups with their own feed-forward part, each of inner_group_num blocks."""
         own = self.share in ("attention", "none")
         return self.num_hidden_layers if own else self.num_hidden_groups
 
-    def is_length(self, value):
-        """Whether a value is a number of tokens that the model takes."""
+    def is_length(self, value: Any) -> bool:
+        """Returns whether a value is a number of tokens that the model accepts."""
         return type(value) is int and 0 < value <= self.max_position_embeddings  # no bool
 
-    def groups_of(self, layer):
-        """Which attention and which feed-forward part a layer uses: two integers."""
+    def groups_of(self, layer: int) -> tuple[int, ...]:
+        """Returns the indices of the attention and the feed-forward part that a layer uses."""
         groups = self.num_attention_groups, self.num_ffn_groups
         return tuple(layer * count // self.num_hidden_layers for count in groups)
 
     @classmethod
-    def from_dict(cls, values):
-        """Makes a configuration from a dict such as a parsed ``albert_config.json``.
+    def from_dict(cls, values: dict[str, Any]) -> "AlbertConfig":
+        """Builds a configuration from a dict such as a parsed ``albert_config.json``.
 
-        Keys of released files that have no effect are ignored, other unknown keys are ignored with
-        one warning that lists them.
+        Ignores keys of released files that have no effect. Ignores other unknown keys with one
+        warning that lists them.
 
         Raises:
-          InputError: `vocab_size` is missing, a key looks like a misspelt one, a value is wrong,
+          InputError: `vocab_size` is missing, a key looks misspelled, a value is wrong,
             or the file describes another network (pre-norm layers, another epsilon, a BERT).
         """
         if not isinstance(values, dict):
@@ -184,7 +185,7 @@ class AlbertConfig:
         return cls(**known)
 
     @classmethod
-    def from_json_file(cls, path):
+    def from_json_file(cls, path: str) -> "AlbertConfig":
         """Reads ``albert_config.json``; the errors of `from_dict` then name the file.
 
         The configuration of a BERT is read as by `from_bert_json_file`. It is one if its
@@ -199,7 +200,7 @@ class AlbertConfig:
             return cls._from_bert_dict(values)
 
     @classmethod
-    def from_bert_json_file(cls, path):
+    def from_bert_json_file(cls, path: str) -> "AlbertConfig":
         """Reads the configuration of a BERT: E = H, and as many groups as layers.
 
         Args:
@@ -207,8 +208,8 @@ class AlbertConfig:
             approximation, or ``config.json`` of Hugging Face's BertModel, whose "gelu" is exact.
 
         Raises:
-          InputError: not such a file, a key of it is missing, or it says something else of E or
-            of the groups; as `from_dict` otherwise. Names the file.
+          InputError: the file is not a BERT configuration, lacks a key, or has other values of E
+            or the groups; otherwise as `from_dict`. The message names the file.
         """
         values = file_io.read_json(path, "BERT configuration")
         with _naming(f"BERT configuration {path}"):
@@ -237,23 +238,23 @@ class AlbertConfig:
         rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1)
         return cls.from_dict({**rates, **values, **implied})
 
-    def to_dict(self):
-        """All values as a dict that `from_dict` reads; `share` only where it is not "all".
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all values as a dict for `from_dict`; omits `share` if it is "all".
 
-        Other programs read these files too, and know the usual sharing alone.
+        Other programs also read these files, and they only know the usual sharing.
         """
         values = dataclasses.asdict(self)
         if self.share == "all":
             del values["share"]
         return values
 
-    def to_json_string(self):
-        """All values as indented JSON with a final line end."""
+    def to_json_string(self) -> str:
+        """Returns all values as indented JSON with a final newline."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
 
 def _is_bert(values):
-    """Whether the content of a file is the configuration of a BERT."""
+    """Returns whether the content of a file is the configuration of a BERT."""
     if not isinstance(values, dict) or "model_type" in values:
         return isinstance(values, dict) and values["model_type"] == "bert"
     return set(_BERT_KEYS) <= values.keys() and not _ALBERT_KEYS & values.keys()

@@ -1,23 +1,25 @@
 """The dense layer that a fine-tuned model may have before its output layer, as settings."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from albert.io import file_io
 
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """A dense layer before the output layer of a fine-tuned model; without a size there is none.
+    """Settings of a dense layer before the output layer of a fine-tuned model.
 
     The names are those of the settings in a model's folder.
 
     Attributes:
-      head_hidden_size: outputs of the layer; None: no layer, and the rest means nothing.
-      head_activation: function of its output, of `layers.ACTIVATIONS`.
-      head_input_activation: function of its input, what the encoder computes.
-      head_dropout_prob: dropout of its output in training.
+      head_hidden_size: outputs of the layer; None: no layer, and the other settings are unused.
+      head_activation: activation of the layer, a key of `layers.ACTIVATIONS`.
+      head_input_activation: activation applied to the layer's input, the encoder's output.
+      head_dropout_prob: dropout rate of the layer's output in training.
 
-    Raises file_io.InputError for a size that is none, or a rate that is none.
+    Raises file_io.InputError if the size or the rate is invalid.
     """
 
     head_hidden_size: int | None = None
@@ -35,13 +37,13 @@ class Head:
             )
 
     @property
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         """JSON-ready dict for a model's folder; empty without a layer."""
         return dataclasses.asdict(self) if self.head_hidden_size else {}
 
     @classmethod
-    def of(cls, settings):
-        """The head that a dict of settings describes, such as that of a model's folder."""
+    def of(cls, settings: Mapping[str, Any]) -> "Head":
+        """Builds the head described by a dict of settings, such as those of a model's folder."""
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: settings[name] for name in names if name in settings})
 

@@ -1,4 +1,4 @@
-"""The encoder with the heads of the fine-tuning tasks, and their losses.
+"""The encoder with the heads of the fine-tuning tasks, and the losses of these tasks.
 
 Every model maps a dict of features to a dict of outputs.
 
@@ -6,6 +6,9 @@ Letters in shapes: see the docstring of the package.
 """
 
 import abc
+import contextlib
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -14,15 +17,15 @@ from albert.model import checkpoints, encoder, head_config, kernels, layers
 
 # --- what all models share ------------------------------------------------------------------------
 
-# Feature that holds what the encoder would compute of the others, see `frozen_encoder`.
+# Feature that holds the encoder's output for the other features, see `frozen_encoder`.
 ENCODER_OUTPUT = "encoder_output"
 
 
 class Model(tf.Module):
     """The base of all models: the encoder under `albert` and the arithmetic of their losses.
 
-    A loss is a sum of terms, and a term is ``sum(weight * loss) / total weight``: with total
-    weights taken over all replicas and micro-batches both the losses and the gradients of the parts
+    A loss is a sum of terms, and a term is ``sum(weight * loss) / total weight``. If the total
+    weights are taken over all replicas and micro-batches, the losses and the gradients of the parts
     simply add up.
 
     Args:
@@ -31,72 +34,84 @@ class Model(tf.Module):
       seed: integer from which the initial weights are drawn, or None.
     """
 
-    def __init__(self, config, compute=layers.Compute(), seed=None):
+    def __init__(
+        self,
+        config: encoder.AlbertConfig,
+        compute: layers.Compute = layers.Compute(),
+        seed: int | None = None,
+    ):
         super().__init__()
         self._is_frozen = False
         self.config = config
         self.albert = encoder.AlbertModel(config, seed, compute)
 
     @property
-    def uses_pooler(self):
-        """Whether the loss depends on the pooler, which is there for checkpoints in any case."""
+    def uses_pooler(self) -> bool:
+        """Whether the loss depends on the pooler, which every model has for its checkpoints."""
         return True
 
     @property
-    def used_variables(self):
+    def used_variables(self) -> list[tf.Variable]:
         """The variables that the loss depends on."""
         found = self.trainable_variables
         return [v for v in found if self.uses_pooler or not v.name.startswith("bert/pooler/")]
 
     @property
-    def trained_variables(self):
-        """Those of `used_variables` that training changes; only they have optimizer slots."""
+    def trained_variables(self) -> list[tf.Variable]:
+        """The `used_variables` that training changes; only they have optimizer slots."""
         if not self._is_frozen:
             return self.used_variables
-        prefix = checkpoints.ENCODER_PREFIX  # the pooler's, too
+        prefix = checkpoints.ENCODER_PREFIX  # also that of the pooler
         return [v for v in self.used_variables if not v.name.startswith(prefix)]
 
-    def prepare_weights(self):
-        """Prepares those of the encoder, see `encoder.AlbertModel.prepare_weights`."""
+    def prepare_weights(self) -> list:
+        """Prepares the weights of the encoder, see `encoder.AlbertModel.prepare_weights`."""
         return self.albert.prepare_weights()
 
-    def use_weights(self, weights):
-        """See `encoder.AlbertModel.use_weights`."""
+    def use_weights(self, weights: list) -> contextlib.AbstractContextManager:
+        """Uses prepared weights in place of variables, see `encoder.AlbertModel.use_weights`."""
         return self.albert.use_weights(weights)
 
-    def freeze_encoder(self):
-        """Takes the encoder out of the training: its weights stay, and it drops nothing."""
+    def freeze_encoder(self) -> None:
+        """Excludes the encoder from training: its weights stay fixed and its dropout is off."""
         self._is_frozen = True
 
     def _drops(self, training):
-        """Whether the encoder drops anything."""
+        """Returns whether dropout is on in the encoder."""
         return training and not self._is_frozen
 
     def _encode(self, features, training, seed):
         return self.albert(*encoder_inputs(features), self._drops(training), seed)
 
     @abc.abstractmethod
-    def example_weights(self, features):
-        """Weight of every example (or masked position) in each loss term: dict of tensors."""
+    def example_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns each term's weights of the examples (or masked positions): dict of tensors."""
 
     @abc.abstractmethod
-    def example_losses(self, outputs, features):
-        """Loss of every example (or masked position) in each term, shaped like its weights."""
+    def example_losses(
+        self, outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """Returns each term's losses of the examples, shaped like `example_weights`."""
 
-    def loss_weights(self, features):
-        """Total weight of this batch in each loss term, from inputs only: dict of scalars."""
+    def loss_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns the total weight of a batch in each loss term, from inputs only: scalars."""
         return {
             term: tf.reduce_sum(weights) for term, weights in self.example_weights(features).items()
         }
 
-    def losses(self, outputs, features, weights=None):
-        """Loss terms of this batch.
+    def losses(
+        self,
+        outputs: Mapping[str, tf.Tensor],
+        features: Mapping[str, tf.Tensor],
+        weights: Mapping[str, tf.Tensor] | None = None,
+    ) -> dict[str, tf.Tensor]:
+        """Computes the loss terms of a batch.
 
         Args:
-          outputs: what the model returned for `features`.
+          outputs: the model's outputs for `features`.
           features: dict of features with labels.
-          weights: dict of scalars by which each term's sum is divided; None means
-            `loss_weights(features)`. A term whose weight is 0 is 0.
+          weights: dict of scalars that the terms' sums are divided by; None means
+            `loss_weights(features)`. A term with weight 0 is 0.
 
         Returns:
           Dict of scalars; their sum is the loss.
@@ -108,47 +123,52 @@ class Model(tf.Module):
             for term, losses in self.example_losses(outputs, features).items()
         }
 
-    def total(self, losses):
+    def total(self, losses: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Adds up a dict of loss terms: the scalar that training minimizes."""
         return tf.add_n(list(losses.values()))
 
-    def loss(self, outputs, features, weights=None):
-        """The `total` of `losses`: a scalar."""
+    def loss(
+        self,
+        outputs: Mapping[str, tf.Tensor],
+        features: Mapping[str, tf.Tensor],
+        weights: Mapping[str, tf.Tensor] | None = None,
+    ) -> tf.Tensor:
+        """Returns the `total` of `losses`: a scalar."""
         return self.total(self.losses(outputs, features, weights))
 
 
-def encoder_inputs(features):
-    """Ids, mask and token types, each [B, S]; None where they are not given."""
+def encoder_inputs(features: Mapping[str, tf.Tensor]) -> tuple[Any, Any, Any]:
+    """Returns ids, mask and token types, each [B, S]; the last two are None if missing."""
     return features["input_ids"], features.get("input_mask"), features.get("segment_ids")
 
 
-def real_examples(features):
-    """[B] float: 0 for the examples that only fill up a batch, else 1."""
+def real_examples(features: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Returns float [B]: 0 for examples that only fill up a batch, else 1."""
     if "is_real_example" in features:
         return tf.cast(tf.reshape(features["is_real_example"], [-1]), tf.float32)
     return tf.ones(tf.shape(features["input_ids"])[:1])
 
 
-def cross_entropy(labels, logits):
-    """[B] from integer labels of any shape with B elements and logits [B, classes]."""
+def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Computes [B] losses from integer labels, any shape of B elements, and logits [B, classes]."""
     labels = tf.reshape(labels, [-1])
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
 
 
-def check_rate(dropout_prob):
-    """Refuses what is no share, from 0 to below 1."""
+def check_rate(dropout_prob: float) -> None:
+    """Raises file_io.InputError unless a dropout rate is at least 0 and below 1."""
     if not 0 <= dropout_prob < 1:
         raise file_io.InputError(f"dropout_prob must be at least 0 and below 1; got {dropout_prob}")
 
 
-def check_labels(num_labels):
-    """Refuses a classifier with nothing to choose from."""
+def check_labels(num_labels: int) -> None:
+    """Raises file_io.InputError for a classifier with fewer than two labels."""
     if num_labels < 2:
         raise file_io.InputError(f"a classifier needs at least 2 labels; got {num_labels}")
 
 
 class HiddenLayer(tf.Module):
-    """What a `head_config.Head` puts before the output layer of a head: nothing, or a dense layer.
+    """The dense layer, if any, that a `head_config.Head` puts before the output layer of a head.
 
     Its variables are ``head_hidden/kernel`` [H, head_hidden_size] and ``head_hidden/bias``.
 
@@ -161,10 +181,10 @@ class HiddenLayer(tf.Module):
       size: width of its output.
 
     Raises:
-      file_io.InputError: unknown activations.
+      file_io.InputError: an activation is unknown.
     """
 
-    def __init__(self, head, config, seed):
+    def __init__(self, head: head_config.Head, config: encoder.AlbertConfig, seed: int | None):
         super().__init__(name="hidden_layer")
         self._head = head
         self.size = head.head_hidden_size or config.hidden_size
@@ -176,8 +196,8 @@ class HiddenLayer(tf.Module):
                     raise file_io.InputError(f"{name}={getattr(head, name)!r}: known are {known}")
             self._dense = layers.Dense("head_hidden", config.hidden_size, self.size, config, seed)
 
-    def __call__(self, x, dropout):
-        """[..., H] -> [..., size], by `layers.Dropout`."""
+    def __call__(self, x: tf.Tensor, dropout: layers.Dropout) -> tf.Tensor:
+        """Maps [..., H] to [..., size]."""
         if self._dense is None:
             return x
         head = self._head
@@ -188,20 +208,27 @@ class HiddenLayer(tf.Module):
 
 
 class LabelWeights(tf.Module):
-    """`output_weights` [labels, H] and `output_bias` [labels]: a dense layer stored transposed.
+    """A dense layer stored transposed: `output_weights` [labels, H], `output_bias` [labels].
 
-    `size` is its H where that is not the configuration's.
+    `size` is H if it differs from the configuration's hidden size.
     """
 
-    def __init__(self, name, labels, config, seed, size=None):
+    def __init__(
+        self,
+        name: str,
+        labels: int,
+        config: encoder.AlbertConfig,
+        seed: int | None,
+        size: int | None = None,
+    ):
         super().__init__(name="label_weights")
         self.weights = layers.normal_variable(
             f"{name}output_weights", [labels, size or config.hidden_size], config, seed
         )
         self.bias = tf.Variable(tf.zeros([labels]), name=f"{name}output_bias")
 
-    def __call__(self, x):
-        """[rows, H] -> [rows, labels] float32."""
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """Maps [rows, H] to float32 [rows, labels]."""
         y = kernels.matmul(x, tf.cast(self.weights, x.dtype), transpose_b=True)
         return tf.nn.bias_add(tf.cast(y, tf.float32), self.bias)
 
@@ -209,17 +236,17 @@ class LabelWeights(tf.Module):
 # --- heads of fine-tuning -------------------------------------------------------------------------
 
 
-# Subtracted from the logits of positions where an answer cannot be.
+# Subtracted from the logits of positions that cannot be part of an answer.
 _IMPOSSIBLE = 1e30
 
 
 class _LabelModel(Model):
-    """A model with one loss per example, against `label_ids`, of the pooled output.
+    """A model that reads the pooled output and has one loss per example, against `label_ids`.
 
     Args:
-      dropout_prob: dropout of the pooled output in training, whatever the configuration says.
+      dropout_prob: dropout of the pooled output in training, independent of the configuration.
       head: `head_config.Head`.
-      num_outputs: of the output layer.
+      num_outputs: size of the output layer.
       For the rest see `Model`.
     """
 
@@ -232,18 +259,21 @@ class _LabelModel(Model):
         self.hidden = HiddenLayer(head, config, seed)
         self.output = LabelWeights("", num_outputs, config, seed, self.hidden.size)
 
-    def encoder_output(self, features, training=False, seed=None):
-        """What the head reads of each text: the pooled output [B, H]."""
-        # The last layer is computed at the first position alone.
+    def encoder_output(
+        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+    ) -> tf.Tensor:
+        """Computes the head's input for each text: the pooled output [B, H]."""
+        # The last layer is computed at the first position only.
         inputs = encoder_inputs(features)
         return self.albert.pool(
             self.albert.at_positions(*inputs, self._drops(training), seed)[:, 0]
         )
 
     def _scores(self, features, training, seed, site):
-        """[B, H] after dropout through the output layer: float32 [B, labels]; a dict.
+        """Returns the output layer's scores, float32 [B, labels], and a dict.
 
-        The dict holds sequence_output [B, S, H] with `Compute.whole_sequence`, else nothing.
+        The dict holds sequence_output [B, S, H] with `Compute.whole_sequence`; otherwise it is
+        empty.
         """
         further = {}
         if ENCODER_OUTPUT in features:
@@ -257,24 +287,26 @@ class _LabelModel(Model):
         return self.output(self.hidden(dropout(pooled, self._dropout_prob, site), dropout)), further
 
     def _label_loss(self, label_ids, logits):
-        """[B] losses."""
+        """Computes [B] losses."""
         return cross_entropy(label_ids, logits)
 
     def _with_losses(self, outputs, features):
-        """Adds per_example_loss [B] where the features hold labels."""
+        """Adds per_example_loss [B] if the features hold labels."""
         if "label_ids" in features:
             outputs["per_example_loss"] = self._label_loss(features["label_ids"], outputs["logits"])
         return outputs
 
-    def example_weights(self, features):
+    def example_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return {self._term: real_examples(features)}
 
-    def example_losses(self, outputs, features):
+    def example_losses(
+        self, outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         return {self._term: self._label_loss(features["label_ids"], outputs["logits"])}
 
 
 def _choice(logits):
-    """Outputs of a choice between labels with logits [..., labels]."""
+    """Returns the outputs of a choice between labels with logits [..., labels]."""
     return {
         "logits": logits,
         "probabilities": tf.nn.softmax(logits),
@@ -283,7 +315,7 @@ def _choice(logits):
 
 
 class ClassifierModel(_LabelModel):
-    """Classification of a text or of a pair of texts.
+    """A classifier of a text or of a pair of texts.
 
     Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids integers [B].
     """
@@ -292,24 +324,26 @@ class ClassifierModel(_LabelModel):
 
     def __init__(
         self,
-        config,
-        num_labels,
-        compute=layers.Compute(),
-        seed=None,
-        dropout_prob=0.1,
-        head=head_config.NO_LAYER,
+        config: encoder.AlbertConfig,
+        num_labels: int,
+        compute: layers.Compute = layers.Compute(),
+        seed: int | None = None,
+        dropout_prob: float = 0.1,
+        head: head_config.Head = head_config.NO_LAYER,
     ):
         check_labels(num_labels)
         super().__init__(config, compute, seed, dropout_prob, head, num_labels)
 
-    def __call__(self, features, training=False, seed=None):
+    def __call__(
+        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+    ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
         logits, further = self._scores(features, training, seed, "classifier")
         return self._with_losses(_choice(logits) | further, features)
 
 
 class RegressionModel(_LabelModel):
-    """A score for a text or for a pair of texts, by least squares.
+    """A model that scores a text or a pair of texts, trained by least squares.
 
     Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids floats [B].
     """
@@ -318,19 +352,21 @@ class RegressionModel(_LabelModel):
 
     def __init__(
         self,
-        config,
-        compute=layers.Compute(),
-        seed=None,
-        dropout_prob=0.1,
-        head=head_config.NO_LAYER,
+        config: encoder.AlbertConfig,
+        compute: layers.Compute = layers.Compute(),
+        seed: int | None = None,
+        dropout_prob: float = 0.1,
+        head: head_config.Head = head_config.NO_LAYER,
     ):
         super().__init__(config, compute, seed, dropout_prob, head, 1)
 
     def _label_loss(self, label_ids, logits):
         return tf.square(logits - tf.cast(tf.reshape(label_ids, [-1]), tf.float32))
 
-    def __call__(self, features, training=False, seed=None):
-        """Returns a dict: logits and predictions [B], probabilities [B, 1], all the score."""
+    def __call__(
+        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns a dict: logits and predictions [B], probabilities [B, 1]; all are the score."""
         scores, _ = self._scores(features, training, seed, "classifier")
         logits = scores[:, 0]
         outputs = {"logits": logits, "probabilities": scores, "predictions": logits}
@@ -338,11 +374,11 @@ class RegressionModel(_LabelModel):
 
 
 class _SequenceModel(Model):
-    """Works on the sequence alone.
+    """A model whose head reads only the sequence output.
 
     Args:
-      head: `head_config.Head`; all parts of the model's head read what its layer makes of the
-      sequence. For the rest see `Model`.
+      head: `head_config.Head`; all parts of the model's head read the output of its layer.
+      For the rest see `Model`.
     """
 
     uses_pooler = False
@@ -351,41 +387,43 @@ class _SequenceModel(Model):
         super().__init__(config, compute, seed)
         self.hidden = HiddenLayer(head, config, seed)
 
-    def encoder_output(self, features, training=False, seed=None):
-        """What the head reads of each text: the sequence output [B, S, H]."""
+    def encoder_output(
+        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+    ) -> tf.Tensor:
+        """Computes the head's input for each text: the sequence output [B, S, H]."""
         return self._encode(features, training, seed).sequence_output
 
     def _encoded(self, features, training, seed):
-        """[B, S, H], of the encoder or of what is kept of it."""
+        """Returns [B, S, H], computed by the encoder or stored in the features."""
         sequence = features.get(ENCODER_OUTPUT)
         if sequence is None:
             sequence = self.encoder_output(features, training, seed)
-        else:  # It ends with the longest text; S is a round number.
+        else:  # The stored length is that of the longest text; S is rounded up.
             missing = tf.shape(features["input_ids"])[1] - tf.shape(sequence)[1]
             sequence = tf.pad(sequence, [[0, 0], [0, missing], [0, 0]])
         return sequence
 
     def _sequence(self, features, training, seed):
-        """[B, S, H], where the head has a layer of its own that layer's output."""
+        """Returns the output of the head's hidden layer, or the sequence without one: [B, S, H]."""
         sequence = self._encoded(features, training, seed)
         return self.hidden(sequence, layers.Dropout(training, seed))
 
 
 class TokenClassifierModel(_SequenceModel):
-    """A label for each word of a text, from the first of its pieces.
+    """A model that labels each word of a text, at the word's first piece.
 
     Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids and first_pieces
-    [B, S], which is 1 at the first piece of each word and else 0.
+    [B, S]. first_pieces is 1 at the first piece of each word, else 0.
     """
 
     def __init__(
         self,
-        config,
-        num_labels,
-        compute=layers.Compute(),
-        seed=None,
-        dropout_prob=0.1,
-        head=head_config.NO_LAYER,
+        config: encoder.AlbertConfig,
+        num_labels: int,
+        compute: layers.Compute = layers.Compute(),
+        seed: int | None = None,
+        dropout_prob: float = 0.1,
+        head: head_config.Head = head_config.NO_LAYER,
     ):
         check_labels(num_labels)
         check_rate(dropout_prob)
@@ -394,7 +432,9 @@ class TokenClassifierModel(_SequenceModel):
         size = self.hidden.size
         self.output = LabelWeights("cls/token/", num_labels, config, seed, size)
 
-    def __call__(self, features, training=False, seed=None):
+    def __call__(
+        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+    ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, S, labels], predictions int32 [B, S]."""
         dropout = layers.Dropout(training, seed)
         sequence = self._encoded(features, training, seed)  # [B, S, H]
@@ -405,18 +445,20 @@ class TokenClassifierModel(_SequenceModel):
         shape = tf.concat([tf.shape(sequence)[:2], [logits.shape[-1]]], 0)
         return _choice(tf.reshape(logits, shape))
 
-    def example_weights(self, features):
+    def example_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         real = real_examples(features)[:, tf.newaxis]
         return {"token_loss": tf.cast(features["first_pieces"], tf.float32) * real}  # [B, S]
 
-    def example_losses(self, outputs, features):
+    def example_losses(
+        self, outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         logits, labels = outputs["logits"], features["label_ids"]
         losses = cross_entropy(labels, tf.reshape(logits, [-1, logits.shape[-1]]))
         return {"token_loss": tf.reshape(losses, tf.shape(labels))}
 
 
 class MultipleChoiceModel(_LabelModel):
-    """Picks one of C texts, each scored by itself (RACE).
+    """A model that picks one of C texts, each scored independently (RACE).
 
     Features: input_ids, input_mask, segment_ids, each [B, C, S] or [B, C * S]; for the loss
     label_ids integers [B].
@@ -426,12 +468,12 @@ class MultipleChoiceModel(_LabelModel):
 
     def __init__(
         self,
-        config,
-        num_choices,
-        dropout_prob=0.1,
-        compute=layers.Compute(),
-        seed=None,
-        head=head_config.NO_LAYER,
+        config: encoder.AlbertConfig,
+        num_choices: int,
+        dropout_prob: float = 0.1,
+        compute: layers.Compute = layers.Compute(),
+        seed: int | None = None,
+        head: head_config.Head = head_config.NO_LAYER,
     ):
         if num_choices < 2:
             raise file_io.InputError(f"multiple choice needs at least 2 choices; got {num_choices}")
@@ -439,7 +481,7 @@ class MultipleChoiceModel(_LabelModel):
         self._choices = num_choices
 
     def _fold(self, name, x):
-        """[B, C, S] or [B, C * S] -> [B * C, S]."""
+        """Maps [B, C, S] or [B, C * S] to [B * C, S]."""
         x = tf.convert_to_tensor(x)
         choices, by_text, last = self._choices, x.shape.rank == 3, x.shape[-1]
         fits = x.shape[1] in (choices, None) if by_text else last is None or last % choices == 0
@@ -451,7 +493,9 @@ class MultipleChoiceModel(_LabelModel):
         last = tf.shape(x)[-1] if last is None else last
         return tf.reshape(x, [-1, last if by_text else last // choices])
 
-    def __call__(self, features, training=False, seed=None):
+    def __call__(
+        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+    ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, C], predictions int32 [B]."""
         inputs = ("input_ids", "input_mask", "segment_ids")
         folded = {name: self._fold(name, features[name]) for name in inputs if name in features}
@@ -463,10 +507,10 @@ class MultipleChoiceModel(_LabelModel):
 
 
 class _SquadModel(_SequenceModel):
-    """Works on questions with a text."""
+    """A model that answers a question from a text."""
 
     def _with_loss(self, outputs, features, training):
-        """Adds per_example_loss [B] in prediction where the features hold positions."""
+        """Adds per_example_loss [B] in prediction if the features hold positions."""
         if not training and "start_positions" in features:
             losses = self.example_losses(outputs, features)
             outputs["per_example_loss"] = tf.add_n(list(losses.values()))
@@ -474,57 +518,67 @@ class _SquadModel(_SequenceModel):
 
 
 class SquadV1Model(_SquadModel):
-    """Start and end of an answer in the text; the answer always exists.
+    """A model of the start and end of an answer; the answer is always in the text.
 
     Features: input_ids, input_mask, segment_ids [B, S]; for the loss start_positions and
     end_positions [B].
     """
 
-    def __init__(self, config, compute=layers.Compute(), seed=None, head=head_config.NO_LAYER):
+    def __init__(
+        self,
+        config: encoder.AlbertConfig,
+        compute: layers.Compute = layers.Compute(),
+        seed: int | None = None,
+        head: head_config.Head = head_config.NO_LAYER,
+    ):
         super().__init__(config, compute, seed, head)
         self.output = LabelWeights("cls/squad/", 2, config, seed, self.hidden.size)
 
-    def __call__(self, features, training=False, seed=None):
+    def __call__(
+        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+    ) -> dict[str, tf.Tensor]:
         """Returns a dict: start_logits and end_logits [B, S].
 
-        They are over padding too, unless the encoder skips it: then -1e30 stands there. In
-        prediction also per_example_loss [B] where the features hold positions.
+        They also cover padding; if the encoder skips padding, they are -1e30 there. In
+        prediction the dict also holds per_example_loss [B] if the features hold positions.
         """
         sequence = self._sequence(features, training, seed)
         logits = self.output(tf.reshape(sequence, [-1, sequence.shape[-1]]))  # [B * S, 2]
         logits = tf.reshape(logits, tf.concat([tf.shape(sequence)[:2], [2]], 0))
         if self.albert.compute.skip_padding:
-            # Padding has not been computed; without this its constant would count in the loss.
+            # Padding is not computed; unmasked, its constant value would count in the loss.
             real = tf.cast(features["input_mask"], tf.bool)[:, :, tf.newaxis]
             logits = tf.where(real, logits, -_IMPOSSIBLE)
         start, end = tf.unstack(logits, 2, axis=-1)
         return self._with_loss({"start_logits": start, "end_logits": end}, features, training)
 
-    def example_weights(self, features):
+    def example_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return {"span_loss": real_examples(features)}
 
-    def example_losses(self, outputs, features):
+    def example_losses(
+        self, outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         start = cross_entropy(features["start_positions"], outputs["start_logits"])
         end = cross_entropy(features["end_positions"], outputs["end_logits"])
         return {"span_loss": 0.5 * (start + end)}
 
 
 class SquadV2Model(_SquadModel):
-    """Start and end of an answer, and whether there is one, with a beam over the starts.
+    """A model of the start and end of an answer and of whether it exists; beam over the starts.
 
-    Features: input_ids, input_mask, segment_ids, p_mask [B, S] (p_mask is 1 where an answer cannot
-    be); for training start_positions, end_positions, is_impossible [B].
+    Features: input_ids, input_mask, segment_ids, p_mask [B, S] (p_mask is 1 at positions that
+    cannot be part of an answer); for training start_positions, end_positions, is_impossible [B].
     """
 
     def __init__(
         self,
-        config,
-        start_n_top,
-        end_n_top,
-        dropout_prob=0.1,
-        compute=layers.Compute(),
-        seed=None,
-        head=head_config.NO_LAYER,
+        config: encoder.AlbertConfig,
+        start_n_top: int,
+        end_n_top: int,
+        dropout_prob: float = 0.1,
+        compute: layers.Compute = layers.Compute(),
+        seed: int | None = None,
+        head: head_config.Head = head_config.NO_LAYER,
     ):
         if min(start_n_top, end_n_top) < 1:
             raise file_io.InputError(
@@ -543,17 +597,19 @@ class SquadV2Model(_SquadModel):
         self.answer_hidden = layers.Dense("answer_class/dense_0", 2 * size, size, config, seed)
         self.answer = layers.Dense("answer_class/dense_1", size, 1, config, seed, use_bias=False)
 
-    def __call__(self, features, training=False, seed=None):
+    def __call__(
+        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+    ) -> dict[str, tf.Tensor]:
         """Runs the graph of training or of prediction.
 
         Returns:
           Training: dict of start_log_probs and end_log_probs [B, S] (the end given the true
           start), cls_logits [B]. Otherwise: start_top_log_probs and start_top_index [B, K];
-          end_top_log_probs and end_top_index [B, K * M], the ends of start k at k * M...;
-          cls_logits [B], high where there is no answer.
+          end_top_log_probs and end_top_index [B, K * M], where the ends of start k begin at k * M;
+          cls_logits [B], high if there is no answer.
 
-        Where the features hold start_positions, prediction returns start_log_probs and
-        end_log_probs, too, and per_example_loss [B].
+        If the features hold start_positions, prediction also returns start_log_probs,
+        end_log_probs and per_example_loss [B].
 
         Raises:
           InputError: the sequence is shorter than `start_n_top` or `end_n_top`.
@@ -593,7 +649,7 @@ class SquadV2Model(_SquadModel):
             )
 
     def _end_log_probs(self, sequence, starts, possible):
-        """[B, S, H], starts [B, K], [B, S] -> log-probabilities of ends [B, K, S]."""
+        """Maps [B, S, H], starts [B, K] and [B, S] to log-probabilities of ends [B, K, S]."""
         size = self.hidden.size
         kernel = tf.cast(self.end_hidden.kernel, sequence.dtype)
         bias = tf.cast(self.end_hidden.bias, sequence.dtype)
@@ -611,22 +667,24 @@ class SquadV2Model(_SquadModel):
         return _masked_log_softmax(logits, possible[:, tf.newaxis])
 
     def _answerability(self, sequence, start_log_probs, dropout):
-        """[B]: the logit of "no answer", from the expected start and the first token."""
+        """Returns [B] logits of "no answer", from the expected start and the first token."""
         weights = tf.cast(tf.exp(start_log_probs), sequence.dtype)  # [B, S]
         expected = tf.linalg.matvec(sequence, weights, transpose_a=True)  # [B, H]
         hidden = tf.tanh(self.answer_hidden(tf.concat([expected, sequence[:, 0]], -1)))  # [B, H]
         logits = self.answer(dropout(hidden, self._dropout_rate, "answer_class"))  # [B, 1]
         return tf.cast(logits[:, 0], tf.float32)
 
-    def example_weights(self, features):
+    def example_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         real = real_examples(features)
         return {"span_loss": real, "answerability_loss": real}
 
-    def example_losses(self, outputs, features):
-        """Each term carries its factor of one half.
+    def example_losses(
+        self, outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """Returns the losses of the examples; each term includes its factor of one half.
 
         Raises:
-          ValueError: the outputs are those of prediction without positions.
+          ValueError: the outputs are from a prediction without positions.
         """
         if "end_log_probs" not in outputs:
             raise ValueError("the loss of SquadV2Model needs the outputs of training=True")
@@ -638,10 +696,10 @@ class SquadV2Model(_SquadModel):
 
 
 def _masked_log_softmax(logits, possible):
-    """Log-softmax over the last axis; `possible` is 1 where an answer may be and else 0."""
+    """Returns the log-softmax over the last axis; `possible` is 1 at allowed positions, else 0."""
     return tf.nn.log_softmax(logits * possible - _IMPOSSIBLE * (1.0 - possible))
 
 
 def _picked(log_probs, positions):
-    """[B, S], integers of B elements -> [B]."""
+    """Maps [B, S] and positions of B elements to [B]."""
     return tf.gather(log_probs, tf.reshape(positions, [-1]), batch_dims=1)

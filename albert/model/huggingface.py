@@ -1,4 +1,4 @@
-"""Hugging Face's folders of ALBERT and BERT: names of weights, ``config.json``, both ways.
+"""Reads and writes Hugging Face folders of ALBERT and BERT: weights and ``config.json``.
 
 Names are those of `weight_names`. Hugging Face stores a dense layer's matrix as [outputs, inputs],
 this package as [inputs, outputs].
@@ -7,6 +7,8 @@ this package as [inputs, outputs].
 import dataclasses
 import json
 import os
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +19,7 @@ CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 _INDEX_ENDING = ".safetensors.index.json"
 _OLD_WEIGHTS = ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack")
-# head -> (its class of transformers after the architecture, prefixes of its own variables here)
+# head -> (suffix of its transformers class, prefixes of the head's variables here)
 HEADS = {
     "encoder": ("Model", ()),
     "pretraining": ("ForPreTraining", ("cls/predictions/", "cls/seq_relationship/")),
@@ -30,25 +32,25 @@ HEADS = {
 }
 _MAPPING, _POOLER = weight_names.MAPPING, weight_names.POOLER
 _WITHOUT_POOLER = ("masked_lm", "squad_v1", "token_classification")
-# Names of activations there.
+# Activation here -> its name in transformers.
 _HIDDEN_ACT = {"gelu": "gelu_new", "gelu_erf": "gelu"}
-# Sizes that a BERT implies.
+# Keys that the configuration of a BERT does not have.
 _ONLY_ALBERT = ("embedding_size", "num_hidden_groups", "inner_group_num", "down_scale_factor")
 
 
 # --- reading ------------------------------------------------------------------------------------
 
 
-def is_weights_file(path):
-    """True for the names of weights that `Reader` reads."""
+def is_weights_file(path: str) -> bool:
+    """Returns whether a path is the name of weights that `Reader` can read."""
     return path.endswith((".safetensors", _INDEX_ENDING))
 
 
-def find_weights(folder):
-    """Path of the weights in a Hugging Face folder; None if there are none.
+def find_weights(folder: str) -> str | None:
+    """Returns the path of the weights in a Hugging Face folder; None if there are none.
 
     Raises:
-      file_io.InputError: the folder holds weights of an older form only.
+      file_io.InputError: the folder holds weights only in an older format.
     """
     names = file_io.listdir(folder)
     found = [name for name in names if is_weights_file(name)]
@@ -64,8 +66,8 @@ def find_weights(folder):
     return None
 
 
-def read_config(folder):
-    """Dict of the ``config.json`` in a folder; empty if there is none.
+def read_config(folder: str) -> dict[str, Any]:
+    """Reads the ``config.json`` in a folder; returns an empty dict if there is none.
 
     Raises:
       file_io.InputError: it is the configuration of another architecture.
@@ -83,8 +85,8 @@ def read_config(folder):
     return config
 
 
-def read_lower_case(folder):
-    """Whether the tokenizer of a folder lower-cases; None if the folder does not say."""
+def read_lower_case(folder: str) -> bool | None:
+    """Reads whether the tokenizer of a folder lower-cases; None if the setting is missing."""
     path = os.path.join(folder, "tokenizer_config.json")
     if not file_io.exists(path):
         return None
@@ -95,17 +97,17 @@ def read_lower_case(folder):
 
 
 def _is_token_classifier(config):
-    """Whether a ``config.json`` is that of a model with a label for each token."""
+    """Returns whether a ``config.json`` describes a model with a label for each token."""
     found = config.get("architectures")
     names = map(str, found) if isinstance(found, list) else ()
     return any(name.endswith("ForTokenClassification") for name in names)
 
 
-def read_token_labels(folder):
-    """Label names by id of a folder's model for token classification; None if it is another one.
+def read_token_labels(folder: str) -> tuple[str, ...] | None:
+    """Reads the label names, by id, of a token classification model; None for other models.
 
     Raises:
-      file_io.InputError: it does not say what each of its labels is called.
+      file_io.InputError: the name of a label is missing.
     """
     config = read_config(folder)
     if not _is_token_classifier(config):
@@ -122,25 +124,25 @@ def read_token_labels(folder):
 
 
 class Reader:
-    """Weights of a Hugging Face ALBERT or BERT under the names of checkpoints.
+    """A reader of Hugging Face ALBERT or BERT weights under the names of checkpoints.
 
-    Offers what is used of `tf.train.CheckpointReader`. All values are float32.
+    It has the used methods of `tf.train.CheckpointReader`. All values are float32.
 
     Args:
-      path: ``.safetensors`` file, or the index of one that is split into several.
+      path: ``.safetensors`` file, or the index of a file that is split into several.
 
     Attributes:
       optional: prefixes of encoder variables that such a model may lack (models for masked words
         and for questions have no pooler).
 
     Raises:
-      file_io.InputError: not such a file, a damaged one, another architecture, or a network that
-        is not computed here.
+      file_io.InputError: the file is not of this kind or is damaged, or the model has another
+        architecture or a network that this package does not compute.
     """
 
     optional = (_POOLER,)
 
-    def __init__(self, path):
+    def __init__(self, path: str):
         folder = os.path.dirname(path) or "."
         config = read_config(folder)
         found = _read_tensors(path)
@@ -163,7 +165,7 @@ class Reader:
         self._tensors.update(tensors)
 
     def _check_tied(self, path, rest):
-        """Takes the second names of shared weights out of `rest`."""
+        """Removes the duplicate names of shared weights from `rest`."""
         words = self._architecture.words
         rest.pop(f"{self._architecture.model_type}.embeddings.position_ids", None)  # 0, 1, 2, …
         bias = rest.pop(f"{words}decoder.bias", None)
@@ -178,7 +180,7 @@ class Reader:
             )
 
     def _check_mapping(self, path):
-        """Drops the layer between embeddings and encoder where it is there, but maps nothing."""
+        """Drops the layer between embeddings and encoder if it exists but is the identity."""
         kernel = self._tensors.get(f"{_MAPPING}kernel")  # [H, E]
         if kernel is None or kernel.shape[0] != kernel.shape[1]:
             return
@@ -190,16 +192,16 @@ class Reader:
             )
         del self._tensors[f"{_MAPPING}kernel"], self._tensors[f"{_MAPPING}bias"]
 
-    def get_variable_to_shape_map(self):
-        """{name: shape as a list}."""
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """Returns {name: shape as a list}."""
         return {name: list(self._oriented(name).shape) for name in self._tensors}
 
-    def has_tensor(self, name):
-        """Whether there is a value for the variable."""
+    def has_tensor(self, name: str) -> bool:
+        """Returns whether the file has a value for a variable."""
         return name in self._tensors
 
-    def get_tensor(self, name):
-        """Float32 array of the variable's shape."""
+    def get_tensor(self, name: str) -> np.ndarray:
+        """Returns a float32 array of the variable's shape."""
         return np.ascontiguousarray(self._oriented(name))
 
     def _oriented(self, name):
@@ -207,12 +209,12 @@ class Reader:
 
 
 def _read_tensors(path):
-    """{name there: float32 array} of a file, or of all parts that an index names."""
+    """Reads {name there: float32 array} from a file, or from all files that an index lists."""
     if not path.endswith(_INDEX_ENDING):
         return _read_file(path)
     parts = file_io.read_json(path, "index of weights", dict).get("weight_map")
     parts = list(parts.values()) if isinstance(parts, dict) else []
-    # Names of files beside it, and nothing else.
+    # The index may list only names of files in its own folder.
     if not parts or not all(isinstance(p, str) and p == os.path.basename(p) for p in parts):
         raise file_io.InputError(
             f"index of weights: {path} must hold weight_map, names of tensors with names of files"
@@ -231,7 +233,7 @@ def _read_file(path):
         tensors = safetensors.deserialize(content)
     except safetensors.SafetensorError as error:
         raise file_io.InputError(f"{path} is damaged or not a safetensors file: {error}") from error
-    # Numbers have no checksum of their own; what was exported here has a manifest.
+    # The format has no checksums; a folder exported by this package has a manifest.
     folder, name = os.path.split(path)
     if mismatch := manifests.export_mismatch(folder or ".", name):
         raise file_io.InputError(
@@ -242,7 +244,7 @@ def _read_file(path):
 
 
 def _to_float32(path, name, tensor):
-    """Float32 array of a stored tensor; bfloat16 is the upper half of a float32."""
+    """Converts a stored tensor to a float32 array; bfloat16 is the upper half of a float32."""
     data, kind = tensor["data"], tensor["dtype"]
     if kind == "BF16":
         values = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
@@ -263,14 +265,14 @@ def _to_float32(path, name, tensor):
 # --- writing ------------------------------------------------------------------------------------
 
 
-def find_head(names):
-    """The key of `HEADS` that a checkpoint's variables tell; None if its weights fit several.
+def find_head(names: Iterable[str]) -> str | None:
+    """Finds the key of `HEADS` from a checkpoint's variables; None if they fit several heads.
 
     Args:
       names: names of variables here.
 
     Raises:
-      file_io.InputError: a head that transformers has no class for.
+      file_io.InputError: transformers has no class for the head.
     """
     own = {name for name in names if not name.startswith("bert/")}
 
@@ -293,15 +295,15 @@ def find_head(names):
     return "encoder"
 
 
-def check_architecture(config, architecture):
-    """Refuses a model that does not have the architecture that it shall be written as.
+def check_architecture(config: Any, architecture: weight_names.Architecture) -> None:
+    """Rejects a model that cannot be written as the given architecture.
 
     Args:
       config: `encoder.AlbertConfig`.
       architecture: `Architecture`.
 
     Raises:
-      file_io.InputError: names the sizes.
+      file_io.InputError: the sizes do not fit; names them.
     """
     if architecture is not weight_names.BERT:
         return
@@ -319,11 +321,16 @@ def check_architecture(config, architecture):
         )
 
 
-def convert_weights(tensors, config, head, architecture=weight_names.ALBERT):
-    """Tensors as transformers stores them.
+def convert_weights(
+    tensors: dict[str, Any],
+    config: Any,
+    head: str,
+    architecture: weight_names.Architecture = weight_names.ALBERT,
+) -> dict[str, np.ndarray]:
+    """Converts tensors to the names and the layout of transformers.
 
     Args:
-      tensors: {variable name here: array}; other variables than those of the head are left out.
+      tensors: {variable name here: array}; variables of other heads are skipped.
       config: `encoder.AlbertConfig`.
       head: key of `HEADS`.
       architecture: `Architecture`; see `check_architecture`.
@@ -341,7 +348,7 @@ def convert_weights(tensors, config, head, architecture=weight_names.ALBERT):
     if head in _WITHOUT_POOLER:
         table = {n: theirs for n, theirs in table.items() if not n.startswith(_POOLER)}
     if architecture is weight_names.ALBERT and config.embedding_size == config.hidden_size:
-        # There the layer always exists; ours would map nothing.
+        # In transformers this layer always exists; here it would be the identity.
         identity = {f"{_MAPPING}kernel": np.eye(config.hidden_size, dtype=np.float32)}
         tensors = {**tensors, **identity, f"{_MAPPING}bias": np.zeros(config.hidden_size, "f")}
     missing = sorted(set(table) - set(tensors))
@@ -358,14 +365,19 @@ def convert_weights(tensors, config, head, architecture=weight_names.ALBERT):
 
 
 def convert_config(
-    config, head, labels, tokenizer, architecture=weight_names.ALBERT, dropout_prob=0.1
-):
-    """Dict of ``config.json``.
+    config: Any,
+    head: str,
+    labels: Sequence[str],
+    tokenizer: Any,
+    architecture: weight_names.Architecture = weight_names.ALBERT,
+    dropout_prob: float = 0.1,
+) -> dict[str, Any]:
+    """Builds the content of ``config.json``.
 
     Args:
       config: `encoder.AlbertConfig`.
       head: key of `HEADS`.
-      labels: names of the classes in the order of their ids; empty where there are none.
+      labels: names of the classes in the order of their ids; empty if there are none.
       tokenizer: `tokenization.FullTokenizer`.
       architecture: `Architecture`.
       dropout_prob: dropout before the output layer of a classifier.
@@ -397,7 +409,7 @@ def convert_config(
 
 
 def _num_groups(config):
-    """`num_hidden_groups` of the same network there.
+    """Returns `num_hidden_groups` of the same network in transformers.
 
     Raises:
       file_io.InputError: layers share only a part of their parameters.
@@ -410,15 +422,15 @@ def _num_groups(config):
     return config.num_attention_groups
 
 
-def write_weights(folder, tensors):
-    """Writes ``model.safetensors`` into a folder; `tensors` as of `convert_weights`."""
+def write_weights(folder: str, tensors: dict[str, np.ndarray]) -> None:
+    """Writes the tensors of `convert_weights` to ``model.safetensors`` in a folder."""
     from safetensors import numpy as safetensors_numpy
 
     content = safetensors_numpy.save(tensors, metadata={"format": "pt"})
     file_io.write_bytes(os.path.join(folder, WEIGHTS_NAME), content)
 
 
-def write_config(folder, values):
-    """Writes ``config.json``: last of all, since without it there is no model in the folder."""
+def write_config(folder: str, values: dict[str, Any]) -> None:
+    """Writes ``config.json``; call this last, since it makes the folder a complete model."""
     text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
     file_io.write_text(os.path.join(folder, CONFIG_NAME), text)

@@ -1,39 +1,39 @@
-"""The functions that the encoder spends its time in: products, and one pass for all between them.
+"""The encoder's time-critical functions: matrix products, and fused kernels between them.
 
-Products are taken in the type that a model computes in. A processor without units for a low
-precision type emulates its products, several times slower than those of float32. There the product
-is taken in float32 and rounded, which is what the units do: they, too, add up in float32.
-Activations stay small in memory either way.
+Products are computed in the model's compute type. A processor without hardware for a low-precision
+type emulates its products, several times slower than float32. There the product is computed in
+float32 and rounded. This matches the hardware, which also accumulates in float32. Activations stay
+small in memory either way.
 
-As graph operations each step of an element-wise function reads and writes the whole tensor, which
-on a CPU costs more than the matrix product before it. Here these functions are compiled into one
-pass over memory, with gradients written by hand. XLA compiles them anew for each shape, in about
-0.1 s, which narrow tensors do not repay.
+As graph operations, each step of an element-wise function reads and writes the whole tensor. On a
+CPU this costs more than the matrix product before it. Here these functions are compiled into one
+pass over memory, with handwritten gradients. XLA compiles them once per shape, in about 0.1 s,
+which does not pay off for narrow tensors.
 
-Biases are added there and not to the product before: TensorFlow would fuse the sum with the
-product, which in bfloat16 is then several times slower on a processor with units for matrices
-(AMX): [2048, 768] x [768, 3072] takes 8 ms alone, 42 ms with bias and gelu fused, and both as one
-function of their own 4.4 ms.
+The kernels add the biases, not the products before them. TensorFlow would fuse the sum with the
+product, which in bfloat16 is several times slower on a processor with matrix units (AMX):
+[2048, 768] x [768, 3072] takes 8 ms alone and 42 ms with bias and gelu fused; bias and gelu as a
+separate kernel take 4.4 ms.
 """
 
 import contextlib
 import functools
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import tensorflow as tf
-from tensorflow.python.framework import ops  # for `releasing_gradients` alone
+from tensorflow.python.framework import ops  # only for `releasing_gradients`
 
 from albert.io import file_io
 
 LAYER_NORM_EPSILON = 1e-12
-# Signs of units for a type among the features that Linux tells of a processor.
+# CPU flags, as listed by Linux, that indicate hardware for a type.
 _UNITS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "fphp"}}
 _NORM_LANES, _SOFTMAX_LANES = 64, 16
 _COLUMN_PARTS = 4
-_COMPILED_WIDTH = 192  # least last axis of the tensors that are worth compiling for
-_COMPILED_SIZE = 2**18  # least elements of a variable whose update is
+_COMPILED_WIDTH = 192  # minimum last axis of a tensor that is worth compiling for
+_COMPILED_SIZE = 2**18  # minimum elements of a variable whose update is worth compiling
 _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
 
@@ -53,10 +53,10 @@ def _processor_features(path):
         )  # fmt: skip
 
 
-def has_units(dtype, processor_file="/proc/cpuinfo"):
-    """Whether the devices multiply matrices of this type at least as fast as float32 ones.
+def has_units(dtype: tf.DType, processor_file: str = "/proc/cpuinfo") -> bool:
+    """Returns whether the devices multiply matrices of this type as fast as float32 or faster.
 
-    `processor_file` lists the features of the processor, as Linux does.
+    `processor_file` lists the features of the processor in the format of Linux.
     """
     if dtype == tf.float32:
         return True
@@ -70,16 +70,16 @@ def _rounded(a, b, **transposed):
     return tf.cast(product, a.dtype)
 
 
-def matmul(a, b, transpose_b=False):
-    """``a @ b``, or ``a @ b^T``, of tensors [..., rows, inner] of one type, in that type."""
+def matmul(a: tf.Tensor, b: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
+    """Computes ``a @ b`` or ``a @ b^T`` of tensors [..., rows, inner] of one type, in that type."""
     if has_units(a.dtype):
         return tf.matmul(a, b, transpose_b=transpose_b)
 
     @tf.custom_gradient
     def product(a, b):
-        # By hand, as the derived gradient would keep the float32 copies until then.
+        # Handwritten, because the derived gradient would keep the float32 copies until it runs.
         def gradient(upstream):
-            # Else the copies would be made, or the forward ones kept, long before they are needed.
+            # Otherwise the copies would be made, or the forward ones kept, long before their use.
             with tf.control_dependencies([upstream]):
                 left, right = tf.identity(a), tf.identity(b)
             if transpose_b:
@@ -92,11 +92,11 @@ def matmul(a, b, transpose_b=False):
     return product(a, b)
 
 
-def column_sums(x):
-    """[rows, width] -> [width], in the type of x.
+def column_sums(x: tf.Tensor) -> tf.Tensor:
+    """Sums the rows: [rows, width] -> [width], in the type of x.
 
-    Taken as a product with ones: on a CPU in half the time of a sum, and added up in float32 in any
-    type.
+    The sum is a product with ones. On a CPU this takes half the time of a sum, and every type is
+    accumulated in float32.
     """
     return matmul(tf.ones([1, tf.shape(x)[0]], x.dtype), x)[0]
 
@@ -105,7 +105,7 @@ def column_sums(x):
 
 
 def _compiled(function):
-    """`function` of tensors, compiled where a matrix among them is wide, or may be."""
+    """Compiles a function of tensors for calls with a wide matrix or one of unknown width."""
     fast = tf.function(function, jit_compile=True, autograph=False)
 
     @functools.wraps(function)
@@ -117,10 +117,10 @@ def _compiled(function):
     return choose
 
 
-def narrowed(x, dtype):
-    """float32 `x` in `dtype`, rounded to the nearest, ties to even.
+def narrowed(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Converts float32 `x` to `dtype`, rounding to nearest, ties to even.
 
-    For bfloat16 by its bits: the compiler's own conversion takes as long as a tanh.
+    bfloat16 is rounded by bit operations: the compiler's own conversion takes as long as a tanh.
     """
     if dtype != tf.bfloat16:
         return tf.cast(x, dtype)
@@ -141,8 +141,8 @@ def _add_bias_forward(x, bias):
 
 
 @tf.custom_gradient
-def add_bias(x, bias):
-    """``x + bias`` for x [rows, width] and bias [width] of one type."""
+def add_bias(x: tf.Tensor, bias: tf.Tensor) -> Any:
+    """Computes ``x + bias`` for x [rows, width] and bias [width] of one type."""
 
     def gradient(upstream):
         return upstream, column_sums(upstream)
@@ -166,8 +166,8 @@ def _gelu_backward(x, bias, upstream):
 
 
 @tf.custom_gradient
-def gelu(x, bias):
-    """Gaussian error linear unit, tanh approximation, of ``x + bias``.
+def gelu(x: tf.Tensor, bias: tf.Tensor) -> Any:
+    """Computes the Gaussian error linear unit, tanh approximation, of ``x + bias``.
 
     Source: Gaussian Error Linear Units, Hendrycks & Gimpel, 2016, section 2.
 
@@ -191,14 +191,14 @@ def _gelu_erf_forward(x, bias):
 @_compiled
 def _gelu_erf_backward(x, bias, upstream):
     dtype, x, upstream = x.dtype, _sum(x, bias), tf.cast(upstream, tf.float32)
-    below = 0.5 * (1.0 + tf.math.erf(x * math.sqrt(0.5)))  # of the normal distribution
+    below = 0.5 * (1.0 + tf.math.erf(x * math.sqrt(0.5)))  # cumulative normal distribution
     density = math.sqrt(0.5 / math.pi) * tf.exp(-0.5 * x * x)
     return narrowed(upstream * (below + x * density), dtype)
 
 
 @tf.custom_gradient
-def gelu_erf(x, bias):
-    """Gaussian error linear unit, exact, of ``x + bias``; see `gelu`."""
+def gelu_erf(x: tf.Tensor, bias: tf.Tensor) -> Any:
+    """Computes the exact Gaussian error linear unit of ``x + bias``; see `gelu`."""
 
     def gradient(upstream):
         by_sum = _gelu_erf_backward(x, bias, upstream)
@@ -208,25 +208,25 @@ def gelu_erf(x, bias):
 
 
 def _row_means(x, lanes):
-    """[rows, width] -> [rows, 1].
+    """Averages each row: [rows, width] -> [rows, 1].
 
     In compiled code a sum along the last axis is one chain of scalar additions. Sums of every
-    `lanes`-th element, a power of two, use vector instructions; the factor between both sums keeps
-    the compiler from merging them.
+    `lanes`-th element (a power of two) use vector instructions. The factor between the two sums
+    keeps the compiler from merging them.
     """
-    width = tf.shape(x)[1]  # a constant when it is compiled
+    width = tf.shape(x)[1]  # a constant in compiled code
     lanes = tf.minimum(tf.bitwise.bitwise_and(width, -width), lanes)
     sums = tf.reduce_sum(tf.reshape(x, [-1, width // lanes, lanes]), 1)
     return tf.reduce_sum(sums / tf.cast(width, x.dtype), 1, keepdims=True)
 
 
 def _column_sums(x):
-    """[rows, width] -> [width].
+    """Sums the rows: [rows, width] -> [width].
 
-    The compiler sums long columns in tiles, which it writes to memory; sums of a few do not need
-    that and leave shorter ones.
+    The compiler sums long columns in tiles, which it writes to memory. Adding up a few parts of the
+    rows first needs no tiles and leaves shorter columns.
     """
-    rows = tf.shape(x)[0]  # a constant when it is compiled
+    rows = tf.shape(x)[0]  # a constant in compiled code
     padded = tf.pad(x, [[0, -rows % _COLUMN_PARTS], [0, 0]])
     parts = tf.unstack(tf.reshape(padded, [_COLUMN_PARTS, -1, tf.shape(x)[1]]), _COLUMN_PARTS)
     return tf.reduce_sum(functools.reduce(tf.add, parts), 0)
@@ -257,8 +257,10 @@ def _residual_norm_backward(normal, inverse, gamma, upstream):
 
 
 @tf.custom_gradient
-def residual_norm(x, bias, residual, gamma, beta):
-    """Layer normalisation of ``x + bias + residual``, with float32 statistics.
+def residual_norm(
+    x: tf.Tensor, bias: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
+) -> Any:
+    """Computes the layer normalization of ``x + bias + residual`` with float32 statistics.
 
     Source: Layer Normalization, Ba et al., 2016, section 3.
 
@@ -289,11 +291,11 @@ def _softmax_backward(probabilities, upstream):
     return narrowed(probabilities * (upstream - sums), dtype)
 
 
-def masked_softmax(scores, bias):
-    """Softmax over the last axis, computed in float32, in the type of the scores.
+def masked_softmax(scores: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
+    """Computes the softmax over the last axis in float32 and returns it in the type of the scores.
 
-    The gradient, too, is computed in float32, but from probabilities in that type: nothing keeps as
-    much memory until the backward pass as they do.
+    The gradient is also computed in float32, but from probabilities in the scores' type: of all
+    values kept for the backward pass, the probabilities take the most memory.
 
     Args:
       scores: [B, N, S, S].
@@ -310,11 +312,11 @@ def masked_softmax(scores, bias):
     return softmax(scores)
 
 
-# --- the same as graph operations ----------------------------------------------------------------
+# --- the same functions as graph operations -------------------------------------------------------
 
 
-def normalize(x, gamma, beta):
-    """Layer normalisation of the last axis with float32 `gamma` and `beta`, in the type of x."""
+def normalize(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+    """Normalizes the last axis with float32 `gamma` and `beta`; returns the type of x."""
     wide = tf.cast(x, tf.float32)
     centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
     variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
@@ -338,7 +340,7 @@ def _plain_residual_norm(x, bias, residual, gamma, beta):
 
 
 class BlockKernels(NamedTuple):
-    """What a block computes between its products; the signatures are those of `COMPILED`."""
+    """The functions of a block between its products; `COMPILED` shows their signatures."""
 
     add_bias: Callable
     gelu: Callable
@@ -349,26 +351,26 @@ class BlockKernels(NamedTuple):
 COMPILED = BlockKernels(add_bias, gelu, gelu_erf, residual_norm)
 # Graph operations, which TensorFlow fuses with the products.
 PLAIN = BlockKernels(tf.nn.bias_add, _plain_gelu, _plain_gelu_erf, _plain_residual_norm)
-# Those that TensorFlow fuses with products of bfloat16, too: it then rounds once, at the end.
+# Operations that TensorFlow also fuses with bfloat16 products: it then rounds once, at the end.
 FUSED = PLAIN._replace(gelu=lambda x, bias: tf.nn.gelu(tf.nn.bias_add(x, bias), approximate=True))
 
 
 def _is_fused(dtype):
-    """Whether products of this type are fused with what follows them."""
+    """Returns whether TensorFlow fuses products of this type with the following operations."""
     devices = {device.device_type for device in tf.config.list_logical_devices()}
     return dtype == tf.float32 or (dtype == tf.bfloat16 and devices == {"CPU"} and has_units(dtype))
 
 
-def for_block(training, dtype, few_rows=False):
-    """`COMPILED`, or `PLAIN` or `FUSED` where that is faster.
+def for_block(training: bool, dtype: tf.DType, few_rows: bool = False) -> BlockKernels:
+    """Returns `COMPILED`, or `PLAIN` or `FUSED` if one of these is faster.
 
-    Inference gains from TensorFlow's own fusions, and a few rows in any type are not worth
-    compiling for each number of them.
+    Inference gains from TensorFlow's own fusions. For a few rows, compiling for every number of
+    rows does not pay off.
 
     Args:
       training: whether there will be gradients.
       dtype: type of the activations.
-      few_rows: whether the block's output is wanted at a few positions only.
+      few_rows: whether the block's output is needed at only a few positions.
     """
     if not training and _is_fused(dtype):
         return FUSED
@@ -391,11 +393,11 @@ def _cross_entropy_backward(labels, logits, log_sum_exp, upstream):
 
 
 @tf.custom_gradient
-def cross_entropy(labels, logits):
-    """Cross entropy over many classes.
+def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> Any:
+    """Computes the cross entropy over many classes.
 
     Args:
-      labels: integers with as many elements as there are rows, of any shape.
+      labels: integers of any shape, one element per row.
       logits: float32 [rows, classes].
 
     Returns:
@@ -412,12 +414,12 @@ def cross_entropy(labels, logits):
 
 
 @contextlib.contextmanager
-def releasing_gradients():
-    """While a graph is traced inside; it cannot be differentiated later.
+def releasing_gradients() -> Iterator[None]:
+    """Releases the custom gradients of a graph traced inside, which cannot be differentiated later.
 
-    TensorFlow registers each custom gradient of a graph for good, and with it keeps the graph, its
-    weights and slots: in a process that trains again and again those of all trainings. There is no
-    public way to take one back.
+    TensorFlow registers every custom gradient permanently. Each one keeps its graph, weights and
+    slots alive, so a process that trains repeatedly would keep those of every training. There is no
+    public way to unregister a gradient.
     """
     registry = getattr(getattr(ops, "gradient_registry", None), "_registry", {})
     before = set(registry)
@@ -429,19 +431,30 @@ def releasing_gradients():
                 del registry[name]
 
 
-def graph_barrier(x):
+def graph_barrier(x: tf.Tensor) -> tf.Tensor:
     """Returns x, and keeps the graph optimizer from making it part of a larger sum.
 
-    The graph optimizer merges sums of sums into one sum of many, all of which then wait in memory
-    for the last; and it adds up many large tensors in temporary variables, whose names collide
-    inside loops. It leaves alone what may get another value, such as a placeholder. The gradient is
-    TensorFlow's own: custom gradients of custom gradients are not saved with a module.
+    The graph optimizer merges nested sums into one large sum, whose terms all stay in memory until
+    the last is ready. It also adds up many large tensors in temporary variables, whose names
+    collide inside loops. It does not touch a tensor whose value may be replaced, such as a
+    placeholder. The gradient is TensorFlow's own, because custom gradients of custom gradients are
+    not saved with a module.
     """
     return tf.raw_ops.PlaceholderWithDefault(input=x, shape=x.shape)
 
 
-def adam_update(variable, gradient, mean, square, factor, beta_1, beta_2, epsilon, decay):
-    """Adam without bias correction, with decoupled weight decay.
+def adam_update(
+    variable: tf.Tensor,
+    gradient: tf.Tensor,
+    mean: tf.Tensor,
+    square: tf.Tensor,
+    factor: Any,
+    beta_1: float,
+    beta_2: float,
+    epsilon: Any,
+    decay: float,
+) -> Any:
+    """Computes an update of Adam without bias correction, with decoupled weight decay.
 
     Args:
       variable, gradient, mean, square: float32 tensors of one shape; mean and square are the
@@ -451,13 +464,14 @@ def adam_update(variable, gradient, mean, square, factor, beta_1, beta_2, epsilo
       epsilon: number or scalar.
 
     Returns:
-      The new mean and square, and what times the rate is taken off the variable.
+      The new mean, the new square, and the update: the learning rate times it is subtracted from
+      the variable.
     """
     shape, constants = variable.shape, (beta_1, beta_2, epsilon, decay)
     tensors = (variable, gradient, mean, square)
     if shape.num_elements() < _COMPILED_SIZE:
         return _adam_update(*tensors, factor, *constants)
-    # As vectors, so that all variables of one size share what is compiled.
+    # Flattened to vectors, so that all variables of one size share the compiled code.
     vectors = [tf.reshape(x, [-1]) for x in tensors]
     return [tf.reshape(x, shape) for x in _adam_update_compiled(*vectors, factor, *constants)]
 

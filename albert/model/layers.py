@@ -25,12 +25,12 @@ ACTIVATIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class Compute:
-    """How a model computes: given when it is made, and never changed.
+    """Settings of how a model computes, fixed when the model is built.
 
-    All settings compute the same function of the same weights. What may differ: the rounding of
-    results; the encoder's outputs at padded positions, which are 0 where padding is skipped; and
-    the masks of dropout, which are drawn for the rows that are computed, in the type of the
-    activations, for each part separately. `recompute` changes none of these.
+    All settings compute the same function of the same weights. They may change the rounding of
+    results; the encoder's outputs at padded positions, which are 0 if padding is skipped; and the
+    dropout masks, which are drawn for the computed rows, in the type of the activations, separately
+    for each part. `recompute` changes none of these.
 
     Attributes:
       dtype: type of products and activations: "float32", "bfloat16" or "float16". Variables,
@@ -39,8 +39,8 @@ class Compute:
         which a TPU cannot do.
       recompute: keep only the input of each block for the backward pass and compute the rest
         again there (Training Deep Nets with Sublinear Memory Cost, Chen et al., 2016).
-      parts: number of independent slices that a batch is computed in: while one is in a function
-        that does not keep all cores busy, another takes the rest.
+      parts: number of independent slices that a batch is computed in. While one slice runs a
+        function that does not keep all cores busy, another uses the remaining cores.
       whole_sequence: compute the last layer at all positions even if the head reads only a few, and
         return it as sequence_output.
     """
@@ -55,8 +55,8 @@ class Compute:
 def normal_variable(name: str, shape: list[int], config: Any, seed: int | None) -> tf.Variable:
     """Draws a weight from a truncated normal of standard deviation `config.initializer_range`.
 
-    With an integer `seed` the values are a function of the seed and of the variable's name alone.
-    With None they differ from run to run.
+    With an integer `seed` the values depend only on the seed and on the variable's name. With None
+    they differ from run to run.
     """
     seed = secrets.randbits(64) if seed is None else seed
     digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
@@ -109,10 +109,10 @@ class LayerNorm(tf.Module):
 
 
 class Dropout:
-    """Dropout whose masks are a function of a seed and of the name of a site in the network.
+    """Dropout whose masks depend only on a seed and on the name of a site in the network.
 
     Args:
-      training: whether anything is dropped at all.
+      training: whether dropout is on.
       seed: int32 tensor [2]; None draws a fresh one.
       part: number of the part of the batch; each has its own masks.
     """
@@ -122,7 +122,7 @@ class Dropout:
         self._seed = seed if seed is None or part == 0 else tf.random.fold_in(seed, part)
 
     def seed(self, rate: float, site: str) -> Any:
-        """Returns the seed of the mask at a site of the network; None where nothing is dropped.
+        """Returns the seed of the mask at a site of the network; None if nothing is dropped.
 
         Args:
           rate: fraction of the elements that are dropped.
@@ -150,14 +150,14 @@ def drop(x: tf.Tensor, rate: float, seed: Any) -> tf.Tensor:
 class BlockWeights(NamedTuple):
     """The parameters of a block as its computation takes them, made once for all layers."""
 
-    # of `SelfAttention`
+    # from `SelfAttention`
     qkv_kernel: Any  # [H, 3H] queries (scaled by 1 / sqrt(D)), keys, values
     qkv_bias: Any
     attention_kernel: Any  # [H, H]
     attention_bias: Any
     attention_gamma: Any
     attention_beta: Any
-    # of `FeedForward`
+    # from `FeedForward`
     inner_kernel: Any  # [H, I]
     inner_bias: Any
     output_kernel: Any  # [I, H]
@@ -167,7 +167,7 @@ class BlockWeights(NamedTuple):
 
 
 class BlockSeeds(NamedTuple):
-    """Seeds of the dropout masks of one pass through a block; None where nothing is dropped."""
+    """Seeds of the dropout masks of one pass through a block; None if nothing is dropped."""
 
     probabilities: Any
     attention_output: Any
@@ -188,7 +188,7 @@ class SelfAttention(tf.Module):
         self.norm = LayerNorm(f"{name}/LayerNorm", size)
 
     def weights(self, dtype: str) -> tuple:
-        """Returns its part of `BlockWeights`: products in `dtype`, normalization in float32."""
+        """Returns this part of `BlockWeights`: products in `dtype`, normalization in float32."""
         # Scaling the kernel once costs less than scaling queries or scores in each layer.
         kernels = [self.query.kernel * self._scale, self.key.kernel, self.value.kernel]
         biases = [self.query.bias * self._scale, self.key.bias, self.value.bias]
@@ -208,7 +208,7 @@ class FeedForward(tf.Module):
         self.norm = LayerNorm(f"{name}/LayerNorm_1", hidden)
 
     def weights(self, dtype: str) -> tuple:
-        """Returns its part of `BlockWeights`: products in `dtype`, normalization in float32."""
+        """Returns this part of `BlockWeights`: products in `dtype`, normalization in float32."""
         inner, output = self.intermediate, self.output
         dense = (inner.kernel, inner.bias, output.kernel, output.bias)
         return *(tf.cast(x, dtype) for x in dense), *self.norm.weights()
@@ -222,7 +222,7 @@ class Block(tf.Module):
     Args:
       attention: `SelfAttention`, which other blocks may share.
       feed_forward: `FeedForward`, likewise.
-      config: Any.
+      config: AlbertConfig.
     """
 
     def __init__(self, attention: SelfAttention, feed_forward: FeedForward, config: Any):
@@ -233,7 +233,7 @@ class Block(tf.Module):
 
     @property
     def sublayers(self) -> tuple:
-        """What blocks may share, in the order of `BlockWeights`."""
+        """The parts that blocks may share, in the order of `BlockWeights`."""
         return self.attention, self.feed_forward
 
     def seeds(self, dropout: Dropout, site: str) -> BlockSeeds:
@@ -317,9 +317,9 @@ class Block(tf.Module):
         return query, *rows.split_heads(functions.add_bias(product, bias), 2)
 
     def _add(self, x, residual, rest, seed, functions):
-        """LayerNorm of `residual` and, after dropout, x with its bias: [T, H].
+        """Returns LayerNorm(residual + dropout(x + bias)): [T, H].
 
-        `rest` is the bias and the gamma and beta of the LayerNorm.
+        `rest` holds the bias and the LayerNorm's gamma and beta.
         """
         bias, gamma, beta = rest
         if seed is not None:

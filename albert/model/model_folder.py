@@ -1,13 +1,15 @@
-"""The folder of a model: what it holds in addition to checkpoints, so that it can be used alone.
+"""The folder of a model: the files that make a checkpoint usable without any flags.
 
 Fine-tuning writes ``albert_config.json``, a copy of the vocabulary and ``model.json``: the kind of
 model and the settings that inputs for it depend on. Programs that use the model need only the
-folder's name. A run that evaluates or predicts completes a folder that another program has trained.
+folder's name. A run that evaluates or predicts completes a folder trained by another program.
 """
 
 import dataclasses
 import json
 import os
+from collections.abc import Callable
+from typing import Any
 
 from absl import logging
 
@@ -23,8 +25,8 @@ from albert.model import (
 from albert.text import tokenization
 
 VERSION = 1
-_GROUPS = ("num_hidden_groups", "inner_group_num")  # sizes that sharing in part changes
-# Entries of the description, and what they may be.
+_GROUPS = ("num_hidden_groups", "inner_group_num")  # sizes that partial sharing changes
+# Entries of the description and their types.
 _ENTRIES = {
     "kind": str,
     "spm_model_file": (str, type(None)),
@@ -44,7 +46,7 @@ class ModelFolder:
       config: `encoder.AlbertConfig`.
       source: `sources.Source` of its files; `checkpoint` is the prefix of its best checkpoint,
         else of its last.
-      settings: JSON-ready dict, the one given to `write`; see `setting`.
+      settings: the JSON-ready dict given to `write`; see `setting`.
     """
 
     path: str
@@ -53,13 +55,13 @@ class ModelFolder:
     source: sources.Source
     settings: dict
 
-    def settings_as(self, dataclass):
-        """The settings as a dataclass, whose annotations are classes or unions of them.
+    def settings_as(self, dataclass: type) -> Any:
+        """Returns the settings as a dataclass whose annotations are classes or unions of classes.
 
-        What is missing has its default there.
+        Missing settings get the dataclass's defaults.
 
         Raises:
-          file_io.InputError: one is missing or of another type.
+          file_io.InputError: a setting without a default is missing, or one has the wrong type.
         """
         fields = dataclasses.fields(dataclass)
         return dataclass(
@@ -74,15 +76,15 @@ class ModelFolder:
             }
         )
 
-    def setting(self, name, kind):
-        """One of the settings.
+    def setting(self, name: str, kind: type | Callable[[Any], bool]) -> Any:
+        """Returns a setting after checking it.
 
         Args:
-          name: its name.
-          kind: the type that it must have, or a function that says whether a value will do.
+          name: name of the setting.
+          kind: its type, or a function that returns whether a value is valid.
 
         Raises:
-          file_io.InputError: it is missing or no such value.
+          file_io.InputError: the setting is missing or invalid.
         """
         value = self.settings.get(name)
         if not (isinstance(value, kind) if isinstance(kind, type) else kind(value)):
@@ -93,24 +95,26 @@ class ModelFolder:
             )
         return value
 
-    def length(self, name="max_seq_length", least=3):
-        """The setting that is a length of inputs, in tokens.
+    def length(self, name: str = "max_seq_length", least: int = 3) -> int:
+        """Returns the setting of a length of inputs, in tokens.
 
         Args:
-          name: its name.
-          least: what leaves room for texts; by default for a piece, [CLS] and [SEP].
+          name: name of the setting.
+          least: minimum length that leaves space for text; by default one piece, [CLS] and [SEP].
 
         Raises:
-          file_io.InputError: it is missing, shorter, or longer than the model takes.
+          file_io.InputError: the length is missing, below `least`, or above the model's maximum.
         """
         return self.setting(name, lambda value: self.config.is_length(value) and value >= least)
 
 
-def load_tokenizer(source, config):
-    """`tokenization.FullTokenizer` of a `sources.Source`, checked against the configuration.
+def load_tokenizer(
+    source: sources.Source, config: encoder.AlbertConfig
+) -> tokenization.FullTokenizer:
+    """Loads the tokenizer of a `sources.Source` and checks it against the configuration.
 
     Raises:
-      file_io.InputError: no vocabulary, one of the wrong kind, or one that does not fit.
+      file_io.InputError: the vocabulary is missing, of the wrong kind, or does not fit.
     """
     tokenizer = tokenization.FullTokenizer(
         vocab_file=source.vocab_file,
@@ -121,19 +125,25 @@ def load_tokenizer(source, config):
     return tokenizer
 
 
-def write(path, kind, config, source, settings):
-    """Makes a folder complete, before its first checkpoint.
+def write(
+    path: str,
+    kind: str,
+    config: encoder.AlbertConfig,
+    source: sources.Source,
+    settings: dict[str, Any],
+) -> bool:
+    """Writes all files of a folder except checkpoints, before its first checkpoint.
 
     Args:
-      path: output folder of the training; made if it is not there.
+      path: output folder of the training; created if missing.
       kind: what the model does; `read` checks it.
       config: `encoder.AlbertConfig`.
       source: `sources.Source` with the vocabulary to copy.
-      settings: JSON-ready dict of what the use of the model depends on, such as the longest input
-        and the names of the labels.
+      settings: JSON-ready dict of the settings needed to use the model, such as the maximum input
+        length and the names of the labels.
 
     Returns:
-      True: it was written.
+      True, as the files were written.
     """
     file_io.make_dirs(path)
     _write_config(path, config)
@@ -141,19 +151,26 @@ def write(path, kind, config, source, settings):
     return True
 
 
-def write_if_absent(path, kind, config, source, settings):
-    """Makes a folder complete after a run that did not train; replaces nothing that is there.
+def write_if_absent(
+    path: str,
+    kind: str,
+    config: encoder.AlbertConfig,
+    source: sources.Source,
+    settings: dict[str, Any],
+) -> bool:
+    """Completes a folder after a run that did not train; never replaces an existing file.
 
-    Where the folder says something else than the run, it stays as it is, with a warning.
+    If the folder's values differ from the run's, the folder is left unchanged and a warning lists
+    the differences.
 
     Args:
-      path, kind, config, source, settings: as of `write`; the folder holds a checkpoint.
+      path, kind, config, source, settings: see `write`; the folder holds a checkpoint.
 
     Returns:
       Whether anything was written.
 
     Raises:
-      file_io.InputError: a file that is there is damaged.
+      file_io.InputError: an existing file is damaged.
     """
     name = os.path.join(path, sources.DESCRIPTION_NAME)
     ours = _description(kind, config, source, settings)
@@ -182,12 +199,12 @@ def _write_config(path, config):
 def _write_rest(path, kind, config, source, settings):
     description = _description(kind, config, source, settings)
     copy_vocabulary(path, source)
-    # Written last: a folder with a description is whole.
+    # Written last: a folder with a description is complete.
     file_io.write_json(os.path.join(path, sources.DESCRIPTION_NAME), description)
 
 
 def _description(kind, config, source, settings):
-    """Content of ``model.json``."""
+    """Builds the content of ``model.json``."""
     is_spm = bool(source.spm_model_file)
     return {
         "version": VERSION,
@@ -228,15 +245,15 @@ def _vocabulary_in(path, description):
 
 
 def _without_names(description):
-    """A description without what the files of the folder say, whose content is compared."""
+    """Returns a description without the entries on files, whose content is compared instead."""
     of_files = ("spm_model_file", "vocab_file", sources.RECORDED_CONFIG)
     return {k: v for k, v in description.items() if k not in of_files}
 
 
 def _differing_entries(there, ours, name=""):
-    """What differs between two values of JSON, in words."""
+    """Lists the differences between two JSON values, in words."""
     if isinstance(there, dict) and isinstance(ours, dict):
-        # What training alone depends on is of no concern to a run that did not train.
+        # Dropout only affects training, so a run that did not train ignores it.
         keys = sorted(k for k in there.keys() | ours.keys() if not k.endswith("dropout_prob"))
         found = [_differing_entries(there.get(key), ours.get(key), key) for key in keys]
         return [words for part in found for words in part]
@@ -244,7 +261,7 @@ def _differing_entries(there, ours, name=""):
 
 
 def _differing_files(path, description, config, source):
-    """What differs between a folder's files and a run's, in words; a missing file does not."""
+    """Lists the differences between a folder's and a run's files, in words; skips missing files."""
     differing = []
     name = os.path.join(path, sources.CONFIG_NAME)
     if file_io.exists(name):
@@ -256,8 +273,8 @@ def _differing_files(path, description, config, source):
     return differing
 
 
-def copy_vocabulary(path, source):
-    """Copies the vocabulary of a `sources.Source` into a folder, where a model finds it."""
+def copy_vocabulary(path: str, source: sources.Source) -> None:
+    """Copies the vocabulary of a `sources.Source` to the place in a folder where it is found."""
     is_spm = bool(source.spm_model_file)
     name = os.path.basename(source.spm_model_file) if is_spm else sources.VOCAB_NAME
     _copy(_vocabulary_of(source), os.path.join(path, name))
@@ -269,7 +286,7 @@ def _copy(source, target):
 
 
 def described_head(path: str) -> head_config.Head | None:
-    """Returns the head that the description of a folder names; None without a description."""
+    """Returns the head in the description of a folder; None without a description."""
     name = os.path.join(path, sources.DESCRIPTION_NAME)
     if not file_io.exists(name):
         return None
@@ -278,20 +295,17 @@ def described_head(path: str) -> head_config.Head | None:
     return head_config.Head.of(settings) if isinstance(settings, dict) else None
 
 
-def read(path, *kinds, with_weights=True):
-    """Reads what `write` wrote.
+def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
+    """Reads the folder of a fine-tuned model, as written by `write`.
 
     Args:
       path: folder of a fine-tuned model.
-      kinds: the kinds that the caller can use; none means any.
-      with_weights: False: for a folder without checkpoints; `source.checkpoint` is then None.
-
-    Returns:
-      `ModelFolder`.
+      kinds: the kinds that the caller can use; empty accepts any kind.
+      with_weights: False accepts a folder without checkpoints; `source.checkpoint` is then None.
 
     Raises:
-      file_io.InputError: no such folder, no description in it, a model of another kind, a
-        configuration that has been changed, or the checkpoint is missing; says what to do.
+      file_io.InputError: the folder, its description or its checkpoint is missing, the model is of
+        another kind, or the configuration was changed; the message says what to do.
     """
     if not file_io.is_dir(path):
         raise file_io.InputError(f"there is no model folder {path}")
@@ -326,7 +340,7 @@ def read(path, *kinds, with_weights=True):
 
 
 def _check_config(source, config):
-    """Refuses a configuration of other sizes than the weights have, before a model is built."""
+    """Rejects a configuration whose sizes differ from the weights', before a model is built."""
     shapes = checkpoints.reader(source.checkpoint).get_variable_to_shape_map()
     found = weight_names.sizes(shapes)
     differing = [
@@ -344,17 +358,22 @@ def _check_config(source, config):
 # --- folders of pre-training ----------------------------------------------------------------------
 
 
-def write_pretrained(path, config, sentence_task, source=None):
-    """Describes a run before its first checkpoint.
+def write_pretrained(
+    path: str,
+    config: encoder.AlbertConfig,
+    sentence_task: str,
+    source: sources.Source | None = None,
+) -> None:
+    """Writes the configuration, vocabulary and description of a pre-training run.
 
     Args:
-      path: output folder, which is there.
-      config: `encoder.AlbertConfig` that the run trains with, its rates of dropout included.
+      path: existing output folder.
+      config: `encoder.AlbertConfig` of the run, including its dropout rates.
       sentence_task: key of `pretraining_heads.SENTENCE_TASKS`.
       source: `sources.Source`, whose vocabulary is copied if it has one.
 
     Raises:
-      file_io.InputError: a configuration that is there is damaged.
+      file_io.InputError: the existing configuration is damaged.
     """
     if source and (source.spm_model_file or source.vocab_file):
         copy_vocabulary(path, source)
@@ -374,19 +393,19 @@ def _write_pretrained_config(name, config):
     file_io.write_text(name, config.to_json_string())
 
 
-def sentence_tasks(path, checkpoint=None):
-    """What the model of a folder may have been trained for.
+def sentence_tasks(path: str, checkpoint: str | None = None) -> list[str]:
+    """Lists the sentence tasks that the model of a folder may have been trained with.
 
     Args:
-      path: the folder; it need not be there.
-      checkpoint: prefix; None: the best of the folder, else the last.
+      path: the folder; it may be missing.
+      checkpoint: prefix; None uses the folder's best checkpoint, else its last.
 
     Returns:
-      List of keys of `pretraining_heads.SENTENCE_TASKS`: one if the folder's description says it;
-      without a description those that fit the variables; all if there is no checkpoint.
+      List of keys of `pretraining_heads.SENTENCE_TASKS`: the one in the folder's description;
+      without a description, all that fit the variables; without a checkpoint, all.
 
     Raises:
-      file_io.InputError: description or checkpoint are damaged.
+      file_io.InputError: the description or the checkpoint is damaged.
     """
     checkpoint = checkpoint or checkpoints.find_best(path)
     checkpoint = checkpoint or next(reversed(checkpoints.numbered(path)), None)

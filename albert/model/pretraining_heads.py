@@ -3,28 +3,33 @@
 Letters in shapes: see the docstring of the package.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import tensorflow as tf
 
 from albert.io import file_io
-from albert.model import heads, kernels, layers
+from albert.model import encoder, heads, kernels, layers
 
-# What a model learns of two pieces of text -> how its loss and its outputs are called. The label
-# (`next_sentence_labels`) is 0 if they are as the text has them.
+# Task on two pieces of text -> the name of its loss and outputs. The label
+# (`next_sentence_labels`) is 0 if the pieces are in their original order.
 SENTENCE_TASKS = {"sop": "sentence_order", "nsp": "next_sentence", "none": None}
-SENTENCE_HEAD = "cls/seq_relationship/"  # its variables
+SENTENCE_HEAD = "cls/seq_relationship/"  # prefix of its variables
 _MASKED_LM_EPSILON = 1e-5  # keeps the masked LM's denominator above 0
 
 
 class MaskedLmHead(tf.Module):
-    """Scores every word of the vocabulary at the masked positions (BERT, section 3.1).
+    """The head that scores every word of the vocabulary at the masked positions (BERT, 3.1).
 
     Args:
       config: AlbertConfig.
-      embedding_table: variable [V, E] of the word embeddings, used again as output weights.
+      embedding_table: variable [V, E] of the word embeddings, reused as output weights.
       seed: integer from which the initial weights are drawn, or None.
     """
 
-    def __init__(self, config, embedding_table, seed=None):
+    def __init__(
+        self, config: encoder.AlbertConfig, embedding_table: tf.Variable, seed: int | None = None
+    ):
         super().__init__()
         name = "cls/predictions"
         self._embedding_table = embedding_table
@@ -35,8 +40,8 @@ class MaskedLmHead(tf.Module):
         self.layer_norm = layers.LayerNorm(f"{name}/transform/LayerNorm", config.embedding_size)
         self.bias = tf.Variable(tf.zeros([config.vocab_size]), name=f"{name}/output_bias")
 
-    def __call__(self, chosen):
-        """The encoder's outputs at masked positions [B, P, H] -> float32 logits [B * P, V]."""
+    def __call__(self, chosen: tf.Tensor) -> tf.Tensor:
+        """Maps outputs at masked positions [B, P, H] to float32 logits [B * P, V]."""
         chosen = tf.reshape(chosen, [-1, chosen.shape[-1]])  # [B * P, H]
         words = self.layer_norm(self._activation(self.dense(chosen)))  # [B * P, E]
         table = tf.cast(self._embedding_table, words.dtype)
@@ -45,10 +50,11 @@ class MaskedLmHead(tf.Module):
 
 
 class PretrainingModel(heads.Model):
-    """Masked LM, and a task on two pieces of text.
+    """A masked LM with a task on two pieces of text.
 
-    That is by default whether they are in order or swapped (sop; ALBERT, section 3.1), or whether
-    the second follows the first or is from elsewhere (nsp; BERT, section 3.1), or none.
+    The task is to tell whether the pieces are in order or swapped (sop, the default; ALBERT,
+    section 3.1), or whether the second follows the first or is from elsewhere (nsp; BERT,
+    section 3.1). With "none" there is no such task.
 
     Features: input_ids, input_mask, segment_ids [B, S]; masked_lm_positions [B, P]; for the loss
     masked_lm_ids, masked_lm_weights [B, P] and, with a sentence task, next_sentence_labels [B, 1].
@@ -63,7 +69,13 @@ class PretrainingModel(heads.Model):
       sentence_head: `heads.LabelWeights` with two labels; None without a sentence task.
     """
 
-    def __init__(self, config, compute=layers.Compute(), seed=None, sentence_task="sop"):
+    def __init__(
+        self,
+        config: encoder.AlbertConfig,
+        compute: layers.Compute = layers.Compute(),
+        seed: int | None = None,
+        sentence_task: str = "sop",
+    ):
         if sentence_task not in SENTENCE_TASKS:
             raise file_io.InputError(
                 f"sentence_task={sentence_task}: expected one of {', '.join(SENTENCE_TASKS)}"
@@ -76,17 +88,19 @@ class PretrainingModel(heads.Model):
             self.sentence_head = heads.LabelWeights(SENTENCE_HEAD, 2, config, seed)
 
     @property
-    def uses_pooler(self):
+    def uses_pooler(self) -> bool:
         return self.sentence_head is not None
 
-    def __call__(self, features, training=False, seed=None):
-        """Returns a dict.
+    def __call__(
+        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns a dict of outputs.
 
         sequence_output [B, S, H], in training only with `Compute.whole_sequence`; pooled_output
         [B, H], in training only then or with a sentence task; masked_lm_logits and
         masked_lm_log_probs [B * P, V]; sentence_order_logits and sentence_order_log_probs [B, 2],
-        or the like with the name of the sentence task; where the features hold labels also
-        masked_lm_example_loss [B * P].
+        where "sentence_order" is the name of the sentence task; masked_lm_example_loss [B * P] if
+        the features hold labels.
         """
         if training and not self.albert.compute.whole_sequence:
             chosen, outputs = self._encode_chosen(features, seed)
@@ -103,7 +117,7 @@ class PretrainingModel(heads.Model):
             logits[self.sentence_name] = self.sentence_head(outputs["pooled_output"])
         for name, values in logits.items():
             outputs[f"{name}_logits"] = values
-            # The losses come from the logits, so that a compiled step drops these when unused.
+            # The losses come from the logits, so a compiled step drops these if unused.
             outputs[f"{name}_log_probs"] = tf.nn.log_softmax(values)
         if "masked_lm_ids" in features:
             ids = features["masked_lm_ids"]
@@ -116,11 +130,11 @@ class PretrainingModel(heads.Model):
         positions = tf.cast(features["masked_lm_positions"], tf.int32)
         if not self.sentence_head:
             return self.albert.at_positions(*inputs, True, seed, positions), {}
-        positions = tf.pad(positions, [[0, 0], [1, 0]])  # the first one too
+        positions = tf.pad(positions, [[0, 0], [1, 0]])  # also the first position, for the pooler
         chosen = self.albert.at_positions(*inputs, True, seed, positions)
         return chosen[:, 1:], {"pooled_output": self.albert.pool(chosen[:, 0])}
 
-    def example_weights(self, features):
+    def example_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         real = heads.real_examples(features)
         masked = tf.cast(features["masked_lm_weights"], tf.float32) * real[:, tf.newaxis]
         weights = {"masked_lm_loss": tf.reshape(masked, [-1])}
@@ -128,7 +142,9 @@ class PretrainingModel(heads.Model):
             weights[f"{self.sentence_name}_loss"] = real
         return weights
 
-    def example_losses(self, outputs, features):
+    def example_losses(
+        self, outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         losses = {"masked_lm_loss": outputs["masked_lm_example_loss"]}
         if self.sentence_head:
             losses[f"{self.sentence_name}_loss"] = heads.cross_entropy(
@@ -136,10 +152,12 @@ class PretrainingModel(heads.Model):
             )
         return losses
 
-    def losses(self, outputs, features, weights=None):
+    def losses(
+        self,
+        outputs: Mapping[str, tf.Tensor],
+        features: Mapping[str, tf.Tensor],
+        weights: Mapping[str, tf.Tensor] | None = None,
+    ) -> dict[str, tf.Tensor]:
         weights = dict(self.loss_weights(features) if weights is None else weights)
         weights["masked_lm_loss"] += _MASKED_LM_EPSILON
         return super().losses(outputs, features, weights)
-
-
-# All models have their name in this module.

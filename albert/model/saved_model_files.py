@@ -1,6 +1,8 @@
-"""SavedModels read as files: what their graphs hold, without running them."""
+"""Reads the graphs of SavedModels from their files, without running them."""
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import tensorflow as tf
 from google.protobuf import message
@@ -12,16 +14,16 @@ NAME = "saved_model.pb"
 _FUNCTIONS = "library"  # what TensorFlow calls the functions of a graph
 
 
-def path_of(folder):
-    """Path of the file of the graphs in a SavedModel's folder."""
+def path_of(folder: str) -> str:
+    """Returns the path of the graph file in a SavedModel's folder."""
     return os.path.join(folder, NAME)
 
 
-def read_graphs(folder):
-    """The `MetaGraphDef`s of a SavedModel.
+def read_graphs(folder: str) -> Any:
+    """Reads the `MetaGraphDef`s of a SavedModel.
 
     Raises:
-      file_io.InputError: there is no such file, or it is damaged; names it.
+      file_io.InputError: the file is missing or damaged; names it.
     """
     path = path_of(folder)
     with file_io.open_input(path, "SavedModel", "rb") as file:
@@ -32,28 +34,28 @@ def read_graphs(folder):
         raise file_io.InputError(f"{path} is damaged: {error}") from error
 
 
-def functions_of(graph_def):
-    """{name: `FunctionDef`} of a graph."""
+def functions_of(graph_def: Any) -> dict[str, Any]:
+    """Returns {name: `FunctionDef`} of a graph."""
     functions = getattr(graph_def, _FUNCTIONS).function
     return {function.signature.name: function for function in functions}
 
 
-def all_nodes(graph_def):
+def all_nodes(graph_def: Any) -> Iterator[Any]:
     """Yields the nodes of a graph and of its functions."""
     yield from graph_def.node
     for function in functions_of(graph_def).values():
         yield from function.node_def
 
 
-def constant(graph_def, tensor):
-    """Value of a tensor of a graph, where that is a constant.
+def constant(graph_def: Any, tensor: str) -> Any:
+    """Returns the value of a tensor of a graph if it is a constant.
 
     Args:
       graph_def: `GraphDef`.
       tensor: name of the tensor, such as "node:0".
 
     Returns:
-      An array; None if the tensor is no constant.
+      An array; None if the tensor is not a constant.
 
     Raises:
       ValueError, TypeError: the constant is damaged.
@@ -62,7 +64,7 @@ def constant(graph_def, tensor):
 
 
 def _constant(nodes, tensor, functions):
-    """`constant` of these nodes: of a graph, or of one of its functions."""
+    """Computes `constant` for the nodes of a graph or of one of its functions."""
     by_name = {node.name: node for node in nodes}
     seen = set()
     while tensor not in seen:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import os
+from typing import Any
 
 from absl import logging
 
@@ -11,25 +12,25 @@ from albert.model import checkpoints, encoder, huggingface, saved_model_files
 from albert.text import wordpiece
 
 CONFIG_NAME = "albert_config.json"
-BERT_CONFIG_NAME = "bert_config.json"  # of google-research/bert
-VOCAB_NAME = "vocab.txt"  # of WordPiece models
-DESCRIPTION_NAME = "model.json"  # of fine-tuned models
-RECORDED_CONFIG = "config"  # entry of the description: what the model was trained with
+BERT_CONFIG_NAME = "bert_config.json"  # in google-research/bert
+VOCAB_NAME = "vocab.txt"  # in WordPiece models
+DESCRIPTION_NAME = "model.json"  # in fine-tuned models
+RECORDED_CONFIG = "config"  # entry of the description: the configuration at training
 PRETRAINING_NAME = "pretraining.json"  # description of pre-trained models
 CONFIG_FLAG, SPM_FLAG, VOCAB_FLAG = "albert_config_file", "spm_model_file", "vocab_file"
-# The environment variable with tensorflow-hub's folder for what it fetches.
+# The environment variable that names tensorflow-hub's download folder.
 _CACHE_VARIABLE = "TFHUB_CACHE_DIR"
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Files of a model; None where there is none.
+    """The files of a model; None for a missing file.
 
     Attributes:
       config_file: JSON of the model's sizes.
-      checkpoint: prefix of the weights, or file of Hugging Face weights.
+      checkpoint: prefix of the weights, or a file of Hugging Face weights.
       spm_model_file: SentencePiece model.
-      vocab_file: WordPiece vocabulary (or list of pieces, unused, beside a SentencePiece model).
+      vocab_file: WordPiece vocabulary (next to a SentencePiece model: its list of pieces, unused).
       do_lower_case: whether the text is lower-cased.
     """
 
@@ -41,32 +42,32 @@ class Source:
 
 
 def locate(
-    config_file=None,
-    checkpoint=None,
-    hub_handle=None,
-    spm_model_file=None,
-    vocab_file=None,
-    do_lower_case=None,
-    from_scratch=False,
-    needs_vocabulary=True,
-):
-    """Fills what was not given from the hub module or the checkpoint's folder.
+    config_file: str | None = None,
+    checkpoint: str | None = None,
+    hub_handle: str | None = None,
+    spm_model_file: str | None = None,
+    vocab_file: str | None = None,
+    do_lower_case: bool | None = None,
+    from_scratch: bool = False,
+    needs_vocabulary: bool = True,
+) -> Source:
+    """Finds a model's files; missing ones come from the hub module or the checkpoint's folder.
 
     Args:
-      config_file, spm_model_file, vocab_file: explicit paths; they win, with a warning where a hub
-        module or Hugging Face folder brings another file. With a hub module "from_tf_hub" means
-        the module's own, and so does a vocabulary that is not there; a warning says so.
-      checkpoint: weights in any form that `checkpoints.resolve` takes.
+      config_file, spm_model_file, vocab_file: explicit paths. They take precedence, with a warning
+        if a hub module or Hugging Face folder contains a different file. With a hub module,
+        "from_tf_hub" or a missing vocabulary means the module's own file, with a warning.
+      checkpoint: weights in any form that `checkpoints.resolve` accepts.
       hub_handle: hub module: local folder, ``.tar.gz`` file or URL.
-      do_lower_case: True or False if the user said so; None takes what the module says, else True.
-      from_scratch: no weights are wanted.
+      do_lower_case: True or False if the user set it; None uses the module's value, else True.
+      from_scratch: start without weights.
       needs_vocabulary: whether to look for a vocabulary.
 
     Returns:
       `Source`.
 
     Raises:
-      file_io.InputError: contradictory or missing sources; names the flags.
+      file_io.InputError: sources contradict each other or are missing; names the flags.
     """
     _check_contradictions(checkpoint, hub_handle, from_scratch)
     if not hub_handle:
@@ -103,7 +104,7 @@ def locate(
 
 
 def _vocabulary(choose, existing, spm_model_file, vocab_file):
-    """Both files; a SentencePiece model comes first, unless only the other one is given."""
+    """Returns both files; the SentencePiece model comes first unless only `vocab_file` is given."""
     if not spm_model_file:
         vocab_file = existing(VOCAB_FLAG, vocab_file)
     if spm_model_file or not vocab_file:
@@ -114,9 +115,9 @@ def _vocabulary(choose, existing, spm_model_file, vocab_file):
 
 
 def _read_folder_settings(folder, checkpoint):
-    """Whether its model's texts are lower-cased (None: unknown); whether its files are a set."""
+    """Returns whether a folder's model lower-cases (None: unknown); whether its files are a set."""
     if huggingface.is_weights_file(checkpoint):
-        huggingface.read_config(folder)  # refuses other architectures
+        huggingface.read_config(folder)  # rejects other architectures
         return huggingface.read_lower_case(folder), True
     path = os.path.join(folder, DESCRIPTION_NAME)
     if not file_io.exists(path):
@@ -126,7 +127,7 @@ def _read_folder_settings(folder, checkpoint):
 
 
 def _check_config_beside(folder, config_file):
-    """Checks the configuration in a fine-tuned model's folder; others have no description."""
+    """Checks the configuration in a fine-tuned model's folder; other folders lack a description."""
     path = os.path.join(folder, DESCRIPTION_NAME)
     if file_io.exists(path):
         description = file_io.read_json(path, "model description", dict)
@@ -134,19 +135,22 @@ def _check_config_beside(folder, config_file):
         check_config(config_file, config, description, path)
 
 
-def check_config(config_file, config, description, path):
-    """Refuses a configuration that was changed since training, though the weights still fit it.
+def check_config(
+    config_file: str, config: encoder.AlbertConfig, description: dict[str, Any], path: str
+) -> None:
+    """Rejects a configuration that changed since training even if the weights still fit it.
 
-    Layers, heads and the activation, for example, have no part in the shapes of the variables.
+    The numbers of layers and heads and the activation, for example, do not affect the shapes of the
+    variables.
 
     Args:
       config_file: its path.
       config: `encoder.AlbertConfig`.
       description: dict of the folder's description; older ones hold no configuration.
-      path: of the description.
+      path: path of the description.
 
     Raises:
-      file_io.InputError: names what differs.
+      file_io.InputError: values differ; names them.
     """
     if RECORDED_CONFIG not in description:
         return
@@ -157,7 +161,7 @@ def check_config(config_file, config, description, path):
     differing = [
         f"{name} {found.get(name)} (there {value})"
         for name, value in sorted(recorded.items())
-        # Training alone depends on the others.
+        # Only training depends on the other values.
         if found.get(name) != value
         and not name.endswith("dropout_prob")
         and name != "initializer_range"
@@ -180,8 +184,10 @@ def _check_contradictions(checkpoint, hub_handle, from_scratch):
         )
 
 
-def refuse_hub_word(config_file, spm_model_file, vocab_file):
-    """Refuses "from_tf_hub" as the name of a file, where there is no hub module.
+def refuse_hub_word(
+    config_file: str | None, spm_model_file: str | None, vocab_file: str | None
+) -> None:
+    """Rejects "from_tf_hub" as the name of a file if there is no hub module.
 
     Raises:
       file_io.InputError: names the flag.
@@ -192,12 +198,12 @@ def refuse_hub_word(config_file, spm_model_file, vocab_file):
 
 
 def _existing(flag, given, hub_handle):
-    """The file that a flag gives; None where it stands for that of the hub module.
+    """Returns the file given by a flag; None if the flag stands for the hub module's file.
 
-    Commands for hub modules were written for a program that opens no vocabulary beside them.
+    Commands for hub modules were written for a program that never opens a separate vocabulary.
 
     Raises:
-      file_io.InputError: the file is not there; names the flag.
+      file_io.InputError: the file does not exist; names the flag.
     """
     if not given or (given != wordpiece.HUB_WORD and file_io.exists(given)):
         return given
@@ -208,15 +214,15 @@ def _existing(flag, given, hub_handle):
 
 
 def _choose(folder, complete, flag, given, names, ending=None):
-    """The path that a flag gives, else the file in the folder that has its place; None if neither.
+    """Returns a flag's path, else the matching file in the folder; None if there is neither.
 
     Args:
       folder: where to look, or None.
-      complete: the folder's files belong together, so that other ones deserve a warning.
+      complete: whether the folder's files belong together, so that a different file gets a warning.
       flag: name of the flag, for messages.
-      given: its value, or None.
-      names: names that the file may have, in order of preference.
-      ending: else the only file with this ending is taken.
+      given: the flag's value, or None.
+      names: possible names of the file, in order of preference.
+      ending: if no name matches, the only file with this ending is used.
     """
     there = file_io.listdir(folder) if folder and file_io.is_dir(folder) else []
     found = [name for name in names if name in there][:1]
@@ -232,7 +238,7 @@ def _choose(folder, complete, flag, given, names, ending=None):
 
 
 def _warn_of_difference(flag, given, found):
-    """Warns where the file of a flag says something else than the one that the model brings."""
+    """Warns if a flag's file differs from the one that comes with the model."""
     if not found.endswith(".json"):
         if file_io.sha256(given) != file_io.sha256(found):
             logging.warning("%s=%s is used; the model brings another one, %s", flag, given, found)
@@ -254,7 +260,7 @@ def _warn_of_difference(flag, given, found):
 
 
 def _missing_message(flags, folder, hub_handle):
-    """What to say when files are neither given nor found."""
+    """Returns the error message for files that are neither given nor found."""
     message = f"{' and '.join(flags)} must be given"
     if hub_handle:
         return f"{message}: the hub module {hub_handle} has none in its assets ({folder})"
@@ -269,10 +275,10 @@ def _missing_message(flags, folder, hub_handle):
     return f"{message}: there is none beside the weights in {folder}"
 
 
-def files_beside(checkpoint):
-    """Paths of what belongs to a pre-trained model in a checkpoint's folder, as far as it is there.
+def files_beside(checkpoint: str) -> list[str]:
+    """Lists the existing files of a pre-trained model in a checkpoint's folder.
 
-    That is its configuration, vocabulary and description.
+    These are its configuration, vocabulary and description.
     """
     folder = os.path.dirname(checkpoint) or "."
     names = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME, VOCAB_NAME, PRETRAINING_NAME)
@@ -283,31 +289,32 @@ def files_beside(checkpoint):
     ]
 
 
-def vocabularies_beside(checkpoint):
-    """Paths of the vocabularies in a checkpoint's folder: SentencePiece models, WordPiece files."""
+def vocabularies_beside(checkpoint: str) -> list[str]:
+    """Lists the vocabularies in a checkpoint's folder: SentencePiece models, WordPiece files."""
     found = files_beside(checkpoint)
     return [p for p in found if p.endswith(".model") or os.path.basename(p) == VOCAB_NAME]
 
 
-def cache_dir():
-    """Folder for what is unpacked: that of tensorflow-hub where it is set, else one of our own."""
+def cache_dir() -> str:
+    """Returns the folder for unpacked archives: tensorflow-hub's if it is set, else our own."""
     return os.environ.get(_CACHE_VARIABLE) or os.path.expanduser("~/.cache/albert")
 
 
-def set_cache_dir(path):
-    """Sets `cache_dir` for this process and those that it starts, and tensorflow-hub's own."""
+def set_cache_dir(path: str) -> None:
+    """Sets `cache_dir`, also tensorflow-hub's, for this process and the processes it starts."""
     os.environ[_CACHE_VARIABLE] = path
 
 
-def resolve_hub(handle):
-    """Local folder of a hub module.
+def resolve_hub(handle: str) -> str:
+    """Returns the local folder of a hub module.
 
     Args:
       handle: local folder, local ``.tar.gz`` file (unpacked into `cache_dir`, once), or URL that
         `tensorflow_hub.resolve` can fetch.
 
     Raises:
-      file_io.InputError: no module there, a damaged archive, or tensorflow-hub is not installed.
+      file_io.InputError: there is no module, the archive is damaged, or tensorflow-hub is not
+        installed.
     """
     if file_io.is_dir(handle):
         folder = handle
@@ -327,7 +334,7 @@ def resolve_hub(handle):
 
 
 def _fetch(handle):
-    """Local folder of what a URL names."""
+    """Downloads the module at a URL and returns its local folder."""
     try:
         import tensorflow_hub
     except ImportError as error:
@@ -336,12 +343,12 @@ def _fetch(handle):
         ) from error
     try:
         return tensorflow_hub.resolve(handle)
-    except Exception as error:  # tensorflow_hub lets through whatever its downloader raises
+    except Exception as error:  # tensorflow_hub passes on any error of its downloader
         raise file_io.InputError(f"cannot fetch the hub module {handle}: {error}") from error
 
 
 def _hub_lower_case(module):
-    """do_lower_case of the module's ``tokenization_info``; None if it does not say."""
+    """Returns do_lower_case from the module's ``tokenization_info``; None if it is missing."""
     for graph in saved_model_files.read_graphs(module):
         tags = list(graph.meta_info_def.tags)
         if "tokenization_info" in graph.signature_def and "train" not in tags:
@@ -349,7 +356,7 @@ def _hub_lower_case(module):
             try:
                 value = saved_model_files.constant(graph.graph_def, output)
                 return None if value is None else bool(value)
-            except (ValueError, TypeError) as error:  # no array, or of several values
+            except (ValueError, TypeError) as error:  # not an array, or several values
                 path = saved_model_files.path_of(module)
                 raise file_io.InputError(f"{path} is damaged: do_lower_case: {error}") from error
     return None

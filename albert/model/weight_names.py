@@ -1,15 +1,15 @@
-"""What weights are called in other programs: Hugging Face's ALBERT and BERT, Google's BERT.
+"""Names of weights in other programs: Hugging Face's ALBERT and BERT, Google's BERT.
 
 The tables here are the one place that knows both names of a weight.
 """
 
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from albert.io import file_io
 
-# What the names of a module's variables end in: here, there.
+# Endings of the names of a module's variables: (here, there).
 _ENDINGS = {
     "table": (("", ".weight"),),
     "dense": (("/kernel", ".weight"), ("/bias", ".bias")),
@@ -21,13 +21,13 @@ _BLOCK = "bert/encoder/transformer/group_{}/inner_group_{}/"
 MAPPING = "bert/encoder/embedding_hidden_mapping_in/"
 WORDS = "bert/embeddings/word_embeddings"
 POOLER = "bert/pooler/"
-TOKEN_HEAD = "cls/token/"  # for a label a word
+TOKEN_HEAD = "cls/token/"  # for one label per word
 
 
-# What training adds to the weights in a checkpoint.
+# Values that training adds to the weights in a checkpoint.
 STEP = "global_step"
 ADAM_SLOTS = ("adam_m", "adam_v")  # the mean gradient and the mean squared one
-LOSS_SCALE = "loss_scale/"  # start of the names of what scales the loss
+LOSS_SCALE = "loss_scale/"  # prefix of the variables of loss scaling
 
 
 class Architecture(NamedTuple):
@@ -39,7 +39,7 @@ class Architecture(NamedTuple):
       model_type: what ``config.json`` calls it; with a dot before the names of the encoder's
         weights, except in a model without a head.
       class_name: what the names of its classes begin with.
-      modules: rows, beside the blocks.
+      modules: rows, except those of the blocks.
       block: format of the beginning of a block's names there, of its group and place in the group.
       block_pattern: finds both numbers in a name.
       block_modules: rows, without what all names of a block begin with.
@@ -123,14 +123,16 @@ _OUR_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)
 _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 
 
-def name_table(groups, inner_groups, architecture=ALBERT, of_tokens=False):
-    """{variable name here: tensor name there} of the encoder and of every head.
+def name_table(
+    groups: int, inner_groups: int, architecture: Architecture = ALBERT, of_tokens: bool = False
+) -> dict[str, str]:
+    """Builds {variable name here: tensor name there} of the encoder and of every head.
 
     Args:
       groups: `num_hidden_groups`.
       inner_groups: `inner_group_num`.
       architecture: `Architecture`.
-      of_tokens: the head for labels has one a word; else one a text. There both have one name.
+      of_tokens: whether the classifier labels words, else texts. Both have the same name there.
     """
     modules = [*architecture.modules, ("labels", TOKEN_HEAD if of_tokens else "", "classifier")]
     for group in range(groups):
@@ -144,11 +146,11 @@ def name_table(groups, inner_groups, architecture=ALBERT, of_tokens=False):
     }
 
 
-def count_blocks(names, architecture):
-    """Number of groups and of blocks in each among names there; (0, 0) without any.
+def count_blocks(names: Iterable[str], architecture: Architecture) -> tuple[int, ...]:
+    """Counts the groups, and the blocks per group, in names there; (0, 0) without any.
 
     Raises:
-      file_io.InputError: a number that cannot be, with so few names.
+      file_io.InputError: a block's number is larger than the number of blocks allows.
     """
     found = filter(None, map(architecture.block_pattern.search, names))
     blocks = {tuple(int(number or 0) for number in match.groups()): match[0] for match in found}
@@ -160,8 +162,8 @@ def count_blocks(names, architecture):
     return tuple(max(column) + 1 for column in zip(*blocks, strict=True)) or (0, 0)
 
 
-def full_name(name, architecture):
-    """A name as in a model with a head, which a bare encoder has shorter, and of today."""
+def full_name(name: str, architecture: Architecture) -> str:
+    """Returns the current name, with the prefix that names have in a model with a head."""
     for old, new in _OLD_ENDINGS.items():
         name = name.removesuffix(old) + new if name.endswith(old) else name
     is_bare = name.startswith(("embeddings.", "encoder.", "pooler."))
@@ -171,8 +173,8 @@ def full_name(name, architecture):
 # --- google-research/bert -------------------------------------------------------------------------
 
 
-def from_google(name):
-    """The name here of a variable of google-research/bert, or of its optimizer slot.
+def from_google(name: str) -> str:
+    """Returns the name here of a google-research/bert variable or its optimizer slot.
 
     Layers there are groups of one block here; all else has the same names.
     """
@@ -190,8 +192,8 @@ def from_google(name):
 # --- sizes ----------------------------------------------------------------------------------------
 
 
-def sizes(shapes):
-    """What the shapes of variables tell of a configuration; {} without an encoder's.
+def sizes(shapes: Mapping[str, Any]) -> dict[str, int]:
+    """Derives sizes of a configuration from the shapes of variables; {} without an encoder.
 
     Args:
       shapes: {variable name here: shape as a list}.
@@ -217,8 +219,8 @@ def sizes(shapes):
     }
 
 
-def explain_misfit(checkpoint, model):
-    """Which sizes of a checkpoint are not the configuration's, and what to do; "" if none is known.
+def explain_misfit(checkpoint: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+    """Explains which sizes of a checkpoint differ from the model's; "" if no difference is known.
 
     Args:
       checkpoint, model: {variable name here: shape as a list}.
@@ -242,35 +244,35 @@ def explain_misfit(checkpoint, model):
 
 
 class RenamingReader:
-    """A checkpoint whose variables are asked for by their names here.
+    """A reader of a checkpoint's variables by their names here.
 
-    Offers what is used of `tf.train.CheckpointReader`.
+    It has the used methods of `tf.train.CheckpointReader`.
 
     Args:
-      checkpoint: such a reader.
-      keys: {name here: the checkpoint's own}.
+      checkpoint: a `tf.train.CheckpointReader`.
+      keys: {name here: key in the checkpoint}.
     """
 
-    def __init__(self, checkpoint, keys):
+    def __init__(self, checkpoint: Any, keys: Mapping[str, str]):
         self._checkpoint = checkpoint
         self._keys = keys
 
-    def get_variable_to_shape_map(self):
-        """{name: shape as a list}."""
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """Returns {name: shape as a list}."""
         shapes = self._checkpoint.get_variable_to_shape_map()
         return {name: shapes[key] for name, key in self._keys.items()}
 
-    def has_tensor(self, name):
-        """Whether there is a value for the variable."""
+    def has_tensor(self, name: str) -> bool:
+        """Returns whether the checkpoint has a value for a variable."""
         return name in self._keys
 
-    def get_tensor(self, name):
-        """The variable's value."""
+    def get_tensor(self, name: str) -> Any:
+        """Returns a variable's value."""
         return self._checkpoint.get_tensor(self._keys[name])
 
 
 def training_state(names: Iterable[str]) -> set[str]:
-    """Returns the names of a checkpoint that are no weights: the step, slots and the loss scale.
+    """Returns the names of a checkpoint that are not weights: the step, slots and the loss scale.
 
     Args:
       names: all names of the checkpoint; a slot has the name of its variable with one more part.
