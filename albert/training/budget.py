@@ -195,7 +195,8 @@ class Pacer(Unpaced):
 
     def __init__(
         self, settings: Settings, folder: str, attempt: int, save_every: int, eval_every: int,
-        agree: Callable[..., Any]=lambda make: make(), writes: bool=True, on_known: Callable[[int, int], Any]=lambda *_: None,
+        agree: Callable[..., Any] = lambda make: make(), writes: bool = True,
+        on_known: Callable[[int, int], Any] = lambda *_: None,
     ) -> None:  # fmt: skip
         self._settings, self._folder, self._number = settings, folder, attempt
         self._intervals = save_every, eval_every
@@ -279,7 +280,7 @@ class Pacer(Unpaced):
         self, on_checkpoint: Callable[[str, int], bool], time_evaluation: Callable[[], float]
     ) -> Callable[[str, int], bool]:
         """See `Unpaced.timing`; the untrained model is not evaluated."""
-        is_first = True  # The first call builds the graph of a resumed session, or finds nothing to evaluate.
+        is_first = True  # It builds the graph of a resumed session, or has nothing to evaluate.
 
         def timed(prefix, step):
             nonlocal is_first

@@ -30,8 +30,8 @@ class Task:
       eval_outputs: ``(outputs, features) -> dict`` of tensors whose first axis is B: the
         input of evaluators and prediction writers, made in the compiled step and kept small.
       evaluator: ``() -> object`` with ``update(rows)`` (dict of numpy arrays, first axis the
-        examples), ``result() -> dict[str, float]`` and ``baseline()``, which returns the known scores
-        of the best constant answer.
+        examples), ``result() -> dict[str, float]`` and ``baseline()``, which returns the known
+        scores of the best constant answer.
       train_metrics: ``(outputs, features) -> dict of (sum, weight)`` scalar pairs for the training
         log, computed inside the compiled step.
       best_metric: key of the evaluator's result by which the best checkpoint is picked.
@@ -71,8 +71,8 @@ class Data:
       write_predictions: ``(output_dir, rows, ids, prefix)``: writes the files of predictions. rows
         is a dict of numpy arrays in the order of the records, prefix the checkpoint that made them.
         Returns the scores of the predictions, or None if there are no labels.
-      reading: ``(paths) -> context manager`` in which the records are read; its errors have the file of
-        an invalid record.
+      reading: ``(paths) -> context manager`` in which the records are read; its errors have the
+        file of an invalid record.
       train_input, eval_input: how the records become batches of training, and of evaluation and
         prediction.
       files: ``(split) -> list of paths`` of the files that the examples come from.
@@ -92,17 +92,11 @@ class Data:
 
 
 def data_of_examples(
-    name: str,
-    specs: tuple,
-    examples: Callable[[str], Iterable[Any]],
-    featurize: Callable[[Any], dict],
-    settings: dict[str, Any],
-    fingerprint: Callable[[str], dict],
-    paths: dict[str, str],
-    strategy: Any,
-    shared: Sequence[str] = (),
-    **rest: Any,
-) -> Data:
+    name: str, specs: tuple, examples: Callable[[str], Iterable[Any]],
+    featurize: Callable[[Any], dict], settings: dict[str, Any],
+    fingerprint: Callable[[str], dict], paths: dict[str, str], strategy: Any,
+    shared: Sequence[str] = (), **rest: Any,
+) -> Data:  # fmt: skip
     """Builds the `Data` of examples that are read from files, featurized and cached.
 
     Args:
