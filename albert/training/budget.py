@@ -1,8 +1,8 @@
-"""Training that ends when a number of minutes is up: its end is planned again while it trains.
+"""Training within a time budget: the last step is planned again while the model trains.
 
-The learning rate follows the plan: the share of the training that has passed runs from 0 to 1, from
-each plan to the step at which that one ends. `budget.json` in the output folder holds all plans, so
-that a run that goes on knows what is left, and a repetition takes the same steps at the same rates.
+The learning rate follows the plan: the completed fraction of training rises to 1 at the planned
+last step. `budget.json` in the output folder has all plans, so that a resumed run knows the time
+left, and a repeated run takes the same steps at the same rates.
 """
 
 import dataclasses
@@ -18,22 +18,22 @@ from absl import logging
 from albert.io import file_io, json_shapes
 
 BUDGET = "budget.json"
-# When the program began, as the first import of this module is among the first things it does.
+# Start of the program: this module is imported early.
 STARTED = time.monotonic()
-UNKNOWN = 2**31 - 1  # the number of steps before one was timed
-# The end is planned again after this share of the budget, unless it moves by less than that share
-# of the steps that are left.
+UNKNOWN = 2**31 - 1  # the number of steps before any step was timed
+# The last step is planned again after this fraction of the budget. A new plan is ignored if it
+# moves the last step by less than this fraction of the remaining steps.
 _SHARE_BETWEEN, _SHARE_OF_STEPS = 0.005, 0.01
-_LEAST_CALLS = 3  # after the first one, in which functions are compiled
-_FEW_STEPS = 4  # before the end, of which each is planned
-# Steps are timed over the last calls: at least so many steps, and this share of the budget, but no
-# longer than so many seconds.
+_LEAST_CALLS = 3  # minimum, after the first call, in which functions are compiled
+_FEW_STEPS = 4  # last steps, before each of which the end is planned
+# Steps are timed over the last calls: at least _LEAST_STEPS steps and this fraction of the budget,
+# up to _MOST_WINDOW seconds.
 _LEAST_STEPS, _WINDOW_SHARE, _MOST_WINDOW = 10, 0.025, 60.0
-# What takes so many times as long as most calls is warming up: fresh memory, and kernels that are
-# chosen for a length that has not come before.
+# Calls this many times slower than usual are warm-up (new memory, or kernels selected for a new
+# length) and are not timed.
 _WARMING_UP = 2.0
 # The number of steps counts as known, for judgements that depend on it, once steps have been timed
-# for this share of the budget; of short ones half a minute, up to a larger share.
+# for this fraction of the budget; for short budgets, half a minute up to a larger fraction.
 _KNOWN_SHARE, _MOST_SECONDS = 0.05, 600.0
 _SHORT_SHARE, _SHORT_SECONDS = 0.15, 30.0
 _KEPT = 20  # checkpoints whose times are kept
@@ -58,14 +58,14 @@ _NOTHING = {"is_repeated": False, "attempts": []}
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a run may take.
+    """The time budget of a run.
 
     Attributes:
-      minutes: from the start of the program to the end of training and its evaluations.
+      minutes: minutes from the start of the program to the end of training and its evaluations.
       make_optimizer: ``(pace) -> optimizer``, whose rate follows `optimizers.Pace`.
-      most_steps: steps at most, however many fit; None: no bound.
+      most_steps: maximum number of steps, even if more fit; None: no limit.
       clock: function that returns seconds.
-      started: its value when the program began.
+      started: value of the clock when the program began.
     """
 
     minutes: float
@@ -77,25 +77,26 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """Seconds that the parts of a run take.
+    """Measured durations in seconds.
 
     Attributes:
-      step: a step of training.
-      evaluation: an evaluation.
-      saving: a checkpoint.
+      step: duration of a training step.
+      evaluation: duration of an evaluation.
+      saving: duration of saving a checkpoint.
     """
 
     step: float
     evaluation: float = 0.0
     saving: float = 0.0
 
-    def rest(self, step, last, save_every, eval_every):
-        """Seconds from a step, whose checkpoint is not saved yet, to the end of the last one's.
+    def rest(self, step: int, last: int, save_every: int, eval_every: int) -> float:
+        """Estimates the seconds from a step to the end of the last step's evaluation.
 
         Args:
-          step, last: steps.
+          step: present step, whose checkpoint is not saved yet.
+          last: last step.
           save_every: steps between checkpoints.
-          eval_every: steps between evaluations, which save checkpoints, too; 0: each checkpoint is
+          eval_every: steps between evaluations, which also save checkpoints; 0: each checkpoint is
             evaluated.
         """
         eval_every = eval_every or save_every
@@ -111,11 +112,13 @@ class Measured:
         return seconds + self.evaluation * evaluations
 
 
-def last_step_within(seconds, step, measured, save_every, eval_every):
-    """The last step of a run that ends within so many seconds; `step` if no further one fits.
+def last_step_within(
+    seconds: float, step: int, measured: Measured, save_every: int, eval_every: int
+) -> int:
+    """Returns the last step of a run that ends within `seconds`; `step` if no more steps fit.
 
     Args:
-      seconds: what is left of the budget.
+      seconds: the rest of the budget.
       step, measured, save_every, eval_every: see `Measured.rest`.
     """
     fits, too_many = step, step + 2 + int(max(seconds, 0.0) / max(measured.step, 1e-6))
@@ -132,24 +135,26 @@ class Unpaced:
     """A run whose number of steps is fixed.
 
     Attributes:
-      knows_end: whether the last step is more than the most that there may be.
+      knows_end: whether the last step is planned, not just an upper bound.
     """
 
     knows_end = True
 
-    def resume(self, step):
-        """Goes on from a step; returns the number of steps if that has changed, else None."""
+    def resume(self, step: int) -> int | None:
+        """Resumes from a step; returns the number of steps if it has changed, else None."""
 
-    def steps_to_stop(self, step):
-        """Steps after which `update` must be called at the latest; they begin now."""
+    def steps_to_stop(self, step: int) -> int:
+        """Returns the maximum number of steps before the next `update`; they begin now."""
         del step
         return UNKNOWN
 
-    def save(self, step):
-        """Takes note of a checkpoint that is about to be saved."""
+    def save(self, step: int) -> None:
+        """Notes that a checkpoint is about to be saved."""
 
-    def timing(self, on_checkpoint, time_evaluation):
-        """``on_checkpoint`` of which the evaluations are timed.
+    def timing(
+        self, on_checkpoint: Callable[[str, int], bool], time_evaluation: Callable[[], float]
+    ) -> Callable[[str, int], bool]:
+        """Wraps ``on_checkpoint`` to time its evaluations.
 
         Args:
           on_checkpoint: see `engine.Engine.train`.
@@ -158,39 +163,41 @@ class Unpaced:
         del time_evaluation
         return on_checkpoint
 
-    def update(self, step):
-        """Takes note of the end of a call; returns the number of steps if it changes, else None."""
+    def update(self, step: int) -> int | None:
+        """Notes the end of a call; returns the number of steps if it changes, else None."""
 
 
 UNPACED = Unpaced()
 
 
 class Pacer(Unpaced):
-    """Plans the end of a training, for `engine.Engine.train`.
+    """A planner of the last training step, for `engine.Engine.train`.
 
     Args:
       settings: `Settings`.
       folder: output folder.
-      attempt: its number; further ones have the minutes for themselves.
+      attempt: number of the attempt; each later attempt has the whole budget.
       save_every, eval_every: see `Measured.rest`.
-      agree: ``(make) -> what make() returns in the chief``, so that all workers have one plan.
+      agree: ``(make) -> result of make() in the chief``, so that all workers have the same plan.
       writes: False in the workers that must not write.
-      on_known: called with the number of steps and the present one, once the first is known well
-        enough to judge by.
+      on_known: called with the number of steps and the present step, once the number of steps is
+        known well enough for judgements.
 
     Attributes:
-      set_pace: function of step, share and number of steps, which the learning rate follows.
-      num_train_steps: as it is planned now, or `UNKNOWN`.
-      is_new: whether nothing is known of a run in this folder.
+      set_pace: function of the step, the completed fraction and the number of steps; it controls
+        the learning rate.
+      num_train_steps: presently planned number of steps, or `UNKNOWN`.
+      is_new: whether the folder has no earlier run.
 
     Raises:
       file_io.InputError: see `read`.
     """
 
     def __init__(
-        self, settings, folder, attempt, save_every, eval_every,
-        agree=lambda make: make(), writes=True, on_known=lambda *_: None,
-    ):  # fmt: skip
+        self, settings: Settings, folder: str, attempt: int, save_every: int, eval_every: int,
+        agree: Callable[..., Any] = lambda make: make(), writes: bool = True,
+        on_known: Callable[[int, int], Any] = lambda *_: None,
+    ) -> None:  # fmt: skip
         self._settings, self._folder, self._number = settings, folder, attempt
         self._intervals = save_every, eval_every
         self._agree, self._writes, self._on_known = agree, writes, on_known
@@ -202,7 +209,7 @@ class Pacer(Unpaced):
         own = (found["attempts"][attempt:] or [_no_attempt()])[0]
         self._plans, self._saved, self._seconds = own["plans"], own["saved"], own["seconds"]
         self.is_new = not found["attempts"]
-        self._used = dict(self._saved)  # by earlier sessions, at their checkpoints
+        self._used = dict(self._saved)  # seconds used up to each checkpoint of earlier sessions
         # An attempt that has ended, or is repeated, takes the same steps again.
         self._follows = bool(self._plans) and (self._is_repeated or _has_ended(own))
         self.num_train_steps = self._plans[-1]["num_train_steps"] if self._plans else UNKNOWN
@@ -212,10 +219,10 @@ class Pacer(Unpaced):
     # --- what the engine calls --------------------------------------------------------------
 
     @property
-    def knows_end(self):
+    def knows_end(self) -> bool:
         return self._follows or any(plan["step"] for plan in self._plans)
 
-    def resume(self, step):
+    def resume(self, step: int) -> int | None:
         plans = [plan for plan in self._plans if plan["step"] <= step]
         if self._follows:
             logging.info(
@@ -237,17 +244,17 @@ class Pacer(Unpaced):
             self._apply(plan)
         return self.num_train_steps
 
-    def steps_to_stop(self, step):
-        self._save_began = None  # Training goes on beside the writing: this is not all of its time.
+    def steps_to_stop(self, step: int) -> int:
+        self._save_began = None  # Training continues while writing: this is not the whole time.
         self._call_began = step, self._settings.clock()
         if self._follows:
             return min((p["step"] - step for p in self._plans if p["step"] > step), default=UNKNOWN)
         if self._calls is None or len(self._calls) < _LEAST_CALLS:
             return 1
-        # Half of what is left, so that the end is planned again before it has come.
+        # Half of the remaining steps, so that the end is planned again before it is reached.
         return max(1, (self.num_train_steps - step) // 2)
 
-    def save(self, step):
+    def save(self, step: int) -> None:
         now = self._settings.clock()
         self._save_began = now
         if self._follows or not self._writes:
@@ -256,7 +263,7 @@ class Pacer(Unpaced):
         self._saved = {**{key: self._saved[key] for key in kept}, str(step): now - self._began}
         self._write()
 
-    def update(self, step):
+    def update(self, step: int) -> int | None:
         if self._follows:
             for plan in (plan for plan in self._plans if plan["step"] == step):
                 self._apply(plan)
@@ -269,9 +276,11 @@ class Pacer(Unpaced):
             self._take(plan)
         return self.num_train_steps
 
-    def timing(self, on_checkpoint, time_evaluation):
+    def timing(
+        self, on_checkpoint: Callable[[str, int], bool], time_evaluation: Callable[[], float]
+    ) -> Callable[[str, int], bool]:
         """See `Unpaced.timing`; the untrained model is not evaluated."""
-        is_first = True  # which builds the graph of a session that goes on, or finds all evaluated
+        is_first = True  # It builds the graph of a resumed session, or has nothing to evaluate.
 
         def timed(prefix, step):
             nonlocal is_first
@@ -293,7 +302,7 @@ class Pacer(Unpaced):
     # --- plans ------------------------------------------------------------------------------
 
     def _note_saving(self):
-        """Takes the time since a checkpoint began to be saved for that of saving it."""
+        """Notes the time since a save began as the duration of saving."""
         if self._save_began is not None:
             self._seconds["saving"] = self._settings.clock() - self._save_began
             self._save_began = None
@@ -310,7 +319,7 @@ class Pacer(Unpaced):
             )
 
     def _plan_again(self, step):
-        """The next plan as a dict; None if the one that there is stays."""
+        """Returns the next plan as a dict; None if the present plan is kept."""
         left, is_over = self._left(), step >= self.num_train_steps
         measured = Measured(self._seconds_of_a_step(), **self._seconds)
         is_late = measured.rest(step, step, *self._intervals) >= left
@@ -337,7 +346,7 @@ class Pacer(Unpaced):
         }
 
     def _share(self, step):
-        """Share of the training that has passed at a step."""
+        """Returns the fraction of training completed at a step."""
         if not self._plans:
             return 0.0
         plan = self._plans[-1]
@@ -345,7 +354,7 @@ class Pacer(Unpaced):
         return share + (1.0 - share) * min((step - start) / max(last - start, 1), 1.0)
 
     def _seconds_of_a_step(self):
-        """Mean of the last calls; 0 before the first one that tells."""
+        """Returns the mean seconds per step of the last calls; 0 before the first timed call."""
         window = min(_WINDOW_SHARE * self._total, _MOST_WINDOW)
         recent, steps, seconds = [], 0, 0.0
         for call in reversed(self._calls):
@@ -366,7 +375,7 @@ class Pacer(Unpaced):
         return steps >= _LEAST_STEPS and seconds >= needed
 
     def _take(self, plan):
-        """Makes a new plan the present one, and writes it down."""
+        """Applies a new plan and writes it to the file."""
         if plan["is_known"]:
             logging.info(
                 "budget_minutes=%g: about %d steps fit", self._settings.minutes,
@@ -402,16 +411,16 @@ def _no_attempt():
 
 
 def _has_ended(attempt):
-    """Whether an attempt has taken its last step."""
+    """Returns whether an attempt has taken its last step."""
     plans = attempt["plans"]
     return bool(plans) and plans[-1]["step"] == plans[-1]["num_train_steps"]
 
 
-def read(folder, minutes):
-    """What is written down of the budget of an output folder; None if nothing is.
+def read(folder: str, minutes: float) -> dict[str, Any] | None:
+    """Reads the budget file of an output folder; None if there is none.
 
     Raises:
-      file_io.InputError: it is that of another budget, or the file is damaged.
+      file_io.InputError: the file is of another budget, or it is damaged.
     """
     path = os.path.join(folder, BUDGET)
     if not file_io.exists(path):
@@ -443,11 +452,11 @@ def _read(path):
     return found
 
 
-def repeat(folder, other):
-    """Lets a run in another folder take the steps of the run of a folder, at the same rates.
+def repeat(folder: str, other: str) -> None:
+    """Copies the plans of a run to the folder `other`, whose run repeats its steps and rates.
 
     Raises:
-      file_io.InputError: what was planned is not written down, or the file is damaged.
+      file_io.InputError: the budget file is missing or damaged.
     """
     found = _read(os.path.join(folder, BUDGET))
     file_io.make_dirs(other)

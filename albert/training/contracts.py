@@ -1,4 +1,4 @@
-"""The two contracts of a task: `Task` is what the engine needs, `Data` is what the stages need.
+"""The two interfaces of a task: `Task` for the engine and `Data` for the stages.
 
 Both are frozen records of plain functions. The engine trains, evaluates and predicts any `Task`
 without knowing which one it is; `stages.run` does the same with any `Task` and its `Data`. Readers
@@ -6,7 +6,7 @@ of data import this module, so it imports TensorFlow only where records are made
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from albert.data.input_options import EvalInput, TrainInput
@@ -14,24 +14,24 @@ from albert.io import file_io
 from albert.training import results
 
 
-def no_metrics(outputs, features):
-    """`Task.train_metrics` of a task whose losses say enough."""
+def no_metrics(outputs: dict, features: dict) -> dict:
+    """Returns no metrics: the default of `Task.signs`, also for tasks that log only losses."""
     return {}
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What the engine needs to know of a task.
+    """The interface between a task and the engine.
 
     Attributes:
       name: short lower-case name; part of the names of cached files.
       build_model: ``(AlbertConfig, layers.Compute, seed) -> model`` of `heads`: callable on a
         feature dict, with `loss_weights`, `losses`, `loss`, `prepare_weights` and `use_weights`.
-      eval_outputs: ``(outputs, features) -> dict`` of tensors whose first axis is B: what
-        evaluators and prediction writers see, made inside the compiled step and kept small.
+      eval_outputs: ``(outputs, features) -> dict`` of tensors whose first axis is B: the
+        input of evaluators and prediction writers, made in the compiled step and kept small.
       evaluator: ``() -> object`` with ``update(rows)`` (dict of numpy arrays, first axis the
-        examples), ``result() -> dict[str, float]`` and ``baseline()``, as much of the same as is
-        known of the best answer that does not look at the examples.
+        examples), ``result() -> dict[str, float]`` and ``baseline()``, which returns the known
+        scores of the best constant answer.
       train_metrics: ``(outputs, features) -> dict of (sum, weight)`` scalar pairs for the training
         log, computed inside the compiled step.
       best_metric: key of the evaluator's result by which the best checkpoint is picked.
@@ -40,9 +40,9 @@ class Task:
       metrics: keys of the evaluator's result that `metric_for_best` accepts.
       signs: ``(outputs, features) -> dict`` of statistics of a training batch that show whether the
         model learns, see `learning_signals`: tensors of fixed shapes that add up.
-      results_form: how the results are written.
-      training_means: names of the losses and metrics of training whose means since the evaluation
-        before each evaluation reports, too, as ``train_<name>``.
+      results_form: format of the results.
+      training_means: names of training losses and metrics. Each evaluation also reports their means
+        since the last evaluation, as ``train_<name>``.
     """
 
     name: str
@@ -60,24 +60,24 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Where the examples of a task come from and where its predictions go.
+    """The examples of a task and the writer of its predictions.
 
     Splits are "train", "dev" (evaluation) and "test" (prediction).
 
     Attributes:
       specs: ``(split) -> tuple of input_pipeline.FeatureSpec``, which write and parse its records.
-      records: ``(split) -> list of paths`` of TFRecord files, made unless they are there.
+      records: ``(split) -> list of paths`` of TFRecord files, which are made if missing.
       ids: ``(split) -> list`` of the ids of examples to predict, in the order of the records.
       write_predictions: ``(output_dir, rows, ids, prefix)``: writes the files of predictions. rows
         is a dict of numpy arrays in the order of the records, prefix the checkpoint that made them.
         Returns the scores of the predictions, or None if there are no labels.
-      reading: ``(paths) -> context manager`` in which the records are read; it names the file of a
-        record that cannot be used.
+      reading: ``(paths) -> context manager`` in which the records are read; its errors have the
+        file of an invalid record.
       train_input, eval_input: how the records become batches of training, and of evaluation and
         prediction.
       files: ``(split) -> list of paths`` of the files that the examples come from.
-      predicts_dev: the examples to predict are those of the evaluation, so that their scores are
-        one, too.
+      predicts_dev: the examples to predict are those of the evaluation, so that the scores of the
+        predictions are also an evaluation.
     """
 
     specs: Callable[[str], tuple]
@@ -92,20 +92,23 @@ class Data:
 
 
 def data_of_examples(
-    name, specs, examples, featurize, settings, fingerprint, paths, strategy, shared=(), **rest
-):
-    """`Data` of examples that are read from files, featurized and cached.
+    name: str, specs: tuple, examples: Callable[[str], Iterable[Any]],
+    featurize: Callable[[Any], dict], settings: dict[str, Any],
+    fingerprint: Callable[[str], dict], paths: dict[str, str], strategy: Any,
+    shared: Sequence[str] = (), **rest: Any,
+) -> Data:  # fmt: skip
+    """Builds the `Data` of examples that are read from files, featurized and cached.
 
     Args:
       name: name of the task.
       specs: tuple of `input_pipeline.FeatureSpec`, the same for all splits.
       examples: ``(split) -> iterable`` of the task's own examples, each with a `guid`.
       featurize: ``(example) -> feature dict`` of numpy arrays.
-      settings: JSON-ready dict of what the features depend on, beside the data.
+      settings: JSON-ready dict of everything but the data that the features depend on.
       fingerprint: ``(split) -> JSON-ready dict`` that identifies the data of a split.
       paths: {split: record file}.
       strategy: `tf.distribute.Strategy`.
-      shared: splits whose records runs of other settings keep in the same folder, see
+      shared: splits whose folder also has records made with other settings, see
         `record_files.shared_name`.
       **rest: `write_predictions` and `files` of `Data`.
     """
@@ -116,7 +119,7 @@ def data_of_examples(
 
         path = paths[split]
         made_with = {**settings, "task": name, "split": split, **fingerprint(split)}
-        # Workers on the chief's file system use its file; others make their own, which is the same.
+        # Workers on the chief's file system use its file; others make an identical one.
         with distribution.chief_first(strategy):
             if split in shared:
                 path = record_files.shared_name(path, specs, made_with)

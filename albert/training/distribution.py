@@ -1,8 +1,8 @@
 """Where a run computes: one device, several GPUs, several workers or a TPU.
 
 The engine only sees the `tf.distribute.Strategy` that `create_strategy` returns. Workers are
-processes that run the same command; `TF_CONFIG` names them all, and which one a process is. Each
-batch is dealt among all their devices, and one of them, the chief, writes the files.
+processes that run the same command. `TF_CONFIG` lists all workers and identifies this one. Each
+batch is split among all their devices. One worker, the chief, writes the files.
 """
 
 import contextlib
@@ -15,6 +15,8 @@ import re
 import signal
 import socket
 import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,28 +26,33 @@ from albert.io import file_io, signals
 
 # --- TPUs -----------------------------------------------------------------------------------------
 
-SECONDS_TO_ANSWER = 90  # that a TPU has, which may be starting
-SECONDS_BETWEEN_LINES = 30  # of the log, while it has not answered
-# What asks a server for its devices. TensorFlow begins with it, too, but waits without an end.
+SECONDS_TO_ANSWER = 90  # wait for a TPU, which may still be starting
+SECONDS_BETWEEN_LINES = 30  # between log lines while the TPU does not answer
+# The RPC that asks a server for its devices. TensorFlow also begins with it, but waits forever.
 _STATUS = "/tensorflow.WorkerService/GetStatus"
 
 
-def find(address, zone=None, project=None, seconds=SECONDS_TO_ANSWER):
-    """Resolver of a TPU whose servers answer.
+def find(
+    address: str | None,
+    zone: str | None = None,
+    project: str | None = None,
+    seconds: float = SECONDS_TO_ANSWER,
+) -> Any:
+    """Returns the resolver of a TPU once all its servers answer.
 
     Args:
-      address: ``grpc://host:port``, "local", or a name that Google Cloud knows; None for what the
-        environment names.
-      zone: Google Cloud zone of a name.
-      project: Google Cloud project of a name.
-      seconds: how long to wait at most.
+      address: ``grpc://host:port``, "local", or the name of a Google Cloud TPU; None for the TPU
+        named in the environment.
+      zone: Google Cloud zone of a named TPU.
+      project: Google Cloud project of a named TPU.
+      seconds: maximum time to wait.
 
     Raises:
-      file_io.InputError: there is no such TPU, or it does not answer.
+      file_io.InputError: the TPU does not exist or does not answer.
     """
     end = time.monotonic() + seconds
     logging.info("Connecting to the TPU %s; it has %d seconds to answer", _place(address), seconds)
-    # For a name the resolver asks Google Cloud, up to four times and with no limit of its own.
+    # For a name the resolver asks Google Cloud, up to four times and without a time limit.
     with _reported(address), _limited_requests(seconds / 4):
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=address, zone=zone, project=project
@@ -57,11 +64,15 @@ def find(address, zone=None, project=None, seconds=SECONDS_TO_ANSWER):
     return resolver
 
 
-def connect(resolver, address):
-    """Connects to a TPU that `find` has found, and makes it ready.
+def connect(resolver: Any, address: str | None) -> None:
+    """Connects to a TPU found by `find` and initializes it.
+
+    Args:
+      resolver: what `find` has returned.
+      address: as for `find`, for messages.
 
     Raises:
-      file_io.InputError: what answers is no TPU.
+      file_io.InputError: the server that answers is not a TPU.
     """
     with _reported(address):
         tf.config.experimental_connect_to_cluster(resolver)
@@ -85,7 +96,7 @@ def _reported(address):
 
 @contextlib.contextmanager
 def _limited_requests(seconds):
-    """Lets Python's requests over the network wait so long at most."""
+    """Limits the time that Python's network requests wait in the block."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:
@@ -95,14 +106,14 @@ def _limited_requests(seconds):
 
 
 def _wait_for(server, end, seconds):
-    """Returns once the TensorFlow server at host:port answers; says that it waits.
+    """Waits until the TensorFlow server at host:port answers, and logs that it waits.
 
     Raises:
-      file_io.InputError: there was no answer at the time `end`, or something else answers.
+      file_io.InputError: no answer came before the time `end`, or it is not from a TPU.
     """
-    import grpc  # needed for TPUs alone
+    import grpc  # needed only for TPUs
 
-    # As often as this, a connection is tried anew.
+    # Maximum pause before a connection is tried again.
     options = [("grpc.max_reconnect_backoff_ms", 1000)]
     with grpc.insecure_channel(server, options) as channel:
         ask = channel.unary_unary(_STATUS)
@@ -133,9 +144,9 @@ def _wait_for(server, end, seconds):
 
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
-_MOST_VALUES = 3  # that `largest_of_workers` tells apart
-_CHUNK, _LENGTH_DIGITS = 4096, 10  # bytes of what the chief sends to the others
-# What operations raise that wait for a worker that is gone.
+_MOST_VALUES = 3  # maximum number of values for `largest_of_workers`
+_CHUNK, _LENGTH_DIGITS = 4096, 10  # sizes in bytes for messages from the chief
+# Errors raised by operations that wait for a lost worker.
 _CONNECTION_ERRORS = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -152,22 +163,22 @@ class Cluster:
 
     Attributes:
       addresses: host:port of each worker, the chief first.
-      index: place of this process among them.
+      index: position of this process in `addresses`.
     """
 
     addresses: tuple
     index: int
 
-    def name(self, index):
-        """How messages call a worker."""
+    def name(self, index: int) -> str:
+        """Returns the name of a worker for messages."""
         return f"worker {index} ({self.addresses[index]})"
 
 
-def cluster_of(tf_config):
-    """`Cluster` of the text of a ``TF_CONFIG``; None if that names fewer than two workers.
+def cluster_of(tf_config: str | None) -> Cluster | None:
+    """Parses the text of ``TF_CONFIG``; returns None if it lists fewer than two workers.
 
     Raises:
-      file_io.InputError: it is not of the expected form, or this process is no worker.
+      file_io.InputError: the text is malformed, or this process is not a worker.
     """
     if not tf_config:
         return None
@@ -182,7 +193,7 @@ def cluster_of(tf_config):
 
 
 def _parse_cluster(config):
-    """`cluster_of` of parsed JSON; its errors say what is wrong without what was found."""
+    """Builds the `Cluster` from parsed JSON; errors describe the problem, not the text."""
     if not isinstance(config, dict):
         raise file_io.InputError("is no JSON object")
     jobs, task = config.get("cluster", {}), config.get("task", {})
@@ -226,19 +237,25 @@ def _tf_config_error(found, what):
     )
 
 
-def create_strategy(name="auto", tpu_name=None, tpu_zone=None, gcp_project=None, master=None):
-    """The strategy of that name. To be called before TensorFlow is used for anything else.
+def create_strategy(
+    name: str = "auto",
+    tpu_name: str | None = None,
+    tpu_zone: str | None = None,
+    gcp_project: str | None = None,
+    master: str | None = None,
+) -> tf.distribute.Strategy:
+    """Builds the strategy; call this before any other use of TensorFlow.
 
     Args:
-      name: one of `STRATEGIES`. "auto" takes several workers if ``TF_CONFIG`` names them, else
-        several GPUs if there are, else one device.
-      tpu_name: name or address of the TPU; `master` is taken if it is not given.
+      name: one of `STRATEGIES`. "auto" selects several workers if ``TF_CONFIG`` lists them,
+        else several GPUs if the machine has them, else one device.
+      tpu_name: name or address of the TPU; defaults to `master`.
       tpu_zone: Google Cloud zone of the TPU.
       gcp_project: Google Cloud project of the TPU.
       master: ``grpc://…`` address of the TPU.
 
     Raises:
-      file_io.InputError: unknown name, or the devices are not there or do not answer.
+      file_io.InputError: the name is unknown, or devices are missing or do not answer.
     """
     if name not in STRATEGIES:
         raise file_io.InputError(
@@ -258,7 +275,7 @@ def create_strategy(name="auto", tpu_name=None, tpu_zone=None, gcp_project=None,
         return _multi_worker_strategy(cluster)
     if name == "one_device":
         return tf.distribute.OneDeviceStrategy("GPU:0" if _gpus() else "CPU:0")
-    # Without a GPU the logical CPU devices serve, which is how this is tested.
+    # Without a GPU the logical CPU devices are used, as in the tests.
     devices = _gpus() or tf.config.list_logical_devices("CPU")
     return tf.distribute.MirroredStrategy([device.name for device in devices])
 
@@ -271,26 +288,26 @@ def _multi_worker_strategy(cluster):
 
 @contextlib.contextmanager
 def _ended_by_signals():
-    """Lets signals end the process while TensorFlow connects: Python would not handle them."""
+    """Lets signals end the process while TensorFlow connects and Python cannot handle them."""
     handlers = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, *signals.ending())}
     for kind in handlers:
         signal.signal(kind, signal.SIG_DFL)
     try:
         yield
     finally:
-        # For SIGTERM TensorFlow has a handler of its own by now, which only takes a note.
+        # TensorFlow has now installed its own SIGTERM handler, which only sets a flag.
         for kind, handler in handlers.items():
             signal.signal(kind, handler)
 
 
-def wait_for_workers(cluster, seconds_between_lines=30):
-    """Returns once all workers are there, or connecting; says whom it waits for.
+def wait_for_workers(cluster: Cluster, seconds_between_lines: float = 30) -> None:
+    """Waits until all workers have started, and logs which ones are missing.
 
-    TensorFlow would wait for them, too, but without a word, and deaf to signals.
+    TensorFlow would also wait for them, but silently and without reacting to signals.
 
     Args:
       cluster: `Cluster`.
-      seconds_between_lines: of the log, which name the workers that are missing.
+      seconds_between_lines: interval between log lines that list the missing workers.
 
     Raises:
       file_io.InputError: the port of this worker cannot be used.
@@ -317,7 +334,7 @@ def wait_for_workers(cluster, seconds_between_lines=30):
 
 
 def _listen(port):
-    """A socket that shows the others that this worker is there, until TensorFlow takes over."""
+    """Opens a socket that shows the other workers that this one runs, until TensorFlow starts."""
     if socket.has_dualstack_ipv6():
         return socket.create_server(
             ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024
@@ -348,18 +365,18 @@ def _tpu_strategy(address, zone, project):
 # --- workers ------------------------------------------------------------------------------------
 
 
-def workers(strategy):
-    """`Cluster` of a strategy; None unless it has several workers."""
+def workers(strategy: tf.distribute.Strategy) -> Cluster | None:
+    """Returns the `Cluster` of a strategy; None unless it has several workers."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return None
     return cluster_of(os.environ.get("TF_CONFIG"))
 
 
-def use_xla():
-    """Lets XLA compile clusters of every graph; variables and shapes may stay as they are.
+def use_xla() -> None:
+    """Enables XLA autoclustering in every graph; variables and shapes need no change.
 
     Raises:
-      file_io.InputError: there is no GPU; on a CPU what XLA gains is compiled already.
+      file_io.InputError: there is no GPU. On a CPU the functions that gain from XLA already use it.
     """
     if not _gpus():
         raise file_io.InputError(
@@ -369,20 +386,20 @@ def use_xla():
     tf.config.optimizer.set_jit("autoclustering")
 
 
-def is_chief(strategy):
-    """True for the one process that writes files."""
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether this is the process that writes files."""
     cluster = workers(strategy)
     return cluster is None or cluster.index == 0
 
 
-def from_chief(strategy, make):
-    """What ``make()`` returns in the chief, in every worker; the others wait for it.
+def from_chief(strategy: tf.distribute.Strategy, make: Callable[[], Any]) -> Any:
+    """Calls ``make()`` in the chief and returns its result in every worker.
 
-    So the workers agree on what only the files can tell, without looking at them at other times.
+    The workers thus agree on the state of the files, even if each would read them at another time.
 
     Args:
-      strategy: the strategy; all workers must come here.
-      make: function without arguments that returns what JSON can hold.
+      strategy: the strategy; all workers must call this function, and wait for the chief.
+      make: function without arguments whose result can be stored as JSON.
     """
     if workers(strategy) is None:
         return make()
@@ -402,13 +419,18 @@ def from_chief(strategy, make):
     return json.loads(received[_LENGTH_DIGITS:end])
 
 
-def can_stop_alone(strategy):
-    """True where a process may end a call of a compiled loop before its last step."""
+def can_stop_alone(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether a process may leave a compiled loop before its last step."""
     return workers(strategy) is None and not needs_fixed_shapes(strategy)
 
 
-def largest_of_workers(strategy, value):
-    """The largest of the small integers that the workers have; all must come here."""
+def largest_of_workers(strategy: tf.distribute.Strategy, value: int) -> int:
+    """Returns the maximum of a small integer over the workers; all must call this function.
+
+    Args:
+      strategy: the strategy.
+      value: this worker's integer, from 0 to 2.
+    """
     if workers(strategy) is None:
         return value
     found = _counts(strategy)(np.eye(_MOST_VALUES, dtype=np.float32)[value])
@@ -417,11 +439,11 @@ def largest_of_workers(strategy, value):
 
 @functools.cache
 def _counts(strategy):
-    """Compiled once a run: ``(vector) -> its sum over all replicas``."""
+    """Returns ``(vector) -> its sum over all replicas``, compiled once per run."""
 
     def replica_sum(values):
         context = tf.distribute.get_replica_context()
-        # A copy, as what comes from outside has no device, on which the sum relies.
+        # A copy, because the sum needs a device, which an argument does not have.
         return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
 
     return tf.function(lambda values: strategy.run(replica_sum, (values,)), autograph=False)
@@ -429,7 +451,7 @@ def _counts(strategy):
 
 @functools.cache
 def _of_first_replica(strategy):
-    """Compiled once a run: ``(values) -> those of the first replica``, which is the chief's."""
+    """Returns ``(values) -> the first (chief's) replica's values``, compiled once per run."""
 
     def replica_values(values):
         context = tf.distribute.get_replica_context()
@@ -440,8 +462,8 @@ def _of_first_replica(strategy):
 
 
 @contextlib.contextmanager
-def chief_first(strategy):
-    """Lets the chief through the block, and then the others, which find the files it made."""
+def chief_first(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Runs the block in the chief first, so that the other workers find the files it made."""
     if not is_chief(strategy):
         from_chief(strategy, lambda: None)
     yield
@@ -449,17 +471,17 @@ def chief_first(strategy):
         from_chief(strategy, lambda: None)
 
 
-def check_agreement(strategy, settings):
-    """Refuses to start workers with different settings, which would wait for each other for ever.
+def check_agreement(strategy: tf.distribute.Strategy, settings: dict[str, Any]) -> None:
+    """Checks that all workers have the same settings; otherwise they could deadlock.
 
     Args:
       strategy: the strategy.
-      settings: dict of what JSON can hold.
+      settings: dict that can be stored as JSON.
 
     Raises:
-      file_io.InputError: a setting differs from the chief's; names it and both values.
+      file_io.InputError: a setting differs from the chief's; the message has both values.
     """
-    # As texts, since a number that is none does not equal itself.
+    # Compared as text, because NaN does not equal itself.
     mine = {key: json.dumps(value) for key, value in settings.items()}
     chosen = from_chief(strategy, lambda: mine)
     different = [
@@ -473,12 +495,12 @@ def check_agreement(strategy, settings):
         )
 
 
-def check_same_weights(strategy, variables):
-    """Refuses workers whose copies of a model differ, which training would never make one.
+def check_same_weights(strategy: tf.distribute.Strategy, variables: Iterable[Any]) -> None:
+    """Checks that all workers start from the same weights; training would not align them.
 
     Args:
       strategy: the strategy.
-      variables: those of the model.
+      variables: variables of the model.
 
     Raises:
       file_io.InputError: the weights differ from the chief's.
@@ -491,11 +513,11 @@ def check_same_weights(strategy, variables):
     check_agreement(strategy, {"the sum over the first weights": digest.hexdigest()[:12]})
 
 
-def lost_worker(error):
-    """What to tell the user if an error came from the end of another worker; else None.
+def lost_worker(error: BaseException) -> str | None:
+    """Returns a message if an error was caused by the loss of another worker; else None.
 
-    TensorFlow notices a broken connection at once, and a worker that has fallen silent when its
-    heartbeat is missed; both end the operation that waits for the worker.
+    TensorFlow notices a broken connection immediately, and a silent worker when its heartbeat is
+    missing. Both end the operation that waits for the worker.
 
     Args:
       error: an exception.
@@ -504,7 +526,7 @@ def lost_worker(error):
         return None
     try:
         cluster = cluster_of(os.environ.get("TF_CONFIG"))
-    except file_io.InputError:  # of a run that has no use for it
+    except file_io.InputError:  # The run does not use TF_CONFIG.
         return None
     if not cluster:
         return None
@@ -524,23 +546,30 @@ def lost_worker(error):
 # --- batches ------------------------------------------------------------------------------------
 
 
-def needs_fixed_shapes(strategy):
-    """True where a compiled step serves one shape only."""
+def needs_fixed_shapes(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether a compiled step supports only one shape."""
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
-def gains_from_parts(strategy):
-    """True where a batch is computed sooner as parts side by side: on one device, the CPU."""
+def gains_from_parts(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether computing parts of a batch in parallel is faster: on a single CPU."""
     return strategy.num_replicas_in_sync == 1 and all(
         device.device_type == "CPU" for device in tf.config.list_logical_devices()
     )
 
 
-def per_replica_batch_size(strategy, global_batch_size, flag):
-    """Examples per replica.
+def per_replica_batch_size(
+    strategy: tf.distribute.Strategy, global_batch_size: int, flag: str
+) -> int:
+    """Returns the number of examples per replica.
+
+    Args:
+      strategy: the strategy.
+      global_batch_size: examples per step over all replicas.
+      flag: name of the flag that sets it, for messages.
 
     Raises:
-      file_io.InputError: the global batch does not divide by the number of replicas.
+      file_io.InputError: the global batch is not divisible by the number of replicas.
     """
     replicas = strategy.num_replicas_in_sync
     if global_batch_size % replicas:
@@ -550,24 +579,31 @@ def per_replica_batch_size(strategy, global_batch_size, flag):
     return global_batch_size // replicas
 
 
-def distribute(strategy, input_fn, global_batch_size, flag, endless=False, **params):
-    """Dataset of an input function, distributed if there are several replicas or a TPU.
+def distribute(
+    strategy: tf.distribute.Strategy,
+    input_fn: Callable[[dict[str, Any]], tf.data.Dataset],
+    global_batch_size: int,
+    flag: str,
+    endless: bool = False,
+    **params: Any,
+) -> Any:
+    """Builds the dataset of an input function, distributed over replicas or a TPU if needed.
 
     Args:
       strategy: the strategy.
       input_fn: see `records`.
       global_batch_size: examples per step over all replicas.
-      flag: the flag that says so, for messages.
-      endless: the dataset never ends, so that no step needs to ask all replicas whether they still
+      flag: name of the flag that sets it, for messages.
+      endless: the dataset never ends, so no step needs to ask all replicas whether they still
         have a batch.
-      **params: further params for `input_fn`.
+      **params: additional params for `input_fn`.
 
     Raises:
       file_io.InputError: see `per_replica_batch_size`.
     """
     batch_size = per_replica_batch_size(strategy, global_batch_size, flag)
-    # The thread that tunes a pipeline may sleep through its end. Whoever lets go of the iterator
-    # then waits for it, about as long as the iterator was in use (up to a minute).
+    # The autotune thread may sleep past the end of the pipeline. Deleting the iterator then waits
+    # for the thread, about as long as the iterator was in use (up to a minute).
     options = tf.data.Options()
     options.autotune.enabled = False
 
@@ -590,6 +626,6 @@ def distribute(strategy, input_fn, global_batch_size, flag, endless=False, **par
         return dataset.with_options(options)
 
     if isinstance(strategy, tf.distribute.OneDeviceStrategy):
-        # What the strategy would put around it is tuned in any case.
+        # The strategy would wrap it in a pipeline that is always autotuned.
         return dataset_fn(tf.distribute.InputContext())
     return strategy.distribute_datasets_from_function(dataset_fn)

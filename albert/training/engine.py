@@ -28,7 +28,7 @@ from albert.training import budget, distribution, evaluation, stuck_runs, train_
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """How a run proceeds; `cli.training` builds it from flags, which hold the defaults.
+    """The settings of a run; `cli.training` builds them from flags, which have the defaults.
 
     Attributes:
       output_dir: folder of checkpoints and results.
@@ -37,17 +37,18 @@ class RunConfig:
       eval_batch_size: examples per evaluation step over all replicas.
       predict_batch_size: examples per prediction step over all replicas.
       save_checkpoints_steps: steps between checkpoints.
-      save_checkpoints_secs: seconds between those that are saved beside them, so that less is lost
-        when a run breaks; 0 for none. They are not evaluated: results do not depend on speed.
-      keep_checkpoint_max: numbered checkpoints kept; 0 keeps all.
-      iterations_per_loop: most steps that one call of the compiled train function runs.
+      save_checkpoints_secs: seconds between additional checkpoints, which limit the loss of work
+        when a run fails; 0 for none. They are not evaluated: results do not depend on speed.
+      keep_checkpoint_max: number of numbered checkpoints to keep; 0 keeps all.
+      iterations_per_loop: maximum number of steps per call of the compiled train function.
       log_every_steps: steps between log lines.
       seed: source of initial weights, data order and dropout.
-      gradient_accumulation_steps: micro-batches that each replica computes its batch in.
+      gradient_accumulation_steps: number of micro-batches into which a replica splits its batch.
       compute: `layers.Compute`, how the model computes.
-      eval_every: steps between evaluations, each of which saves a checkpoint, too; 0: each
+      eval_every: steps between evaluations, each of which also saves a checkpoint; 0: each
         checkpoint is evaluated.
-      early_stopping_patience: evaluations without a better one after which training ends; 0: none.
+      early_stopping_patience: evaluations without improvement after which training ends; 0:
+        disabled.
     """
 
     output_dir: str
@@ -94,12 +95,12 @@ class RunConfig:
 
 LOAD_REPORT = "load_report.json"
 
-# A call of the compiled loop is to take no longer: several workers answer signals at its end.
+# Maximum duration of a call of the compiled loop: several workers react to signals at its end.
 SECONDS_OF_A_CALL = 5.0
-_TIMED_BATCHES = 3  # of an evaluation
-# One that takes so many times as long as any before is taken for one that never ends.
+_TIMED_BATCHES = 3  # batches timed per evaluation
+# A call this many times longer than any before is considered endless.
 _LONGEST_CALLS = 3
-_SAVE, _TERMINATE = 1, 2  # what a signal or the clock asks for; the larger counts
+_SAVE, _TERMINATE = 1, 2  # requests of a signal or the clock; the larger wins
 # Errors other than out-of-memory that TensorFlow also reports as ResourceExhausted.
 _FILE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
@@ -128,14 +129,14 @@ def check_batches(run_config: RunConfig, strategy: tf.distribute.Strategy, *name
 
 
 def training_batch(run_config: Any, strategy: tf.distribute.Strategy) -> str:
-    """Says how the batch is divided, such as "4 replicas x 8 = 32".
+    """Describes how the batch is divided, such as "4 replicas x 8 = 32".
 
     Args:
-      run_config: `RunConfig`, or flags of these names.
+      run_config: `RunConfig`, or flags of the same names.
       strategy: `tf.distribute.Strategy`.
 
     Raises:
-      file_io.InputError: it does not divide by the replicas, or by the micro-batches of each.
+      file_io.InputError: the batch is not divisible by the replicas, or by their micro-batches.
     """
     batch_size, count = run_config.train_batch_size, run_config.gradient_accumulation_steps
     replicas = strategy.num_replicas_in_sync
@@ -150,14 +151,14 @@ def training_batch(run_config: Any, strategy: tf.distribute.Strategy) -> str:
 
 
 def compute_on(compute: layers.Compute, strategy: tf.distribute.Strategy) -> layers.Compute:
-    """Turns off what a strategy cannot do or does not gain from."""
+    """Disables the settings that a strategy does not support or does not gain from."""
     skip = compute.skip_padding and not distribution.needs_fixed_shapes(strategy)
     parts = compute.parts if distribution.gains_from_parts(strategy) else 1
     return dataclasses.replace(compute, skip_padding=skip, parts=parts)
 
 
 class Engine:
-    """Trains, evaluates and predicts one task with one model.
+    """The engine that trains, evaluates and predicts one task with one model.
 
     Args:
       task: `contracts.Task`.
@@ -170,7 +171,9 @@ class Engine:
         first evaluation.
     """
 
-    def __init__(self, task, model_config, run_config, strategy):
+    def __init__(
+        self, task: Any, model_config: Any, run_config: RunConfig, strategy: tf.distribute.Strategy
+    ) -> None:
         self._created = time.time()
         self.task = task
         self.run_config = run_config
@@ -191,27 +194,27 @@ class Engine:
 
     def train(
         self,
-        input_fn,
-        make_optimizer,
-        initialize,
-        on_checkpoint=None,
-        watch=stuck_runs.UNWATCHED,
-        pacer=budget.UNPACED,
-    ):
+        input_fn: Callable,
+        make_optimizer: Callable[[], Any],
+        initialize: Callable[[Any], Any],
+        on_checkpoint: Callable[[str, int], bool] | None = None,
+        watch: Any = stuck_runs.UNWATCHED,
+        pacer: Any = budget.UNPACED,
+    ) -> None:
         """Trains up to `num_train_steps`, from the last checkpoint of `output_dir` if there is one.
 
         Args:
           input_fn: ``input_fn(params) -> tf.data.Dataset`` of endless training batches.
-          make_optimizer: function without arguments that makes the optimizer.
+          make_optimizer: function without arguments that builds the optimizer.
           initialize: ``(model)`` -> `LoadReport` or None; gives a fresh run its first weights.
-          on_checkpoint: ``(prefix, step)`` called for each checkpoint to evaluate once it is
-            written; training ends where it returns True.
-          watch: `stuck_runs.Watch`, which sees the signs of learning.
+          on_checkpoint: ``(prefix, step)`` called for each checkpoint to evaluate after it is
+            written; training ends if it returns True.
+          watch: `stuck_runs.Watch`, which gets the learning signals.
           pacer: `budget.Pacer`, which may move the last step.
 
         Raises:
-          NonFiniteLossError: training stopped at a loss that is not a number.
-          OutOfMemoryError: a step does not fit in memory; says what to change.
+          NonFiniteLossError: training stopped at a loss that is not finite.
+          OutOfMemoryError: a step does not fit in memory; the message suggests changes.
           stuck_runs.StuckError: see `stuck_runs.Watch`.
           file_io.InputError: the output folder cannot be written, or its checkpoint does not fit.
         """
@@ -251,7 +254,7 @@ class Engine:
                 self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
 
     def _report_room(self, step, optimizer):
-        """Logs the room that checkpoints need of which all are kept, and warns where it lacks."""
+        """Logs the disk space for checkpoints if all are kept, and warns if it is too small."""
         folder, count = self.run_config.output_dir, self.run_config.num_saved_after(step)
         values = [*self.model.variables, *optimizer.variables_by_name().values()]
         size = sum(value.dtype.size * value.shape.num_elements() for value in values)
@@ -278,11 +281,11 @@ class Engine:
             self.run_config = dataclasses.replace(self.run_config, num_train_steps=step)
 
     def _last_step(self):
-        """The last step; None where it is not known yet."""
+        """Returns the last step; None if it is not known yet."""
         return self.run_config.num_train_steps if self._pacer.knows_end else None
 
     def _start(self, optimizer, initialize, on_checkpoint):
-        """Own checkpoint, else the given weights.
+        """Restores the run's own checkpoint, else initializes the weights.
 
         Returns:
           The step to go on from, and whether training has ended early.
@@ -308,7 +311,7 @@ class Engine:
             logging.info("%s", report)
             file_io.write_json(os.path.join(folder, LOAD_REPORT), report.to_dict())
         ended = self._save(0, optimizer, on_checkpoint)
-        self._writer.wait()  # What cannot be written is better known before training.
+        self._writer.wait()  # Write errors should appear before training.
         return 0, ended
 
     def _train_steps(self, step, iterator, optimizer, log, on_checkpoint):
@@ -330,7 +333,7 @@ class Engine:
                 signals.allow(_LONGEST_CALLS * (time.monotonic() - started))
                 self._writer.check()
                 signals.raise_interrupt()
-                if step == first_step + 1:  # The first one had to be compiled.
+                if step == first_step + 1:  # The first step includes compilation.
                     most = self._steps_of_a_call(time.monotonic() - started)
                 step += taken
                 self._end_at(self._pacer.update(step))
@@ -343,7 +346,7 @@ class Engine:
                     self._stop_at_non_finite(step, rate, means)
                 self._training_means.add(totals)
                 log.update(step, totals, rate, step % config.log_every_steps == 0)
-                stop.assign(False)  # What comes from here on ends the next call early.
+                stop.assign(False)  # Later signals end the next call early.
                 self._watch.update(step, signs)
                 wanted, is_saved = self._wanted(saved), config.is_saved(step)
                 if is_saved or wanted:
@@ -360,7 +363,7 @@ class Engine:
                     log.after_checkpoint()
 
     def _wanted(self, saved):
-        """`_SAVE` or `_TERMINATE` if any worker has a reason to; all of them get the same answer.
+        """Returns `_SAVE` or `_TERMINATE` if any worker requests it; all get the same answer.
 
         The last checkpoint was written at the time `saved`.
         """
@@ -376,14 +379,14 @@ class Engine:
         return wanted
 
     def _steps_of_a_call(self, seconds):
-        """How many steps to run at a time; all workers must do the same."""
+        """Returns the number of steps per call, which must be the same in all workers."""
         fitting = distribution.from_chief(
             self.strategy, lambda: int(SECONDS_OF_A_CALL / max(seconds, 1e-6))
         )
         return max(1, min(fitting, self.run_config.iterations_per_loop))
 
     def _save(self, step, optimizer, on_checkpoint):
-        """Saves a checkpoint; returns what `_evaluate` does."""
+        """Saves a checkpoint; returns the result of `_evaluate`."""
         folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
         prefix = os.path.join(folder, f"model.ckpt-{step}")
         if distribution.is_chief(self.strategy):
@@ -395,11 +398,11 @@ class Engine:
         return self._evaluate(on_checkpoint, prefix, step)
 
     def _evaluate(self, on_checkpoint, prefix, step):
-        """Has a checkpoint evaluated where that is due; returns whether training is to end."""
+        """Evaluates a checkpoint if due; returns whether training must end."""
         if not on_checkpoint or not self.run_config.is_evaluated(step):
             return False
         self._writer.wait()
-        with signals.not_deferred():  # All is saved by now.
+        with signals.not_deferred():  # Everything is saved.
             return on_checkpoint(prefix, step)
 
     def _stop_at_non_finite(self, step, rate, means):
@@ -415,10 +418,10 @@ class Engine:
         )
 
     def _make_train_loop(self, optimizer, iterator, stop):
-        """Compiled ``(iterator, count) -> (steps taken, what `train_step.run` returns, added up)``.
+        """Compiles ``(iterator, count) -> (steps taken, summed results of `train_step.run`)``.
 
-        It stops early, after at least one step, once the variable `stop` is true, and after a step
-        whose loss or gradient is not finite.
+        The loop stops early, after at least one step, if the variable `stop` is true, and after a
+        step whose loss or gradient is not finite.
         """
         config = self.run_config
 
@@ -448,7 +451,7 @@ class Engine:
         def run_steps(iterator, count):
             def body(taken, totals, _):
                 results = one_step(iterator)
-                # Sums in float64 do not depend on how many steps are taken in a call.
+                # Sums in float64 do not depend on the number of steps per call.
                 totals = {
                     name: totals[name] + tf.cast(results[name], tf.float64) for name in of_a_step
                 }
@@ -476,7 +479,7 @@ class Engine:
     # --- inference ----------------------------------------------------------------------------
 
     def _batches(self, input_fn, batch_size, flag):
-        """Yields (example_index, rows) of numpy arrays, without the rows that only fill batches."""
+        """Yields (example_index, rows) of numpy arrays, without padding rows."""
         # Every checkpoint is evaluated on the same data: its pipeline is built once.
         key = (input_fn, batch_size)
         if key not in self._datasets:
@@ -541,8 +544,8 @@ class Engine:
         further = self.task.further_metrics(self.model)
         return {**evaluator.result(), **further, **self._means_of_training()}
 
-    def time_evaluation(self, input_fn):
-        """Seconds that `evaluate` will take, by a few batches; the others are only counted."""
+    def time_evaluation(self, input_fn: Callable) -> float:
+        """Estimates the seconds of `evaluate` from a few batches; the others are only counted."""
         batch_size = self.run_config.eval_batch_size
         batches = functools.partial(self._batches, input_fn, batch_size, "eval_batch_size")
         with _memory_reported("eval_batch_size", batch_size):
@@ -581,7 +584,7 @@ class Engine:
 
 @contextlib.contextmanager
 def _memory_reported(flag, batch_size):
-    """Turns a failed allocation inside the block into an error that says what to change."""
+    """Turns a failed allocation in the block into an error that suggests changes."""
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:
@@ -595,13 +598,13 @@ def _memory_reported(flag, batch_size):
                 "gradient_accumulation_steps (twice as many, half the memory), give recompute, "
                 f"lower max_seq_length, or lower {flag}"
             )
-        # Of TensorFlow's message, pages long, the line that has the size.
+        # The line with the size, from TensorFlow's long message.
         size = re.search("OOM [^\n]*|$", error.message).group()
         raise OutOfMemoryError(f"out of memory: {advice}. {size}") from error
 
 
 def _next_timed(strategy, iterator):
-    """The next batch, and the seconds until it was there; for compiled functions."""
+    """Returns the next batch and the seconds it took; for compiled functions."""
     asked = tf.timestamp()
     with tf.control_dependencies([asked]):
         features = next(iterator)
@@ -610,6 +613,6 @@ def _next_timed(strategy, iterator):
 
 
 def _take_signs(totals):
-    """Moves the signs of learning out of the totals; {name: array}."""
+    """Removes the learning signals from the totals; returns them as {name: array}."""
     names = [name for name in totals if name.startswith(train_step.SIGNS)]
     return {name.removeprefix(train_step.SIGNS): totals.pop(name).numpy() for name in names}

@@ -8,8 +8,9 @@ saves checkpoints while training continues.
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from concurrent import futures
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -36,8 +37,14 @@ class BestTracker:
     """
 
     def __init__(
-        self, folder, metric, resume, is_chief=True, baseline=lambda: None, form=results.SHORT
-    ):
+        self,
+        folder: str,
+        metric: str,
+        resume: bool,
+        is_chief: bool = True,
+        baseline: Callable[[], dict[str, float] | None] = lambda: None,
+        form: results.Form = results.SHORT,
+    ) -> None:
         self._folder = folder
         self._baseline = baseline
         self._metric = metric
@@ -74,8 +81,8 @@ class BestTracker:
             self._reported_value = self.best_value
 
     def _is_score_of_best(self, trial):
-        """Whether a trial is of the best checkpoint that is there, and of this metric."""
-        # The file does not say of which metric it is, the results of that step do.
+        """Returns whether a trial is of the existing best checkpoint and of this metric."""
+        # The file does not name the metric; the results of that step do.
         blocks = [block for block in self._blocks if block.step == trial.best_step]
         value = blocks[0].values.get(self._metric, np.nan) if blocks else np.nan
         with np.errstate(over="ignore"):
@@ -91,24 +98,24 @@ class BestTracker:
             raise file_io.InputError(f"no {self._metric} among the results {sorted(metrics)}")
         return float(self._form.number(metrics[self._metric]))
 
-    def take_best(self, step, metrics):
-        """Takes in the metrics of the best checkpoint that is there; writes nothing."""
+    def take_best(self, step: int, metrics: dict[str, Any]) -> None:
+        """Sets the metrics of the existing best checkpoint, without writing."""
         self.best_step, self.best_value = step, self._value(metrics)
         self.unscored_best = None
 
-    def write_best(self, metrics):
-        """Writes the metrics of `take_best` beside the results of an earlier run."""
+    def write_best(self, metrics: dict[str, Any]) -> None:
+        """Adds the metrics of `take_best` to the results of an earlier run."""
         if self._is_chief:
             self._reported_value = self.best_value
             self._write_results(checkpoints.BEST, self.best_step, metrics)
             run_record.set_result(self._folder, self.best_step, metrics)
             run_record.set_evaluated(self._folder, len(self._blocks), self._baseline())
 
-    def record(self, prefix, step, metrics):
-        """Takes in the metrics of a checkpoint; copies it if it is better than the best so far.
+    def record(self, prefix: str, step: int, metrics: dict[str, Any]) -> None:
+        """Records the metrics of a checkpoint and copies it if it is the best so far.
 
         Raises:
-          file_io.InputError: the metrics do not hold the one that picks the best.
+          file_io.InputError: the metric by which the best is picked is missing.
         """
         value = self._value(metrics)
         is_better = self._is_better(value, self.best_value)
@@ -120,7 +127,9 @@ class BestTracker:
         if not self._is_chief:
             return
         if is_better:
-            results.remove_trial(self._folder)  # Nobody is to take the old score for the new one's.
+            results.remove_trial(
+                self._folder
+            )  # The old score must not be read as the new checkpoint's.
             checkpoints.replace_best(self._folder, prefix)
         self._write_results(os.path.basename(prefix), step, metrics)
         if is_better:
@@ -132,13 +141,13 @@ class BestTracker:
             self._writer.flush()
 
     def _is_better(self, value, best):
-        """Whether a value takes the place of the best; any is better than none or NaN."""
+        """Returns whether a value replaces the best; any number is better than None or NaN."""
         if best is None or np.isnan(best):
             return best is None or not np.isnan(value)
         return self._sign * value > self._sign * best
 
-    def since_best(self):
-        """Evaluations of checkpoints after the best one."""
+    def since_best(self) -> int:
+        """Returns the number of evaluated checkpoints after the best one."""
         steps = [block.step for block in self._blocks if block.step is not None]
         return sum(step > self.best_step for step in steps) if steps else 0
 
@@ -165,10 +174,10 @@ def _stored_step(prefix):
 
 
 class _ScoredBest(NamedTuple):
-    """The best checkpoint as it was found, with its metrics.
+    """The existing best checkpoint, with its metrics.
 
     Attributes:
-      prefix, step: which one it was; a better one may have taken its place since.
+      prefix, step: its prefix and step; a better checkpoint may have replaced it since.
       index: the bytes of its index, which has the checksums of all its values.
       metrics: its metrics.
     """
@@ -180,12 +189,12 @@ class _ScoredBest(NamedTuple):
 
 
 def _score_best(engine, input_fn, tracker):
-    """`_ScoredBest`, if a best checkpoint is there whose score is not known; else None.
+    """Evaluates an existing best checkpoint with unknown score; returns None if there is none.
 
-    The model gets its weights. All workers must come here.
+    The model gets its weights. All workers must call this function.
 
     Raises:
-      file_io.InputError: it is damaged or of another model.
+      file_io.InputError: the checkpoint is damaged or of another model.
     """
     prefix = distribution.from_chief(engine.strategy, lambda: tracker.unscored_best)
     if not prefix:
@@ -211,15 +220,15 @@ def _read_index(prefix):
 
 @contextlib.contextmanager
 def _weights_kept(model):
-    """Gives the model at the end the weights back that it has now."""
+    """Restores the model's current weights at the end of the block."""
     values = [variable.numpy() for variable in model.variables]
     yield
     for variable, value in zip(model.variables, values, strict=True):
         variable.assign(value)
 
 
-def find_best_block(engine):
-    """`results.Block` of the best checkpoint of the output folder; None where it is not known."""
+def find_best_block(engine: Any) -> results.Block | None:
+    """Returns the `results.Block` of the output folder's best checkpoint; None if unknown."""
     if not distribution.is_chief(engine.strategy):
         return None
     folder = engine.run_config.output_dir
@@ -228,16 +237,19 @@ def find_best_block(engine):
     return next((block for block in found if block.step == trial.best_step), None)
 
 
-def evaluate_while_training(engine, input_fn, further=None):
-    """``on_checkpoint`` callback for `Engine.train`: each checkpoint is evaluated as it is saved.
+def evaluate_while_training(
+    engine: Any, input_fn: Callable, further: dict[str, Any] | None = None
+) -> Callable[[str, int], bool]:
+    """Returns an ``on_checkpoint`` callback for `Engine.train` that evaluates each checkpoint.
 
-    So every one is evaluated, however few are kept. All workers evaluate; the chief knows what is
-    new, and writes. A best checkpoint of an earlier run whose score is not known is evaluated here.
+    Every checkpoint is evaluated when it is saved, even if few are kept. All workers evaluate; the
+    chief decides which checkpoints are new, and writes. An existing best checkpoint with unknown
+    score is evaluated first.
 
     Args:
       engine: `engine.Engine`.
       input_fn: evaluation input.
-      further: {key: number} to report among the results.
+      further: {key: number} to add to the results.
     """
     patience = engine.run_config.early_stopping_patience
     tracker = _tracker(engine, resume=True)
@@ -266,16 +278,16 @@ def _tracker(engine, resume):
     )
 
 
-def evaluate_all(engine, input_fn, wait_secs=0):
+def evaluate_all(engine: Any, input_fn: Callable, wait_secs: float = 0) -> BestTracker:
     """Evaluates every checkpoint of the output folder once, and ends.
 
-    First the best one, which is replaced by a better one only, then the others by step.
+    The best checkpoint comes first and is replaced only by a better one; the others follow by step.
 
     Args:
       engine: `engine.Engine`.
       input_fn: evaluation input.
-      wait_secs: go on for checkpoints that a trainer beside this run writes, until none has come
-        for that many seconds.
+      wait_secs: wait for checkpoints of a concurrent training run until no new one has appeared
+        for this many seconds.
 
     Returns:
       The `BestTracker`.
@@ -328,7 +340,7 @@ def _evaluate_next(engine, input_fn, tracker, scored, step, prefix):
 
 
 def _hold_copy(folder, prefix):
-    """A copy of a checkpoint that no trainer beside this run deletes; None if it is gone."""
+    """Copies a checkpoint, as a concurrent trainer may delete it; None if it is missing."""
     _release(folder)
     held = os.path.join(folder, "eval", os.path.basename(prefix))
     try:
@@ -349,7 +361,7 @@ def _release(folder):
 
 
 def _wait_for_pending(folder, wait_secs, last_step=-1, scored=None):
-    """[(step, prefix)] after a step; empty if none comes within so many seconds."""
+    """Returns [(step, prefix)] after a step; empty if none appears within `wait_secs`."""
     deadline = time.time() + wait_secs
     while True:
         found = _with_steps(folder, scored)
@@ -360,7 +372,7 @@ def _wait_for_pending(folder, wait_secs, last_step=-1, scored=None):
 
 
 def _with_steps(folder, scored):
-    """[(step, prefix)] of a folder's checkpoints and of the scored best, which counts once."""
+    """Returns [(step, prefix)] of a folder's checkpoints and the scored best, without repeats."""
     found = {checkpoints.step_of(prefix): prefix for prefix in checkpoints.numbered(folder)}
     if scored and _is_scored(found.get(scored.step), scored):
         found[scored.step] = scored.prefix
@@ -368,20 +380,22 @@ def _with_steps(folder, scored):
 
 
 def _is_scored(prefix, scored):
-    """Whether a numbered checkpoint is missing or holds the same values as the scored best."""
+    """Returns whether a numbered checkpoint is missing or equals the scored best."""
     try:
         return prefix is None or _read_index(prefix) == scored.index
     except (OSError, tf.errors.NotFoundError):
         return True  # A trainer has just deleted it.
 
 
-def evaluate(engine, input_fn, which=None, wait_secs=0):
-    """Evaluates without training: all checkpoints, or the one that ``checkpoint`` names.
+def evaluate(
+    engine: Any, input_fn: Callable, which: str | None = None, wait_secs: float = 0
+) -> results.Block | None:
+    """Evaluates without training: all checkpoints, or the one selected by ``checkpoint``.
 
-    One alone is reported in the log and in the results file; the best checkpoint stays as it is.
+    A single checkpoint is reported in the log and the results file; the best one is not changed.
 
     Returns:
-      `results.Block` of the one, or of the best; None in workers that do not write.
+      `results.Block` of the selected or the best checkpoint; None in workers that do not write.
     """
     folder = engine.run_config.output_dir
     if which in (None, "all"):
@@ -393,10 +407,10 @@ def evaluate(engine, input_fn, which=None, wait_secs=0):
     return report(engine, prefix, engine.evaluate(input_fn))
 
 
-def report(engine, prefix, metrics):
-    """Takes the metrics of one checkpoint, evaluated by itself, to the log and the results file.
+def report(engine: Any, prefix: str, metrics: dict[str, Any]) -> results.Block | None:
+    """Reports the metrics of one checkpoint in the log and the results file.
 
-    The results of other checkpoints stay there.
+    The results of other checkpoints are kept.
 
     Returns:
       `results.Block`; None in workers that do not write.
@@ -424,30 +438,31 @@ def report(engine, prefix, metrics):
 
 
 class BackgroundWriter:
-    """Writes checkpoints, one after another, while training continues.
+    """A writer that saves checkpoints in sequence while training continues.
 
-    As a context it lets the last one be finished, whatever ends the block.
+    As a context manager it finishes the last checkpoint, even after an error.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._pool = futures.ThreadPoolExecutor(1)
         self._last = None
 
-    def __enter__(self):
+    def __enter__(self) -> "BackgroundWriter":
         return self
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is None:
             self.wait()
         self._pool.shutdown()
         if self._last is not None and (error := self._last.exception()):
-            logging.error("%s", error)  # beside what ends the block
+            logging.error("%s", error)  # in addition to the error that ends the block
 
-    def save(self, prefix, model, optimizer, then):
-        """As `checkpoints.save`, but only the copying of the values is waited for.
+    def save(self, prefix: str, model: Any, optimizer: Any, then: Callable[[], Any]) -> None:
+        """Saves like `checkpoints.save`, but only waits until the values are copied.
 
         Args:
-          then: function without arguments, called once the checkpoint is whole.
+          prefix, model, optimizer: see `checkpoints.save`.
+          then: function without arguments, called when the checkpoint is complete.
         """
         self.wait()
         values = checkpoints.values_of(model, optimizer)
@@ -458,17 +473,17 @@ class BackgroundWriter:
 
         self._last = self._pool.submit(write)
 
-    def wait(self):
+    def wait(self) -> None:
         """Waits for the last checkpoint.
 
         Raises:
-          file_io.InputError: it could not be written.
+          file_io.InputError: the checkpoint could not be written.
         """
         last, self._last = self._last, None
         if last is not None:
             last.result()
 
-    def check(self):
-        """Raises what `wait` does if the last checkpoint has failed already; waits for nothing."""
+    def check(self) -> None:
+        """Raises the error of `wait` if the last checkpoint has already failed; does not wait."""
         if self._last is not None and self._last.done():
             self.wait()

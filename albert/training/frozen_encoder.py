@@ -11,6 +11,8 @@ import functools
 import hashlib
 import json
 import os
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,8 +24,8 @@ from albert.model import batching, checkpoints, heads, weight_names
 from albert.training import distribution, engine
 
 
-def frozen(task):
-    """The task with an encoder that is not trained.
+def frozen(task: Any) -> Any:
+    """Returns the task with an encoder that is not trained.
 
     Args:
       task: `contracts.Task`.
@@ -40,15 +42,15 @@ def frozen(task):
     return dataclasses.replace(task, build_model=build_model)
 
 
-def check_resume(output_dir, is_frozen):
-    """Refuses to go on with a run whose encoder was trained where this one's is frozen, or not.
+def check_resume(output_dir: str, is_frozen: bool) -> None:
+    """Checks that a resumed run trains or freezes the encoder as before.
 
     Args:
       output_dir: folder of the run, with or without checkpoints.
       is_frozen: whether this run's encoder is frozen.
 
     Raises:
-      file_io.InputError: names the parameter, and the checkpoint that says otherwise.
+      file_io.InputError: the last checkpoint, which the message names, was trained differently.
     """
     last = checkpoints.numbered(output_dir)[-1:]
     if not last:
@@ -77,8 +79,10 @@ _BLOCK = 2048  # records read at a time, whose texts are sorted by length
 _STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
 
 
-def text_keys(input_ids, input_mask, segment_ids):
-    """What identifies each text: a list of N bytes objects, and its real tokens, int [N].
+def text_keys(
+    input_ids: np.ndarray, input_mask: np.ndarray, segment_ids: np.ndarray
+) -> tuple[list[bytes], np.ndarray]:
+    """Returns a key per text, a list of N bytes objects, and the numbers of real tokens, int [N].
 
     Args:
       input_ids, input_mask, segment_ids: int32 arrays [N, S]; real tokens come first.
@@ -96,17 +100,25 @@ class OutputCache:
 
     Args:
       parent: folder of the encoder's folder; local.
-      settings: JSON-ready dict of what the outputs depend on beside the text.
+      settings: JSON-ready dict of everything but the text that the outputs depend on.
       width: H.
       dtype: a key of `_STORED`.
-      is_sequence: there is a row for each token, not one for each text.
-      part_bytes: a part is closed once it has so many.
+      is_sequence: whether there is a row per token, not per text.
+      part_bytes: size in bytes at which a part is closed.
 
     Attributes:
       folder: the encoder's folder.
     """
 
-    def __init__(self, parent, settings, width, dtype, is_sequence, part_bytes=256 << 20):
+    def __init__(
+        self,
+        parent: str,
+        settings: dict[str, Any],
+        width: int,
+        dtype: str,
+        is_sequence: bool,
+        part_bytes: int = 256 << 20,
+    ) -> None:
         name = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
         self.folder = os.path.join(parent, name)
         self._settings = settings
@@ -118,7 +130,7 @@ class OutputCache:
 
     # --- reading ----------------------------------------------------------------------------
 
-    def prepare(self, features):
+    def prepare(self, features: dict[str, Any]) -> dict[str, Any]:
         """Adds the outputs to the features of a batch, see `input_options.TrainInput.prepare`.
 
         Features of texts [B, S] get [B, S', H], S' the longest of them, or [B, H]; those of choices
@@ -143,7 +155,7 @@ class OutputCache:
         return found if self._is_sequence else found.reshape(*shape, self._width)
 
     def _load(self):
-        """Takes in the parts that are there; deletes what a killed run left, and damaged parts.
+        """Loads the existing parts; deletes damaged parts and leftovers of a killed run.
 
         Returns:
           Whether a part was damaged.
@@ -161,7 +173,7 @@ class OutputCache:
         return bool(damaged)
 
     def _load_part(self, name):
-        """Whether a part could be taken in."""
+        """Loads a part; returns whether it is valid."""
         path = os.path.join(self.folder, name)
         try:
             index = file_io.read_json(f"{path}.json", "index", most=None)
@@ -184,18 +196,24 @@ class OutputCache:
 
     # --- filling ----------------------------------------------------------------------------
 
-    def fill(self, paths, specs, encode, batch_size):
-        """Computes the outputs of all texts of record files that are not there yet.
+    def fill(
+        self,
+        paths: Sequence[str],
+        specs: Sequence[Any],
+        encode: Callable[..., np.ndarray],
+        batch_size: int,
+    ) -> None:
+        """Computes the missing outputs of all texts of record files.
 
         Args:
           paths: record files with manifests.
           specs: their `input_pipeline.FeatureSpec`s.
           encode: ``(input_ids, input_mask, segment_ids) -> outputs``, of int32 arrays [N, S'].
-          batch_size: texts of full length that are encoded at a time.
+          batch_size: number of full-length texts that are encoded at a time.
 
         Raises:
-          file_io.InputError: the disk has too little room, which is said before any work; or it
-            cannot be written to.
+          file_io.InputError: the disk has too little space (checked before any work) or cannot be
+            written to.
         """
         if file_io.is_remote(self.folder):
             raise file_io.InputError(
@@ -232,7 +250,7 @@ class OutputCache:
             return {}
 
     def _new_texts(self, blocks):
-        """Yields (arrays [N, S], keys, lengths, places of the texts that are not there yet)."""
+        """Yields (arrays [N, S], keys, lengths, places of the missing texts)."""
         seen = set()
         for texts in blocks:
             keys, lengths = text_keys(*texts)
@@ -244,7 +262,7 @@ class OutputCache:
             yield texts, keys, lengths, new
 
     def _count_missing(self, blocks):
-        """Texts and rows that are to be computed."""
+        """Counts the texts and rows to compute."""
         count = rows = 0
         for _, _, lengths, new in self._new_texts(blocks):
             count += len(new)
@@ -300,25 +318,25 @@ class OutputCache:
 class _Part:
     """A part that is being written."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str) -> None:
         numbers = [int(n[5:10]) for n in file_io.listdir(folder) if n.startswith("part-")]
         self._path = os.path.join(folder, f"part-{max(numbers, default=-1) + 1:05d}")
         self._file = file_io.open_file(f"{self._path}.bin", "wb")
         self._keys, self._rows = [], []
         self.num_bytes = 0
 
-    def add(self, key, rows):
+    def add(self, key: bytes, rows: np.ndarray) -> None:
         content = np.ascontiguousarray(rows).tobytes()
         self._file.write(content)
         self.num_bytes += len(content)
         self._keys.append(key.hex())
         self._rows.append(len(rows))
 
-    def close(self):
+    def close(self) -> None:
         self._file.close()
         file_io.write_json(f"{self._path}.json", {"keys": self._keys, "rows": self._rows})
 
-    def discard(self):
+    def discard(self) -> None:
         with contextlib.suppress(OSError):
             self._file.close()
         with contextlib.suppress(OSError):
@@ -337,7 +355,7 @@ def _disk_errors_named(folder, count):
 
 
 def _data_key(path):
-    """Identifies a record file by what its manifest says."""
+    """Returns a key of a record file, from its manifest."""
     return file_io.sha256(record_files.manifest_path(path))
 
 
@@ -356,7 +374,7 @@ def _blocks(paths, specs):
 
 
 def _batches(lengths, places, tokens):
-    """Lists of places by falling length, each of at most so many tokens with its padding."""
+    """Yields lists of places by falling length, each of at most `tokens` padded tokens."""
     order = sorted(places, key=lambda place: -lengths[place])
     start = 0
     while start < len(order):
@@ -368,8 +386,8 @@ def _batches(lengths, places, tokens):
 # --- the cache of a run -------------------------------------------------------------------------
 
 
-def cached_data(data, task, run, cache_dir, part_bytes=256 << 20):
-    """The data of a run with the outputs of its encoder, computed when records are asked for.
+def cached_data(data: Any, task: Any, run: Any, cache_dir: str, part_bytes: int = 256 << 20) -> Any:
+    """Adds the encoder's outputs to the data of a run; they are computed when records are read.
 
     Args:
       data: `contracts.Data`.
@@ -416,9 +434,9 @@ def cached_data(data, task, run, cache_dir, part_bytes=256 << 20):
 
 
 class _Encoder:
-    """The encoder that a run will have, and the cache of its outputs."""
+    """The encoder of a run, and the cache of its outputs."""
 
-    def __init__(self, task, run, cache_dir, part_bytes):
+    def __init__(self, task: Any, run: Any, cache_dir: str, part_bytes: int) -> None:
         config, folder = run.run_config, run.run_config.output_dir
         compute = engine.compute_on(config.compute, run.strategy)
         self._model = task.build_model(run.model_config, compute, config.seed)
@@ -451,7 +469,7 @@ class _Encoder:
         outputs = self._model.encoder_output(dict(zip(_TEXT, texts, strict=True)))
         return tf.bitcast(outputs, tf.uint16) if outputs.dtype == tf.bfloat16 else outputs
 
-    def encode(self, *texts):
+    def encode(self, *texts: np.ndarray) -> np.ndarray:
         """See `OutputCache.fill`."""
         return self._encode(*(tf.constant(x, tf.int32) for x in texts)).numpy()
 

@@ -2,7 +2,7 @@
 
 A model that has collapsed gives every example the same output, whatever its label. One that has
 just begun to learn may still name one class for every example, but its probabilities already go
-with the labels. So what counts is how much more an example's output favours its own label than
+with the labels. The signal is therefore how much more an example's output favors its own label than
 the labels of the other examples of its batch do. By chance that sum is 0 with a variance that is
 known exactly: W. Hoeffding, A Combinatorial Central Limit Theorem, 1951, theorem 1.
 
@@ -15,7 +15,7 @@ _WORDS = 256  # words per batch that are compared pairwise
 
 
 def _centred(matrix):
-    """[B, B] without the means of its rows and columns."""
+    """Subtracts the means of rows and columns from a matrix [B, B]."""
     return (
         matrix
         - tf.reduce_mean(matrix, axis=0, keepdims=True)
@@ -25,10 +25,10 @@ def _centred(matrix):
 
 
 def _association(scores, kernel):
-    """What a batch adds to the evidence.
+    """Returns the statistics of one batch.
 
     Args:
-      scores: [B, B], how much the output of example i favours the label of example j.
+      scores: [B, B], how much the output of example i favors the label of example j.
       kernel: [B, B], the same for outputs that are the labels themselves.
 
     Returns:
@@ -42,12 +42,14 @@ def _association(scores, kernel):
 
 
 def _equal(labels):
-    """[B] -> [B, B], 1 where two labels are the same."""
+    """Compares labels [B] pairwise; returns [B, B], 1 for equal labels."""
     return tf.cast(labels[:, tf.newaxis] == labels[tf.newaxis], tf.float32)
 
 
-def of_classes(outputs, features):
-    """Signs of a choice between classes.
+def of_classes(
+    outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
+    """Computes the signals of a classification.
 
     Args:
       outputs: dict with probabilities [B, C] and predictions [B].
@@ -75,8 +77,8 @@ def of_classes(outputs, features):
     }
 
 
-def of_words(outputs, features):
-    """Signs of labels of words, by the first words of a batch.
+def of_words(outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Computes the signals of word labels, from the first words of a batch.
 
     Args:
       outputs: dict with probabilities [B, S, C] and predictions [B, S].
@@ -90,8 +92,10 @@ def of_words(outputs, features):
     return of_classes(found, {"label_ids": tf.gather_nd(features["label_ids"], words)})
 
 
-def of_numbers(outputs, features):
-    """Signs of a regression.
+def of_numbers(
+    outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
+    """Computes the signals of a regression.
 
     Args:
       outputs: dict with predictions [B].
@@ -105,20 +109,22 @@ def of_numbers(outputs, features):
     return {"association": _association(scores, labels[:, tf.newaxis] * labels)}
 
 
-def of_labels(outputs, features):
-    """`of_classes` or `of_numbers`, as the labels are integers or not."""
+def of_labels(
+    outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
+    """Calls `of_classes` for integer labels, else `of_numbers`."""
     by_kind = of_classes if features["label_ids"].dtype.is_integer else of_numbers
     return by_kind(outputs, features)
 
 
 def _of_starts(probabilities, features):
-    """[B, S] -> scores [B, B] and kernel [B, B] of the places where answers start."""
+    """Returns scores [B, B] and kernel [B, B] of the positions where answers start."""
     starts = tf.reshape(features["start_positions"], [-1])
     return tf.gather(probabilities, starts, axis=1), _equal(starts)
 
 
-def of_spans(outputs, features):
-    """Signs of SQuAD 1.1, by the places where answers start.
+def of_spans(outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Computes the signals of SQuAD 1.1, from the positions where answers start.
 
     Args:
       outputs: dict with start_logits [B, S].
@@ -131,8 +137,10 @@ def of_spans(outputs, features):
     return {"association": _association(*_of_starts(probabilities, features))}
 
 
-def of_spans_or_none(outputs, features):
-    """Signs of SQuAD 2.0, by the places where answers start and by whether there are any.
+def of_spans_or_none(
+    outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
+    """Computes the signals of SQuAD 2.0, from answer start positions and answerability.
 
     Args:
       outputs: dict with start_log_probs [B, S] and cls_logits [B].

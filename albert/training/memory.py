@@ -1,31 +1,34 @@
-"""How much memory a training run needs, estimated from its shapes before it starts.
+"""Estimates the memory of a training run from its shapes, before it starts.
 
-Letters: B batch of a device, S sequence, H hidden, I intermediate, N heads, V vocabulary,
+Letters: B batch per device, S sequence, H hidden, I intermediate, N heads, V vocabulary,
 P masked positions.
 """
 
 import dataclasses
 import os
+from collections.abc import Callable
+from typing import Any
 
 from albert.training import optimizers
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-# What TensorFlow, its libraries and compiled functions take, as runs of small models show.
+# Memory of TensorFlow, its libraries and compiled functions, measured with small models.
 _PROGRAM = 1 << 30
 
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """Bytes on one device.
+    """The estimated bytes on one device.
 
     Attributes:
-      parameters, optimizer: in float32.
-      gradients: in float32, twice where they are accumulated; and in the type of the run, for each
-        part of the batch: the sums of those of layers that share their weights, and the next ones
-        to be added.
-      activations: what the encoder keeps for the backward pass, and the work of one block in it.
+      parameters, optimizer: variables in float32.
+      gradients: gradients in float32, twice if they are accumulated. Each part of the batch also
+        has, in the type of the run, the gradient sums of layers that share weights and the next
+        gradients to add.
+      activations: activations that the encoder keeps for the backward pass, and the working memory
+        of one block.
       head: the logits of the masked LM and their gradient.
-      checkpoint: values that are being written while training goes on; in main memory.
+      checkpoint: copies in main memory, written while training continues.
     """
 
     parameters: int
@@ -36,13 +39,13 @@ class Estimate:
     checkpoint: int
 
     @property
-    def total(self):
-        """All of it, and the program itself."""
+    def total(self) -> int:
+        """Returns the sum of all parts and of the program itself."""
         return sum(dataclasses.astuple(self)) + _PROGRAM
 
 
-def count_parameters(config):
-    """Parameters of the encoder and its pooler."""
+def count_parameters(config: Any) -> int:
+    """Returns the number of parameters of the encoder and its pooler."""
     embedding, hidden = config.embedding_size, config.hidden_size
     tables = config.vocab_size + config.type_vocab_size + config.max_position_embeddings + 2
     mapping = (embedding + 1) * hidden if embedding != hidden else 0
@@ -53,7 +56,7 @@ def count_parameters(config):
 
 
 def _count_block_parameters(config):
-    """Parameters of an attention and of a feed-forward part, each with its LayerNorm."""
+    """Counts the parameters of an attention and a feed-forward part, each with LayerNorm."""
     hidden, inner = config.hidden_size, config.intermediate_size
     attention = 4 * (hidden + 1) * hidden
     feed_forward = (hidden + 1) * inner + (inner + 1) * hidden
@@ -61,18 +64,24 @@ def _count_block_parameters(config):
 
 
 def estimate(
-    config, batch_size, length, compute, accumulation_steps=1, predictions=0, optimizer="adamw"
-):
-    """Memory of a training step at full length; padding that is skipped makes it less.
+    config: Any,
+    batch_size: int,
+    length: int,
+    compute: Any,
+    accumulation_steps: int = 1,
+    predictions: int = 0,
+    optimizer: str = "adamw",
+) -> Estimate:
+    """Estimates the memory of a training step at full length; skipped padding reduces it.
 
-    Parts that a batch is computed in keep as many activations together as the whole batch.
+    The parts of a batch together keep as many activations as the whole batch.
 
     Args:
       config: `encoder.AlbertConfig`.
-      batch_size: B, examples of one device in one update.
+      batch_size: B, examples per device and update.
       length: S.
-      compute: `layers.Compute`, as the model will have it.
-      accumulation_steps: micro-batches that B is computed in.
+      compute: `layers.Compute` of the model.
+      accumulation_steps: number of micro-batches into which B is split.
       predictions: P, masked positions per example; 0 for fine-tuning.
       optimizer: name in `optimizer_table.OPTIMIZERS`.
     """
@@ -82,13 +91,13 @@ def estimate(
     size = _BYTES[compute.dtype]
     rows = -(-batch_size // accumulation_steps) * length
     hidden, heads = config.hidden_size, config.num_attention_heads
-    # A block keeps its input, queries, keys, values, context, two normalised sums, the first
+    # A block keeps its input, queries, keys, values, context, two normalized sums, the first
     # block's output; twice the inner layer; and the attention probabilities, before and after
     # dropout.
     scores = rows * heads * length
     probabilities = scores * size * (2 if config.attention_probs_dropout_prob else 1)
     kept = rows * (8 * hidden + 2 * config.intermediate_size) * size + probabilities
-    # In the backward pass of a block its gradients come on top.
+    # The backward pass of a block also needs its gradients.
     working = rows * (4 * hidden + 2 * config.intermediate_size) * size + 2 * scores * 4
     blocks = config.num_hidden_layers * config.inner_group_num
     if compute.recompute:
@@ -97,7 +106,7 @@ def estimate(
         activations = blocks * kept + working
     logits = rows // length * predictions * config.vocab_size * 4
     gradients = parameters * (2 if accumulation_steps > 1 else 1)
-    # Parts do not wait for each other: each adds up its own, for the blocks of one group at a time.
+    # Parts run independently: each sums its own gradients, for the blocks of one group at a time.
     sums = (
         compute.parts * (config.inner_group_num + 1) * size * sum(_count_block_parameters(config))
     )
@@ -112,23 +121,23 @@ def estimate(
 
 
 def report(
-    config,
-    batch_size,
-    length,
-    make_compute,
-    accumulation_steps=1,
-    recompute=False,
-    predictions=0,
-    choices=1,
-    optimizer="adamw",
-):
-    """Text for people: the estimate, and what other settings with the same results would need.
+    config: Any,
+    batch_size: int,
+    length: int,
+    make_compute: Callable[[int, bool], Any],
+    accumulation_steps: int = 1,
+    recompute: bool = False,
+    predictions: int = 0,
+    choices: int = 1,
+    optimizer: str = "adamw",
+) -> str:
+    """Formats the estimate, and those of other settings that give the same results.
 
     Args: see `estimate`, and
-      make_compute: ``(accumulation_steps, recompute) -> layers.Compute``, how the model computes
-        with these settings.
-      recompute: whether activations are computed again.
-      choices: texts of which an example consists, as a question of RACE of its four answers.
+      make_compute: ``(accumulation_steps, recompute) -> layers.Compute`` of the model with these
+        settings.
+      recompute: whether activations are recomputed in the backward pass.
+      choices: number of texts per example, such as the four answers of a RACE question.
     """
 
     def estimate_of(steps, recompute):

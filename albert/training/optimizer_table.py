@@ -1,20 +1,21 @@
-"""The optimizers that a run can choose from; plain, so that flags know names and limits at once."""
+"""The available optimizers and the limits of their settings, readable without TensorFlow."""
 
 import math
 import re
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from albert.io import file_io
 
 
 class Row(NamedTuple):
-    """An optimizer.
+    """One optimizer of the table.
 
     Attributes:
-      class_name: of an `optimizers.Optimizer`.
-      settings: what its constructor takes beside the learning rate.
-      rate: (learning rate, batch size) from which the rate of other batches follows by the square
-        root; None where no such rule is known.
+      class_name: name of a subclass of `optimizers.Optimizer`.
+      settings: constructor arguments in addition to the learning rate.
+      rate: (learning rate, batch size) from which the rates of other batch sizes follow by the
+        square root rule; None if no such rule is known.
     """
 
     class_name: str
@@ -38,21 +39,21 @@ OPTIMIZERS = {
 }
 
 
-def listed(names=OPTIMIZERS):
-    """Names as people write them: "a, b or c"."""
+def listed(names: Iterable[str] = OPTIMIZERS) -> str:
+    """Formats names for a message: "a, b or c"."""
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def check(name, settings=()):
-    """Refuses a name that is not in the table, and settings that the optimizer cannot have.
+def check(name: str, settings: Any = ()) -> None:
+    """Checks that the optimizer exists and accepts the settings.
 
     Args:
-      name: of an optimizer.
-      settings: {name: value}, for its constructor.
+      name: name of the optimizer.
+      settings: {name: value} of constructor arguments.
 
     Raises:
-      file_io.InputError: names what is wrong, and what is possible.
+      file_io.InputError: the name or a setting is invalid; the message lists the valid ones.
     """
     if name not in OPTIMIZERS:
         raise file_io.InputError(f"optimizer={name}: expected {listed()}")
@@ -85,7 +86,7 @@ def _check_value(name, value):
 
 
 def _check_pattern(name, pattern):
-    if not pattern:  # It would be found in every name.
+    if not pattern:  # It would match every name.
         raise file_io.InputError(f"{name} has an empty regular expression")
     try:
         re.compile(pattern)
@@ -95,11 +96,11 @@ def _check_pattern(name, pattern):
         ) from error
 
 
-def scaled_rate(name, batch_size):
-    """Learning rate of an optimizer for a batch, by the square root of its size.
+def scaled_rate(name: str, batch_size: int) -> float | None:
+    """Returns the learning rate of an optimizer for a batch size, by the square root rule.
 
     Returns:
-      The rate, or None where no rule is known.
+      The rate, or None if no rule is known for the optimizer.
     """
     if OPTIMIZERS[name].rate is None:
         return None

@@ -1,6 +1,6 @@
-"""The optimizers AdamW, Adam and LAMB, their learning-rate schedule, and the choice among them.
+"""The optimizers AdamW, Adam and LAMB, their learning-rate schedule and how one is selected.
 
-`Optimizer` holds what all share: schedule, clipping, loss scale and weight decay. Sources:
+`Optimizer` implements the common parts: schedule, clipping, loss scale and weight decay. Sources:
 Decoupled Weight Decay Regularization, Loshchilov & Hutter, ICLR 2019, algorithm 2; BERT, Devlin et
 al., 2019, appendix A.2, for the schedule; for the others see their classes.
 """
@@ -8,6 +8,8 @@ al., 2019, appendix A.2, for the schedule; for the others see their classes.
 import abc
 import math
 import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -15,24 +17,29 @@ from albert.io import file_io
 from albert.model import kernels, weight_names
 from albert.training import optimizer_table
 
-# Normalisation parameters and biases are not decayed (searched for in the variable's name).
+# Normalization parameters and biases are not decayed (patterns searched in variable names).
 EXCLUDED_FROM_DECAY = ("LayerNorm", "layer_norm", "bias")
 
 
 def learning_rate_at(
-    step, init_lr, num_train_steps, num_warmup_steps=0, poly_power=1.0, start_warmup_step=0
-):
-    """Learning rate of a step: linear warm-up, then polynomial decay to 0.
+    step: Any,
+    init_lr: float,
+    num_train_steps: int,
+    num_warmup_steps: int = 0,
+    poly_power: float = 1.0,
+    start_warmup_step: int = 0,
+) -> tf.Tensor:
+    """Returns the learning rate of a step: linear warm-up, then polynomial decay to 0.
 
     Args:
-      step: integer tensor or number, steps taken before this one (the first step has 0).
-      init_lr: rate that the decay starts from at step 0.
-      num_train_steps: step from which the rate is 0.
+      step: integer tensor or number, steps taken before this one (0 for the first step).
+      init_lr: rate at which the decay starts at step 0.
+      num_train_steps: step at which the rate reaches 0.
       num_warmup_steps: while fewer steps than these have passed since `start_warmup_step`, the
-        rate is `init_lr` times their share instead.
+        rate is instead `init_lr` times the fraction of the warm-up that has passed.
       poly_power: power of the decay.
-      start_warmup_step: step at which the warm-up starts. Before it the rate is below 0, as in
-        the reference: meant for runs that go on from a checkpoint of that step.
+      start_warmup_step: step at which the warm-up starts. Before this step the rate is negative, as
+        in the reference; meant for runs that resume from a checkpoint of that step.
 
     Returns:
       float32 scalar.
@@ -47,69 +54,70 @@ def learning_rate_at(
 
 
 class Pace:
-    """Share of a training that has passed at a step, as it is planned; see `budget.Pacer`.
+    """The planned fraction of training completed at a step; see `budget.Pacer`.
 
-    Under a strategy to be made in its scope.
+    Create it in the scope of the strategy, if there is one.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._plan = tf.Variable([0.0, 0.0, 1e9], trainable=False)
 
-    def set(self, step, share, num_train_steps):
-        """From a step on, the share runs from the one given to 1 at `num_train_steps`."""
+    def set(self, step: Any, share: float, num_train_steps: int) -> None:
+        """Plans a fraction that rises from `share` at `step` to 1 at `num_train_steps`."""
         self._plan.assign([float(step), share, float(num_train_steps)])
 
-    def __call__(self, step):
+    def __call__(self, step: Any) -> tf.Tensor:
         begun, share, last = tf.unstack(tf.convert_to_tensor(self._plan))
         passed = (tf.cast(step, tf.float32) - begun) / tf.maximum(last - begun, 1.0)
         return share + (1.0 - share) * tf.minimum(passed, 1.0)
 
 
 class Optimizer(tf.Module):
-    """What all optimizers share: the rate, clipping, the loss scale, slots and their names.
+    """Base class of the optimizers: learning rate, clipping, loss scale, slots and their names.
 
     Args:
       learning_rate: function of the step, such as `learning_rate_at`, or a number.
-      weight_decay_rate: share of a weight added to its update.
+      weight_decay_rate: fraction of a weight that is added to its update.
       exclude_from_weight_decay: regular expressions searched for in variable names.
-      clip_norm: largest global norm of the gradients; 0 or None does not clip.
+      clip_norm: maximum global norm of the gradients; 0 or None disables clipping.
 
     Attributes:
-      SLOTS: what is kept for each variable: float32 variables of its shape, which start at 0 and
-        are called ``<variable>/<slot>`` in checkpoints.
-      global_step: int64 variable, updates made so far.
+      SLOTS: names of the slots of each variable. A slot is a float32 variable of the same shape
+        that starts at 0 and is called ``<variable>/<slot>`` in checkpoints.
+      global_step: int64 variable, steps taken so far.
     """
 
     SLOTS = ()
 
     def __init__(
         self,
-        learning_rate,
-        weight_decay_rate=0.01,
-        exclude_from_weight_decay=EXCLUDED_FROM_DECAY,
-        clip_norm=1.0,
-    ):
+        learning_rate: Callable[[Any], tf.Tensor] | float,
+        weight_decay_rate: float = 0.01,
+        exclude_from_weight_decay: Sequence[str] = EXCLUDED_FROM_DECAY,
+        clip_norm: float | None = 1.0,
+    ) -> None:
         super().__init__()
         self._learning_rate = learning_rate
         self._weight_decay_rate = weight_decay_rate
         self._exclude_from_weight_decay = exclude_from_weight_decay
         self._clip_norm = clip_norm or None
         self._loss_scale = None
-        self._slots = {}  # variable name -> its variables, in the order of SLOTS
+        self._slots = {}  # variable name -> its slots, in the order of SLOTS
         self.global_step = tf.Variable(0, dtype=tf.int64, name=weight_names.STEP, trainable=False)
 
     @classmethod
-    def bytes_per_parameter(cls):
-        """Memory of the slots."""
+    def bytes_per_parameter(cls) -> int:
+        """Returns the bytes of slot memory per model parameter."""
         return 4 * len(cls.SLOTS)
 
-    def build(self, variables):
-        """Makes the slots of the variables that have none yet.
+    def build(self, variables: Iterable[Any]) -> None:
+        """Creates slots for the variables that have none yet.
 
-        Under a strategy to be called in its scope, so that each replica gets its copy.
+        Call it in the scope of the strategy, if there is one, so that each replica gets a copy.
 
         Raises:
-          ValueError: two variables have the same name, or this is one replica of several.
+          ValueError: two variables have the same name, or slots are missing in one of several
+            replicas.
         """
         named = [(_name(variable), variable) for variable in variables]
         names = [name for name, _ in named]
@@ -129,56 +137,56 @@ class Optimizer(tf.Module):
                     for slot in self.SLOTS
                 )
 
-    def variables_by_name(self):
-        """{checkpoint name: variable} of the slots, the step and what scales the loss."""
+    def variables_by_name(self) -> dict[str, Any]:
+        """Returns {checkpoint name: variable} of the slots, the step and the loss scale."""
         state = [slot for slots in self._slots.values() for slot in slots]
         state.append(self.global_step)
         if self._loss_scale is not None:
             state += self._loss_scale.variables
         return {_name(variable): variable for variable in state}
 
-    def scale_loss(self):
-        """From now on expects gradients of the loss times `gradient_scale()`, for float16.
+    def scale_loss(self) -> None:
+        """Enables loss scaling for float16: gradients are of the loss times `gradient_scale()`.
 
-        Under a strategy to be called in its scope.
+        Call it in the scope of the strategy, if there is one.
         """
         self._loss_scale = LossScale()
 
-    def gradient_scale(self):
-        """Factor of the loss whose gradients `apply_gradients` takes; None is 1."""
+    def gradient_scale(self) -> Any:
+        """Returns the factor that the loss must be multiplied by; None means 1."""
         return None if self._loss_scale is None else self._loss_scale.scale
 
-    def updates_made(self):
-        """Steps so far without those whose update was left out, an int64 scalar."""
+    def updates_made(self) -> tf.Tensor:
+        """Returns the number of steps so far, without skipped updates, as an int64 scalar."""
         if self._loss_scale is None:
             return tf.convert_to_tensor(self.global_step)
         return self.global_step - self._loss_scale.left_out
 
-    def report(self):
-        """{name: scalar} of further things to log at each step.
+    def report(self) -> dict[str, Any]:
+        """Returns {name: scalar} of additional values to log at each step.
 
-        Of an update, so to be called after `apply_gradients` and in the same function.
+        Describes the last update: call it after `apply_gradients`, in the same tf.function.
         """
         return {} if self._loss_scale is None else {"loss_scale": self._loss_scale.scale}
 
-    def learning_rate(self):
-        """The rate of the next update, a float32 scalar."""
+    def learning_rate(self) -> tf.Tensor:
+        """Returns the learning rate of the next update, a float32 scalar."""
         if callable(self._learning_rate):
             return self._learning_rate(self.global_step)
         return tf.constant(self._learning_rate, tf.float32)
 
-    def apply_gradients(self, grads_and_vars):
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> tf.Tensor:
         """Clips the gradients to the global norm, updates the variables and counts the step.
 
-        In a replica the gradients must already be summed over all replicas: every replica then
-        makes the same update to its own copies, and nothing needs to be exchanged here.
+        The gradients must already be summed over all replicas. Every replica then makes the same
+        update to its own copies, and no communication is needed here.
 
         Args:
-          grads_and_vars: pairs. Variables whose gradient is None stay as they are, without decay,
-            and get no slots.
+          grads_and_vars: (gradient, variable) pairs. Variables whose gradient is None are not
+            changed, not even by weight decay, and get no slots.
 
         Returns:
-          Global norm of the gradients before clipping, a scalar.
+          The global norm of the gradients before clipping, a scalar.
 
         Raises:
           ValueError: no variable has a gradient; see also `build`.
@@ -211,28 +219,28 @@ class Optimizer(tf.Module):
             target.assign(value if skipped is None else tf.where(skipped, target, value))
 
     def _decay_rate(self, variable):
-        """Share of a variable's weights added to its update."""
+        """Returns the fraction of a variable's weights that is added to its update."""
         return (
             0.0 if matches(self._exclude_from_weight_decay, variable) else self._weight_decay_rate
         )
 
     @abc.abstractmethod
     def _new_values(self, variable, gradient, slots, factor, rate):
-        """New values of the slots, in the order of `SLOTS`, and of the variable.
+        """Returns the new values of the slots, in the order of `SLOTS`, and of the variable.
 
         Args:
           variable: variable to update.
-          gradient: tensor of its shape.
-          slots: its variables, in the order of `SLOTS`.
-          factor: scalar to multiply the gradient by.
-          rate: scalar.
+          gradient: tensor of the variable's shape.
+          slots: the variable's slots, in the order of `SLOTS`.
+          factor: scalar by which the gradient is multiplied.
+          rate: scalar, the learning rate.
         """
 
 
 class AdamBase(Optimizer):
-    """Adam without bias correction, with decoupled weight decay and a rate for each variable.
+    """Adam without bias correction, with decoupled weight decay and a rate per variable.
 
-    What its slots hold is the same in all subclasses: each can go on from the slots of another.
+    The slots mean the same in all subclasses, so each can resume from the slots of another.
 
     Args:
       learning_rate, weight_decay_rate: see `Optimizer`.
@@ -246,13 +254,13 @@ class AdamBase(Optimizer):
 
     def __init__(
         self,
-        learning_rate,
-        weight_decay_rate=0.01,
-        beta_1=0.9,
-        beta_2=0.999,
-        epsilon=1e-6,
-        **settings,
-    ):
+        learning_rate: Callable[[Any], tf.Tensor] | float,
+        weight_decay_rate: float = 0.01,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        **settings: Any,
+    ) -> None:
         super().__init__(learning_rate, weight_decay_rate, **settings)
         self._beta_1 = beta_1
         self._beta_2 = beta_2
@@ -271,11 +279,11 @@ class AdamBase(Optimizer):
 
     @abc.abstractmethod
     def _trust_ratio(self, variable, update):
-        """Factor of the rate for one variable."""
+        """Returns the factor by which the rate of one variable is multiplied."""
 
 
 class AdamWeightDecayOptimizer(AdamBase):
-    """AdamW without bias correction; arguments are those of `AdamBase`."""
+    """AdamW without bias correction; it takes the arguments of `AdamBase`."""
 
     def _trust_ratio(self, variable, update):
         del variable, update
@@ -283,20 +291,20 @@ class AdamWeightDecayOptimizer(AdamBase):
 
 
 class LossScale(tf.Module):
-    """Factor of a float16 loss that keeps small gradients above 0 and large ones finite.
+    """A factor of the float16 loss that keeps small gradients above 0 and large ones finite.
 
-    It is halved after a gradient that is not finite, whose update is left out, and doubled after
-    2,000 good ones in a row (Mixed Precision Training, Micikevicius et al., 2018, section 3.2).
+    It is halved after a gradient that is not finite, whose update is skipped, and doubled after
+    2,000 finite ones in a row (Mixed Precision Training, Micikevicius et al., 2018, section 3.2).
 
     Attributes:
       scale: the factor.
-      left_out: updates left out so far.
+      left_out: number of updates skipped so far.
     """
 
     GOOD_UPDATES = 2000  # in a row, after which the scale is doubled
     _FIRST, _LARGEST = 2.0**15, 2.0**24
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.scale = tf.Variable(
             self._FIRST, name=f"{weight_names.LOSS_SCALE}scale", trainable=False
@@ -306,10 +314,13 @@ class LossScale(tf.Module):
             for name in ("good_updates", "left_out")
         )
 
-    def update(self, finite):
-        """Takes in whether the gradient was finite; true if its update is to be left out.
+    def update(self, finite: tf.Tensor) -> tf.Tensor:
+        """Adjusts the scale and returns true if the update must be skipped.
 
-        At a scale of 1 nothing is left out: the loss itself is then at fault.
+        At a scale of 1 no update is skipped, because the loss itself is then at fault.
+
+        Args:
+          finite: bool scalar, whether the gradient was finite.
         """
         scale = tf.convert_to_tensor(self.scale)
         good = tf.where(finite, self._good + 1, 0)
@@ -326,19 +337,19 @@ def _name(variable):
     return variable.name.split(":")[0]
 
 
-def matches(patterns, variable):
-    """True if one of the regular expressions is found in the variable's name."""
+def matches(patterns: Iterable[str], variable: Any) -> bool:
+    """Returns whether one of the regular expressions matches in the variable's name."""
     return any(re.search(pattern, _name(variable)) for pattern in patterns)
 
 
-# --- the choice ---------------------------------------------------------------------------------
+# --- selection ----------------------------------------------------------------------------------
 
 
-def optimizer_class(name):
-    """The class of a name in `optimizer_table.OPTIMIZERS`.
+def optimizer_class(name: str) -> type[Optimizer]:
+    """Returns the optimizer class for a name in `optimizer_table.OPTIMIZERS`.
 
     Raises:
-      file_io.InputError: no such name.
+      file_io.InputError: the name is unknown.
     """
     optimizer_table.check(name)
     row = optimizer_table.OPTIMIZERS[name]
@@ -346,26 +357,27 @@ def optimizer_class(name):
 
 
 def create_optimizer(
-    init_lr,
-    num_train_steps,
-    num_warmup_steps,
-    optimizer="adamw",
-    poly_power=1.0,
-    start_warmup_step=0,
-    pace=None,
-    **settings,
-):
-    """The optimizer of a training run.
+    init_lr: float,
+    num_train_steps: int,
+    num_warmup_steps: int,
+    optimizer: str = "adamw",
+    poly_power: float = 1.0,
+    start_warmup_step: int = 0,
+    pace: Pace | None = None,
+    **settings: Any,
+) -> Optimizer:
+    """Builds the optimizer of a training run.
 
     Args:
       init_lr, num_train_steps, num_warmup_steps, poly_power, start_warmup_step: see
         `learning_rate_at`.
       optimizer: name in `optimizer_table.OPTIMIZERS`.
-      pace: `Pace` that says how far training is, as a share; numbers of steps are shares, too.
+      pace: `Pace` that gives the completed fraction of training; the numbers of steps are then
+        also fractions.
       **settings: passed to the optimizer's constructor.
 
     Raises:
-      file_io.InputError: unknown optimizer, a setting that it does not take, or a value out of
+      file_io.InputError: the optimizer is unknown, does not accept a setting, or a value is out of
         range.
     """
     optimizer_table.check(optimizer, settings)
@@ -394,9 +406,9 @@ def create_optimizer(
 
 
 class Adam(AdamBase):
-    """The algorithm of the paper, and with its constants.
+    """Adam as in the paper and with its constants.
 
-    Only the gradients are clipped to their global norm first, which the paper does not do.
+    The only difference is that the gradients are first clipped by their global norm.
 
     Args:
       learning_rate: see `Optimizer`.
@@ -405,7 +417,14 @@ class Adam(AdamBase):
       clip_norm: see `Optimizer`.
     """
 
-    def __init__(self, learning_rate, beta_1=0.9, beta_2=0.999, epsilon=1e-8, clip_norm=1.0):
+    def __init__(
+        self,
+        learning_rate: Callable[[Any], tf.Tensor] | float,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        clip_norm: float | None = 1.0,
+    ) -> None:
         super().__init__(learning_rate, 0.0, beta_1, beta_2, epsilon, clip_norm=clip_norm)
 
     def _new_values(self, variable, gradient, slots, factor, rate):
@@ -428,7 +447,7 @@ class Adam(AdamBase):
 
 
 def _share(beta, number):
-    """1 - beta^number, the sum of the weights in a running mean; exact for small numbers too."""
+    """Returns 1 - beta^number, the total weight of a running mean; exact for small numbers."""
     return -tf.math.expm1(number * (math.log(beta) if beta else -math.inf))
 
 
@@ -436,28 +455,33 @@ def _share(beta, number):
 
 
 class LAMB(AdamBase):
-    """Layer-wise adaptive moments; arguments are those of `AdamBase`.
+    """Layer-wise adaptive moments (LAMB); it takes the arguments of `AdamBase`.
 
-    The ratio is the norm of the weights over the norm of the update, 1 where either is 0. Variables
-    excluded from weight decay are excluded from the ratio too, unless
+    The trust ratio is the norm of the weights over the norm of the update, 1 where either is 0.
+    Variables excluded from weight decay are also excluded from the ratio, unless
     `exclude_from_layer_adaptation` lists others.
     """
 
-    def __init__(self, learning_rate, exclude_from_layer_adaptation=None, **settings):
+    def __init__(
+        self,
+        learning_rate: Callable[[Any], tf.Tensor] | float,
+        exclude_from_layer_adaptation: Sequence[str] | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__(learning_rate, **settings)
         self._exclude_from_layer_adaptation = (
             self._exclude_from_weight_decay
             if exclude_from_layer_adaptation is None
             else exclude_from_layer_adaptation
         )
-        self._ratios = []  # of the variables that have one, at the last update
+        self._ratios = []  # trust ratios of the last update
 
-    def apply_gradients(self, grads_and_vars):
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> tf.Tensor:
         self._ratios = []
         return super().apply_gradients(grads_and_vars)
 
-    def report(self):
-        """Adds the lowest, the median and the highest of the trust ratios."""
+    def report(self) -> dict[str, Any]:
+        """Adds the minimum, median and maximum of the trust ratios."""
         if not self._ratios:
             return super().report()
         ratios = tf.sort(tf.stack(list(self._ratios)))

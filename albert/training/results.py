@@ -1,12 +1,13 @@
 """The files of scores in an output folder: ``eval_results.txt`` and ``best_trial.txt``.
 
-``eval_results.txt`` holds a block for each evaluated checkpoint: lines ``key = value`` and a rule.
-That of SQuAD ends with a summary, the scores of the best checkpoint and its step.
-``best_trial.txt`` holds ``step:best_step:best_value``: the last evaluated step, and the best one.
+``eval_results.txt`` has a block per evaluated checkpoint: lines ``key = value`` and a rule. For
+SQuAD it ends with a summary: the scores of the best checkpoint and its step. ``best_trial.txt``
+has ``step:best_step:best_value``: the last evaluated step, the best step and its score.
 """
 
 import os
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,12 +21,12 @@ _NO_SCORE = 1e6  # in absolute value; percentages and losses are far below
 
 
 class Block(NamedTuple):
-    """What ``eval_results.txt`` holds of one checkpoint.
+    """The block of one checkpoint in ``eval_results.txt``.
 
     Attributes:
-      step: its step; None if the block does not say.
-      values: {key: number} of its lines.
-      text: its lines, without the rule.
+      step: step of the checkpoint; None if the block does not have it.
+      values: {key: number} of the lines.
+      text: the lines, without the rule.
     """
 
     step: int | None
@@ -33,22 +34,22 @@ class Block(NamedTuple):
     text: str
 
     @property
-    def metrics(self):
-        """The values without the step and the best so far."""
+    def metrics(self) -> dict[str, float]:
+        """Returns the values without the step and the best value so far."""
         return {key: value for key, value in self.values.items() if _is_metric(key)}
 
     @property
-    def is_summary(self):
-        """Whether it is the last block of SQuAD's results."""
+    def is_summary(self) -> bool:
+        """Returns whether this is the summary at the end of SQuAD's results."""
         return _SUMMARY in self.text
 
 
 class Form(NamedTuple):
-    """What differs between the results of tasks, as the scripts of the reference write them.
+    """The format of a task's results, which differs between the scripts of the reference.
 
     Attributes:
-      number: type whose shortest text a number has.
-      best: name of the line of the best value so far; {} is the metric.
+      number: type whose shortest decimal text represents a number.
+      best: name of the line with the best value so far; {} is the metric.
       has_summary: whether the file ends with a summary.
     """
 
@@ -62,24 +63,24 @@ SQUAD = Form(float, "best {}", has_summary=True)
 
 
 class Trial(NamedTuple):
-    """What ``best_trial.txt`` holds."""
+    """The content of ``best_trial.txt``."""
 
     last_step: int
     best_step: int
     best_value: float
 
 
-def is_loss(metric):
-    """Whether a lower value of a metric is the better one, by its name."""
+def is_loss(metric: str) -> bool:
+    """Returns whether lower values of a metric are better, judged by its name."""
     return metric in ("loss", "MSE") or metric.endswith("_loss")
 
 
-def best_of(metric, counts):
-    """The name of a score for what it is: that of the best of so many evaluated checkpoints.
+def best_of(metric: str, counts: Iterable[int | None]) -> str:
+    """Returns the label of a score that was picked as the best of several checkpoints.
 
     Args:
-      metric: its name among the results.
-      counts: numbers of evaluated checkpoints of the runs; None where it is not known.
+      metric: name of the score in the results.
+      counts: number of evaluated checkpoints of each run; None if unknown.
     """
     found = sorted({count for count in counts if count})
     if not found:
@@ -90,14 +91,14 @@ def best_of(metric, counts):
     return f"{metric} (dev, {number})"
 
 
-def remark_on_baseline(value, baseline, minimize):
-    """Words on a score that one answer to everything gets, too; "" for a better one.
+def remark_on_baseline(value: float | None, baseline: float | None, minimize: bool) -> str:
+    """Returns a remark on a score that a constant answer also gets; "" for a better score.
 
     Args:
-      value: the score.
-      baseline: that of the best constant answer, such as the majority's label, the mean of the
-        numbers or no answer at all; None: not known, as the value may be.
-      minimize: whether a low score is good.
+      value: the score; None if unknown.
+      baseline: score of the best constant answer, such as the majority label, the mean of the
+        numbers or no answer at all; None if unknown.
+      minimize: whether lower scores are better.
     """
     if value is None or baseline is None:
         return ""
@@ -111,26 +112,32 @@ def _is_metric(key):
     return key not in ("global_step", "best") and not key.startswith("best ")
 
 
-def format_value(value, number=np.float32):
-    """Shortest text of a number as one of a type, integers as they are."""
+def format_value(value: Any, number: type = np.float32) -> str:
+    """Formats a number as the shortest text of the given type; integers stay integers."""
     return str(value) if isinstance(value, int) else str(number(value))
 
 
-def lines(metrics, step, form=SHORT):
-    """The lines ``key = value`` of a checkpoint."""
+def lines(metrics: dict[str, Any], step: int, form: Form = SHORT) -> list[str]:
+    """Returns the lines ``key = value`` of a checkpoint."""
     values = {**metrics, "global_step": step}
     return [f"{key} = {format_value(value, form.number)}" for key, value in sorted(values.items())]
 
 
-def make_block(metrics, step, best_value=None, form=SHORT, metric=None):
-    """The `Block` of a checkpoint; with a line for the best value so far, if there is one.
+def make_block(
+    metrics: dict[str, Any],
+    step: int,
+    best_value: float | None = None,
+    form: Form = SHORT,
+    metric: str | None = None,
+) -> Block:
+    """Builds the `Block` of a checkpoint, with a line for the best value so far if known.
 
     Args:
-      metrics: its scores.
-      step: its step.
+      metrics: scores of the checkpoint.
+      step: step of the checkpoint.
       best_value: the best value so far, or None.
       form: `Form`.
-      metric: the one that picks the best, where the form says so.
+      metric: the metric by which the best is picked, if the form names it.
     """
     text = lines(metrics, step, form)
     if best_value is not None:
@@ -138,14 +145,14 @@ def make_block(metrics, step, best_value=None, form=SHORT, metric=None):
     return Block(step, dict(metrics), "\n".join(text))
 
 
-def display(block):
-    """The scores and the step of a block under a title, as an evaluation of the reference ends."""
+def display(block: Block) -> str:
+    """Formats the scores and the step of a block under a title, as the reference prints them."""
     shown = [line for line in block.text.splitlines() if not line.startswith("best ")]
     return "\n".join(["***** Eval results *****", *(f"  {line}" for line in shown)])
 
 
-def put(blocks, block):
-    """The blocks with one more: in place of that of its step, else before those of later steps."""
+def put(blocks: list[Block], block: Block) -> list[Block]:
+    """Returns the blocks with one more: it replaces a block of its step, else is sorted by step."""
     blocks = [other for other in blocks if other.step is None or other.step != block.step]
     later = (
         i for i, other in enumerate(blocks) if other.is_summary or (other.step or 0) > block.step
@@ -154,11 +161,11 @@ def put(blocks, block):
     return [*blocks[:place], block, *blocks[place:]]
 
 
-def read_blocks(folder):
-    """The blocks of a folder's ``eval_results.txt``; [] without one.
+def read_blocks(folder: str) -> list[Block]:
+    """Reads the blocks of a folder's ``eval_results.txt``; [] if there is no file.
 
-    Arrays, which the reference writes for STS-B, are no values; they stay in the text. A summary
-    that only repeats a block is left out.
+    Arrays, which the reference writes for STS-B, stay in the text but are not among the values. A
+    summary that only repeats a block is omitted.
 
     Raises:
       file_io.InputError: a value in it is not a number.
@@ -183,13 +190,14 @@ def read_blocks(folder):
     return [b for b in blocks if not (b.is_summary and b.text.splitlines()[-1] in steps)]
 
 
-def write_blocks(folder, blocks, best_step=None):
+def write_blocks(folder: str, blocks: list[Block], best_step: int | None = None) -> None:
     """Writes ``eval_results.txt``.
 
     Args:
       folder: output folder.
       blocks: list of `Block`.
-      best_step: of the best checkpoint, for a summary at the end; None: the one that is there.
+      best_step: step of the best checkpoint, for a new summary at the end; None keeps an existing
+        summary.
     """
     summaries = [block.text for block in blocks if block.is_summary]
     for block in blocks:
@@ -201,8 +209,8 @@ def write_blocks(folder, blocks, best_step=None):
     file_io.write_text(os.path.join(folder, RESULTS), text)
 
 
-def read_trial(folder):
-    """The `Trial` of a folder; None without one.
+def read_trial(folder: str) -> Trial | None:
+    """Reads the `Trial` of a folder; None if there is no file.
 
     Raises:
       file_io.InputError: the file is damaged.
@@ -224,11 +232,11 @@ def read_trial(folder):
         ) from error
 
 
-def write_trial(folder, trial):
+def write_trial(folder: str, trial: Trial) -> None:
     """Writes ``best_trial.txt``."""
     file_io.write_text(os.path.join(folder, BEST_TRIAL), ":".join(map(str, trial)))
 
 
-def remove_trial(folder):
+def remove_trial(folder: str) -> None:
     """Deletes ``best_trial.txt``."""
     file_io.remove(os.path.join(folder, BEST_TRIAL))

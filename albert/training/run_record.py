@@ -1,8 +1,8 @@
 """The record of a run, written to its output folder: ``run.json`` and ``metrics.jsonl``.
 
-``run.json`` says what was run, with which settings, where, from which files, and what came of it.
-It describes the run that trained; one that only evaluates or predicts in the folder of another adds
-a session. ``metrics.jsonl`` has a line for each report of training and for each evaluation.
+``run.json`` records the command, settings, machine, input files and results of a run. It describes
+the run that trained; a run that only evaluates or predicts in the same folder adds a session.
+``metrics.jsonl`` has a line for each training report and for each evaluation.
 """
 
 import contextlib
@@ -18,8 +18,9 @@ import platform
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from types import NoneType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -28,15 +29,15 @@ from albert.io import file_io, json_shapes, signals
 
 # --- versions, machine and inputs -----------------------------------------------------------------
 
-# Bytes hashed per input at most: of larger inputs, only the ends of the longer files.
+# Maximum bytes hashed per input: for larger inputs, only the ends of the longer files are hashed.
 MOST_BYTES = 1 << 30
-# More names of files than these (RACE has one a passage) would make a long ``run.json``.
+# Maximum number of listed file names, to keep ``run.json`` short (RACE has a file per passage).
 MOST_NAMES = 1000
 _CHUNK = 1 << 20  # bytes read at a time
 
 
-def versions():
-    """{name: version} of what computes; None where it is not known."""
+def versions() -> dict[str, str | None]:
+    """Returns {name: version} of the libraries in use; None for unknown versions."""
     tensorflow = sys.modules.get("tensorflow")
     found = {"albert": albert.__version__, "python": platform.python_version()}
     found["tensorflow"] = tensorflow.__version__ if tensorflow else _installed("tensorflow")
@@ -51,8 +52,8 @@ def _installed(name):
         return None
 
 
-def host():
-    """Name, processor, cores and bytes of memory of this machine; None where it is not known."""
+def host() -> dict[str, Any]:
+    """Returns the name, processor, cores and bytes of memory of this machine; None if unknown."""
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError), file_io.open_file("/proc/cpuinfo") as file:
         lines = (line.partition(":") for line in file)
@@ -68,8 +69,12 @@ def host():
     }
 
 
-def git_commit():
-    """Commit of the package's own repository, with "-dirty" after changes; None without one."""
+def git_commit() -> str | None:
+    """Returns the commit of the package's own repository, with "-dirty" after local changes.
+
+    Returns:
+      The commit, or None if the package is not in its own repository.
+    """
     root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
 
     def git(command, *options):
@@ -83,7 +88,7 @@ def git_commit():
         return found.stdout.strip()
 
     try:
-        # The package may lie in a repository that is not its own, such as an environment's.
+        # The package may be in another repository, such as one that contains the environment.
         if os.path.realpath(git("rev-parse", "show-toplevel")) != os.path.realpath(root):
             return None
         return git("describe", "always", "dirty", "abbrev=40", "exclude=*")
@@ -91,17 +96,17 @@ def git_commit():
         return None
 
 
-def describe_input(path, files):
-    """What ``run.json`` says of an input.
+def describe_input(path: str, files: Sequence[str]) -> dict[str, Any]:
+    """Returns the entry of an input in ``run.json``.
 
     Args:
-      path: what it is called: a file, a folder or the prefix of a checkpoint.
+      path: name of the input: a file, a folder or the prefix of a checkpoint.
       files: paths of its files.
 
     Returns:
-      dict with "path", "bytes" and "sha256" (None where a file cannot be read); for several files
-      also their number as "count" and, unless they are many, their paths as "files". Of inputs
-      longer than `MOST_BYTES` the lengths and ends of files are hashed, which takes seconds.
+      dict with "path", "bytes" and "sha256" (None if a file cannot be read). For several files
+      it also has their number as "count" and, up to `MOST_NAMES`, their paths as "files". Inputs
+      larger than `MOST_BYTES` are hashed by the lengths and ends of their files, within seconds.
     """
     described = {"path": path, "bytes": None, "sha256": None}
     if len(files) > 1:
@@ -122,7 +127,7 @@ def describe_input(path, files):
 
 
 def _sha256(path, most):
-    """Hash of a file or, if it is longer than `most` bytes, of its length and its two ends."""
+    """Hashes a file or, if it is longer than `most` bytes, its length and its two ends."""
     length = file_io.size(path)
     if length <= most:
         return file_io.sha256(path)
@@ -143,10 +148,10 @@ def _sha256(path, most):
 FORMAT = 1
 RUN, METRICS = "run.json", "metrics.jsonl"
 RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
-TRAIN = "train"  # a stage, and the kind of a line
+TRAIN = "train"  # a stage, and a kind of row
 EVAL = "eval"
 PREDICT = "predict"
-MESSAGE_LENGTH = 1000  # TensorFlow has messages of pages
+MESSAGE_LENGTH = 1000  # TensorFlow's messages can fill pages
 _TEXT, _OPTIONAL = str, (str, NoneType)
 _STEP = (int, NoneType)
 _SCORES = {"step": int, "*": (*json_shapes.NUMBER, NoneType)}
@@ -172,22 +177,22 @@ _RECORD = {
     "test?": _RESULT,
 }  # fmt: skip
 _ROW = {"kind": _TEXT, "step": int, "checkpoint?": _TEXT, "*": (*json_shapes.NUMBER, NoneType)}
-# Flags that a run may go on with at other values.
+# Flags whose values may change when a run resumes.
 _MAY_CHANGE = """
     do_train do_eval do_predict export_dir export_text checkpoint eval_wait_secs log_every_steps
     keep_checkpoint_max save_checkpoints_steps save_checkpoints_secs iterations_per_loop
 """.split()
-_LOCK = threading.Lock()  # inputs are hashed beside the run
+_LOCK = threading.Lock()  # inputs are hashed in the background
 
 
 # --- reading ------------------------------------------------------------------------------------
 
 
-def read(folder):
-    """The dict of a folder's ``run.json``; docs/lab.md describes it.
+def read(folder: str) -> dict[str, Any]:
+    """Reads a folder's ``run.json`` as a dict; docs/lab.md describes it.
 
     Raises:
-      file_io.InputError: there is none, or it is damaged; names the file.
+      file_io.InputError: the file is missing or damaged; the message has its path.
     """
     path = os.path.join(folder, RUN)
     record = file_io.read_json(path, "record of a run")
@@ -203,12 +208,12 @@ def read(folder):
 
 
 class Context(NamedTuple):
-    """What a record says beside the score of the best checkpoint.
+    """Facts in a record that put the score of the best checkpoint into context.
 
     Attributes:
-      evaluated: checkpoints that the best was picked from; None if it is not known.
-      baseline: the score of the best constant answer; None if it is not known.
-      test: {name: score} on labelled test data; empty without any.
+      evaluated: number of checkpoints among which the best was picked; None if unknown.
+      baseline: score of the best constant answer; None if unknown.
+      test: {name: score} on labeled test data; empty if there is none.
     """
 
     evaluated: int | None = None
@@ -216,12 +221,12 @@ class Context(NamedTuple):
     test: dict = {}
 
 
-def read_context(folder, metric=None):
-    """The `Context` of a folder's score; an empty one without ``run.json``.
+def read_context(folder: str, metric: str | None = None) -> Context:
+    """Reads the `Context` of a folder's score; it is empty if there is no ``run.json``.
 
     Args:
       folder: output folder.
-      metric: name of the score; None: the one that picks the best checkpoint.
+      metric: name of the score; None: the score by which the best checkpoint is picked.
 
     Raises:
       file_io.InputError: the record is damaged.
@@ -234,19 +239,19 @@ def read_context(folder, metric=None):
     return Context(record.get("evaluated"), baseline, test)
 
 
-def read_metrics(folder):
-    """The lines of a folder's ``metrics.jsonl`` as dicts, in their order; [] without the file.
+def read_metrics(folder: str) -> list[dict[str, Any]]:
+    """Reads the lines of a folder's ``metrics.jsonl`` as dicts in order; [] if there is no file.
 
-    A last line that is not whole, as a killed run leaves it, is left out.
+    An incomplete last line, as left by a killed run, is skipped.
 
     Raises:
-      file_io.InputError: another line is damaged; names file and line.
+      file_io.InputError: another line is damaged; the message has the file and the line.
     """
     return _read_rows(os.path.join(folder, METRICS))[0]
 
 
 def _read_rows(path):
-    """Rows of a file of metrics, and whether its end is whole."""
+    """Reads the rows of a metrics file, and whether its last line is complete."""
     if not file_io.exists(path):
         return [], True
     with file_io.open_input(path, "metrics", "rb") as file:
@@ -266,13 +271,13 @@ def _read_rows(path):
 # --- metrics.jsonl ------------------------------------------------------------------------------
 
 
-def start_training(folder, step):
-    """Prepares the files of a folder for training that goes on from a step.
+def start_training(folder: str, step: int) -> list[dict[str, Any]]:
+    """Prepares the files of a folder for training that starts or resumes at a step.
 
-    Lines of later steps, which will come again, and the half of a line are dropped.
+    Lines of later steps, which will be written again, and an incomplete line are removed.
 
     Returns:
-      The rows that stay.
+      The remaining rows.
 
     Raises:
       file_io.InputError: a file cannot be written.
@@ -286,13 +291,13 @@ def start_training(folder, step):
     return kept
 
 
-def append_training(folder, step, seconds, values):
-    """Adds a line for the steps since the last one.
+def append_training(folder: str, step: int, seconds: float, values: dict[str, Any]) -> None:
+    """Appends a line for the steps since the last line.
 
     Args:
       folder: output folder; `start_training` has been called for it.
       step: steps taken so far.
-      seconds: time since this session built its model.
+      seconds: time in seconds since this session built its model.
       values: {name: number}.
 
     Raises:
@@ -302,13 +307,13 @@ def append_training(folder, step, seconds, values):
     _append_row(os.path.join(folder, METRICS), row)
 
 
-def append_save(folder, step, tokens_seen):
-    """Adds a line for a checkpoint at a step that has no other line.
+def append_save(folder: str, step: int, tokens_seen: int) -> None:
+    """Appends a line for a checkpoint at a step that has no other line.
 
     Args:
       folder: output folder; `start_training` has been called for it.
       step: step of the checkpoint.
-      tokens_seen: tokens of all steps up to it.
+      tokens_seen: number of tokens of all steps up to this one.
 
     Raises:
       file_io.InputError: the file cannot be written.
@@ -317,13 +322,13 @@ def append_save(folder, step, tokens_seen):
     _append_row(os.path.join(folder, METRICS), row)
 
 
-def append_evaluation(folder, step, checkpoint, scores):
-    """Adds a line for an evaluation; it takes the place of an earlier one of the same step.
+def append_evaluation(folder: str, step: int, checkpoint: str, scores: dict[str, Any]) -> None:
+    """Appends a line for an evaluation; it replaces an earlier evaluation of the same step.
 
     Args:
       folder: output folder.
       step: step of the checkpoint.
-      checkpoint: its prefix, of which only the name is kept where it is in the folder.
+      checkpoint: its prefix; only the name is written if it is in the folder.
       scores: {name: number}.
 
     Raises:
@@ -348,7 +353,7 @@ def _rows_to_go_on_with(path):
 
 
 def _move_away(path, error):
-    """Gives a damaged file another name, so that nothing in it is lost."""
+    """Renames a damaged file, so that its content is not lost."""
     kept, count = f"{path}.damaged", 1
     while file_io.exists(kept):
         count += 1
@@ -373,8 +378,8 @@ def _write_rows(path, rows):
     file_io.write_text(path, "".join(map(_line, rows)))
 
 
-def plain(value):
-    """A value as JSON has it: numbers of numpy as Python's, None for those that are not finite."""
+def plain(value: Any) -> Any:
+    """Converts a value for JSON: NumPy numbers to Python's, numbers that are not finite to None."""
     if isinstance(value, dict):
         return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -391,14 +396,14 @@ def plain(value):
 # --- changes to run.json ------------------------------------------------------------------------
 
 
-def update(folder, change):
-    """Changes a folder's ``run.json``; without one nothing is done.
+def update(folder: str, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Changes a folder's ``run.json``, if it exists.
 
-    The run goes on where that fails, with a warning.
+    Failures are logged as a warning, and the run continues.
 
     Args:
       folder: output folder.
-      change: function that changes the dict it is given.
+      change: function that modifies the record, a dict, in place.
     """
     path = os.path.join(folder, RUN)
     with _LOCK:
@@ -413,7 +418,7 @@ def update(folder, change):
 
 
 def _change_session(folder, change):
-    """``change(record, session)`` with the session of this process that is running, if any."""
+    """Calls ``change(record, session)`` with the running session of this process, if any."""
 
     def change_record(record):
         own = [s for s in record["sessions"] if s["pid"] == os.getpid() and s["status"] == RUNNING]
@@ -423,8 +428,8 @@ def _change_session(folder, change):
     update(folder, change_record)
 
 
-def set_steps(folder, step):
-    """Takes note of the step that this session's training has reached."""
+def set_steps(folder: str, step: int) -> None:
+    """Records the step that this session's training has reached."""
 
     def change(record, session):
         if TRAIN in session["stages"]:
@@ -435,24 +440,24 @@ def set_steps(folder, step):
     _change_session(folder, change)
 
 
-def set_result(folder, step, scores):
-    """Takes note of the scores of this session's best checkpoint so far."""
+def set_result(folder: str, step: int, scores: dict[str, Any]) -> None:
+    """Records the scores of this session's best checkpoint so far."""
 
     def change(record, session):
         session["result"] = {"step": step, **scores}
         record["result"] = _session_of_result(record)["result"]
         if (record.get("test") or {}).get("step") != record["result"]["step"]:
-            record.pop("test", None)  # of a checkpoint that is not the best any more
+            record.pop("test", None)  # scores of a checkpoint that is no longer the best
 
     _change_session(folder, change)
 
 
-def set_evaluated(folder, count, baseline):
-    """Takes note of what the result is the best of, and what it is to be compared with.
+def set_evaluated(folder: str, count: int, baseline: dict[str, float] | None) -> None:
+    """Records how many checkpoints the result was picked from, and the baseline for comparison.
 
     Args:
       folder: output folder.
-      count: checkpoints that have been evaluated.
+      count: number of evaluated checkpoints.
       baseline: scores of the best constant answer, see `contracts.Task.evaluator`; or None.
     """
 
@@ -463,14 +468,14 @@ def set_evaluated(folder, count, baseline):
     _change_session(folder, change)
 
 
-def set_test(folder, checkpoint, step, scores):
-    """Takes note of the scores on labelled test data.
+def set_test(folder: str, checkpoint: str, step: int, scores: dict[str, Any]) -> None:
+    """Records the scores on labeled test data.
 
     Args:
       folder: output folder.
-      checkpoint: prefix of the one that made the predictions; the record of the run has the scores
-        if it is one of this folder.
-      step: its step.
+      checkpoint: prefix of the checkpoint that made the predictions; the scores become part of
+        the run's record if it is in this folder.
+      step: step of the checkpoint.
       scores: {name: number}.
     """
 
@@ -482,14 +487,14 @@ def set_test(folder, checkpoint, step, scores):
     _change_session(folder, change)
 
 
-def set_model(folder, task, best_metric, total, trained):
-    """Takes note of what is trained or used.
+def set_model(folder: str, task: str, best_metric: str, total: int, trained: int) -> None:
+    """Records the task, its metric and the size of the model.
 
     Args:
       folder: output folder.
       task: name of the task.
-      best_metric: score that picks the best checkpoint.
-      total, trained: numbers of parameters.
+      best_metric: score by which the best checkpoint is picked.
+      total, trained: number of all parameters and of the trained ones.
     """
 
     def change(record, session):
@@ -505,12 +510,12 @@ def _trains(session):
 
 
 def _describes(record, session):
-    """Whether the record describes the run of this session, not that of one before it."""
+    """Returns whether the record describes this session's run, not an earlier session's."""
     return _trains(session) or not any(map(_trains, record["sessions"]))
 
 
 def _session_of_result(record):
-    """The training with a result which came last, else another session with one, or None."""
+    """Returns the last training session with a result, else another session with one, or None."""
     found = [session for session in record["sessions"] if session["result"]]
     return sorted(found, key=_trains)[-1] if found else None
 
@@ -520,13 +525,13 @@ def _session_of_result(record):
 
 @dataclasses.dataclass(frozen=True)
 class Recorder:
-    """What is known of a run before it starts.
+    """The facts about a run that are known before it starts.
 
     Attributes:
       script: name of the script, without the package.
       command: the words of the command.
       flags: {name: {"value": …, "source": …}}; source is "default", "command line", "flag file …"
-        or whatever has set it.
+        or the name of another origin.
       inputs: {role: (path, list of its files)}, such as "vocabulary".
     """
 
@@ -536,13 +541,13 @@ class Recorder:
     inputs: dict
 
     @contextlib.contextmanager
-    def session(self, folder, stages, inputs):
-        """Keeps ``run.json`` of a folder while the block runs, and logs the settings.
+    def session(self, folder: str, stages: Sequence[str], inputs: dict[str, Any]) -> Iterator[None]:
+        """Maintains a folder's ``run.json`` while the block runs, and logs the settings.
 
         Args:
-          folder: output folder, which is there.
-          stages: what is done, of "train", "eval" and "predict".
-          inputs: further ones, as of the class.
+          folder: existing output folder.
+          stages: the stages that run, among "train", "eval" and "predict".
+          inputs: additional inputs, in the form of the class attribute.
 
         Raises:
           OSError: the file cannot be written.
@@ -559,7 +564,7 @@ class Recorder:
         try:
             yield
         except BaseException as error:
-            is_over.set()  # nobody waits for the hashes
+            is_over.set()  # the hashes are no longer needed
             message = str(error)[:MESSAGE_LENGTH] or type(error).__name__
             _end(folder, INTERRUPTED if signals.end_behind(error) else FAILED, message)
             raise
@@ -567,8 +572,8 @@ class Recorder:
         _end(folder, DONE)
 
 
-def log_settings(flags):
-    """Logs the flags that are not at their default, by where they come from."""
+def log_settings(flags: dict[str, Any]) -> None:
+    """Logs the flags that differ from their defaults, grouped by their source."""
     groups = {}
     for name, flag in sorted(flags.items()):
         if flag["source"] != "default":
@@ -587,7 +592,7 @@ def _now():
 
 
 def _begin(recorder, folder, stages, inputs):
-    """Writes what is known at once; returns the record that was there, or None."""
+    """Writes the facts that are known immediately; returns the earlier record, or None."""
     path = os.path.join(folder, RUN)
     try:
         earlier = read(folder) if file_io.exists(path) else None
@@ -617,9 +622,9 @@ def _begin(recorder, folder, stages, inputs):
 
 
 def _go_on(earlier, record, session):
-    """The record of a folder in which another session begins."""
+    """Returns the record of a folder in which another session begins."""
     for other in earlier["sessions"]:
-        # Another process may evaluate beside one that trains, but two do not do the same.
+        # One process may evaluate while another trains, but no two processes do the same.
         if other["status"] == RUNNING and _trains(other) == _trains(session):
             other.update(status=INTERRUPTED, message="ended without a word, perhaps killed")
     if not _describes(earlier, session):
@@ -632,7 +637,7 @@ def _go_on(earlier, record, session):
 
 
 def _warn_of_changes(changed):
-    """Says which flags of a training have other values than so far, where that may matter."""
+    """Warns of relevant flags whose values have changed since the training started."""
     found = [
         f"{name.removeprefix('flags.')}={values['after']} (was {values['before']})"
         for name, values in changed.items()
@@ -643,7 +648,7 @@ def _warn_of_changes(changed):
 
 
 def _describe_inputs(folder, inputs, earlier, is_over):
-    """Fills in what takes a while; in a thread beside the run, unless that `is_over`."""
+    """Adds the slow facts in a background thread, unless the run `is_over`."""
     found = {r: describe_input(path, files) for r, (path, files) in inputs.items()}
     new = {"git_commit": git_commit(), "inputs": found}
 
@@ -655,7 +660,7 @@ def _describe_inputs(folder, inputs, earlier, is_over):
             return
         record.update(new)
         if earlier:
-            # A run that was killed early has not recorded its inputs.
+            # A run that was killed early has not recorded the hashes of its inputs.
             inputs = {role: old for role, old in earlier["inputs"].items() if old["sha256"]}
             known = {"inputs": inputs, "git_commit": earlier["git_commit"] or new["git_commit"]}
             session["changed"].update(differences(known, new, tuple(known)))
@@ -663,16 +668,18 @@ def _describe_inputs(folder, inputs, earlier, is_over):
     _change_session(folder, change)
 
 
-# What is compared of an entry of a part; of the others, all.
+# The field of an entry that is compared, by part; other parts are compared as a whole.
 _ENTRY = {"flags": "value", "inputs": "sha256"}
 
 
-def differences(one, other, parts):
-    """{"part.name": {"before": …, "after": …}} of two records, as far as they differ.
+def differences(
+    one: dict[str, Any], other: dict[str, Any], parts: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Returns the differences of two records as {"part.name": {"before": …, "after": …}}.
 
     Args:
       one, other: records.
-      parts: which keys to look at; of flags the values are compared, of inputs the hashes.
+      parts: keys to compare; flags are compared by value, inputs by hash.
     """
     found = {}
     for part in parts:

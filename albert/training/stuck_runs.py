@@ -11,7 +11,9 @@ import functools
 import math
 import os
 import re
+from collections.abc import Callable, Iterator
 from types import NoneType
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -51,7 +53,7 @@ class StuckError(file_io.InputError):
       judgement: `Judgement`.
     """
 
-    def __init__(self, message, judgement):
+    def __init__(self, message: str, judgement: "Judgement") -> None:
         super().__init__(message)
         self.judgement = judgement
 
@@ -77,18 +79,18 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """What a window of training steps says.
+    """The judgement of a window of training steps.
 
     Attributes:
-      step: its last step.
-      share: that of all steps.
-      effect: how far outputs follow the labels, as a share of what is possible.
-      deviations: the same in standard deviations of what chance does.
-      is_stuck: whether that is no learning.
+      step: last step of the window.
+      share: `step` as a fraction of all steps.
+      effect: how far outputs follow the labels, as a fraction of the maximum.
+      deviations: the effect in standard deviations of chance.
+      is_stuck: whether the run does not learn.
       can_tell: whether the window can tell learning from chance.
-      accuracy: share of the right predictions; None, like the next two, if there are no classes.
-      most_predicted: share of the predictions that are the most frequent one.
-      majority: share of the most frequent label, the accuracy of naming nothing else.
+      accuracy: fraction of correct predictions; None, like the next two, if there are no classes.
+      most_predicted: fraction of the predictions that are the most frequent class.
+      majority: fraction of the most frequent label, the accuracy of always predicting it.
     """
 
     step: int
@@ -101,7 +103,7 @@ class Judgement:
     most_predicted: float | None = None
     majority: float | None = None
 
-    def __str__(self):
+    def __str__(self) -> str:
         text = f"the outputs do not follow the labels ({self.deviations:.1f} standard deviations)"
         if self.majority is None:
             return text
@@ -112,7 +114,7 @@ class Judgement:
         )
 
 
-def judge(signs, step, num_train_steps):
+def judge(signs: dict[str, Any], step: int, num_train_steps: int) -> Judgement:
     """Judges the accumulated `learning_signals` at `step` of `num_train_steps`."""
     own, variance, highest, _ = (float(x) for x in signs["association"])
     effect = own / highest if highest > 0 else 0.0
@@ -130,13 +132,13 @@ def judge(signs, step, num_train_steps):
     return Judgement(step, share, effect, deviations, is_stuck, can_tell, **shares)
 
 
-def was_warned(folder):
+def was_warned(folder: str) -> bool:
     """Returns whether the run of an output folder got a warning."""
     path = os.path.join(folder, STATE)
     return file_io.exists(path) and bool(_read(path)["told"])
 
 
-def verdict(folder, best_step):
+def verdict(folder: str, best_step: int | None) -> str:
     """Returns the verdict on a run that has ended.
 
     A run is stuck if it got a warning and its last judgement says the same: a run that began to
@@ -176,22 +178,22 @@ def _read(path):
 class Unwatched:
     """A run that is not judged."""
 
-    def expect(self, num_train_steps, step=0):
-        """Takes note of how many steps there will be; called at a step."""
+    def expect(self, num_train_steps: int, step: int = 0) -> None:
+        """Sets the planned number of steps; called at a step."""
 
-    def steps_to_stop(self, step):
-        """Steps after which `update` must be called at the latest."""
+    def steps_to_stop(self, step: int) -> int:
+        """Returns the maximum number of steps before the next `update`."""
         del step
         return 2**31 - 1
 
-    def resume(self, step):
-        """Resumes from what was known at a step."""
+    def resume(self, step: int) -> None:
+        """Resumes from the state saved at a step."""
 
-    def save(self, step):
-        """Writes what is known at a step, to resume from."""
+    def save(self, step: int) -> None:
+        """Saves the state at a step, to resume from."""
 
-    def update(self, step, signs):
-        """Takes in the sums of the signs since the last call, {name: array}."""
+    def update(self, step: int, signs: dict[str, Any]) -> None:
+        """Adds the sums of the learning signals since the last call, {name: array}."""
 
 
 UNWATCHED = Unwatched()
@@ -207,12 +209,19 @@ class Watch(Unwatched):
     Args:
       settings: `Settings`.
       folder: output folder.
-      num_train_steps: of the run; None: nothing is judged before `expect` says it.
-      batch_size: of the run.
+      num_train_steps: the run's number of steps; None: nothing is judged before `expect`.
+      batch_size: the run's batch size.
       writes: False in the workers that must not write.
     """
 
-    def __init__(self, settings, folder, num_train_steps, batch_size, writes=True):
+    def __init__(
+        self,
+        settings: Settings,
+        folder: str,
+        num_train_steps: int | None,
+        batch_size: int,
+        writes: bool = True,
+    ) -> None:
         self._settings = settings
         self._path = os.path.join(folder, STATE)
         self._batch_size = batch_size
@@ -223,7 +232,7 @@ class Watch(Unwatched):
         self._signs, self._previous, self._saved = {}, {}, {}  # sums of half a window each
         self._warned, self._judgements = None, []
 
-    def expect(self, num_train_steps, step=0):
+    def expect(self, num_train_steps: int, step: int = 0) -> None:
         self._steps = num_train_steps
         examples = math.ceil(self._settings.min_examples / self._batch_size)
         self._half = math.ceil(max(_WINDOW * num_train_steps, examples) / 2)
@@ -231,14 +240,14 @@ class Watch(Unwatched):
         warmup = math.ceil(self._settings.warmup_share * num_train_steps)
         self._first = max(before, warmup, step)
 
-    def steps_to_stop(self, step):
+    def steps_to_stop(self, step: int) -> int:
         if self._steps is None:
             return super().steps_to_stop(step)
         if step < self._first:
             return self._first - step
         return self._half - (step - self._first) % self._half
 
-    def resume(self, step):
+    def resume(self, step: int) -> None:
         if not file_io.exists(self._path):
             return
         state = _read(self._path)
@@ -250,7 +259,7 @@ class Watch(Unwatched):
             for found in self._saved.get(str(step), ({}, {}))
         )
 
-    def save(self, step):
+    def save(self, step: int) -> None:
         signs = [
             {name: sums.tolist() for name, sums in half.items()}
             for half in (self._previous, self._signs)
@@ -265,7 +274,7 @@ class Watch(Unwatched):
             state = {"told": self._warned, "judgements": self._judgements, "signs": self._saved}
             file_io.write_json(self._path, state)
 
-    def update(self, step, signs):
+    def update(self, step: int, signs: dict[str, Any]) -> None:
         if self._steps is None or step <= self._first or not signs:
             return
         for name, sums in signs.items():
@@ -312,7 +321,7 @@ def _folder(number):
     return f"attempt_{number}"
 
 
-def read(folder):
+def read(folder: str) -> list[dict[str, Any]]:
     """Reads which attempts were given up in an output folder.
 
     Returns:
@@ -355,12 +364,14 @@ def _finish_moving(folder):
     return state["given_up"]
 
 
-def give_up(folder, seed, error, on_chief):
-    """Writes that an attempt is given up, and moves its files.
+def give_up(
+    folder: str, seed: int, error: StuckError, on_chief: Callable[[Callable[[], Any]], Any]
+) -> None:
+    """Records that an attempt was given up, and moves its files.
 
     Args:
       folder: output folder.
-      seed: of the attempt.
+      seed: seed of the attempt.
       error: `StuckError` that ended it.
       on_chief: see `attempts`.
     """
@@ -385,14 +396,16 @@ def _give_up(folder, seed, error):
     _finish_moving(folder)
 
 
-def attempts(folder, seed, num_restarts, on_chief):
+def attempts(
+    folder: str, seed: int, num_restarts: int, on_chief: Callable[[Callable[[], Any]], Any]
+) -> Iterator[tuple[int, int]]:
     """Yields the seed of each attempt to make, and how many were given up before it.
 
     The caller ends the loop when an attempt has learned, and calls `give_up` when it is stuck.
 
     Args:
       folder: output folder.
-      seed: of the first attempt; each further one has the next.
+      seed: seed of the first attempt; each later attempt has the next seed.
       num_restarts: attempts after the first, at most; 0: none is given up, and the last one
         continues.
       on_chief: ``(make) -> what make() returns in the chief``; all workers come to each call.

@@ -1,20 +1,29 @@
-"""One update of the weights, as each replica computes it: gradients, their sum, the optimizer.
+"""One weight update as computed by each replica: gradients, their sum and the optimizer step.
 
 Denominators of the losses come from the inputs, so they are summed over replicas and micro-batches
-before the backward pass; losses and gradients of all the parts then simply add up.
+before the backward pass; losses and gradients of all parts can then simply be added.
 """
+
+from typing import Any
 
 import tensorflow as tf
 
 from albert.model import kernels
 from albert.training import training_log
 
-# Before the names of a task's signs of learning, among the results of a step.
+# Prefix of the task's learning signals in the results of a step.
 SIGNS = "signs/"
 
 
-def run(task, model, optimizer, features, seed, accumulation_steps=1):
-    """Computes gradients, sums them over all replicas and updates the weights; in a replica.
+def run(
+    task: Any,
+    model: Any,
+    optimizer: Any,
+    features: dict[str, tf.Tensor],
+    seed: Any,
+    accumulation_steps: int = 1,
+) -> dict[str, tf.Tensor]:
+    """Computes gradients, sums them over all replicas and updates the weights; call in a replica.
 
     Args:
       task: `contracts.Task`.
@@ -22,11 +31,11 @@ def run(task, model, optimizer, features, seed, accumulation_steps=1):
       optimizer: `optimizers.Optimizer` with slots for the model's trained variables.
       features: dict of tensors [B, ...], the batch of this replica.
       seed: integer; dropout is a function of it, of the step, the replica and the micro-batch.
-      accumulation_steps: micro-batches that B is computed in, one after another.
+      accumulation_steps: number of micro-batches into which B is split, computed in sequence.
 
     Returns:
       ``{name: [sum, weight]}`` of the losses, the gradient's norm, the tokens and the task's
-      metrics, and the task's signs of learning under names that start with `SIGNS`.
+      metrics, and the task's learning signals under names that start with `SIGNS`.
     """
     context = tf.distribute.get_replica_context()
 
@@ -55,9 +64,9 @@ def run(task, model, optimizer, features, seed, accumulation_steps=1):
 
 
 def _gradients(task, model, features, seed, weights, scale):
-    """Gradients (times `scale`), losses and metrics of one micro-batch, ready to be added up."""
+    """Returns the gradients (times `scale`), losses and metrics of one micro-batch."""
     variables = model.trained_variables
-    # Only these: what is frozen is computed as in inference, and nothing of it is kept.
+    # Only the trained variables: frozen parts run as in inference and keep no activations.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         outputs = model(features, training=True, seed=seed)
@@ -74,7 +83,7 @@ def _gradients(task, model, features, seed, weights, scale):
 
 
 def _accumulate(compute, features, seed, count):
-    """The sum of ``compute(features, seed)`` over `count` micro-batches."""
+    """Returns the sum of ``compute(features, seed)`` over `count` micro-batches."""
     split = {
         name: tf.reshape(x, tf.concat([[count, -1], tf.shape(x)[1:]], 0))
         for name, x in features.items()
@@ -92,7 +101,7 @@ def _accumulate(compute, features, seed, count):
         return number + 1, tf.nest.map_structure(tf.add, sums, found)
 
     first = part(tf.constant(0))
-    # Nothing else would keep the second part from being computed beside the first.
+    # Otherwise the second part could be computed at the same time as the first.
     with tf.control_dependencies(tf.nest.flatten(first)):
         second = tf.constant(1)
     # Compiled once, so that the graph does not grow with the number of micro-batches.

@@ -1,7 +1,9 @@
-"""What a user sees of training: log lines, a bar on a terminal, TensorBoard, metrics.jsonl."""
+"""Training reports: log lines, a progress bar, TensorBoard events and ``metrics.jsonl``."""
 
 import contextlib
 import time
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -10,61 +12,68 @@ from absl import logging
 from albert.io import file_io, progress
 from albert.training import run_record
 
-# Of the totals of training: seconds that steps waited for their batches, tokens without padding.
+# Keys of the totals: seconds that steps waited for their batches, and tokens without padding.
 INPUT_SECONDS, TOKENS = "input_seconds", "tokens"
 
 
-def write_scalar(name, value):
-    """Adds a number to the events of TensorBoard."""
-    # TensorFlow keeps every number of Python that ever became a tensor; a million steps would tell.
+def write_scalar(name: str, value: Any) -> None:
+    """Writes a number to the TensorBoard events."""
+    # TensorFlow caches every Python number that becomes a tensor, so memory would grow.
     tf.summary.scalar(name, np.float32(value))
 
 
-def divide(totals):
-    """{name: (sum, weight)} -> {name: mean}; 0 where nothing was weighed."""
+def divide(totals: dict[str, Any]) -> dict[str, float]:
+    """Converts {name: (sum, weight)} to {name: mean}; the mean is 0 if the weight is 0."""
     return {name: float(s / w) if w else 0.0 for name, (s, w) in totals.items()}
 
 
 class RunningMeans:
-    """Means of some of what training reports, since they were last asked for.
+    """Running means of training values since the last call of `take`.
 
-    Sums are kept, and in float64, so that a mean does not depend on how many steps a call of the
-    training loop has taken.
+    Sums are kept in float64, so that a mean does not depend on the number of steps per call of the
+    training loop.
 
     Args:
-      names: of the values; None: all.
+      names: names of the values; None: all.
     """
 
-    def __init__(self, names=None):
+    def __init__(self, names: Iterable[str] | None = None) -> None:
         self._names = names
         self._totals = {}
 
-    def add(self, totals):
-        """Takes in {name: (sum, weight)} of further steps."""
+    def add(self, totals: dict[str, Any]) -> None:
+        """Adds {name: (sum, weight)} of new steps."""
         for name in totals if self._names is None else self._names:
             own = np.asarray(totals[name], np.float64)
             self._totals[name] = self._totals.get(name, 0.0) + own
 
-    def take(self):
-        """{name: mean}, empty without a step; starts again."""
+    def take(self) -> dict[str, float]:
+        """Returns {name: mean} and resets the sums; empty if there were no steps."""
         totals, self._totals = self._totals, {}
         return divide(totals)
 
 
 class TrainingLog:
-    """Reports training: a line each time it is asked to, a bar on a terminal, TensorBoard events.
+    """A reporter of training: log lines on request, a progress bar and TensorBoard events.
 
-    What TensorBoard gets is also a line of ``metrics.jsonl``, see `run_record`.
+    The values for TensorBoard are also written to ``metrics.jsonl``, see `run_record`.
 
     Args:
-      folder: where these files go; None in workers that leave reporting to another.
+      folder: folder of these files; None in workers that do not report.
       first_step: steps taken before this run.
-      last_step: step at which training ends, as an attribute, too; None: not known yet.
+      last_step: step at which training ends, also an attribute; None: not known yet.
       batch_size: examples per step over all replicas.
-      created: `time.time()` at which the work began that came before the first step.
+      created: `time.time()` when the work before the first step began.
     """
 
-    def __init__(self, folder, first_step, last_step, batch_size, created):
+    def __init__(
+        self,
+        folder: str | None,
+        first_step: int,
+        last_step: int | None,
+        batch_size: int,
+        created: float,
+    ) -> None:
         self.last_step = last_step
         self._batch_size = batch_size
         self._step = first_step
@@ -82,37 +91,37 @@ class TrainingLog:
         self._means = RunningMeans()
         self._started = created
         self._first = True
-        self._reported = None  # the last step that has a line
+        self._reported = None  # the last reported step
         self._timed_steps, self._seconds, self._input_seconds = 0, 0.0, 0.0
 
-    def __enter__(self):
+    def __enter__(self) -> "TrainingLog":
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         self._open.close()
         if not self._quiet:
             run_record.set_steps(self._folder, self._step)
 
-    def before_checkpoint(self):
-        """Keeps the number of tokens for a run that goes on from this step."""
+    def before_checkpoint(self) -> None:
+        """Saves the number of tokens for a run that resumes from this step."""
         if not self._quiet and self._reported != self._step and self._tokens_seen is not None:
             run_record.append_save(self._folder, self._step, self._tokens_seen)
 
-    def after_checkpoint(self):
-        """Leaves the time since the last update (saving, evaluating) out of the speed."""
+    def after_checkpoint(self) -> None:
+        """Excludes the time since the last update (saving, evaluating) from the speed."""
         if not self._quiet:
             run_record.set_steps(self._folder, self._step)
         self._started = time.time()
 
-    def update(self, step, totals, rate, report):
-        """Takes in what happened since the last call. The first call is to come after one step.
+    def update(self, step: int, totals: dict[str, Any], rate: float, report: bool) -> None:
+        """Adds the steps since the last call; the first call must follow one step.
 
         Args:
           step: steps taken so far.
           totals: {name: (sum, weight)} over the new steps. `INPUT_SECONDS` is the time that they
-            waited for their batches, `TOKENS` the tokens of these, if that is known.
+            waited for their batches, `TOKENS` the number of tokens, if known.
           rate: learning rate of the next step.
-          report: write a line.
+          report: whether to log a line.
         """
         if self._quiet:
             return
@@ -124,7 +133,7 @@ class TrainingLog:
         totals = dict(totals)
         waited = float(totals.pop(INPUT_SECONDS)[0])
         if self._first:
-            # It took in all that comes before training: it says nothing about the speed.
+            # The first step includes all the work before training, so it is not timed.
             logging.info("First step after %.1f s", elapsed)
             self._first = False
         else:
@@ -141,7 +150,7 @@ class TrainingLog:
 
     def _report(self, step, rate):
         values = self._means.take()
-        tokens = values.pop(TOKENS, None)  # a step
+        tokens = values.pop(TOKENS, None)  # per step
         values["learning_rate"] = rate
         line = f"step {step}" + (f"/{self.last_step}" if self.last_step else "")
         line += "".join(f"  {name} {value:.5g}" for name, value in values.items())
@@ -159,14 +168,14 @@ class TrainingLog:
         self._timed_steps, self._seconds, self._input_seconds = 0, 0.0, 0.0
 
     def _speed(self, step, tokens, values):
-        """Adds to the values how fast training is; returns that and the time left as text."""
+        """Adds the training speed to the values; returns the speed and the time left as text."""
         steps_per_second = self._timed_steps / self._seconds
         speed = values["examples_per_second"] = self._batch_size * steps_per_second
         text = f"  {speed:.{1 if speed >= 1 else 4}f} examples/s"
         if tokens is not None:
             values["tokens_per_second"] = tokens * steps_per_second
             text += f"  {values['tokens_per_second']:.0f} tokens/s"
-        # The share of the time that went into waiting for input.
+        # The fraction of the time spent waiting for input.
         values["input_share"] = self._input_seconds / self._seconds
         text += f"  input {values['input_share']:.0%}"
         if self.last_step is None:
@@ -175,7 +184,7 @@ class TrainingLog:
 
 
 def _tokens_seen(rows, step):
-    """Tokens of the steps that were taken before, or None where the run's rows do not say."""
+    """Returns the number of tokens of earlier steps, or None if the run's rows do not have it."""
     if not step:
         return 0
     found = [row["tokens_seen"] for row in rows if row["step"] == step and "tokens_seen" in row]
