@@ -115,7 +115,7 @@ def export(
     return head
 
 
-def choose(model_dir, checkpoint):
+def choose(model_dir: str | None, checkpoint: str | None) -> str:
     """Returns the prefix of the checkpoint to export; `export` has the arguments.
 
     A folder that holds none by the names of a run is searched as any folder.
@@ -224,7 +224,7 @@ def write_tokenizer(folder, tokenizer, max_length):
 
 @functools.cache
 def _spm_class():
-    """Message class of SentencePiece models."""
+    """Returns the message class of SentencePiece models."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
     pool = descriptor_pool.DescriptorPool()

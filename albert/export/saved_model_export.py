@@ -10,6 +10,7 @@ Letters in shapes: B batch, K labels, S sequence.
 import math
 import os
 import time
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -101,7 +102,7 @@ def export_classifier(model, specs, export_dir, threshold=None):
     return save_version(server, signatures, export_dir)
 
 
-def save_version(module, signatures, parent):
+def save_version(module: Any, signatures: dict, parent: str) -> str:
     """Writes a SavedModel to a new folder of `parent`; returns that folder.
 
     Its name is the time in seconds, so that model servers take the newest.
@@ -112,7 +113,7 @@ def save_version(module, signatures, parent):
     return save_model(module, signatures, parent, str(version))
 
 
-def save_model(module, signatures, parent, name):
+def save_model(module: Any, signatures: dict, parent: str, name: str) -> str:
     """Writes a SavedModel under `parent` that appears whole or not at all; returns its folder.
 
     An older one of that name is replaced.
@@ -412,7 +413,7 @@ def endings_of(questions, options):
 # --- Writes fine-tuned token classifiers as SavedModels: for ids, and for texts or words ---------
 
 
-def export_ids(model, export_dir):
+def export_ids(model: Any, export_dir: str) -> str:
     """Writes a SavedModel of int32 ``input_ids``, ``input_mask`` and ``segment_ids`` [B, S].
 
     It returns ``predictions`` [B, S] and ``probabilities`` [B, S, K]; a word has those of its first
