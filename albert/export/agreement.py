@@ -64,8 +64,8 @@ class Agreement:
     expected: float
     found: float
 
-    def to_dict(self):
-        """JSON-ready."""
+    def to_dict(self) -> dict:
+        """Returns the agreement as a JSON-ready dict."""
         return {
             "answers": self.count,
             "agreement": round(self.rate, 6),
@@ -120,7 +120,7 @@ def read(folder, path, flag, labelled=True, max_examples=None):
     )
 
 
-def measure(examples, expected, found):
+def measure(examples: Examples, expected, found) -> Agreement:
     """Measures the `Agreement` of two models.
 
     Args:
@@ -132,6 +132,6 @@ def measure(examples, expected, found):
     return Agreement(len(answers[0]), agreement_rate(examples, *answers), examples.metric, *points)
 
 
-def agreement_rate(examples, expected, found):
+def agreement_rate(examples: Examples, expected: list, found: list) -> float:
     """Returns the fraction of the `Examples` with the same answer in two lists of answers."""
     return float(np.mean(examples.same(expected, found)))

@@ -70,7 +70,7 @@ _BYTES_OF_CHARACTER = 4  # at most, in UTF-8
 
 
 def check_text(tokenizer, flag="export_text"):
-    """Refuses what `make` cannot do; `flag` is what the user asked for it with.
+    """Rejects what `make` cannot do; `flag` is what the user asked for it with.
 
     Raises:
       file_io.InputError: tensorflow-text is missing, or a SentencePiece vocabulary has no comma, so
@@ -158,7 +158,7 @@ class SentencePiece(_GraphTokenizer):
         self._replacements = tf.ragged.constant(replacements, dtype=tf.int32)
 
     def cleaned(self, tokenizer, text):
-        """What `preprocess` shall give for a text."""
+        """Returns the expected result of `preprocess` for a text."""
         return tokenizer.preprocess(text)
 
     def preprocess(self, texts):
@@ -170,7 +170,7 @@ class SentencePiece(_GraphTokenizer):
         return tf.strings.lower(texts, encoding="utf-8") if self._lower else texts
 
     def encode(self, texts):
-        """Ids of strings [B]: a ragged tensor [B, (tokens)]."""
+        """Returns the ids of strings [B]: a ragged tensor [B, (tokens)]."""
         ids = self._encoder.tokenize(self.preprocess(texts)).with_row_splits_dtype(tf.int64)
         return tf.gather(self._replacements, ids).merge_dims(1, 2)
 
@@ -199,7 +199,7 @@ class WordPiece(_GraphTokenizer):
         )
 
     def cleaned(self, tokenizer, text):
-        """What `preprocess` shall give for a text."""
+        """Returns the expected result of `preprocess` for a text."""
         return " ".join(tokenizer.basic_tokenizer.tokenize(text))
 
     def preprocess(self, texts):
@@ -215,7 +215,7 @@ class WordPiece(_GraphTokenizer):
         return tf.strings.strip(replace(texts, self._space, " "))
 
     def encode(self, texts):
-        """Ids of strings [B]: a ragged tensor [B, (tokens)]."""
+        """Returns the ids of strings [B]: a ragged tensor [B, (tokens)]."""
         words = tf.strings.split(self.preprocess(texts))  # [B, (words)]
         lengths = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
         too_long = lengths > wordpiece.MAX_WORD_CHARACTERS

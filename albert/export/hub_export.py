@@ -94,13 +94,13 @@ def _sop_call(encode, model):
 
 
 def _variables(*modules):
-    """The variables of modules, each once: a head may use one of the encoder's."""
+    """Returns the variables of modules, each once: a head may use one of the encoder's."""
     found = [variable for module in modules for variable in module.variables]
     return list({variable.ref(): variable for variable in found}.values())
 
 
 def _callable(call, variables, extra=((), ())):
-    """An object that is called as `call`, for both interfaces and values of ``training``.
+    """Builds an object that is called as `call`, for both interfaces and values of ``training``.
 
     Args:
       call: ``(inputs, training) -> dict``.
@@ -123,7 +123,7 @@ def _callable(call, variables, extra=((), ())):
 
 
 def _signature(call, names):
-    """A signature with one int32 [B, S] input (or [B, P]) per name."""
+    """Builds a signature with one int32 [B, S] input (or [B, P]) per name."""
 
     def serve(*tensors):
         outputs = call(dict(zip(names, tensors, strict=True)))

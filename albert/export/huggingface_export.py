@@ -1,9 +1,9 @@
 """Writes a checkpoint as a folder that transformers loads: weights, configuration, tokenizer.
 
 ``tokenizer.json`` spells out what `tokenization` does: white space, decomposition, combining marks,
-lower case, the vocabulary's own normalisation, SentencePiece's unigram model, ``[CLS] a [SEP] b
+lower case, the vocabulary's own normalization, SentencePiece's unigram model, ``[CLS] a [SEP] b
 [SEP]``. What differs there: ``[CLS]`` and the like in a text are the special pieces; a number
-before a comma is now and then cut elsewhere, since pieces such as "9," are not split but left out.
+before a comma is now and then cut elsewhere, since pieces such as "9," are not split but omitted.
 The class AlbertTokenizer also takes two backticks or apostrophes for a quotation mark.
 """
 
@@ -71,7 +71,7 @@ def export(
       head: key of `huggingface.HEADS`; None: what the folder's description or the variables tell.
       labels: names of a classifier's labels by id; none: those of the description.
       architecture: key of `weight_names.ARCHITECTURES`.
-      **files: what `sources.locate` takes beside the checkpoint.
+      **files: what `sources.locate` takes in addition to the checkpoint.
 
     Returns:
       The head that was written.
@@ -115,8 +115,8 @@ def export(
     return head
 
 
-def choose(model_dir, checkpoint):
-    """Prefix of the checkpoint that is exported; `export` has the arguments.
+def choose(model_dir: str | None, checkpoint: str | None) -> str:
+    """Returns the prefix of the checkpoint to export; `export` has the arguments.
 
     A folder that holds none by the names of a run is searched as any folder.
     """
@@ -170,7 +170,7 @@ def _check_head(head, outputs):
 
 
 def _check_layers(prefix, tensors):
-    """Refuses a head with a layer before its output."""
+    """Rejects a head with a layer before its output."""
     if any(name.startswith("head_hidden/") for name in tensors):
         raise file_io.InputError(
             f"{prefix} has a layer before its output (head_hidden_size); transformers has no class "
@@ -179,7 +179,7 @@ def _check_layers(prefix, tensors):
 
 
 def _check_words(prefix, tensors, config):
-    """Refuses weights for another vocabulary than the configuration's."""
+    """Rejects weights for another vocabulary than the configuration's."""
     words = tensors.get("bert/embeddings/word_embeddings")
     if words is not None and words.shape != (config.vocab_size, config.embedding_size):
         raise file_io.InputError(
@@ -224,7 +224,7 @@ def write_tokenizer(folder, tokenizer, max_length):
 
 @functools.cache
 def _spm_class():
-    """Message class of SentencePiece models."""
+    """Returns the message class of SentencePiece models."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
     pool = descriptor_pool.DescriptorPool()

@@ -4,7 +4,7 @@ In int8 the kernels of products are integers with a scale for each output, and w
 multiplied by is turned into integers while the model runs, with a scale of its own for each token.
 Layers that share their weights meet values of very different sizes, and there are tokens that are
 far larger than others: a scale for each token follows both, and needs no calibration. Sums,
-normalisation and attention stay float32.
+normalization and attention stay float32.
 
 Letters in shapes: B batch, S sequence.
 """
@@ -53,14 +53,14 @@ def write(folder, trained):
 
 
 def convert(module, functions, about, path, is_quantized=False):
-    """Bytes of a LiteRT model.
+    """Returns the bytes of a LiteRT model.
 
     Args:
       module: `tf.Module` that holds the variables.
       functions: {name of the signature: `tf.function` with an input signature}.
       about: JSON-ready dict with "inputs" and "outputs", the names in their order; the rest only
         goes into the file.
-      path: where the model is to go; what is needed for a while is written beside it.
+      path: where the model is to go; temporary files are written next to it.
       is_quantized: in int8, see the module.
     """
     from tensorflow.lite.tools import flatbuffer_utils  # needed for this alone

@@ -13,7 +13,7 @@ _IR_VERSION = 10  # what runtimes of that time read
 
 
 def package():
-    """The package onnx.
+    """Imports the package onnx.
 
     Raises:
       file_io.InputError: it is not installed.
@@ -54,11 +54,11 @@ class Graph:
             )
         return name
 
-    def number(self, value):
+    def number(self, value: float) -> str:
         """A float32 scalar."""
         return self.constant(f"number {value:.9g}", np.array(value, np.float32))
 
-    def integers(self, *values):
+    def integers(self, *values: int) -> str:
         """An int64 vector."""
         return self.constant(f"integers {values}", np.array(values, np.int64))
 
@@ -71,7 +71,7 @@ class Graph:
         return names[0] if outputs == 1 else names
 
     def cast(self, x, dtype):
-        """The tensor in another type."""
+        """Casts a tensor to another type."""
         return self.node("Cast", x, to=self._type(dtype))
 
     def output(self, name, x, dtype, shape):
@@ -87,7 +87,7 @@ class Graph:
         self._outputs.append(self._info(name, dtype, shape))
 
     def to_bytes(self, metadata):
-        """The file's content.
+        """Returns the content of the file.
 
         Args:
           metadata: {key: text}, which the file holds for readers without its folder.
@@ -110,7 +110,7 @@ class Graph:
         return self.node("Add", product, self.constant(f"{name}/bias", bias))
 
     def layer_norm(self, x, name, gamma, beta, epsilon):
-        """Normalises the last axis."""
+        """Normalizes the last axis."""
         scale, shift = self.constant(f"{name}/gamma", gamma), self.constant(f"{name}/beta", beta)
         return self.node("LayerNormalization", x, scale, shift, axis=-1, epsilon=epsilon)
 

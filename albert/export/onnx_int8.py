@@ -13,14 +13,14 @@ from absl import logging
 from albert.export import agreement, onnx_export
 from albert.serving import inference, runtimes
 
-_MOST_ROWS = 128  # of each place, by which its scale is chosen
+_MOST_ROWS = 128  # activation rows kept per site to choose its scale
 _ALPHAS = (None, 0.25, 0.5, 0.75)  # strengths of smoothing; None: as it is
-_CLIPS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)  # shares of a range that 8 bits are spent on
+_CLIPS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)  # fractions of a range that 8 bits are spent on
 _LARGEST_FACTOR = 100.0
 
 
 class Observations:
-    """What flows into a product at one depth: the range of each channel, and some rows.
+    """The inputs of a product at one depth: the range of each channel, and some rows.
 
     Attributes:
       low, high: float32 [C].
@@ -79,12 +79,12 @@ class Product:
     """A weight in int8 and the scales of its inputs.
 
     Attributes:
-      alpha: strength of the smoothing; None: there is none.
+      alpha: strength of the smoothing; None: no smoothing.
       factors: float32 [C] that inputs are divided by, whose inverse is in the weight; None: none.
       weight: int8 [C, O].
       weight_scales: float32 [O].
       scales: {depth: `Scale`} of inputs after the division.
-      errors: {depth: share of the output's energy that is error}, on the rows observed.
+      errors: {depth: fraction of the output's energy that is error}, on the rows observed.
     """
 
     alpha: float | None
@@ -167,7 +167,7 @@ def _product(kernel, observed, alpha):
 
 # Tokens whose activations of all depths are in memory together.
 _TOKENS = 512
-# Share of equal answers to the calibration file with which no further part is left in float32.
+# Fraction of equal answers to the calibration file with which no further part is left in float32.
 _ENOUGH = 0.995
 
 

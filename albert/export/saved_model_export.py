@@ -10,6 +10,7 @@ Letters in shapes: B batch, K labels, S sequence.
 import math
 import os
 import time
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -32,7 +33,7 @@ _LITE_OUTPUTS = ("end_logits", "start_logits")
 
 
 def model_to_serve(task, config, prefix, skip_padding=True):
-    """The model of a task with the weights of a checkpoint, to be loaded anywhere.
+    """Builds the model of a task with the weights of a checkpoint, to be loaded anywhere.
 
     It computes in float32, as how low precision is computed depends on the machine.
 
@@ -86,7 +87,7 @@ def export_classifier(model, specs, export_dir, threshold=None):
       model: classifier or regression model of `heads`.
       specs: feature specifications of its task.
       export_dir: the model goes to a new folder here, see `save_version`.
-      threshold: constant output ``threshold``; None or NaN leaves it out.
+      threshold: constant output ``threshold``; None or NaN omits it.
 
     Returns:
       The new folder.
@@ -101,7 +102,7 @@ def export_classifier(model, specs, export_dir, threshold=None):
     return save_version(server, signatures, export_dir)
 
 
-def save_version(module, signatures, parent):
+def save_version(module: Any, signatures: dict, parent: str) -> str:
     """Writes a SavedModel to a new folder of `parent`; returns that folder.
 
     Its name is the time in seconds, so that model servers take the newest.
@@ -112,7 +113,7 @@ def save_version(module, signatures, parent):
     return save_model(module, signatures, parent, str(version))
 
 
-def save_model(module, signatures, parent, name):
+def save_model(module: Any, signatures: dict, parent: str, name: str) -> str:
     """Writes a SavedModel under `parent` that appears whole or not at all; returns its folder.
 
     An older one of that name is replaced.
@@ -148,7 +149,7 @@ def _size_of(module):
 
 
 def answer_mask(input_mask, segment_ids):
-    """The feature ``p_mask`` of inputs that come without it.
+    """Returns the feature ``p_mask`` of inputs that come without it.
 
     Args:
       input_mask: [B, S] integers, 1 for the places before the padding.
@@ -172,7 +173,7 @@ class _SquadServer(tf.Module):
         self._model = model
 
     def __call__(self, input_ids, input_mask, segment_ids):
-        """What the model returns."""
+        """Returns the outputs of the model."""
         features = {
             "input_ids": input_ids,
             "input_mask": input_mask,
@@ -215,14 +216,14 @@ def export_squad(runner, checkpoint, max_seq_length, export_dir):
       runner: `engine.Engine` of a SQuAD task.
       checkpoint: which one, see `checkpoints.choose`.
       max_seq_length: S of the TensorFlow Lite model.
-      export_dir: folder, made if it is not there.
+      export_dir: folder, made if missing.
 
     Raises:
       file_io.InputError: no checkpoint, or the files cannot be written.
     """
     prefix = checkpoints.choose(runner.run_config.output_dir, checkpoint)
     logging.info("Exporting %s", prefix)
-    # TensorFlow Lite has no operations for leaving padding out.
+    # TensorFlow Lite has no operations to skip padding.
     model = model_to_serve(runner.task, runner.model.config, prefix, skip_padding=False)
     server = _SquadServer(model)
     server.serve = _function(server.under_all_names, None, None)
@@ -363,7 +364,7 @@ class ChoiceServer(TextPacker):
       model: `heads.RegressionModel`, which scores a text with a question and an option.
       tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S; longer texts are cut as `race.convert_example` does.
-      max_qa_length: most tokens of question and option.
+      max_qa_length: maximum number of tokens of question and option.
 
     Attributes:
       serve: the function of its signature: strings ``article`` [B], ``question`` [B] and
@@ -412,7 +413,7 @@ def endings_of(questions, options):
 # --- Writes fine-tuned token classifiers as SavedModels: for ids, and for texts or words ---------
 
 
-def export_ids(model, export_dir):
+def export_ids(model: Any, export_dir: str) -> str:
     """Writes a SavedModel of int32 ``input_ids``, ``input_mask`` and ``segment_ids`` [B, S].
 
     It returns ``predictions`` [B, S] and ``probabilities`` [B, S, K]; a word has those of its first
@@ -444,7 +445,7 @@ class WordServer(tf.Module):
     Args:
       model: `heads.TokenClassifierModel`.
       tokenizer: `tokenization.FullTokenizer`.
-      max_seq_length: S; words that are not among so many pieces, with [CLS] and [SEP], get the
+      max_seq_length: S; words beyond this many pieces, with [CLS] and [SEP], get the
         label "" and the probability 0.
       labels: K label names by id.
 
@@ -532,7 +533,7 @@ def export_text(model, tokenizer, max_seq_length, labels, export_dir):
 # --- Writes the SavedModels of serving folders: for ids, and for texts ---------------------------
 
 
-TEXT_MODEL = "saved_model_text"  # beside the model of ids
+TEXT_MODEL = "saved_model_text"  # next to the model of ids
 DESCRIPTION = "description"  # name of the signature that says what the model is
 
 

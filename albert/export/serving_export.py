@@ -1,4 +1,4 @@
-"""Exports fine-tuned models as serving folders, and refuses exports that answer otherwise."""
+"""Exports fine-tuned models as serving folders, and rejects exports whose answers differ."""
 
 from absl import logging
 
@@ -130,10 +130,10 @@ def _check_limits(min_agreement, max_metric_drop):
 
 
 def _checked(folder, trained, check, min_agreement, max_metric_drop):
-    """What is measured of the exported model.
+    """Measures the exported model.
 
     Raises:
-      file_io.InputError: it answers otherwise; holds the figures.
+      file_io.InputError: its answers differ; holds the figures.
     """
     found = agreement.measure(
         check, inference.FoundModel(trained), inference.FoundModel(folder.model, folder)

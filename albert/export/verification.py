@@ -7,6 +7,7 @@ import dataclasses
 import os
 import re
 import warnings
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -37,7 +38,7 @@ class Item:
     is_unreadable: bool = False
 
 
-def check(path):
+def check(path: str) -> Iterator[Item]:
     """Checks what a path names; a folder with all folders below it.
 
     Args:
@@ -192,7 +193,7 @@ def _check_saved_model(folder):
 
 
 def _damage_of_saved_model(folder):
-    """What is wrong with graph, variables or assets of a SavedModel; None for nothing."""
+    """Returns what is wrong with graph, variables or assets of a SavedModel; None for nothing."""
     try:
         graphs = saved_model_files.read_graphs(folder)
     except file_io.InputError as error:

@@ -22,7 +22,7 @@ from albert.io import file_io
 # The padded size of a batch is at most this many times its real one.
 _MOST_PADDING = 1.5
 _LONGEST_RETRY = 60  # seconds
-_REMEMBERED = 0.8  # share of the past in the mean time of a row
+_REMEMBERED = 0.8  # weight of the past in the mean time per row
 
 
 class Full(Exception):
@@ -32,7 +32,7 @@ class Full(Exception):
       retry_after: whole seconds after which there may be some.
     """
 
-    def __init__(self, message, retry_after):
+    def __init__(self, message: str, retry_after: int):
         super().__init__(message)
         self.retry_after = retry_after
 
@@ -43,7 +43,7 @@ class Closed(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """What a model is asked.
+    """One input row of a request.
 
     Attributes:
       value: what the function of the model takes.
@@ -70,7 +70,7 @@ class Pending:
     results: list
     missing: int
 
-    def add(self, place, result):
+    def add(self, place: int, result: Any) -> None:
         self.results[place] = result
         self.missing -= 1
         if not self.missing:
@@ -103,11 +103,11 @@ class Queue:
     """Rows that wait, in the order in which they came; without threads and without a clock.
 
     Args:
-      max_batch_size: most sequences of a batch; a row that brings more goes alone.
+      max_batch_size: maximum number of sequences per batch; a larger row is computed alone.
       delay: seconds that the oldest row may wait for others.
     """
 
-    def __init__(self, max_batch_size, delay):
+    def __init__(self, max_batch_size: int, delay: float):
         self._max_batch_size = max_batch_size
         self._delay = delay
         self._waiting = collections.deque()
@@ -124,20 +124,20 @@ class Queue:
         """Puts a `Waiting` behind the others."""
         self._waiting.append(item)
 
-    def drop_cancelled(self):
-        """Forgets the rows of requests that nobody waits for any more."""
+    def drop_cancelled(self) -> None:
+        """Removes the rows of requests that were cancelled or have failed."""
         kept = [item for item in self._waiting if not item.request.future.done()]
         self._waiting = collections.deque(kept)
 
-    def due_in(self, now):
-        """Seconds until the next batch is to be taken, 0 for at once; None: nothing waits."""
+    def due_in(self, now: float) -> float | None:
+        """Returns the seconds until the next batch is due, 0 for now; None if nothing waits."""
         if not self._waiting:
             return None
         if self.weight >= self._max_batch_size:
             return 0.0
         return max(0.0, self._waiting[0].arrived + self._delay - now)
 
-    def take(self):
+    def take(self) -> list[Waiting]:
         """Removes a batch: the oldest row, and those that are nearest to it in length."""
         oldest = self._waiting[0]
         near = sorted(self._waiting, key=lambda item: abs(item.row.length - oldest.row.length))
@@ -163,7 +163,7 @@ class Batcher:
     Args:
       function: ``(values) -> results``, one for each, in their order.
       max_batch_size, delay: see `Queue`.
-      capacity: most rows that wait.
+      capacity: maximum number of queued rows.
       clock: function that returns seconds.
       on_batch: ``(rows, seconds)``, called after each batch.
     """
@@ -184,7 +184,7 @@ class Batcher:
         self._on_batch = on_batch
         self._changed = threading.Condition()
         self._closed = False
-        self._row_seconds = 0.0  # that a sequence takes, a moving mean
+        self._row_seconds = 0.0  # moving average of the seconds per sequence
         self._thread = threading.Thread(target=self._work, name="inference", daemon=True)
         self._thread.start()
 
@@ -194,8 +194,8 @@ class Batcher:
             self._queue.drop_cancelled()
             return len(self._queue)
 
-    def submit(self, rows):
-        """Takes a request.
+    def submit(self, rows: list[Row]) -> concurrent.futures.Future:
+        """Queues a request.
 
         Args:
           rows: list of `Row`, at least one.
@@ -225,8 +225,8 @@ class Batcher:
             self._changed.notify()
         return future
 
-    def close(self):
-        """Answers what was taken, takes nothing more, and returns when the thread has ended."""
+    def close(self) -> None:
+        """Answers the queued rows, rejects new ones, and returns when the thread has ended."""
         with self._changed:
             self._closed = True
             self._changed.notify()

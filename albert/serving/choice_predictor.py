@@ -49,7 +49,7 @@ class Choice:
     number: int
     probabilities: list
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """JSON-ready: id, prediction (a letter), answer (its text), probabilities by letter."""
         rounded = [round(float(p), 6) for p in self.probabilities]
         return {
@@ -111,7 +111,7 @@ class ChoicePredictor:
     batches_ahead = 64
     gives_numbers = False
 
-    def __init__(self, model_dir, runtime="auto", threads=None):
+    def __init__(self, model_dir, runtime: str = "auto", threads: int | None = None):
         found = inference.find(model_dir, race.KIND)
         folder = found.folder
         max_qa_length = folder.length("max_qa_length", 1)
@@ -147,7 +147,7 @@ class ChoicePredictor:
         """Yields the questions of a jsonl file; see `read_questions`."""
         return read_questions(lines, name)
 
-    def read(self, path, labelled):
+    def read(self, path: str, labelled: bool) -> tuple[list, list | None]:
         """Returns the questions of a file and the right options; see `predictors.Predictor`.
 
         Args:
@@ -171,15 +171,15 @@ class ChoicePredictor:
             raise file_io.InputError(f"{path}: there is no question")
         return questions, gold
 
-    def of_request(self, fields):
+    def of_request(self, fields: dict):
         """Returns the example of a request."""
         return Question("", fields["article"], fields["question"], tuple(fields["options"]))
 
-    def batch_size(self, examples):
+    def batch_size(self, examples: list) -> int:
         """Returns the batch size for examples of requests that are computed together."""
         return sum(len(question.options) for question in examples)
 
-    def to_json(self, result):
+    def to_json(self, result) -> dict:
         """Returns a JSON-ready `Choice`."""
         return result.to_dict()
 
@@ -187,11 +187,11 @@ class ChoicePredictor:
         """Writes results as jsonl."""
         file.writelines(tables.json_line(self.to_json(result)) for result in results)
 
-    def answers(self, results):
+    def answers(self, results) -> list:
         """Returns the numbers of the options, to compare and score."""
         return [result.number for result in results]
 
-    def score(self, gold, found):
+    def score(self, gold: list, found: list) -> float:
         """Returns the accuracy in percentage points."""
         return 100 * float(np.mean(np.array(found) == gold))
 

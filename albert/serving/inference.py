@@ -15,7 +15,7 @@ from albert.tasks.squad import task as squad_task
 
 
 def make_model(folder, compute=layers.Compute()):
-    """The model of `heads` that a `model_folder.ModelFolder` describes, with random weights.
+    """Builds the model of `heads` that a `model_folder.ModelFolder` describes, with random weights.
 
     Raises:
       file_io.InputError: the settings are not what training writes.
@@ -24,7 +24,7 @@ def make_model(folder, compute=layers.Compute()):
 
 
 def restored_model(folder, compute=layers.Compute()):
-    """`make_model` with the weights of the folder's checkpoint.
+    """Builds the model as `make_model` does, with the weights of the folder's checkpoint.
 
     Raises:
       file_io.InputError: the settings are not what training writes, or the weights do not fit.
@@ -64,8 +64,8 @@ class FoundModel:
     function: Callable | None = None
     precision: str = "float32"
 
-    def load(self, runtime="auto", threads=None):
-        """The model as a function.
+    def load(self, runtime: str = "auto", threads: int | None = None) -> Callable[[dict], dict]:
+        """Loads the model as a function.
 
         Args:
           runtime, threads: see `runtimes.load`; of serving folders alone.
@@ -84,8 +84,8 @@ class FoundModel:
             return runtimes.load(self.serving, runtime, threads)
         return from_training_folder(self.folder, self.precision)
 
-    def in_precision(self, precision):
-        """The same, to be computed in "float32" or "bfloat16".
+    def in_precision(self, precision: str) -> "FoundModel":
+        """Returns the same model, to be computed in "float32" or "bfloat16".
 
         Raises:
           file_io.InputError: it is a serving folder of another precision.
@@ -97,8 +97,8 @@ class FoundModel:
             )
         return dataclasses.replace(self, precision=precision)
 
-    def null_odds_threshold(self):
-        """Null odds from which on a question is not answered; None but for SQuAD 2.0."""
+    def null_odds_threshold(self) -> float | None:
+        """Returns the null odds from which no answer is given; None except for SQuAD 2.0."""
         if self.serving:
             return self.serving.null_odds_threshold
         if self.folder.kind != squad_task.V2:
@@ -107,7 +107,7 @@ class FoundModel:
 
 
 def find(path, *names):
-    """The `FoundModel` of a training's folder or a serving folder.
+    """Finds the `FoundModel` of a training's folder or a serving folder.
 
     Args:
       path: the folder; of a training's the best checkpoint is used, else the last. Or what this

@@ -54,7 +54,7 @@ class Reply:
     threshold: float | None = None
 
     @property
-    def has_answer(self):
+    def has_answer(self) -> bool:
         """False if no answer was found, or the text has none."""
         if self.answers[0].start is None:
             return False
@@ -112,7 +112,7 @@ class Answerer:
     batches_ahead = 4
     gives_numbers = False
 
-    def __init__(self, model_dir, runtime="auto", threads=None):
+    def __init__(self, model_dir, runtime: str = "auto", threads: int | None = None):
         found = inference.find(model_dir, *squad_task.KINDS)
         folder = found.folder
         self.max_seq_length = folder.length()
@@ -128,7 +128,7 @@ class Answerer:
         self._infer = found.load(runtime, threads)
         self._threshold = found.null_odds_threshold()
 
-    def ask(self, question, context):
+    def ask(self, question: str, context: str) -> Reply:
         """Answers a question about a text of any length.
 
         Args:
@@ -176,7 +176,7 @@ class Answerer:
         for guid, place, question, text in answer_text.read_questions(lines, name, context):
             yield Question(question, text, guid, place, num_answers)
 
-    def read(self, path, labelled):
+    def read(self, path: str, labelled: bool) -> tuple[list, list | None]:
         """Returns the questions of a SQuAD file and their answers; see `predictors.Predictor`."""
         found = squad_answers.read_squad_examples(path, is_training=False)
         questions = [
@@ -187,15 +187,15 @@ class Answerer:
             return questions, None
         return questions, [list(example.answers or ()) for example in found]
 
-    def of_request(self, fields):
+    def of_request(self, fields: dict):
         """Returns the example of a request."""
         return Question(fields["question"], fields["context"], num_answers=fields["num_answers"])
 
-    def batch_size(self, examples):
+    def batch_size(self, examples: list) -> int:
         """Returns the batch size for examples of requests that are computed together."""
         return BATCH_SIZE
 
-    def to_json(self, result):
+    def to_json(self, result) -> dict:
         """Returns a JSON-ready `Reply`."""
         return answer_text.to_dict(result)
 
@@ -203,11 +203,11 @@ class Answerer:
         """Writes results as jsonl."""
         file.writelines(tables.json_line(self.to_json(result)) for result in results)
 
-    def answers(self, results):
+    def answers(self, results) -> list:
         """Returns the texts of the best answers, "" for none, to compare and score."""
         return [result.answers[0].text if result.has_answer else "" for result in results]
 
-    def score(self, gold, found):
+    def score(self, gold: list, found: list) -> float:
         """Returns the F1 of the texts in percentage points."""
         gold, found = dict(enumerate(gold)), dict(enumerate(found))
         _, f1 = squad_metrics.raw_scores_v2(gold, found)

@@ -34,12 +34,13 @@ _MOST_TIMES_LONGER = 4
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What a request may hold.
+    """Limits on the size of a request.
 
     Attributes:
-      examples: most examples.
-      characters: most characters of an example's texts together. Texts that normalization makes
-        `_MOST_TIMES_LONGER` than that are cut, or refused where all of a text is answered.
+      examples: maximum number of examples.
+      characters: maximum total number of characters in an example's texts. Texts
+        that normalization makes `_MOST_TIMES_LONGER` than that are cut, or rejected if the whole
+        text is answered.
     """
 
     examples: int = 64
@@ -120,7 +121,7 @@ class Form:
         return next(iter(self.fields)) if len(self.fields) == 1 else None
 
     def read(self, value, place, limits):
-        """An example, as a dict by field.
+        """Reads an example as a dict by field.
 
         Args:
           value: parsed JSON.
@@ -206,7 +207,7 @@ def _lengths(text):
 
 
 def _start(text, most):
-    """What of a text decomposes into at most so many characters."""
+    """Returns the longest start of a text that decomposes into at most `most` characters."""
     return text[: sum(end <= most for end in itertools.accumulate(_lengths(text)))]
 
 
@@ -241,7 +242,7 @@ def measured(form, example, max_seq_length):
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What was asked.
+    """A parsed request.
 
     Attributes:
       examples: dicts as `Form.read` makes them.
@@ -270,8 +271,8 @@ def _read_all(values, name, form, limits):
     return [form.read(value, f"{name}[{i}]", limits) for i, value in enumerate(values)]
 
 
-def read(body, form, limits):
-    """A request of our own.
+def read(body: bytes, form: Form, limits: Limits) -> Request:
+    """Reads a request in the toolkit's own format.
 
     Args:
       body: bytes of JSON.
@@ -296,8 +297,8 @@ def read(body, form, limits):
     return Request(examples, lambda results: {"results": results})
 
 
-def read_tensorflow(body, form, limits):
-    """A request in the form of TensorFlow Serving; see `read`.
+def read_tensorflow(body: bytes, form: Form, limits: Limits) -> Request:
+    """Reads a request in the form of TensorFlow Serving; see `read`.
 
     Where an example has a single field, its values may stand without a name; so do those of results
     with a single one.
@@ -354,6 +355,6 @@ def _columns(results):
     return _unnamed(columns)
 
 
-def to_json(value):
-    """A line of JSON; numbers that JSON does not have are a ValueError."""
+def to_json(value: Any) -> str:
+    """Returns a line of JSON; raises ValueError for numbers that JSON lacks."""
     return json.dumps(value, allow_nan=False) + "\n"

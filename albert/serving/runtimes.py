@@ -30,7 +30,7 @@ _OPERATIONS = frozenset(
 
 
 def load_saved_model(folder, threads=None):
-    """The model of a serving folder as a function.
+    """Loads the model of a serving folder as a function.
 
     Args:
       folder: `serving_folder.ServingFolder` of the format "saved_model".
@@ -111,7 +111,7 @@ def _node_of(tensor):
 
 
 def _check(node, functions, called, path):
-    """Refuses a node that does more than compute; adds the functions that it calls to `called`."""
+    """Rejects a node that does more than compute; adds the functions that it calls to `called`."""
     if node.op not in _OPERATIONS:
         raise file_io.InputError(
             f"{path} has the operation {node.op}, which exported models do not consist of; run it "
@@ -245,8 +245,8 @@ RUNTIMES = {
 }
 
 
-def of(format, precision):
-    """Names of the runtimes that run models of a format and precision."""
+def of(format: str, precision: str) -> list[str]:
+    """Returns the names of the runtimes that run models of a format and precision."""
     return [
         name
         for name, runtime in RUNTIMES.items()
@@ -255,12 +255,12 @@ def of(format, precision):
 
 
 def load(folder, runtime="auto", threads=None):
-    """The model of a serving folder as a function.
+    """Loads the model of a serving folder as a function.
 
     Args:
       folder: `serving_folder.ServingFolder`.
       runtime: key of `RUNTIMES`, or "auto" for the format's own.
-      threads: how many threads compute; None: as many as there are cores.
+      threads: number of threads that compute; None: one per core.
 
     Returns:
       ``(features) -> outputs``: int32 arrays [B, S] by name in, arrays by name out, as
@@ -304,7 +304,7 @@ def load(folder, runtime="auto", threads=None):
 
 
 def module_of(name):
-    """The Python module of a runtime.
+    """Imports the Python module of a runtime.
 
     Args:
       name: key of `RUNTIMES`.

@@ -34,7 +34,7 @@ class ServedModel:
     answer: Callable
 
 
-def load(model_dir, runtime="auto", threads=None):
+def load(model_dir: str, runtime: str = "auto", threads: int | None = None) -> ServedModel:
     """Loads the `ServedModel` of the folder of a fine-tuning run, or of a serving folder.
 
     Args:
@@ -80,7 +80,7 @@ def _sample(form, tokens):
     return {name: samples[name] for name in (*form.fields, *form.optional)}
 
 
-def shapes(max_seq_length, max_batch_size):
+def shapes(max_seq_length: int, max_batch_size: int) -> list[tuple[int, int]]:
     """(rows, tokens) of the inputs that `warm` tries: one row of each length that is computed, and
     more rows, in powers of two, of the longest."""
     lengths = {min(batching.round_up(n), max_seq_length) for n in range(1, max_seq_length + 1)}
@@ -93,7 +93,7 @@ def warm(model, max_batch_size, go_on=lambda: True):
 
     In float32 nothing is compiled for a shape (see `kernels.for_block`), but the first use of one
     takes memory and makes oneDNN choose its products. What is in memory then stays there, so the
-    collector of garbage need not look at it again, which takes longer than a short text does.
+    garbage collector need not look at it again, which takes longer than a short text does.
 
     Args:
       model: `ServedModel`.

@@ -31,22 +31,22 @@ ANY_HOST = "*"
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How a server works.
+    """The settings of a server.
 
     Attributes:
       host, port: address to listen at; port 0: any that is free.
       model_name: in paths of TensorFlow Serving's form.
       max_batch_size: see `batcher.Queue`.
       batch_deadline: seconds that a row may wait for others.
-      max_waiting: most rows that wait.
+      max_waiting: maximum number of queued rows.
       max_request_bytes: largest body of a request.
       limits: `requests.Limits`.
       request_timeout: seconds after which a request that was read is given up.
       read_timeout: seconds for a client to send a request's head, to send its body, or to take a
         reply; a connection without requests is closed after as long.
-      max_connections: most connections; less where file handles are short.
-      allowed_hosts: names in Host headers, beside addresses, "localhost", `host` and the machine's
-        name; `ANY_HOST`: any name.
+      max_connections: maximum number of connections; fewer where file handles are short.
+      allowed_hosts: names in Host headers, in addition to addresses, "localhost", `host` and the
+        machine's name; `ANY_HOST`: any name.
     """
 
     host: str = "127.0.0.1"
@@ -63,8 +63,8 @@ class Settings:
     allowed_hosts: tuple[str, ...] = ()
 
 
-def is_loopback(host):
-    """Whether only programs of this machine can reach an address."""
+def is_loopback(host: str) -> bool:
+    """Returns whether only programs on this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -95,7 +95,7 @@ class Server:
       settings: `Settings`.
     """
 
-    def __init__(self, settings):
+    def __init__(self, settings: Settings):
         self._settings = settings
         self._state = _LOADING
         self._model = self._batcher = None
@@ -114,7 +114,7 @@ class Server:
     # --- life ---
 
     def start(self, model):
-        """From now on requests are answered.
+        """Starts to answer requests.
 
         Args:
           model: `served_model.ServedModel`.
@@ -131,11 +131,11 @@ class Server:
         if self._state == _LOADING:
             self._state = _READY
 
-    def refuse_new(self):
-        """From now on requests are refused; those that were accepted are still answered."""
+    def refuse_new(self) -> None:
+        """Rejects new requests; those that were accepted are still answered."""
         self._state = _STOPPING
 
-    def close(self):
+    def close(self) -> None:
         """Ends the thread that computes, after what it has accepted."""
         if self._batcher:
             self._batcher.close()
@@ -150,7 +150,7 @@ class Server:
           ``(host, port, stop)``.
 
         Raises:
-          OSError: the address cannot be had.
+          OSError: the address is not available.
         """
         settings, loop = self._settings, asyncio.get_running_loop()
         loop.set_exception_handler(self._notes.of_loop)
@@ -409,10 +409,10 @@ def run(settings, load):
     Args:
       settings: `Settings`.
       load: function that loads a `served_model.ServedModel` and tries it, called in a thread; it
-        gets a function that says whether to go on.
+        gets a function that returns whether to continue.
 
     Raises:
-      OSError: the address cannot be had.
+      OSError: the address is not available.
       file_io.InputError: what `load` raises.
     """
     asyncio.run(_serve(settings, load))

@@ -1,6 +1,6 @@
 """Serving folders: fine-tuned models in forms that run without training's checkpoints.
 
-A serving folder has what makes a training's folder usable by itself (``model.json``, the
+A serving folder has what makes a training's folder usable alone (``model.json``, the
 configuration and the vocabulary, see `model_folder`), the model in one of `MODEL_FILES`,
 ``serving.json``, which says how to run it and what was measured when it was made, and the manifest
 that `manifests` writes. It appears whole or not at all.
@@ -77,13 +77,13 @@ class ServingFolder:
         return kinds.KINDS[self.kind].outputs
 
 
-def is_serving_folder(path):
-    """Whether a folder is a serving folder, by its files."""
+def is_serving_folder(path: str) -> bool:
+    """Returns whether a folder is a serving folder, by its files."""
     return file_io.exists(os.path.join(path, NAME))
 
 
-def read(path, *names):
-    """The `ServingFolder` at a path.
+def read(path: str, *names: str) -> ServingFolder:
+    """Reads the `ServingFolder` at a path.
 
     Args:
       path: folder.
@@ -135,13 +135,13 @@ def _description(folder):
     }
 
 
-def describe(folder):
+def describe(folder: ServingFolder) -> None:
     """Writes ``serving.json`` of a `ServingFolder`."""
     file_io.write_json(os.path.join(folder.path, NAME), _description(folder))
 
 
-def measured(folder, found):
-    """The `ServingFolder` with `found` added to what was measured."""
+def measured(folder: ServingFolder, found: dict) -> ServingFolder:
+    """Returns the `ServingFolder` with `found` added to what was measured."""
     return dataclasses.replace(folder, measured={**folder.measured, **found})
 
 

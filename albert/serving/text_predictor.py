@@ -39,7 +39,7 @@ class TextPredictor:
     output_forms = ("tsv", "jsonl")
     batches_ahead = 64
 
-    def __init__(self, model_dir, runtime="auto", threads=None):
+    def __init__(self, model_dir, runtime: str = "auto", threads: int | None = None):
         found = inference.find(model_dir, glue.KIND)
         folder = found.folder
         self.columns = tables.Columns(**folder.setting("columns", tables.are_columns))
@@ -104,7 +104,7 @@ class TextPredictor:
         for number, (place, row) in enumerate(rows):
             yield _example_of(row_task, row, place, number)
 
-    def read(self, path, labelled):
+    def read(self, path: str, labelled: bool) -> tuple[list, list | None]:
         """Returns the examples of a file and their labels; see `predictors.Predictor`.
 
         Args:
@@ -131,7 +131,7 @@ class TextPredictor:
             return dataclasses.replace(row, **changes)
         return dataclasses.replace(self._row, files={"dev" if labelled else "test": path})
 
-    def of_request(self, fields):
+    def of_request(self, fields: dict):
         """Returns the example of a request."""
         is_pair = self.columns.text_pair is not None
         return (fields["text"], fields["text_pair"]) if is_pair else fields["text"]
@@ -171,11 +171,11 @@ class TextPredictor:
         while window := list(itertools.islice(examples, batch_size * batches_ahead)):
             yield from self._predict_window(window, batch_size)
 
-    def batch_size(self, examples):
+    def batch_size(self, examples: list) -> int:
         """Returns the batch size for examples of requests that are computed together."""
         return len(examples)
 
-    def to_json(self, result):
+    def to_json(self, result) -> dict:
         """Returns a JSON-ready `tables.Prediction`."""
         return tables.to_dict(self.labels, result)
 
@@ -185,11 +185,11 @@ class TextPredictor:
 
     # --- scores ---
 
-    def answers(self, results):
+    def answers(self, results) -> list:
         """Returns the labels, or numbers, to compare and score."""
         return [result.prediction for result in results]
 
-    def score(self, gold, found):
+    def score(self, gold: list, found: list) -> float:
         """Returns percentage points: accuracy, or correlation of numbers."""
         if self.labels:
             return 100 * float(np.mean([a == b for a, b in zip(gold, found, strict=True)]))

@@ -39,7 +39,7 @@ class TokenPredictor:
     batches_ahead = 64
     gives_numbers = False
 
-    def __init__(self, model_dir, runtime="auto", threads=None):
+    def __init__(self, model_dir, runtime: str = "auto", threads: int | None = None):
         found = inference.find(model_dir, token_classification.KIND)
         folder = found.folder
         self.labels = custom.labels_of(folder)
@@ -62,7 +62,7 @@ class TokenPredictor:
         """
         return word_files.read_lines(lines, name, form, self.columns)
 
-    def read(self, path, labelled):
+    def read(self, path: str, labelled: bool) -> tuple[list, list | None]:
         """Returns the sentences of a file and their labels; see `predictors.Predictor`."""
         sentences = list(word_files.read(path, "check_file", self.columns, labelled or None))
         if not sentences:
@@ -75,7 +75,7 @@ class TokenPredictor:
         gold = [sentence.labels for sentence in sentences] if labelled else None
         return [word_files.without_labels(sentence) for sentence in sentences], gold
 
-    def of_request(self, fields):
+    def of_request(self, fields: dict):
         """Returns the example of a request."""
         return fields["words"]
 
@@ -98,11 +98,11 @@ class TokenPredictor:
         while window := list(itertools.islice(sentences, batch_size * batches_ahead)):
             yield from self._predict_window(window, batch_size)
 
-    def batch_size(self, examples):
+    def batch_size(self, examples: list) -> int:
         """Returns the batch size for examples of requests that are computed together."""
         return len(examples)
 
-    def to_json(self, result):
+    def to_json(self, result) -> dict:
         """Returns a JSON-ready `word_files.Prediction`."""
         return word_files.to_dict(result, self._marks)
 
@@ -112,11 +112,11 @@ class TokenPredictor:
 
     # --- scores ---
 
-    def answers(self, results):
+    def answers(self, results) -> list:
         """Returns the labels of all words, to compare and score."""
         return [label for result in results for label in result.labels]
 
-    def score(self, gold, found):
+    def score(self, gold: list, found: list) -> float:
         """Returns the F1 of entities, or without entities the accuracy, in percentage points."""
         found = iter(found)
         found = [list(itertools.islice(found, len(labels))) for labels in gold]
