@@ -388,7 +388,8 @@ class _Place:
 
 
 def _stamp(path):
-    return file_io.size(path), file_io.modified(path)
+    """Returns what changes when the file is written; None if it is gone."""
+    return (file_io.size(path), file_io.modified(path)) if file_io.exists(path) else None
 
 
 @contextlib.contextmanager
