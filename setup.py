@@ -35,6 +35,8 @@ EXTRAS = {
     "wordpiece": ["tokenizers>=0.15"],
     "plots": ["jinja2>=3.1", "matplotlib>=3.7"],
     "sweep": ["optuna>=4.0"],
+    # The first with `rng` in its resampling functions.
+    "stats": ["scipy>=1.15"],
     "corpus": ["datasketch>=1.6", "sentencex>=1.0", "zstandard>=0.22"],
     "beam": ["apache-beam>=2.60"],
     # The first with kernels for Gelu in opset 20.
@@ -50,7 +52,8 @@ EXTRAS = {
         "pytest-xdist>=3.7",
         "ruff>=0.17,<0.18",
         "scikit-learn>=1.3",
-        "scipy>=1.11",
+        "scipy>=1.15",
+        "statsmodels>=0.14",
     ],
 }
 

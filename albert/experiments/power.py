@@ -76,9 +76,10 @@ class Seeds:
         freedom = n - 1 if self.paired else 2 * n - 2
         spread = self.deviation * math.sqrt((1 if self.paired else 2) / n)
         limit, shift = stats.t.ppf(0.5 + level / 2, freedom), abs(difference) / spread
-        if shift > limit + 30:  # beyond what the noncentral t computes; the power is 1
+        if shift > limit + 30:  # beyond what the noncentral t computes; the power is above 0.999
             return 1.0
-        return float(stats.nct.sf(limit, freedom, shift) + stats.nct.cdf(-limit, freedom, shift))
+        # The second is the lower tail, mirrored: `cdf` gives NaN where it is tiny.
+        return float(stats.nct.sf(limit, freedom, shift) + stats.nct.sf(limit, freedom, -shift))
 
 
 @dataclasses.dataclass(frozen=True)

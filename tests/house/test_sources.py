@@ -479,7 +479,7 @@ def test_the_oldest_tensorflow_is_the_same_everywhere():
 def test_requirements_are_what_the_code_imports():
     lists = _setup_lists()
     needed = _third_party(PACKAGE)
-    extras = ("text", "wordpiece", "plots", "sweep", "corpus", "beam", "onnx", "serve")
+    extras = ("text", "wordpiece", "plots", "sweep", "stats", "corpus", "beam", "onnx", "serve")
     optional = _names(name for extra in extras for name in lists["EXTRAS"][extra])
     assert needed - optional == _names(lists["REQUIREMENTS"]) - INDIRECT
 

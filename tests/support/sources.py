@@ -33,8 +33,9 @@ PLAIN = """
     tasks.metrics tasks.squad.features tasks.squad.metrics tasks.squad.spans tasks.word_files
     serving.answer_text serving.batcher serving.requests
     export.onnx_graph
-    experiments.blimp experiments.charts experiments.demo_data experiments.model_card
-    experiments.reproduction experiments.seeds experiments.sweep
+    experiments.blimp experiments.charts experiments.demo_data experiments.example_statistics
+    experiments.model_card experiments.power experiments.reproduction experiments.seeds
+    experiments.statistics experiments.sweep
     experiments.sweep_journal experiments.sweep_plan experiments.sweep_results
     experiments.sweep_search experiments.trial_processes
 """.split()
@@ -50,7 +51,9 @@ PLAIN_MODULES = [
 ]
 
 # Modules whose public functions are annotated, checked by mypy.
-TYPED_MODULES = [name for name in MODULES if room_of(name) in ("io", "text")]
+TYPED_MODULES = [name for name in MODULES if room_of(name) in ("io", "text")] + [
+    f"experiments.{name}" for name in ("example_statistics", "power", "statistics")
+]
 
 
 @functools.cache
