@@ -159,6 +159,25 @@ def _counts(size, resamples, rng):
     return rng.multinomial(size, np.full(size, 1 / size), resamples) / size
 
 
+def _seed_scores(a, b, paired, names):
+    """Returns two arrays [seeds, examples] that the multi-bootstrap can compare."""
+    first = statistics.check_scores(a, names[0], 2)
+    second = statistics.check_scores(b, names[1], 2)
+    if first.shape[1] != second.shape[1]:
+        raise file_io.InputError(
+            f"examples are paired; {names[0]} has {first.shape[1]}, {names[1]} {second.shape[1]}"
+        )
+    if paired and len(first) != len(second):
+        raise file_io.InputError(
+            f"paired seeds: {names[0]} has {len(first)} seeds, {names[1]} has {len(second)}"
+        )
+    if min(len(first), len(second)) < 2:
+        raise file_io.InputError(
+            "a bootstrap over seeds needs 2 or more; compare one seed with paired_bootstrap"
+        )
+    return first, second
+
+
 def multi_bootstrap(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
@@ -193,22 +212,9 @@ def multi_bootstrap(
       file_io.InputError: bad scores or level, different numbers of examples, or of paired seeds,
         or fewer than two seeds.
     """
-    first = statistics.check_scores(a, names[0], 2)
-    second = statistics.check_scores(b, names[1], 2)
+    first, second = _seed_scores(a, b, paired_seeds, names)
     statistics.check_level(level)
-    if first.shape[1] != second.shape[1]:
-        raise file_io.InputError(
-            f"examples are paired; {names[0]} has {first.shape[1]}, {names[1]} {second.shape[1]}"
-        )
-    if paired_seeds and len(first) != len(second):
-        raise file_io.InputError(
-            f"paired seeds: {names[0]} has {len(first)} seeds, {names[1]} has {len(second)}"
-        )
     fewest = min(len(first), len(second))
-    if fewest < 2:
-        raise file_io.InputError(
-            "a bootstrap over seeds needs 2 or more; compare one seed with paired_bootstrap"
-        )
     rng, drawn = np.random.default_rng(random_seed), []
     for size in _chunks(resamples, first.shape[1]):
         seeds = _counts(len(first), size, rng)
@@ -219,19 +225,10 @@ def multi_bootstrap(
     difference, p = float(second.mean() - first.mean()), _bootstrap_p(draws)
     low, high = _percentiles(draws, level)
     better, verdict = statistics.decide(difference, p, level, minimize, names)
+    counts, note = (len(first), len(second)), _few_seeds(fewest)
+    method = "multi-bootstrap over seeds and examples"
     return statistics.Comparison(
-        difference,
-        low,
-        high,
-        p,
-        level,
-        "multi-bootstrap over seeds and examples",
-        len(first),
-        len(second),
-        paired_seeds,
-        better,
-        verdict,
-        _few_seeds(fewest),
+        difference, low, high, p, level, method, *counts, paired_seeds, better, verdict, note
     )
 
 

@@ -601,12 +601,15 @@ def _against_best(scores, order, paired, level, resamples, rng):
     return [p[j] for j in order[1:]]
 
 
-def _check_points(points, baseline):
+def _check_points(points, baseline, failed):
     """Returns the scores of all points, in the order of their seeds, and whether these agree."""
     if len(points) < 2:
         raise file_io.InputError(f"a comparison needs at least 2 points; got {len(points)}")
     if baseline is not None and baseline not in points:
         raise file_io.InputError(f"baseline {baseline!r} is not one of {', '.join(points)}")
+    unknown = [name for name in failed if name not in points]
+    if unknown:
+        raise file_io.InputError(f"failed: unknown points {', '.join(unknown)}")
     first = next(iter(points.values()))
     paired = all(set(found) == set(first) for found in points.values())
     scores = [
@@ -644,21 +647,16 @@ def compare_points(
     Args:
       points: {name: {seed: score}}.
       baseline: name of the point to compare with; None: the point with the best mean.
-      minimize: whether lower is better.
-      level: see above.
+      minimize, level: whether lower is better; 1 minus the probability of a false claim.
       failed: {name: number of runs without a score}; only reported.
-      resamples: number of drawn permutations.
-      random_seed: their seed.
+      resamples, random_seed: number of drawn permutations, and their seed.
 
     Raises:
-      file_io.InputError: fewer than two points, a point without scores, a score that is not
-        finite, a bad level, or an unknown baseline or failed point.
+      file_io.InputError: fewer than two points, bad scores or level, or an unknown name.
     """
     check_level(level)
-    scores, paired = _check_points(points, baseline)
     names, counts = list(points), dict(failed or {})
-    if set(counts) - set(names):
-        raise file_io.InputError(f"failed: unknown points {', '.join(set(counts) - set(names))}")
+    scores, paired = _check_points(points, baseline, counts)
     means = [float(values.mean()) for values in scores]
     order = sorted(range(len(names)), key=lambda j: means[j] if minimize else -means[j])
     reference = order[0] if baseline is None else names.index(baseline)
@@ -671,9 +669,9 @@ def compare_points(
     else:
         found = holm(_t_p_values(scores, reference, others, paired)).tolist()
         method = f"{test}, adjusted by Holm"
-    p_values: list[float | None] = [None] * len(names)
+    p_values: dict[int, float | None] = {reference: None}
     for j, p in zip(others, found, strict=True):
-        p_values[j] = None if min(len(scores[j]), len(scores[reference])) == 1 else p
+        p_values[j] = None if min(len(scores[j]), len(scores[reference])) == 1 else float(p)
     rows = [
         _row(names[j], scores[j], counts, means[j] - means[reference], p_values[j], level, minimize)
         for j in order
