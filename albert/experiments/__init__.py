@@ -1,9 +1,10 @@
-"""Tools for many runs: sweeps, seeds, BLiMP, reports, model cards and reproduction."""
+"""Tools for many runs: sweeps, seeds, BLiMP, reports, model cards, reproduction, trackers."""
 
 # Modules that other rooms and commands may import.
 __all__ = (
     "blimp",
     "demo_data",
+    "exported_runs",
     "glue_table",
     "model_card",
     "report",
@@ -15,5 +16,6 @@ __all__ = (
     "sweep_journal",
     "sweep_plan",
     "sweep_results",
+    "trackers",
     "trial_processes",
 )

@@ -33,10 +33,11 @@ PLAIN = """
     tasks.metrics tasks.squad.features tasks.squad.metrics tasks.squad.spans tasks.word_files
     serving.answer_text serving.batcher serving.requests
     export.onnx_graph
-    experiments.blimp experiments.charts experiments.demo_data experiments.model_card
+    experiments.blimp experiments.charts experiments.demo_data experiments.exported_runs
+    experiments.model_card
     experiments.reproduction experiments.seeds experiments.sweep
     experiments.sweep_journal experiments.sweep_plan experiments.sweep_results
-    experiments.sweep_search experiments.trial_processes
+    experiments.sweep_search experiments.trackers experiments.trial_processes
 """.split()
 
 
