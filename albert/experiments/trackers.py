@@ -1,8 +1,8 @@
 """Writes runs to other trackers: csv files, MLflow, Weights & Biases, Trackio, TensorBoard.
 
-Each tracker has one function, ``(runs, output, project) -> Iterator[str]``. It finds runs of earlier
-exports by their keys, and yields for each run `ADDED`, `UPDATED` or `UNCHANGED`. What marks a run as
-complete is written last, so the next export repeats what a killed one left incomplete.
+Each tracker has one function, ``(runs, output, project) -> Iterator[str]``. It finds the runs of
+earlier exports by their keys, and yields for each run `ADDED`, `UPDATED` or `UNCHANGED`. What marks
+a run as complete is written last, so the next export repeats what a killed one left incomplete.
 """
 
 import collections
