@@ -57,6 +57,12 @@ class Run:
         """Returns the last step of its curves; 0 without any."""
         return max((step for curve in self.curves.values() for step in curve), default=0)
 
+    @property
+    def last_time(self) -> float:
+        """Returns the time of its end, or of its last point if it has not ended."""
+        times = (time for curve in self.curves.values() for time, _ in curve.values())
+        return self.ended or max(times, default=self.started)
+
     def rows(self) -> list[tuple[int, dict]]:
         """Returns [(step, {name: value})] of its curves, by ascending steps."""
         found = {}

@@ -171,59 +171,73 @@ def _mlflow_name(name):
 
 
 def _write_mlflow(mlflow, client, experiment, run):
-    """Adds what a run of MLflow lacks; replaces it if settings or points have changed."""
-    entities, digest = mlflow.entities, run.digest
+    """Adds what a run of MLflow lacks; replaces it if that would not make it the same."""
+    entities = mlflow.entities
     olds = client.search_runs([experiment], f"tags.`{_KEY}` = '{run.key}'")
-    if len(olds) == 1 and olds[0].data.tags.get(_DIGEST) == digest:
+    if len(olds) == 1 and olds[0].data.tags.get(_DIGEST) == run.digest:
         return UNCHANGED
     parameters = {_mlflow_name(k): _text(v)[:6000] for k, v in run.flags.items()}
     points = {
-        (_mlflow_name(name), int(time * 1000), step, float(value))
+        (_mlflow_name(name), step, int(1000 * time), float(value))
         for name, curve in run.curves.items()
         for step, (time, value) in curve.items()
     }
-    kept = None
+    end = run.last_step, int(1000 * run.last_time)
+    scores = {(_mlflow_name(name), *end, float(value)) for name, value in run.scores.items()}
+    kept, known = None, set()
     for old in olds:
-        known = {
-            (name, point.timestamp, point.step, point.value)
+        found = {
+            (name, point.step, point.timestamp, point.value)
             for name in old.data.metrics
             for point in client.get_metric_history(old.info.run_id, name)
         }
-        curves = {point for point in known if point[0] in map(_mlflow_name, run.curves)}
-        same = all(parameters.get(k) == v for k, v in old.data.params.items())
-        if kept is None and same and curves <= points:
-            kept, points = old.info.run_id, points - known
+        is_same = parameters.items() >= old.data.params.items()
+        if kept is None and is_same and _can_grow(found, points, scores):
+            kept, known = old.info.run_id, found
         else:
             client.delete_run(old.info.run_id)
-    start = int(run.started * 1000)
     if kept is None:
         tags = {_KEY: run.key}
-        kept = client.create_run(experiment, start, tags, run.name).info.run_id
-    end = int((run.ended or run.started) * 1000)
-    # Scores get the step and time of the end, so that they stay the last of their history.
-    points |= {(_mlflow_name(k), end, run.last_step, float(v)) for k, v in run.scores.items()}
-    metrics = [entities.Metric(k, value, time, step) for k, time, step, value in sorted(points)]
+        kept = client.create_run(experiment, int(1000 * run.started), tags, run.name).info.run_id
+    metrics = [
+        entities.Metric(name, value, time, step)
+        for name, step, time, value in sorted((points | scores) - known)
+    ]
     for at in range(0, len(metrics), _MOST_METRICS):
         client.log_batch(kept, metrics=metrics[at : at + _MOST_METRICS])
     params = [entities.Param(name, value) for name, value in sorted(parameters.items())]
     for at in range(0, len(params), _MOST_PARAMETERS):
         client.log_batch(kept, params=params[at : at + _MOST_PARAMETERS])
-    _end_mlflow(client, kept, run, entities, digest)
+    _end_mlflow(client, kept, run, entities)
     return _outcome(olds)
 
 
-def _end_mlflow(client, kept, run, entities, digest):
+def _can_grow(known, points, scores):
+    """Returns whether known points stay, and those of scores come before the new ones.
+
+    Args:
+      known, points, scores: sets of (name, step, time, value).
+    """
+    new = {score[0]: score for score in scores}
+    return {point for point in known if point[0] not in new} <= points and all(
+        point[1:3] < new[point[0]][1:3] or point == new[point[0]]
+        for point in known
+        if point[0] in new
+    )
+
+
+def _end_mlflow(client, kept, run, entities):
     status = "FAILED" if run.status == exported_runs.FAILED else "FINISHED"
     if run.status in (exported_runs.PRUNED, exported_runs.INTERRUPTED):
         status = "KILLED"
     if run.status == exported_runs.RUNNING:
         client.update_run(kept, "RUNNING")
     else:
-        client.set_terminated(kept, status, int((run.ended or run.started) * 1000))
+        client.set_terminated(kept, status, int(1000 * run.last_time))
     tags = {**run.tags, "status": run.status, "mlflow.source.name": run.tags["script"]}
     tags = [entities.RunTag(name, text[:5000]) for name, text in tags.items()]
     client.log_batch(kept, tags=tags)
-    client.set_tag(kept, _DIGEST, digest)  # last: the run is complete
+    client.set_tag(kept, _DIGEST, run.digest)  # last: the run is complete
 
 
 # --- Weights & Biases -----------------------------------------------------------------------------
@@ -285,6 +299,8 @@ def _to_trackio(runs, output, project):
     output = os.path.abspath(output)
     # Read when the library is imported; without the second it asks the Hub for the user's name.
     os.environ.update(TRACKIO_DIR=output, HF_HUB_OFFLINE="1")
+    for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL"):  # would win over the folder
+        os.environ.pop(name, None)
     try:
         import trackio
         from trackio import sqlite_storage
@@ -367,7 +383,7 @@ def _events(run):
     from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2, summary_v2
     from tensorboard.plugins.scalar import summary_v2 as scalars
 
-    end = run.ended or run.started
+    end = run.last_time
     flags = {k: v if isinstance(v, (bool, int, float)) else _text(v) for k, v in run.flags.items()}
     found = [event_pb2.Event(wall_time=run.started, file_version="brain.Event:2")]
 
@@ -413,6 +429,8 @@ _SIGNS = {
 
 
 def _check_folder(output, to):
+    if to in WITH_PROJECT and file_io.is_remote(output):
+        raise file_io.InputError(f"output={output}: to={to} needs a folder of this machine")
     if file_io.exists(output) and not file_io.is_dir(output):
         raise file_io.InputError(f"output={output} is a file; to={to} writes to a folder")
     file_io.make_dirs(output)
