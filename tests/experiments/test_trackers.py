@@ -170,7 +170,7 @@ def arguments_of(to, tmp_path, folders):
 
 def check_content(to, output, folders):
     """Compares what the tracker has with the folders; returns what it has, by key."""
-    found = json.loads(run_python("-m", "tests.support.tracker_reader", to, output))
+    found = json.loads(run_python("tests/testdata/tracker_reader.py", to, output))
     runs, _ = exported_runs.read(map(str, folders))
     keys = [run["settings"].get("albert.key", run["id"]) for run in found]
     assert sorted(keys) == sorted(run.key for run in runs)
@@ -252,6 +252,26 @@ def test_an_output_of_another_kind_is_kept(to, name, message, tmp_path, folders)
     with pytest.raises(file_io.InputError, match=message):
         export(to, tmp_path / "out", folders[0])
     assert path.read_text() == "a,b\n1,2\n"
+
+
+@pytest.mark.slow
+def test_mlflow_shows_scores_that_fall_or_are_withdrawn(tmp_path):
+    """It takes the largest of several values of one step and time for the last."""
+    mlflow = pytest.importorskip("mlflow")
+    folder, output = run_folders.make_run(tmp_path / "run", test=0.7), tmp_path / "out.db"
+
+    def shown():
+        client = mlflow.MlflowClient(f"sqlite:///{output}")
+        (run,) = client.search_runs([client.get_experiment_by_name("albert").experiment_id])
+        return run.data.metrics.get("test/eval_accuracy")
+
+    export("mlflow", output, folder)
+    assert shown() == 0.7
+    for score in (0.4, None):
+        test = score and {"step": 10, "eval_accuracy": score}
+        run_record.update(str(folder), lambda record, test=test: record.update(test=test))
+        assert export("mlflow", output, folder) == {"updated": 1}
+        assert shown() == score
 
 
 @pytest.mark.parametrize("name", [".", "text"])
