@@ -23,7 +23,7 @@ _KEY_LENGTH = 12
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a tracker gets of a run.
+    """A run in the form that trackers take.
 
     Attributes:
       key: 12 hexadecimal digits that stay the same while the run resumes and grows.
