@@ -43,6 +43,8 @@ EXTRAS = {
     "onnx": ["onnx>=1.16", "onnxruntime>=1.18"],
     "openvino": ["openvino>=2024.0"],
     "serve": ["aiohttp>=3.14", "prometheus-client>=0.20"],
+    # MLflow without its server; the last two are what it keeps an SQLite file with.
+    "trackers": ["mlflow-skinny>=3.17", "trackio>=0.43", "wandb>=0.31", "alembic", "sqlalchemy>=2"],
     "dev": [
         "hypothesis>=6.100",
         "import-linter>=2.0",

@@ -1,10 +1,11 @@
-"""Tools for many runs: sweeps, seeds, statistics, BLiMP, reports, model cards and reproduction."""
+"""Tools for many runs: sweeps, seeds, statistics, BLiMP, reports, cards, trackers."""
 
 # Modules that other rooms and commands may import.
 __all__ = (
     "blimp",
     "demo_data",
     "example_statistics",
+    "exported_runs",
     "glue_table",
     "model_card",
     "power",
@@ -18,5 +19,6 @@ __all__ = (
     "sweep_journal",
     "sweep_plan",
     "sweep_results",
+    "trackers",
     "trial_processes",
 )

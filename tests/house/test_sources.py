@@ -426,9 +426,10 @@ DISTRIBUTIONS = {
     "tensorflow_text": "tensorflow-text",
     "apache_beam": "apache-beam",
     "yaml": "pyyaml",
+    "mlflow": "mlflow-skinny",
 }
 # Needed though never imported here; setup.py says why.
-INDIRECT = {"tensorboard", "setuptools"}
+INDIRECT = {"setuptools"}
 
 
 def _setup_lists():
@@ -479,7 +480,7 @@ def test_the_oldest_tensorflow_is_the_same_everywhere():
 def test_requirements_are_what_the_code_imports():
     lists = _setup_lists()
     needed = _third_party(PACKAGE)
-    extras = ("text", "wordpiece", "plots", "sweep", "stats", "corpus", "beam", "onnx", "serve")
+    extras = "text wordpiece plots sweep stats corpus beam onnx serve trackers".split()
     optional = _names(name for extra in extras for name in lists["EXTRAS"][extra])
     assert needed - optional == _names(lists["REQUIREMENTS"]) - INDIRECT
 

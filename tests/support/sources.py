@@ -34,10 +34,11 @@ PLAIN = """
     serving.answer_text serving.batcher serving.requests
     export.onnx_graph
     experiments.blimp experiments.charts experiments.demo_data experiments.example_statistics
+    experiments.exported_runs
     experiments.model_card experiments.power experiments.reproduction experiments.seeds
     experiments.statistics experiments.sweep
     experiments.sweep_journal experiments.sweep_plan experiments.sweep_results
-    experiments.sweep_search experiments.trial_processes
+    experiments.sweep_search experiments.trackers experiments.trial_processes
 """.split()
 
 
