@@ -84,9 +84,8 @@ def test_the_cost_of_a_run_is_that_of_its_steps(inputs, evaluated):
     assert (cost.steps, cost.examples) == (30, 30 * batch_size)
     assert cost.tokens == rows[-1]["tokens_seen"] <= cost.positions <= cost.examples * LENGTH
     # The encoder's products of a token alone; six, as of forward and backward pass.
-    config = encoder.AlbertConfig.from_dict(CONFIG)
-    hidden, layers = config.hidden_size, config.num_hidden_layers - 1
-    of_token = layers * (4 * hidden**2 + 2 * hidden * config.intermediate_size)
+    hidden, layers = CONFIG.hidden_size, CONFIG.num_hidden_layers - 1
+    of_token = layers * (4 * hidden**2 + 2 * hidden * CONFIG.intermediate_size)
     assert cost.flop > 6 * cost.tokens * of_token
     assert cost.evaluation_seconds > 0
     assert cost.words is None  # These records have no manifest that says it.
