@@ -23,7 +23,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def make_data(settings: Settings, config: Any, sentence_labels: bool) -> Any:
     """Returns the `contracts.Data` of the records."""
-    from albert.data import dynamic_masking, input_pipeline, tfrecord
+    from albert.data import dynamic_masking, input_pipeline, instance_shards, tfrecord
     from albert.tasks import pretraining as pretraining_task
 
     sources = input_pipeline.parse_mixture(settings.input_file, "--input_file")
@@ -42,6 +42,7 @@ def make_data(settings: Settings, config: Any, sentence_labels: bool) -> Any:
         equal_tokens=settings.train_batch_tokens > 0,
         mixture=sources if len(sources) > 1 else None,
         limits=pretraining_task.limits(config),
+        words_per_token=instance_shards.words_per_token(sources),
     )
 
 

@@ -399,6 +399,7 @@ def report(counts, job, output_paths, seconds):
         f"{counts['single_sentences_skipped']} sentences left alone (in {job.dupe_factor} passes)",
         f"  tokens: {_share(counts['instance_tokens'], instances * settings.max_seq_length)} of "
         "the instances' positions; the others are padding",
+        f"  words: {counts['instance_words']} in the instances",
         *_masked_lines(counts, settings.mask),
     ]
     if sequence_formats.has_sentence_task(settings.sequence_format):

@@ -97,6 +97,7 @@ def create(
 # --- what a manifest says -----------------------------------------------------------------------
 
 _SHARD = re.compile(r"(?P<prefix>.+)-\d{5}-of-(?P<count>\d{5})")
+_SIZES = ("instances", "instance_tokens", "instance_words")  # counts of what records hold
 _SHARDS = {"shards": [{"name": str, "instances": int, "bytes": int, "sha256": str}]}
 
 
@@ -203,6 +204,35 @@ def check_complete(paths, counts):
                     f"the shard {path} has {counts[path]} records and {size} bytes, by its "
                     f"manifest {wanted['instances']} and {wanted['bytes']}: {again}"
                 )
+
+
+def words_per_token(sources):
+    """Words per token in the records of a run, by the manifests of their sets of shards.
+
+    Tokens are counted with [CLS] and [SEP], words without.
+
+    Args:
+      sources: `input_pipeline.Source`s of the run.
+
+    Returns:
+      The mean over the records in the shares that the sources' weights give them; None if some
+      files belong to no set, or their manifest does not say how many words they hold.
+    """
+    total = collections.Counter()
+    for source in sources:
+        prefixes = {prefix_of(path) for path in source.paths}
+        if None in prefixes or not all(map(is_set, prefixes)):
+            return None
+        found = collections.Counter()
+        for prefix in prefixes:
+            counts = file_io.read_json(manifest_path(prefix), "manifest", dict).get("counts", {})
+            if not all(type(counts.get(name)) is int for name in _SIZES):
+                return None
+            found.update({name: counts[name] for name in _SIZES})
+        for name in ("instance_words", "instance_tokens"):
+            total[name] += source.weight * found[name] / max(1, found["instances"])
+    tokens = total["instance_tokens"]
+    return total["instance_words"] / tokens if tokens else None
 
 
 # --- what is there already ----------------------------------------------------------------------

@@ -357,15 +357,17 @@ def _make_batch(tokens, inputs, settings, vocabulary, rng):
         tokens, inputs, settings.max_seq_length, vocabulary
     )
     labels = inputs.labels
+    token_boundary = vocabulary.word_starts[input_ids] & maskable
     counts = collections.Counter(
-        instances=len(inputs), instance_tokens=int(lengths.sum()), labels_1=int(labels.sum())
+        instances=len(inputs),
+        instance_tokens=int(lengths.sum()),
+        instance_words=int(np.count_nonzero(token_boundary)),
+        labels_1=int(labels.sum()),
     )
     if settings.mask is None:
         records = serialize_compact(input_ids, lengths, segment_ids, labels, vocabulary.fingerprint)
         return records, counts
-    token_boundary = vocabulary.word_starts[input_ids]
     # [CLS] and [SEP] count as words, padding does not.
-    token_boundary &= maskable
     token_boundary |= ~maskable & (np.arange(settings.max_seq_length) < lengths[:, None])
     masked = masking.mask_batch(
         input_ids,

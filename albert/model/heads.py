@@ -51,6 +51,11 @@ class Model(tf.Module):
         return True
 
     @property
+    def is_frozen(self) -> bool:
+        """Whether training leaves the encoder as it is, see `freeze_encoder`."""
+        return self._is_frozen
+
+    @property
     def used_variables(self) -> list[tf.Variable]:
         """The variables that the loss depends on."""
         found = self.trainable_variables
@@ -195,6 +200,11 @@ class HiddenLayer(tf.Module):
                     known = ", ".join(layers.ACTIVATIONS)
                     raise file_io.InputError(f"{name}={getattr(head, name)!r}: known are {known}")
             self._dense = layers.Dense("head_hidden", config.hidden_size, self.size, config, seed)
+
+    @property
+    def has_layer(self) -> bool:
+        """Whether there is a dense layer."""
+        return self._dense is not None
 
     def __call__(self, x: tf.Tensor, dropout: layers.Dropout) -> tf.Tensor:
         """Maps [..., H] to [..., size]."""
@@ -479,6 +489,11 @@ class MultipleChoiceModel(_LabelModel):
             raise file_io.InputError(f"multiple choice needs at least 2 choices; got {num_choices}")
         super().__init__(config, compute, seed, dropout_prob, head, 1)
         self._choices = num_choices
+
+    @property
+    def choices(self) -> int:
+        """C, the number of texts to choose from."""
+        return self._choices
 
     def _fold(self, name, x):
         """Maps [B, C, S] or [B, C * S] to [B * C, S]."""

@@ -275,7 +275,7 @@ TASK = make_task()
 
 def make_data(
     files, lengths, max_eval_examples, masker=None, anew=False, sentence_labels=True,
-    equal_tokens=False, mixture=None, limits=None,
+    equal_tokens=False, mixture=None, limits=None, words_per_token=None,
 ):  # fmt: skip
     """The `contracts.Data` of records that `create_pretraining_data` has made.
 
@@ -289,6 +289,7 @@ def make_data(
       equal_tokens: training batches hold equally many tokens, see `batching.equal_tokens`.
       mixture: `input_pipeline.Source`s of the training files; by default all are one.
       limits: what `limits` gives for the model; by default any number may stand for a token.
+      words_per_token: of the training files, see `instance_shards.words_per_token`.
 
     Raises:
       file_io.InputError: there are no records, a file is cut off, or the lengths differ.
@@ -329,6 +330,7 @@ def make_data(
         train_input=train_input,
         eval_input=eval_input,
         files=lambda split: files[split].paths,
+        words_per_token=words_per_token,
     )
 
 

@@ -78,6 +78,7 @@ class Data:
       files: ``(split) -> list of paths`` of the files that the examples come from.
       predicts_dev: the examples to predict are those of the evaluation, so that the scores of the
         predictions are also an evaluation.
+      words_per_token: words per token in the training records; None: not known.
     """
 
     specs: Callable[[str], tuple]
@@ -89,6 +90,7 @@ class Data:
     eval_input: EvalInput = EvalInput()
     files: Callable[[str], list] = lambda split: []
     predicts_dev: bool = False
+    words_per_token: float | None = None
 
 
 def data_of_examples(

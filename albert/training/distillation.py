@@ -173,8 +173,18 @@ class DistilledModel(tf.Module):
         self.config = student.config
         self._student = student
         # Inside a function it is not a part of this module.
-        self._teach = lambda features: teacher(features, training=False)
+        self._get_teacher = lambda: teacher
         self._settings = settings
+
+    @property
+    def student(self):
+        """The model of `heads` that is trained."""
+        return self._student
+
+    @property
+    def teacher(self):
+        """The model of `heads` that it learns from."""
+        return self._get_teacher()
 
     @property
     def trained_variables(self):
@@ -198,7 +208,7 @@ class DistilledModel(tf.Module):
         """Returns the student's outputs; in training also the teacher's, as ``teacher_…``."""
         outputs = self._student(features, training, seed)
         if training:
-            found = self._teach(features)
+            found = self.teacher(features, training=False)
             names = (self._settings.logits, "sequence_output")
             outputs |= {f"teacher_{n}": tf.stop_gradient(found[n]) for n in names if n in found}
         return outputs

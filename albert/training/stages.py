@@ -138,6 +138,7 @@ def _train(task, data, run, paths, eval_input):
                 evaluate,
                 watch,
                 pacer,
+                data.words_per_token,
             )
             return runner
         except stuck_runs.StuckError as error:
