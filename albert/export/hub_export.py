@@ -153,6 +153,19 @@ def _gather_assets(folder, config, source):
     return paths
 
 
+def _new_folder(path):
+    """Returns the path of a folder to make, without a slash at its end; raises if it exists."""
+    target = path.rstrip("/")
+    if file_io.exists(target):
+        raise file_io.InputError(f"{target} exists already; delete it or name another folder")
+    return target
+
+
+def _save(root, signatures, target):
+    parent, name = os.path.split(target)
+    return saved_model_export.save_model(root, signatures, parent or ".", name)
+
+
 def export_module(model, source, path):
     """Writes a hub module.
 
@@ -167,9 +180,7 @@ def export_module(model, source, path):
     Raises:
       file_io.InputError: the folder exists already or cannot be written.
     """
-    target = path.rstrip("/")
-    if file_io.exists(target):
-        raise file_io.InputError(f"{target} exists already; delete it or name another folder")
+    target = _new_folder(path)
     encode = _shared_encoder(model)
     encoder, words = _encoder_call(encode), _mlm_call(encode, model)
     root = _callable(encoder, _variables(model.albert))
@@ -192,9 +203,7 @@ def export_module(model, source, path):
         files = _gather_assets(assets, model.config, source)
         root.assets = [tf.saved_model.Asset(file) for file in files]
         signatures["tokenization_info"] = _tokenization_info(root.assets[1], source.do_lower_case)
-        return saved_model_export.save_model(
-            root, signatures, os.path.dirname(target) or ".", os.path.basename(target)
-        )
+        return _save(root, signatures, target)
     finally:
         file_io.remove(assets)
 
@@ -228,9 +237,7 @@ def export_preprocessing(tokenizer, max_seq_length, path):
       file_io.InputError: the folder exists already or cannot be written, tensorflow-text is
         missing, or the vocabulary is not one that it can use.
     """
-    target = path.rstrip("/")
-    if file_io.exists(target):
-        raise file_io.InputError(f"{target} exists already; delete it or name another folder")
+    target = _new_folder(path)
     graphs.check_text(tokenizer, "preprocessing_path")
     packer = saved_model_export.TextPacker(tokenizer, max_seq_length)
 
@@ -254,6 +261,4 @@ def export_preprocessing(tokenizer, max_seq_length, path):
     root.__call__.get_concrete_function([strings, tf.TensorSpec([None], tf.string, name="pair")])
     root.tokenize = tf.function(packer.tokenizer.encode, input_signature=[strings], autograph=False)
     serve = tf.function(pack, input_signature=[strings], autograph=False)
-    return saved_model_export.save_model(
-        root, {"serving_default": serve}, os.path.dirname(target) or ".", os.path.basename(target)
-    )
+    return _save(root, {"serving_default": serve}, target)

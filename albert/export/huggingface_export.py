@@ -51,6 +51,12 @@ _SCHEMA = """
 # Pieces such as "9," are always split in two (see `tokenization.encode_pieces`): this keeps the
 # unigram model from ever choosing one.
 _NEVER = -1e4
+_METASPACE = {
+    "type": "Metaspace",
+    "replacement": tokenization.WORD_START,
+    "prepend_scheme": "always",
+    "split": True,
+}
 
 
 def export(
@@ -244,9 +250,9 @@ def _describe_tokenizer(tokenizer):
         "padding": None,
         "added_tokens": [_added(tokenizer, i) for i in sorted(special)],
         "normalizer": {"type": "Sequence", "normalizers": list(_normalizers(tokenizer, model))},
-        "pre_tokenizer": _metaspace(split=True),
+        "pre_tokenizer": _METASPACE,
         "post_processor": _template(tokenizer),
-        "decoder": _metaspace(split=True),
+        "decoder": _METASPACE,
         "model": {
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
@@ -287,15 +293,6 @@ def _normalizers(tokenizer, model):
     if model.normalizer_spec.remove_extra_whitespaces:
         yield _replace(" {2,}", " ")
         yield {"type": "Strip", "strip_left": True, "strip_right": True}
-
-
-def _metaspace(split):
-    return {
-        "type": "Metaspace",
-        "replacement": tokenization.WORD_START,
-        "prepend_scheme": "always",
-        "split": split,
-    }
 
 
 def _scores(model):

@@ -19,7 +19,7 @@ from albert.data import input_pipeline
 from albert.export import graphs, litert_export
 from albert.io import file_io, manifests, tables
 from albert.model import batching, checkpoints, layers, model_folder
-from albert.tasks import race, token_classification
+from albert.tasks import glue, race, token_classification
 from albert.tasks.squad import task as squad_task
 from albert.text import tokenization
 
@@ -322,6 +322,11 @@ class TextServer(TextPacker):
         signature = [tf.TensorSpec([None], tf.string, name=name) for name in names]
         self.serve = tf.function(self._answer, input_signature=signature, autograph=False)
 
+    @property
+    def signatures(self):
+        """The functions of the signatures by name."""
+        return {"serving_default": self.serve}
+
     def _answer(self, text, text_pair=None):
         outputs = self._model(self.features(text, text_pair), training=False)
         if not self._labels:
@@ -347,8 +352,7 @@ def export_text_classifier(model, tokenizer, max_seq_length, labels, is_pair, ex
       file_io.InputError: see `graphs.make`, or the folder cannot be written.
     """
     server = TextServer(model, tokenizer, max_seq_length, labels, is_pair)
-    parent = os.path.join(export_dir, "text")
-    return save_version(server, {"serving_default": server.serve}, parent)
+    return save_version(server, server.signatures, os.path.join(export_dir, "text"))
 
 
 # --- Models that choose answers to questions about texts, as functions of strings in a graph -----
@@ -379,6 +383,11 @@ class ChoiceServer(TextPacker):
         shapes = {"article": [None], "question": [None], "options": [None, None]}
         signature = [tf.TensorSpec(shape, tf.string, name) for name, shape in shapes.items()]
         self.serve = tf.function(self._answer, input_signature=signature, autograph=False)
+
+    @property
+    def signatures(self):
+        """The functions of the signatures by name."""
+        return {"serving_default": self.serve}
 
     def _answer(self, article, question, options):
         shape = tf.shape(options)
@@ -439,7 +448,7 @@ def export_ids(model: Any, export_dir: str) -> str:
     return save_version(module, {"serving_default": module.serve}, export_dir)
 
 
-class WordServer(tf.Module):
+class WordServer(TextPacker):
     """Answers texts and words with a token classifier.
 
     Args:
@@ -456,11 +465,9 @@ class WordServer(tf.Module):
     """
 
     def __init__(self, model, tokenizer, max_seq_length, labels):
-        super().__init__()
+        super().__init__(tokenizer, max_seq_length)
         self._model = model
-        self._tokenizer = graphs.make(tokenizer)
-        self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
-        self._pad_id, self._unk_id = tokenizer.pad_id, tokenizer.unk_id
+        self._unk_id = tokenizer.unk_id
         self._room = max_seq_length - 2
         self._labels = tuple(labels)
         self._space = tokenization.character_class(str.isspace) + "+"
@@ -468,6 +475,11 @@ class WordServer(tf.Module):
         words = tf.TensorSpec([None, None], tf.string, name="words")
         self.serve = tf.function(self._of_text, input_signature=[text], autograph=False)
         self.serve_words = tf.function(self._of_words, input_signature=[words], autograph=False)
+
+    @property
+    def signatures(self):
+        """The functions of the signatures by name."""
+        return {"serving_default": self.serve, "words": self.serve_words}
 
     def _of_text(self, text):
         return self._answer(tf.strings.split(tf.strings.regex_replace(text, self._space, " ")))
@@ -481,7 +493,7 @@ class WordServer(tf.Module):
         ids = words.with_values(pieces).merge_dims(1, 2)  # [B, (pieces)]
         row = words.value_rowids()
         place = pieces.row_starts() - tf.gather(ids.row_starts(), row)  # of the first piece
-        outputs = self._model(self._features(ids), training=False)
+        outputs = self._model(self.pack(ids[:, : self._room]), training=False)
         fits = place < self._room
         index = tf.stack([row, tf.where(fits, place + 1, 0)], axis=1)
         found = {name: tf.gather_nd(outputs[name], index) for name in outputs}
@@ -495,23 +507,11 @@ class WordServer(tf.Module):
 
     def _pieces(self, words):
         """Ids of strings [N]: ragged [N, (pieces)], one at least and as many as there is room."""
-        pieces = self._tokenizer.encode(words).with_row_splits_dtype(tf.int64)
+        pieces = self.tokenizer.encode(words).with_row_splits_dtype(tf.int64)
         empty = tf.cast(pieces.row_lengths() == 0, tf.int64)
         unknown = tf.fill([tf.reduce_sum(empty)], self._unk_id)
         unknown = tf.RaggedTensor.from_row_lengths(unknown, empty)
         return tf.concat([pieces, unknown], axis=1)[:, : self._room]
-
-    def _features(self, ids):
-        def mark(piece):
-            return tf.fill([ids.nrows(tf.int32), 1], piece)
-
-        whole = tf.concat([mark(self._cls_id), ids[:, : self._room], mark(self._sep_id)], axis=1)
-        input_ids = whole.to_tensor(self._pad_id)
-        return {
-            "input_ids": input_ids,
-            "input_mask": tf.sequence_mask(whole.row_lengths(), dtype=tf.int32),
-            "segment_ids": tf.zeros_like(input_ids),
-        }
 
 
 def export_text(model, tokenizer, max_seq_length, labels, export_dir):
@@ -526,8 +526,7 @@ def export_text(model, tokenizer, max_seq_length, labels, export_dir):
       file_io.InputError: see `graphs.make`, or the folder cannot be written.
     """
     server = WordServer(model, tokenizer, max_seq_length, labels)
-    signatures = {"serving_default": server.serve, "words": server.serve_words}
-    return save_version(server, signatures, os.path.join(export_dir, "text"))
+    return save_version(server, server.signatures, os.path.join(export_dir, "text"))
 
 
 # --- Writes the SavedModels of serving folders: for ids, and for texts ---------------------------
@@ -563,13 +562,13 @@ def write(folder, trained, with_texts=True):
     if not with_texts:
         return
     try:
-        server, signatures = _text_server(exported, trained)
+        server = _text_server(exported, trained)
     except file_io.InputError as error:
         logging.warning("There is no model of texts in the folder: %s", error)
         return
     if server:
         server.describe = exported.describe
-        _save(server, signatures | about, os.path.join(folder.path, TEXT_MODEL))
+        _save(server, server.signatures | about, os.path.join(folder.path, TEXT_MODEL))
 
 
 def _description(exported):
@@ -584,23 +583,40 @@ def _description(exported):
 
 
 def _text_server(exported, trained):
-    """The module that takes texts and its signatures; None for models without one."""
-    if exported.kind in squad_task.KINDS:
-        return None, {}
+    """Returns the server of texts for a model; None for SQuAD models, which have none.
+
+    Raises:
+      file_io.InputError: see `graphs.make`.
+    """
+    make = _TEXT_SERVERS.get(exported.kind)
+    if make is None:
+        return None
     tokenizer = model_folder.load_tokenizer(trained.source, trained.config)
     graphs.check_text(tokenizer, "a model of texts")
-    values = exported.model, tokenizer, exported.max_seq_length
-    if exported.kind == race.KIND:
-        length = trained.length("max_qa_length", 1)
-        server = ChoiceServer(*values, length)
-        return server, {"serving_default": server.serve}
-    values = *values, exported.labels
-    if exported.kind == token_classification.KIND:
-        server = WordServer(*values)
-        return server, {"serving_default": server.serve, "words": server.serve_words}
+    return make(exported, trained, tokenizer)
+
+
+def _make_text_server(exported, trained, tokenizer):
     is_pair = trained.setting("columns", tables.are_columns)["text_pair"] is not None
-    server = TextServer(*values, is_pair)
-    return server, {"serving_default": server.serve}
+    length = exported.max_seq_length
+    return TextServer(exported.model, tokenizer, length, exported.labels, is_pair)
+
+
+def _make_word_server(exported, trained, tokenizer):
+    return WordServer(exported.model, tokenizer, exported.max_seq_length, exported.labels)
+
+
+def _make_choice_server(exported, trained, tokenizer):
+    max_qa_length = trained.length("max_qa_length", 1)
+    return ChoiceServer(exported.model, tokenizer, exported.max_seq_length, max_qa_length)
+
+
+# Kind of model: ``(exported, trained, tokenizer) -> server of texts``.
+_TEXT_SERVERS = {
+    glue.KIND: _make_text_server,
+    token_classification.KIND: _make_word_server,
+    race.KIND: _make_choice_server,
+}
 
 
 def _save(module, signatures, path):

@@ -134,9 +134,8 @@ class ChoicePredictor:
             features = [self._features(question) for question in window]
             columns = {name: np.concatenate([f[name] for f in features]) for name in _INPUTS}
             logits = np.zeros(len(columns["input_ids"]), np.float32)
-            for chosen in batching.batches_by_length(columns["input_mask"].sum(axis=1), batch_size):
-                batch = {name: values[chosen] for name, values in columns.items()}
-                logits[chosen] = self._infer(batching.trim_arrays(batch, _INPUTS))["logits"]
+            for chosen, batch in batching.trimmed_batches(columns, batch_size):
+                logits[chosen] = self._infer(batch)["logits"]
             ends = np.cumsum([len(question.options) for question in window])
             for question, scores in zip(window, np.split(logits, ends[:-1]), strict=True):
                 powers = np.exp(scores - np.max(scores))

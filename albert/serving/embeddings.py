@@ -113,12 +113,12 @@ class Extractor:
                 name: np.stack(column).astype(np.int32)
                 for name, column in zip(_INPUTS, packed, strict=True)
             }
+            found = {}
+            for chosen, batch in batching.trimmed_batches(columns, batch_size):
+                found.update(zip(chosen, self._infer(batch), strict=True))
             lengths = columns["input_mask"].sum(axis=1)
-            batches = batching.batches_by_length(lengths, batch_size)
-            found = [vectors for chosen in batches for vectors in self._run(columns, chosen)]
-            places = batching.places_in(batches)
-            for ids, length, place in zip(columns["input_ids"], lengths, places, strict=True):
-                ids, vectors = ids[:length], found[place]
+            for number, length in enumerate(lengths):
+                ids, vectors = columns["input_ids"][number, :length], found[number]
                 vectors = vectors[:length] if self._kind == "tokens" else vectors
                 yield Features(self._tokenizer.convert_ids_to_tokens(ids), ids, vectors)
 
@@ -129,11 +129,6 @@ class Extractor:
         return packing.pack(
             ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, self._length, tokenizer.pad_id
         )
-
-    def _run(self, columns, chosen):
-        """Vectors of some of the packed texts."""
-        batch = {name: values[chosen] for name, values in columns.items()}
-        return self._infer(batching.trim_arrays(batch, _INPUTS))
 
 
 # --- files ------------------------------------------------------------------------------------

@@ -74,14 +74,15 @@ def what_is_wrong(error):
     return (getattr(error, "message", "") or str(error or "")).partition(":")[0].strip()
 
 
+def json_reply(value, status=200, headers=None):
+    """Returns a reply in JSON."""
+    text = requests.to_json(value)
+    return web.Response(text=text, status=status, headers=headers, content_type="application/json")
+
+
 def error_reply(status, error, headers=None):
-    """A reply in JSON that says what is wrong."""
-    return web.Response(
-        text=requests.to_json({"error": str(error)}),
-        status=status,
-        headers=headers,
-        content_type="application/json",
-    )
+    """Returns a reply in JSON with an error message."""
+    return json_reply({"error": str(error)}, status, headers)
 
 
 # --- how many -----------------------------------------------------------------------------------

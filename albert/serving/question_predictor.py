@@ -222,18 +222,14 @@ class Answerer:
         Raises:
           file_io.InputError: see `ask`.
         """
-        windows, results = self._search(example)
+        windows = self._windows_of(example)
+        for number, window in enumerate(windows):
+            window.unique_id = number
+        results = self._results(windows)
         start, end = self._highest(example, windows, results)
         question = Question(example.question_text, example.paragraph_text, example.qas_id)
         reply = self._reply(question, example, windows, results)
         return Explanation(reply, start, end, _gold(example, windows))
-
-    def _search(self, example):
-        """The windows of a question, numbered from 0, and {number: scores}."""
-        windows = self._windows_of(example)
-        for number, window in enumerate(windows):
-            window.unique_id = number
-        return windows, self._results(windows)
 
     def _windows_of(self, example, place=""):
         at = f"{place}: " if place else ""
@@ -269,16 +265,16 @@ class Answerer:
     def _results(self, windows, batch_size=BATCH_SIZE):
         """{unique id: scores} of the windows."""
         results = {}
-        lengths = [np.sum(window.input_mask) for window in windows]
-        for chosen in batching.batches_by_length(lengths, batch_size):
-            batch = [windows[place] for place in chosen]
-            columns = {
-                name: np.int32([getattr(window, name) for window in batch]) for name in _INPUTS
-            }
-            columns = batching.trim_arrays(columns, _INPUTS, self._settings.widest_beam)
-            rows = squad_answers.scores_of(self._infer(columns), columns["input_mask"])
-            for place, window in enumerate(batch):
-                results[window.unique_id] = {name: row[place] for name, row in rows.items()}
+        columns = {
+            name: np.int32([getattr(window, name) for window in windows]) for name in _INPUTS
+        }
+        widest = self._settings.widest_beam
+        for chosen, batch in batching.trimmed_batches(columns, batch_size, widest):
+            rows = squad_answers.scores_of(self._infer(batch), batch["input_mask"])
+            for place, number in enumerate(chosen):
+                results[windows[number].unique_id] = {
+                    name: row[place] for name, row in rows.items()
+                }
         return results
 
     def _reply(self, question, example, windows, results):

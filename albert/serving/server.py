@@ -211,7 +211,7 @@ class Server:
 
     async def _health(self, _):
         status = 200 if self._state == _READY else 503
-        return _json({"status": self._state}, status)
+        return http_connections.json_reply({"status": self._state}, status)
 
     async def _show_metrics(self, _):
         headers = {"Content-Type": server_metrics.CONTENT_TYPE}
@@ -225,7 +225,7 @@ class Server:
             "state": states[self._state],
             "status": {"error_code": "OK", "error_message": ""},
         }
-        return _json({"model_version_status": [version]})
+        return http_connections.json_reply({"model_version_status": [version]})
 
     async def _answer_tensorflow(self, request):
         self._check_name(request)
@@ -264,7 +264,7 @@ class Server:
             results = await asyncio.wait_for(future, timeout)
         except asyncio.TimeoutError:
             raise _Refusal(504, f"no answer within {timeout:g} seconds") from None
-        return _json(asked.reply(results))
+        return http_connections.json_reply(asked.reply(results))
 
     async def _body(self, request):
         most, timeout = self._settings.max_request_bytes, self._settings.read_timeout
@@ -368,11 +368,6 @@ class Server:
         except Exception:
             logging.exception("%s could not be answered", request.path)
             return http_connections.error_reply(500, http_connections.OWN_ERROR)
-
-
-def _json(value, status=200, headers=None):
-    text = requests.to_json(value)
-    return web.Response(text=text, status=status, headers=headers, content_type="application/json")
 
 
 async def _send(request, response):

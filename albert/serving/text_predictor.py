@@ -201,11 +201,10 @@ class TextPredictor:
             for example in examples
         ]
         columns = {name: np.stack([f[name] for f in features]).astype(np.int32) for name in _INPUTS}
-        batches = batching.batches_by_length(columns["input_mask"].sum(axis=1), batch_size)
-        found = []
-        for chosen in batches:
-            batch = {name: values[chosen] for name, values in columns.items()}
-            found.append(self._infer(batching.trim_arrays(batch, _INPUTS)))
+        batches, found = [], []
+        for chosen, batch in batching.trimmed_batches(columns, batch_size):
+            batches.append(chosen)
+            found.append(self._infer(batch))
         places = batching.places_in(batches)
         indices, probabilities = (
             np.concatenate([outputs[name] for outputs in found])[places]

@@ -136,9 +136,9 @@ class TokenPredictor:
         rows = {name: np.stack([row[name] for row in features]) for name in features[0]}
         shape = rows["input_ids"].shape
         rows |= {"predictions": np.zeros(shape, int), "probabilities": np.zeros(shape, np.float32)}
-        for chosen in batching.batches_by_length(rows["input_mask"].sum(axis=1), batch_size):
-            batch = {name: rows[name][chosen].astype(np.int32) for name in _INPUTS}
-            outputs = self._infer(batching.trim_arrays(batch, _INPUTS))
+        columns = {name: rows[name].astype(np.int32) for name in _INPUTS}
+        for chosen, batch in batching.trimmed_batches(columns, batch_size):
+            outputs = self._infer(batch)
             length = outputs["predictions"].shape[1]
             rows["predictions"][chosen, :length] = outputs["predictions"]
             rows["probabilities"][chosen, :length] = outputs["probabilities"].max(axis=-1)
