@@ -12,9 +12,20 @@ import functools
 import json
 import os
 import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from albert.io import file_io, manifests
-from albert.model import checkpoints, encoder, huggingface, model_folder, sources, weight_names
+from albert.model import (
+    checkpoints,
+    configuration,
+    huggingface,
+    model_folder,
+    sources,
+    weight_names,
+)
 from albert.tasks import custom, kinds
 from albert.text import tokenization
 
@@ -60,14 +71,15 @@ _METASPACE = {
 
 
 def export(
-    model_dir=None,
-    checkpoint=None,
-    output_dir=None,
-    head=None,
-    labels=(),
-    architecture="albert",
-    **files,
-):
+    model_dir: str | None = None,
+    checkpoint: str | None = None,
+    *,
+    output_dir: str,
+    head: str | None = None,
+    labels: Sequence[str] = (),
+    architecture: str = "albert",
+    **files: Any,
+) -> str:
     """Writes ``model.safetensors``, the tokenizer's files and ``config.json``: all or nothing.
 
     Args:
@@ -92,7 +104,7 @@ def export(
     if files.get("do_lower_case") is None:
         files["do_lower_case"] = lower_case
     source = sources.locate(checkpoint=prefix, **files)
-    config = encoder.AlbertConfig.from_json_file(source.config_file)
+    config = configuration.AlbertConfig.from_json_file(source.config_file)
     architecture = weight_names.ARCHITECTURES[architecture]
     huggingface.check_architecture(config, architecture)
     tokenizer = model_folder.load_tokenizer(source, config)
@@ -133,7 +145,7 @@ def choose(model_dir: str | None, checkpoint: str | None) -> str:
     return checkpoints.choose(model_dir, checkpoint)
 
 
-def _described(model_dir):
+def _described(model_dir: str | None) -> tuple[str | None, list[str], bool | None, float]:
     """What the description of a fine-tuned model's folder says, if there is any.
 
     Returns:
@@ -158,7 +170,7 @@ def _described(model_dir):
     return head, labels, folder.source.do_lower_case, rate
 
 
-def _check_head(head, outputs):
+def _check_head(head: str | None, outputs: int | None) -> str:
     """The head; what one output alone is has to be said."""
     if head is None and outputs == 1:
         raise file_io.InputError(
@@ -175,7 +187,7 @@ def _check_head(head, outputs):
     return head
 
 
-def _check_layers(prefix, tensors):
+def _check_layers(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
     """Rejects a head with a layer before its output."""
     if any(name.startswith("head_hidden/") for name in tensors):
         raise file_io.InputError(
@@ -184,7 +196,9 @@ def _check_layers(prefix, tensors):
         )
 
 
-def _check_words(prefix, tensors, config):
+def _check_words(
+    prefix: str, tensors: Mapping[str, np.ndarray], config: configuration.AlbertConfig
+) -> None:
     """Rejects weights for another vocabulary than the configuration's."""
     words = tensors.get("bert/embeddings/word_embeddings")
     if words is not None and words.shape != (config.vocab_size, config.embedding_size):
@@ -197,7 +211,7 @@ def _check_words(prefix, tensors, config):
 # --- tokenizer ----------------------------------------------------------------------------------
 
 
-def write_tokenizer(folder, tokenizer, max_length):
+def write_tokenizer(folder: str, tokenizer: tokenization.FullTokenizer, max_length: int) -> None:
     """Writes the files of the tokenizer: same text, same ids.
 
     Args:
@@ -229,7 +243,7 @@ def write_tokenizer(folder, tokenizer, max_length):
 
 
 @functools.cache
-def _spm_class():
+def _spm_class() -> Any:
     """Returns the message class of SentencePiece models."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
@@ -238,7 +252,7 @@ def _spm_class():
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("albert.Model"))
 
 
-def _describe_tokenizer(tokenizer):
+def _describe_tokenizer(tokenizer: tokenization.FullTokenizer) -> dict[str, Any]:
     """Content of ``tokenizer.json`` for a SentencePiece model."""
     model = _spm_class().FromString(tokenizer.sp_model.serialized_model_proto())
     special = (
@@ -262,7 +276,7 @@ def _describe_tokenizer(tokenizer):
     }
 
 
-def _added(tokenizer, i):
+def _added(tokenizer: tokenization.FullTokenizer, i: int) -> dict[str, Any]:
     return {
         "id": i,
         "content": tokenizer.inv_vocab[i],
@@ -274,11 +288,11 @@ def _added(tokenizer, i):
     }
 
 
-def _replace(pattern, content):
+def _replace(pattern: str, content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
 
-def _normalizers(tokenizer, model):
+def _normalizers(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[dict[str, Any]]:
     """The steps of `tokenization.preprocess_text`, then those of the SentencePiece model."""
     yield _replace(tokenization.character_class(str.isspace) + "+", " ")
     yield {"type": "Strip", "strip_left": True, "strip_right": True}
@@ -295,7 +309,7 @@ def _normalizers(tokenizer, model):
         yield {"type": "Strip", "strip_left": True, "strip_right": True}
 
 
-def _scores(model):
+def _scores(model: Any) -> Iterator[tuple[Any, float]]:
     """(piece, score) of every piece, with the scores that SentencePiece effectively uses."""
     highest = max(piece.score for piece in model.pieces if piece.type == _NORMAL)
     for piece in model.pieces:
@@ -307,7 +321,7 @@ def _scores(model):
             yield piece, piece.score
 
 
-def _template(tokenizer):
+def _template(tokenizer: tokenization.FullTokenizer) -> dict[str, Any]:
     """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` with the token types of the model."""
     cls, sep = tokenizer.inv_vocab[tokenizer.cls_id], tokenizer.inv_vocab[tokenizer.sep_id]
 

@@ -1,9 +1,12 @@
 """Reads questions, and shows answers as lines of text and objects of JSON."""
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 from albert.io import tables
 
 
-def describe(reply, context, num_answers):
+def describe(reply: Any, context: str, num_answers: int) -> Iterator[str]:
     """Yields lines of text that show a `question_predictor.Reply`."""
     if reply.null_odds is not None:
         verdict = "there is an answer" if reply.has_answer else "no answer in the text"
@@ -19,12 +22,12 @@ def describe(reply, context, num_answers):
         yield f"{answer.probability:6.3f}  {text}  ({place})"
 
 
-def _describe_place(place):
+def _describe_place(place: Any) -> str:
     text = f" ({place.text.strip()!r})" if place.text.strip() else ""
     return f"token {place.token}{text} of window {place.window}"
 
 
-def describe_example(example, found, num_answers):
+def describe_example(example: Any, found: Any, num_answers: int) -> Iterator[str]:
     """Yields lines of text that show a SQuAD example and its `question_predictor.Explanation`."""
     yield f"question:       {example.question_text}"
     yield f"text:           {' '.join(example.paragraph_text.split())}"
@@ -40,7 +43,9 @@ def describe_example(example, found, num_answers):
     yield from describe(found.reply, example.paragraph_text, num_answers)
 
 
-def read_questions(lines, name, context):
+def read_questions(
+    lines: Iterable[bytes], name: str, context: str | None
+) -> Iterator[tuple[str, str, str, str]]:
     """Yields (id, place for messages, question, text) for each object of a jsonl file.
 
     Args:
@@ -57,7 +62,7 @@ def read_questions(lines, name, context):
         yield guid, place, question, text
 
 
-def to_dict(reply):
+def to_dict(reply: Any) -> dict[str, Any]:
     """Returns a JSON-ready `question_predictor.Reply`: the best answers with their places."""
     question = reply.question
     found = [answer for answer in reply.answers if answer.start is not None]

@@ -32,7 +32,7 @@ class Full(Exception):
       retry_after: whole seconds after which there may be some.
     """
 
-    def __init__(self, message: str, retry_after: int):
+    def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
@@ -76,7 +76,7 @@ class Pending:
         if not self.missing:
             self.end(self.future.set_result, self.results)
 
-    def end(self, set_to, value):
+    def end(self, set_to: Callable[[Any], None], value: Any) -> None:
         # It may be cancelled, by another thread, until the very end.
         with contextlib.suppress(concurrent.futures.InvalidStateError):
             set_to(value)
@@ -107,20 +107,20 @@ class Queue:
       delay: seconds that the oldest row may wait for others.
     """
 
-    def __init__(self, max_batch_size: int, delay: float):
+    def __init__(self, max_batch_size: int, delay: float) -> None:
         self._max_batch_size = max_batch_size
         self._delay = delay
-        self._waiting = collections.deque()
+        self._waiting: collections.deque[Waiting] = collections.deque()
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._waiting)
 
     @property
-    def weight(self):
+    def weight(self) -> int:
         """Sequences that all rows bring."""
         return sum(item.row.weight for item in self._waiting)
 
-    def add(self, item):
+    def add(self, item: Waiting) -> None:
         """Puts a `Waiting` behind the others."""
         self._waiting.append(item)
 
@@ -141,7 +141,8 @@ class Queue:
         """Removes a batch: the oldest row, and those that are nearest to it in length."""
         oldest = self._waiting[0]
         near = sorted(self._waiting, key=lambda item: abs(item.row.length - oldest.row.length))
-        batch, sequences, longest, total = [], 0, 0, 0
+        batch: list[Waiting] = []
+        sequences = longest = total = 0
         for item in near:  # the oldest is the first: the order of equals stays
             longest, total = max(longest, item.row.length), total + item.row.length
             sequences += item.row.weight
@@ -176,7 +177,7 @@ class Batcher:
         capacity: int,
         clock: Callable = time.monotonic,
         on_batch: Callable = lambda rows, seconds: None,
-    ):
+    ) -> None:
         self._function = function
         self._queue = Queue(max_batch_size, delay)
         self._capacity = capacity
@@ -188,7 +189,7 @@ class Batcher:
         self._thread = threading.Thread(target=self._work, name="inference", daemon=True)
         self._thread.start()
 
-    def __len__(self):
+    def __len__(self) -> int:
         """Number of rows that wait, and that somebody still waits for."""
         with self._changed:
             self._queue.drop_cancelled()
@@ -208,7 +209,7 @@ class Batcher:
           Full: too many rows wait.
           Closed: after `close`.
         """
-        future = concurrent.futures.Future()
+        future: concurrent.futures.Future = concurrent.futures.Future()
         request = Pending(future, [None] * len(rows), len(rows))
         with self._changed:
             if self._closed:
@@ -232,7 +233,7 @@ class Batcher:
             self._changed.notify()
         self._thread.join()
 
-    def _next_batch(self):
+    def _next_batch(self) -> list[Waiting] | None:
         """Waits for a batch; None after the last."""
         with self._changed:
             while True:
@@ -244,7 +245,7 @@ class Batcher:
                     return self._queue.take()
                 self._changed.wait(due)
 
-    def _work(self):
+    def _work(self) -> None:
         while batch := self._next_batch():
             started = self._clock()
             self._answer(batch)
@@ -255,7 +256,7 @@ class Batcher:
             self._on_batch(len(batch), seconds)
             batch = None  # else the last texts would stay in memory
 
-    def _answer(self, batch):
+    def _answer(self, batch: list[Waiting]) -> None:
         try:
             results = self._function([item.row.value for item in batch])
             for item, result in zip(batch, results, strict=True):

@@ -6,6 +6,8 @@ Letters in shapes: C choices, R inputs (one for each choice of some questions), 
 import dataclasses
 import itertools
 import string
+from collections.abc import Iterable, Iterator
+from typing import IO
 
 import numpy as np
 
@@ -60,7 +62,7 @@ class Choice:
         }
 
 
-def read_questions(lines, name):
+def read_questions(lines: Iterable[bytes], name: str) -> Iterator[Question]:
     """Yields a `Question` for each object of a jsonl file; without "id" they are numbered from 0.
 
     Args:
@@ -111,7 +113,12 @@ class ChoicePredictor:
     batches_ahead = 64
     gives_numbers = False
 
-    def __init__(self, model_dir, runtime: str = "auto", threads: int | None = None):
+    def __init__(
+        self,
+        model_dir: str | inference.FoundModel,
+        runtime: str = "auto",
+        threads: int | None = None,
+    ) -> None:
         found = inference.find(model_dir, race.KIND)
         folder = found.folder
         max_qa_length = folder.length("max_qa_length", 1)
@@ -120,7 +127,9 @@ class ChoicePredictor:
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self._infer = found.load(runtime, threads)
 
-    def predict(self, questions, batch_size=32, batches_ahead=16):
+    def predict(
+        self, questions: Iterable[Question], batch_size: int = 32, batches_ahead: int = 16
+    ) -> Iterator[Choice]:
         """Yields a `Choice` for each `Question`, in order.
 
         Args:
@@ -142,7 +151,9 @@ class ChoicePredictor:
                 probabilities = (powers / np.sum(powers)).tolist()
                 yield Choice(question, int(np.argmax(scores)), probabilities)
 
-    def read_lines(self, lines, name, form="jsonl"):
+    def read_lines(
+        self, lines: Iterable[bytes], name: str, form: str = "jsonl"
+    ) -> Iterator[Question]:
         """Yields the questions of a jsonl file; see `read_questions`."""
         return read_questions(lines, name)
 
@@ -170,7 +181,7 @@ class ChoicePredictor:
             raise file_io.InputError(f"{path}: there is no question")
         return questions, gold
 
-    def of_request(self, fields: dict):
+    def of_request(self, fields: dict) -> Question:
         """Returns the example of a request."""
         return Question("", fields["article"], fields["question"], tuple(fields["options"]))
 
@@ -178,15 +189,15 @@ class ChoicePredictor:
         """Returns the batch size for examples of requests that are computed together."""
         return sum(len(question.options) for question in examples)
 
-    def to_json(self, result) -> dict:
+    def to_json(self, result: Choice) -> dict:
         """Returns a JSON-ready `Choice`."""
         return result.to_dict()
 
-    def write(self, file, form, results):
+    def write(self, file: IO[str], form: str, results: Iterable[Choice]) -> None:
         """Writes results as jsonl."""
         file.writelines(tables.json_line(self.to_json(result)) for result in results)
 
-    def answers(self, results) -> list:
+    def answers(self, results: Iterable[Choice]) -> list:
         """Returns the numbers of the options, to compare and score."""
         return [result.number for result in results]
 
@@ -194,7 +205,7 @@ class ChoicePredictor:
         """Returns the accuracy in percentage points."""
         return 100 * float(np.mean(np.array(found) == gold))
 
-    def _features(self, question):
+    def _features(self, question: Question) -> dict[str, np.ndarray]:
         """int32 arrays [C, S]."""
         example = race.RaceExample(
             question.guid,

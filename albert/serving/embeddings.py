@@ -10,12 +10,22 @@ import dataclasses
 import itertools
 import json
 import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert.io import file_io
-from albert.model import batching, checkpoints, encoder, model_folder, prepared_weights
+from albert.model import (
+    batching,
+    checkpoints,
+    configuration,
+    encoder,
+    model_folder,
+    prepared_weights,
+    sources,
+)
 from albert.text import packing
 
 KINDS = ("tokens", "mean", "first", "pooled")
@@ -41,7 +51,7 @@ class Features:
     vectors: np.ndarray
 
 
-def check_layers(layers, config):
+def check_layers(layers: Sequence[int], config: configuration.AlbertConfig) -> None:
     """Refuses numbers of layers that the model does not have.
 
     Raises:
@@ -71,7 +81,14 @@ class Extractor:
       file_io.InputError: a file of the source is missing or does not fit, or a layer is not there.
     """
 
-    def __init__(self, source, layers, kind, max_seq_length, seed=0):
+    def __init__(
+        self,
+        source: sources.Source,
+        layers: Sequence[int],
+        kind: str,
+        max_seq_length: int,
+        seed: int = 0,
+    ) -> None:
         config = encoder.AlbertConfig.from_json_file(source.config_file)
         check_layers(layers, config)
         if not 3 < max_seq_length <= config.max_position_embeddings:
@@ -86,7 +103,7 @@ class Extractor:
             checkpoints.restore(self._model, source.checkpoint)
         self._infer = prepared_weights.CompiledModel(self._model, self._vectors, _INPUTS)
 
-    def _vectors(self, features):
+    def _vectors(self, features: dict[str, tf.Tensor]) -> tf.Tensor:
         encoded = self._model(*(features[name] for name in _INPUTS))
         if self._kind == "pooled":
             return encoded.pooled_output
@@ -99,7 +116,7 @@ class Extractor:
         mask = tf.cast(features["input_mask"], tf.float32)[:, :, tf.newaxis, tf.newaxis]
         return tf.reduce_sum(vectors * mask, 1) / tf.reduce_sum(mask, 1)  # [B, L, H]
 
-    def extract(self, texts, batch_size):
+    def extract(self, texts: Iterable[str], batch_size: int) -> Iterator[Features]:
         """Yields `Features` for each text, in order; memory does not depend on their number.
 
         Args:
@@ -122,7 +139,7 @@ class Extractor:
                 vectors = vectors[:length] if self._kind == "tokens" else vectors
                 yield Features(self._tokenizer.convert_ids_to_tokens(ids), ids, vectors)
 
-    def _pack(self, text):
+    def _pack(self, text: str) -> Any:
         ids = [self._tokenizer.encode(part) for part in text.split("\t", 1)]
         ids_a, ids_b = packing.truncate_to_fit(*ids, *[None] * (2 - len(ids)), self._length)
         tokenizer = self._tokenizer
@@ -134,7 +151,7 @@ class Extractor:
 # --- files ------------------------------------------------------------------------------------
 
 
-def write_jsonl(path, rows):
+def write_jsonl(path: str | None, rows: Iterable[Features]) -> int:
     """Writes one JSON object a text: ``index``, ``tokens``, ``vectors`` (nested lists).
 
     Args:
@@ -154,7 +171,7 @@ def write_jsonl(path, rows):
     return count
 
 
-def _text_output(path):
+def _text_output(path: str | None) -> contextlib.AbstractContextManager[IO[str]]:
     if path:
         return file_io.atomic_writer(path)
     import sys
@@ -162,7 +179,7 @@ def _text_output(path):
     return contextlib.nullcontext(sys.stdout)
 
 
-def write_npz(path, rows):
+def write_npz(path: str, rows: Iterable[Features]) -> int:
     """Writes arrays that `numpy.load` reads.
 
     ``vectors`` [N, …], or for "tokens" those of all texts one after another; ``token_ids`` of all

@@ -7,14 +7,16 @@ import dataclasses
 from collections.abc import Callable
 
 from albert.io import file_io
-from albert.model import checkpoints, head_config, layers, model_folder, prepared_weights
+from albert.model import checkpoints, head_config, heads, layers, model_folder, prepared_weights
 from albert.serving import runtimes, serving_folder
 from albert.tasks import kinds
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import task as squad_task
 
 
-def make_model(folder, compute=layers.Compute()):
+def make_model(
+    folder: model_folder.ModelFolder, compute: layers.Compute = layers.Compute()
+) -> heads.Model:
     """Builds the model of `heads` that a `model_folder.ModelFolder` describes, with random weights.
 
     Raises:
@@ -23,7 +25,9 @@ def make_model(folder, compute=layers.Compute()):
     return kinds.KINDS[folder.kind].build(folder, compute, folder.settings_as(head_config.Head))
 
 
-def restored_model(folder, compute=layers.Compute()):
+def restored_model(
+    folder: model_folder.ModelFolder, compute: layers.Compute = layers.Compute()
+) -> heads.Model:
     """Builds the model as `make_model` does, with the weights of the folder's checkpoint.
 
     Raises:
@@ -34,7 +38,9 @@ def restored_model(folder, compute=layers.Compute()):
     return model
 
 
-def from_training_folder(folder, precision="float32"):
+def from_training_folder(
+    folder: model_folder.ModelFolder, precision: str = "float32"
+) -> Callable[[dict], dict]:
     """Returns the function of a training's `model_folder.ModelFolder`; see `FoundModel.load`."""
     kind = kinds.KINDS[folder.kind]
     model = restored_model(folder, layers.Compute(precision, kind.skip_padding))
@@ -106,7 +112,7 @@ class FoundModel:
         return squad_answers.read(self.folder.source.checkpoint)
 
 
-def find(path, *names):
+def find(path: str | FoundModel, *names: str) -> FoundModel:
     """Finds the `FoundModel` of a training's folder or a serving folder.
 
     Args:

@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO
 
 import numpy as np
 from absl import logging
@@ -112,7 +114,12 @@ class Answerer:
     batches_ahead = 4
     gives_numbers = False
 
-    def __init__(self, model_dir, runtime: str = "auto", threads: int | None = None):
+    def __init__(
+        self,
+        model_dir: str | inference.FoundModel,
+        runtime: str = "auto",
+        threads: int | None = None,
+    ) -> None:
         found = inference.find(model_dir, *squad_task.KINDS)
         folder = found.folder
         self.max_seq_length = folder.length()
@@ -144,7 +151,9 @@ class Answerer:
         (reply,) = self.predict([Question(question, context)])
         return reply
 
-    def predict(self, questions, batch_size=BATCH_SIZE, batches_ahead=4):
+    def predict(
+        self, questions: Iterable[Question], batch_size: int = BATCH_SIZE, batches_ahead: int = 4
+    ) -> Iterator[Reply]:
         """Yields a `Reply` for each question, in order; windows of several are computed together.
 
         Args:
@@ -171,7 +180,14 @@ class Answerer:
             for question, example, found in zip(block, examples, windows, strict=True):
                 yield self._reply(question, example, found, results)
 
-    def read_lines(self, lines, name, form="jsonl", context=None, num_answers=3):
+    def read_lines(
+        self,
+        lines: Iterable[bytes],
+        name: str,
+        form: str = "jsonl",
+        context: str | None = None,
+        num_answers: int = 3,
+    ) -> Iterator[Question]:
         """Yields a `Question` for each object of a jsonl file; see `answer_text.read_questions`."""
         for guid, place, question, text in answer_text.read_questions(lines, name, context):
             yield Question(question, text, guid, place, num_answers)
@@ -187,7 +203,7 @@ class Answerer:
             return questions, None
         return questions, [list(example.answers or ()) for example in found]
 
-    def of_request(self, fields: dict):
+    def of_request(self, fields: dict) -> Question:
         """Returns the example of a request."""
         return Question(fields["question"], fields["context"], num_answers=fields["num_answers"])
 
@@ -195,15 +211,15 @@ class Answerer:
         """Returns the batch size for examples of requests that are computed together."""
         return BATCH_SIZE
 
-    def to_json(self, result) -> dict:
+    def to_json(self, result: Reply) -> dict:
         """Returns a JSON-ready `Reply`."""
         return answer_text.to_dict(result)
 
-    def write(self, file, form, results):
+    def write(self, file: IO[str], form: str, results: Iterable[Reply]) -> None:
         """Writes results as jsonl."""
         file.writelines(tables.json_line(self.to_json(result)) for result in results)
 
-    def answers(self, results) -> list:
+    def answers(self, results: Iterable[Reply]) -> list:
         """Returns the texts of the best answers, "" for none, to compare and score."""
         return [result.answers[0].text if result.has_answer else "" for result in results]
 
@@ -213,7 +229,7 @@ class Answerer:
         _, f1 = squad_metrics.raw_scores_v2(gold, found)
         return 100 * float(np.mean(list(f1.values())))
 
-    def explain(self, example):
+    def explain(self, example: squad_answers.SquadExample) -> Explanation:
         """Answers a question of a data set: an `Explanation`.
 
         Args:
@@ -231,7 +247,9 @@ class Answerer:
         reply = self._reply(question, example, windows, results)
         return Explanation(reply, start, end, _gold(example, windows))
 
-    def _windows_of(self, example, place=""):
+    def _windows_of(
+        self, example: squad_answers.SquadExample, place: str = ""
+    ) -> list[squad_features.SquadFeatures]:
         at = f"{place}: " if place else ""
         if not example.question_text.strip():
             raise file_io.InputError(f"{at}the question is empty")
@@ -248,7 +266,12 @@ class Answerer:
             raise file_io.InputError(f"{at}the text cannot be searched: {windows}")
         return windows
 
-    def _highest(self, example, windows, results):
+    def _highest(
+        self,
+        example: squad_answers.SquadExample,
+        windows: Sequence[squad_features.SquadFeatures],
+        results: dict[int, dict[str, np.ndarray]],
+    ) -> tuple[Place, ...]:
         """`Place`s of the highest start and end; under SQuAD 2.0 of the end given that start."""
         if self._threshold is None:
             places = []
@@ -262,7 +285,9 @@ class Answerer:
             _place(example, best, int(found[f"{n}_top_index"][0])) for n in ("start", "end")
         )
 
-    def _results(self, windows, batch_size=BATCH_SIZE):
+    def _results(
+        self, windows: Sequence[squad_features.SquadFeatures], batch_size: int = BATCH_SIZE
+    ) -> dict[int, dict[str, np.ndarray]]:
         """{unique id: scores} of the windows."""
         results = {}
         columns = {
@@ -277,7 +302,13 @@ class Answerer:
                 }
         return results
 
-    def _reply(self, question, example, windows, results):
+    def _reply(
+        self,
+        question: Question,
+        example: squad_answers.SquadExample,
+        windows: Sequence[squad_features.SquadFeatures],
+        results: dict[int, dict[str, np.ndarray]],
+    ) -> Reply:
         settings = self._settings
         limits = (settings.n_best_size, settings.max_answer_length)
         if self._threshold is None:
@@ -289,7 +320,9 @@ class Answerer:
         return Reply(question, answers, null_odds[example.qas_id], self._threshold)
 
 
-def _place(example, window, token):
+def _place(
+    example: squad_answers.SquadExample, window: squad_features.SquadFeatures, token: int
+) -> Place:
     """`Place` of a token of a window."""
     piece, text = token - window.text_begin, ""
     if 0 <= piece < len(window.piece_start):
@@ -297,7 +330,9 @@ def _place(example, window, token):
     return Place(window.unique_id, token, text)
 
 
-def _gold(example, windows):
+def _gold(
+    example: squad_answers.SquadExample, windows: Sequence[squad_features.SquadFeatures]
+) -> tuple[Place, ...] | None:
     """See `Explanation`."""
     found = squad_task.targets(squad_task.Questions([example], windows))
     whole = [w for w in windows if not found["is_impossible"][w.unique_id]]

@@ -14,7 +14,7 @@ import itertools
 import json
 import string
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from albert.io import file_io, json_shapes, tables
@@ -50,7 +50,7 @@ class Limits:
 # --- values of fields ---------------------------------------------------------------------------
 
 
-def _text(value, place):
+def _text(value: Any, place: str) -> str:
     if isinstance(value, dict) and value.keys() == {"b64"}:  # of TensorFlow Serving
         json_shapes.check(value["b64"], str, f"{place}.b64")
         try:
@@ -65,7 +65,7 @@ def _text(value, place):
     return value
 
 
-def _words(value, place):
+def _words(value: Any, place: str) -> list[str]:
     if not isinstance(value, list):
         value = _text(value, place).split()
     if not value:
@@ -79,7 +79,7 @@ def _words(value, place):
     return value
 
 
-def _options(value, place):
+def _options(value: Any, place: str) -> list[str]:
     json_shapes.check(value, list, place)
     most = len(string.ascii_uppercase)
     if not 2 <= len(value) <= most:
@@ -87,7 +87,7 @@ def _options(value, place):
     return [_text(option, f"{place}[{number}]") for number, option in enumerate(value)]
 
 
-def _count(value, place):
+def _count(value: Any, place: str) -> int:
     json_shapes.check(value, int, place)
     if not 1 <= value <= _MOST_ANSWERS:
         raise file_io.InputError(f"{place}: expected 1 to {_MOST_ANSWERS}, found {value}")
@@ -116,11 +116,11 @@ class Form:
     is_split: bool = False
 
     @property
-    def bare(self):
+    def bare(self) -> str | None:
         """Name of the field that may stand without its name, or None."""
         return next(iter(self.fields)) if len(self.fields) == 1 else None
 
-    def read(self, value, place, limits):
+    def read(self, value: Any, place: str, limits: Limits) -> dict[str, Any]:
         """Reads an example as a dict by field.
 
         Args:
@@ -159,7 +159,7 @@ class Form:
         given = self._cut(given, _MOST_TIMES_LONGER * limits.characters, place)
         return {name: default for name, (_, default) in self.optional.items()} | given
 
-    def _cut(self, given, most, place):
+    def _cut(self, given: dict[str, Any], most: int, place: str) -> dict[str, Any]:
         """An example whose texts do not take long to normalize: longer ones are cut before."""
         texts = list(_texts(given))
         if sum(len(text) if text.isascii() else sum(_lengths(text)) for text in texts) <= most:
@@ -171,7 +171,7 @@ class Form:
             )
         return _map_texts(lambda text: _start(text, most // len(texts)), given)
 
-    def _expected(self):
+    def _expected(self) -> str:
         alternatives = {field: other for other, field in self.other_names.items()}
         names = [
             f"{field} (or {alternatives[field]})" if field in alternatives else field
@@ -181,7 +181,7 @@ class Form:
         return f"{'the fields' if len(names) > 1 else 'the field'} {', '.join(names)}{more}"
 
 
-def _texts(value):
+def _texts(value: Any) -> Iterator[str]:
     """All texts in the fields of an example."""
     if isinstance(value, str):
         yield value
@@ -190,7 +190,7 @@ def _texts(value):
             yield from _texts(part)
 
 
-def _map_texts(function, value):
+def _map_texts(function: Callable[[str], str], value: Any) -> Any:
     if isinstance(value, str):
         return function(value)
     if isinstance(value, list):
@@ -200,18 +200,18 @@ def _map_texts(function, value):
     return value
 
 
-def _lengths(text):
+def _lengths(text: str) -> Iterator[int]:
     """Number of characters that each one of a text decomposes into."""
     found = {character: len(unicodedata.normalize("NFKD", character)) for character in set(text)}
-    return map(found.get, text)
+    return (found[character] for character in text)
 
 
-def _start(text, most):
+def _start(text: str, most: int) -> str:
     """Returns the longest start of a text that decomposes into at most `most` characters."""
     return text[: sum(end <= most for end in itertools.accumulate(_lengths(text)))]
 
 
-def _characters(value):
+def _characters(value: Any) -> int:
     return sum(map(len, _texts(value)))
 
 
@@ -227,7 +227,7 @@ QUESTION = Form(
 )
 
 
-def measured(form, example, max_seq_length):
+def measured(form: Form, example: dict[str, Any], max_seq_length: int) -> batcher.Row:
     """`batcher.Row` of an example, whose length is in characters."""
     longest = _CHARACTERS * max_seq_length
     length = _characters(example)
@@ -253,7 +253,7 @@ class Request:
     reply: Callable
 
 
-def _parse(body):
+def _parse(body: bytes) -> Any:
     try:
         return file_io.parse_json(body.decode())
     except UnicodeDecodeError as error:
@@ -262,7 +262,7 @@ def _parse(body):
         raise file_io.InputError(f"the request: expected JSON, found {error}") from error
 
 
-def _read_all(values, name, form, limits):
+def _read_all(values: Any, name: str, form: Form, limits: Limits) -> list[dict]:
     json_shapes.check(values, list, name)
     if not 1 <= len(values) <= limits.examples:
         raise file_io.InputError(
@@ -327,17 +327,17 @@ def read_tensorflow(body: bytes, form: Form, limits: Limits) -> Request:
     return Request(examples, lambda results: {"outputs": _columns(results)})
 
 
-def _named(form, value):
+def _named(form: Form, value: Any) -> dict[str, Any]:
     """An example of one field that may stand without its name."""
     is_named = isinstance(value, dict) and value.keys() != {"b64"}
-    return value if is_named else {form.bare: value}
+    return value if is_named else {str(form.bare): value}
 
 
-def _unnamed(result):
+def _unnamed(result: dict[str, Any]) -> Any:
     return next(iter(result.values())) if len(result) == 1 else result
 
 
-def _rows(inputs, form):
+def _rows(inputs: Any, form: Form) -> list[dict]:
     """Columns to rows."""
     if form.bare and isinstance(inputs, list):
         return [_named(form, value) for value in inputs]
@@ -349,7 +349,7 @@ def _rows(inputs, form):
     return [dict(zip(inputs, values, strict=True)) for values in zip(*inputs.values(), strict=True)]
 
 
-def _columns(results):
+def _columns(results: list[dict]) -> Any:
     """Rows to columns."""
     columns = {name: [result[name] for result in results] for name in results[0]}
     return _unnamed(columns)

@@ -6,13 +6,16 @@ Letters in shapes: B batch, S sequence.
 import dataclasses
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import checkpoints, saved_model_files
+from albert.serving import serving_folder
 
 SIGNATURE = "serving_default"
 # What exported models consist of.
@@ -29,7 +32,9 @@ _OPERATIONS = frozenset(
 )
 
 
-def load_saved_model(folder, threads=None):
+def load_saved_model(
+    folder: serving_folder.ServingFolder, threads: int | None = None
+) -> Callable[[dict], dict]:
     """Loads the model of a serving folder as a function.
 
     Args:
@@ -62,7 +67,7 @@ def load_saved_model(folder, threads=None):
     return score
 
 
-def _set_threads(threads):
+def _set_threads(threads: int | None) -> None:
     if threads in (None, tf.config.threading.get_intra_op_parallelism_threads()):
         return
     try:
@@ -73,7 +78,7 @@ def _set_threads(threads):
         ) from error
 
 
-def _read(folder):
+def _read(folder: serving_folder.ServingFolder) -> tuple[Any, Any]:
     """`GraphDef` and `SignatureDef` of a folder's model, with the inputs and outputs it needs."""
     path = folder.model_file
     graphs = saved_model_files.read_graphs(path)
@@ -87,7 +92,7 @@ def _read(folder):
     return graphs[0].graph_def, signature
 
 
-def _needed(graph_def, tensors, path):
+def _needed(graph_def: Any, tensors: Iterable[str], path: str) -> tf.compat.v1.GraphDef:
     """The part of a graph that tensors depend on, which must be of `_OPERATIONS`."""
     functions = saved_model_files.functions_of(graph_def)
     by_name = {node.name: node for node in graph_def.node}
@@ -106,11 +111,11 @@ def _needed(graph_def, tensors, path):
     )
 
 
-def _node_of(tensor):
+def _node_of(tensor: str) -> str:
     return tensor.removeprefix("^").split(":")[0]
 
 
-def _check(node, functions, called, path):
+def _check(node: Any, functions: dict[str, Any], called: dict[str, Any], path: str) -> None:
     """Rejects a node that does more than compute; adds the functions that it calls to `called`."""
     if node.op not in _OPERATIONS:
         raise file_io.InputError(
@@ -129,7 +134,7 @@ def _check(node, functions, called, path):
                 _check(inner, functions, called, path)
 
 
-def _session(graph_def, path, threads):
+def _session(graph_def: Any, path: str, threads: int | None) -> tf.compat.v1.Session:
     """Session of a graph of its own, whose variables have the values of the SavedModel."""
     values = checkpoints.reader(os.path.join(path, "variables", "variables"))
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads or 0)
@@ -168,12 +173,14 @@ class Runtime:
     load: Callable
 
 
-def _int32(features, names):
+def _int32(features: dict[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
     """The features of these names as int32 arrays."""
     return {name: features[name].astype("int32", copy=False) for name in names}
 
 
-def _load_onnxruntime(module, folder, threads):
+def _load_onnxruntime(
+    module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
+) -> Callable[[dict], dict]:
     options = module.SessionOptions()
     if threads is not None:
         options.intra_op_num_threads = threads
@@ -190,7 +197,9 @@ def _load_onnxruntime(module, folder, threads):
     return score
 
 
-def _load_openvino(module, folder, threads):
+def _load_openvino(
+    module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
+) -> Callable[[dict], dict]:
     core = module.Core()
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     if folder.precision == "bfloat16":
@@ -208,7 +217,9 @@ def _load_openvino(module, folder, threads):
     return score
 
 
-def _load_litert(module, folder, threads):
+def _load_litert(
+    module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
+) -> Callable[[dict], dict]:
     threads = os.cpu_count() if threads is None else threads
     interpreter = module.Interpreter(folder.model_file, num_threads=threads)
     # Of the signatures the one that takes any sizes.
@@ -220,7 +231,9 @@ def _load_litert(module, folder, threads):
     return score
 
 
-def _load_tensorflow(module, folder, threads):
+def _load_tensorflow(
+    module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
+) -> Callable[[dict], dict]:
     return load_saved_model(folder, threads)
 
 
@@ -254,7 +267,9 @@ def of(format: str, precision: str) -> list[str]:
     ]
 
 
-def load(folder, runtime="auto", threads=None):
+def load(
+    folder: serving_folder.ServingFolder, runtime: str = "auto", threads: int | None = None
+) -> Callable[[dict], dict]:
     """Loads the model of a serving folder as a function.
 
     Args:
@@ -303,7 +318,7 @@ def load(folder, runtime="auto", threads=None):
     return checked
 
 
-def module_of(name):
+def module_of(name: str) -> ModuleType:
     """Imports the Python module of a runtime.
 
     Args:

@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import time
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -63,7 +64,7 @@ def load(model_dir: str, runtime: str = "auto", threads: int | None = None) -> S
 # --- the first time -----------------------------------------------------------------------------
 
 
-def _sample(form, tokens):
+def _sample(form: requests.Form, tokens: int) -> dict[str, Any]:
     """Returns an example of about this many tokens."""
     words = [_WORD] * max(tokens - 3 * len(form.fields), 1)
     text = " ".join(words)
@@ -88,7 +89,7 @@ def shapes(max_seq_length: int, max_batch_size: int) -> list[tuple[int, int]]:
     return [(1, n) for n in sorted(lengths)] + [(n, max_seq_length) for n in rows]
 
 
-def warm(model, max_batch_size, go_on=lambda: True):
+def warm(model: ServedModel, max_batch_size: int, go_on: Callable[[], bool] = lambda: True) -> None:
     """Runs a model for the first time, when its graph is traced, and with inputs of all lengths.
 
     In float32 nothing is compiled for a shape (see `kernels.for_block`), but the first use of one

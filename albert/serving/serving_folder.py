@@ -9,7 +9,9 @@ that `manifests` writes. It appears whole or not at all.
 import contextlib
 import dataclasses
 import os
+from collections.abc import Iterator
 from types import NoneType
+from typing import Any
 
 from albert.io import file_io, json_shapes, manifests
 from albert.model import model_folder
@@ -58,21 +60,21 @@ class ServingFolder:
     measured: dict = dataclasses.field(default_factory=dict)
 
     @property
-    def kind(self):
+    def kind(self) -> str:
         return self.model.kind
 
     @property
-    def model_file(self):
+    def model_file(self) -> str:
         """Path of the model's file or folder."""
         return os.path.join(self.path, MODEL_FILES[self.format])
 
     @property
-    def inputs(self):
+    def inputs(self) -> tuple[str, ...]:
         """Names of the inputs; see `kinds.Kind`."""
         return kinds.KINDS[self.kind].inputs
 
     @property
-    def outputs(self):
+    def outputs(self) -> tuple[str, ...]:
         """Names of the outputs; see `kinds.Kind`."""
         return kinds.KINDS[self.kind].outputs
 
@@ -120,7 +122,7 @@ def read(path: str, *names: str) -> ServingFolder:
     return folder
 
 
-def _description(folder):
+def _description(folder: ServingFolder) -> dict[str, Any]:
     """Content of ``serving.json``."""
     return {
         "version": VERSION,
@@ -146,7 +148,9 @@ def measured(folder: ServingFolder, found: dict) -> ServingFolder:
 
 
 @contextlib.contextmanager
-def creating(path, trained, format, precision):
+def creating(
+    path: str, trained: model_folder.ModelFolder, format: str, precision: str
+) -> Iterator[ServingFolder]:
     """Makes a serving folder that appears at the end of the block, or not at all.
 
     Args:

@@ -6,6 +6,8 @@ Letters in shapes: B batch, K labels, S sequence.
 import dataclasses
 import itertools
 import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any
 
 import numpy as np
 
@@ -39,7 +41,12 @@ class TextPredictor:
     output_forms = ("tsv", "jsonl")
     batches_ahead = 64
 
-    def __init__(self, model_dir, runtime: str = "auto", threads: int | None = None):
+    def __init__(
+        self,
+        model_dir: str | inference.FoundModel,
+        runtime: str = "auto",
+        threads: int | None = None,
+    ) -> None:
         found = inference.find(model_dir, glue.KIND)
         folder = found.folder
         self.columns = tables.Columns(**folder.setting("columns", tables.are_columns))
@@ -58,7 +65,7 @@ class TextPredictor:
 
     # --- examples ---
 
-    def columns_of(self, form, **given):
+    def columns_of(self, form: str, **given: str | None) -> tables.Columns:
         """Returns the `tables.Columns` of a file without labels.
 
         Args:
@@ -74,7 +81,9 @@ class TextPredictor:
         }
         return tables.Columns(**names, label=None)
 
-    def read_lines(self, lines, name, form, **columns):
+    def read_lines(
+        self, lines: Iterable[bytes], name: str, form: str, **columns: str | None
+    ) -> Iterator[glue.InputExample]:
         """Yields a `glue.InputExample` for each row of a file without labels.
 
         Args:
@@ -90,7 +99,9 @@ class TextPredictor:
         columns = self.columns_of(form, **columns)
         return self.examples_of(tables.read_rows(lines, name, form, columns), columns)
 
-    def examples_of(self, rows, columns):
+    def examples_of(
+        self, rows: Iterable[tuple[str, dict[str, Any]]], columns: tables.Columns
+    ) -> Iterator[glue.InputExample]:
         """Yields a `glue.InputExample` for each (place for messages, dict by column).
 
         Without a column of ids, rows are numbered from 0.
@@ -119,7 +130,7 @@ class TextPredictor:
             example.label for example in found
         ]
 
-    def _task_of(self, path, labelled):
+    def _task_of(self, path: str, labelled: bool) -> glue.GlueTask | custom.CustomTask:
         """Returns the task that reads a file as its split "dev", or without labels as "test"."""
         known = [row for row in glue.TASKS if row.name == self._row.name.lower()]
         if known and path.endswith(".tsv"):
@@ -131,16 +142,18 @@ class TextPredictor:
             return dataclasses.replace(row, **changes)
         return dataclasses.replace(self._row, files={"dev" if labelled else "test": path})
 
-    def of_request(self, fields: dict):
+    def of_request(self, fields: dict) -> str | tuple[str, str]:
         """Returns the example of a request."""
         is_pair = self.columns.text_pair is not None
         return (fields["text"], fields["text_pair"]) if is_pair else fields["text"]
 
-    def _row_of(self, texts):
+    def _row_of(self, texts: Iterable[str | None]) -> dict[str, str]:
         names = (self.columns.text, self.columns.text_pair)
         return {name: text for name, text in zip(names, texts, strict=False) if name}
 
-    def _example(self, number, text):
+    def _example(
+        self, number: int, text: str | Sequence[str] | glue.InputExample
+    ) -> glue.InputExample:
         """Returns the `glue.InputExample` of an item of `predict`."""
         if isinstance(text, glue.InputExample):
             return text
@@ -154,7 +167,12 @@ class TextPredictor:
 
     # --- predictions ---
 
-    def predict(self, texts, batch_size=32, batches_ahead=1):
+    def predict(
+        self,
+        texts: Iterable[str | Sequence[str] | glue.InputExample],
+        batch_size: int = 32,
+        batches_ahead: int = 1,
+    ) -> Iterator[tables.Prediction]:
         """Yields a `tables.Prediction` for each text, in order; ids count from 0.
 
         Args:
@@ -175,17 +193,17 @@ class TextPredictor:
         """Returns the batch size for examples of requests that are computed together."""
         return len(examples)
 
-    def to_json(self, result) -> dict:
+    def to_json(self, result: tables.Prediction) -> dict:
         """Returns a JSON-ready `tables.Prediction`."""
         return tables.to_dict(self.labels, result)
 
-    def write(self, file, form, results):
+    def write(self, file: IO[str], form: str, results: Iterable[tables.Prediction]) -> None:
         """Writes results in one of `output_forms`."""
         tables.write_predictions(file, form, self.labels, results)
 
     # --- scores ---
 
-    def answers(self, results) -> list:
+    def answers(self, results: Iterable[tables.Prediction]) -> list:
         """Returns the labels, or numbers, to compare and score."""
         return [result.prediction for result in results]
 
@@ -195,7 +213,9 @@ class TextPredictor:
             return 100 * float(np.mean([a == b for a, b in zip(gold, found, strict=True)]))
         return 100 * self._number_score[1](np.array(gold), np.array(found))
 
-    def _predict_window(self, examples, batch_size):
+    def _predict_window(
+        self, examples: Sequence[glue.InputExample], batch_size: int
+    ) -> Iterator[tables.Prediction]:
         features = [
             glue.convert_example(example, self._row, self.max_seq_length, self.tokenizer)
             for example in examples
@@ -214,6 +234,8 @@ class TextPredictor:
         return tables.predictions(self.labels, guids, indices, probabilities)
 
 
-def _example_of(task, row, place, number):
+def _example_of(
+    task: custom.CustomTask, row: dict[str, Any], place: str, number: int
+) -> glue.InputExample:
     """Returns the `glue.InputExample` of a row; the tokenizer cleans its texts, once."""
     return task.example(row, place, str(number), task.no_label, use_spm=False, do_lower_case=False)
