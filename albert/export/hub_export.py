@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from albert.export import graphs, saved_model_export
 from albert.io import file_io
-from albert.model import configuration, pretraining_heads, sources
+from albert.model import encoder, pretraining_heads, sources
 from albert.text import tokenization
 
 _INTERFACES = (
@@ -139,9 +139,7 @@ def _signature(call: Callable, names: Sequence[str]) -> Callable:
     return tf.function(serve, input_signature=[_ids(name) for name in names], autograph=False)
 
 
-def _gather_assets(
-    folder: str, config: configuration.AlbertConfig, source: sources.Source
-) -> list[str]:
+def _gather_assets(folder: str, config: encoder.AlbertConfig, source: sources.Source) -> list[str]:
     """Copies what belongs to a model into a new folder, under the names of released modules.
 
     Returns:

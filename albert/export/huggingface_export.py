@@ -20,7 +20,7 @@ import numpy as np
 from albert.io import file_io, manifests
 from albert.model import (
     checkpoints,
-    configuration,
+    encoder,
     huggingface,
     model_folder,
     sources,
@@ -80,31 +80,30 @@ def export(
     architecture: str = "albert",
     **files: Any,
 ) -> str:
-    """Writes ``model.safetensors``, the tokenizer's files and ``config.json``: all or nothing.
+    """Writes ``model.safetensors``, the tokenizer's files and ``config.json``, or nothing.
 
     Args:
       model_dir: folder of a training run or of a released model.
       checkpoint: see `checkpoints.choose`; a path if there is no `model_dir`.
       output_dir: folder to write to.
-      head: key of `huggingface.HEADS`; None: what the folder's description or the variables tell.
-      labels: names of a classifier's labels by id; none: those of the description.
+      head: key of `huggingface.HEADS`; None: from the folder's description or the variables.
+      labels: names of a classifier's labels by id; empty: those of the description.
       architecture: key of `weight_names.ARCHITECTURES`.
-      **files: what `sources.locate` takes in addition to the checkpoint.
+      **files: further arguments of `sources.locate`.
 
     Returns:
       The head that was written.
 
     Raises:
-      file_io.InputError: there is no such checkpoint, a head that transformers does not have, a
-        model of another architecture, or vocabulary, configuration and weights do not fit; nothing
-        is written then.
+      file_io.InputError: the checkpoint is missing, transformers has no such head or architecture,
+        or vocabulary, configuration and weights do not fit; nothing is written then.
     """
     prefix = choose(model_dir, checkpoint)
     described_head, described_labels, lower_case, dropout_prob = _described(model_dir)
     if files.get("do_lower_case") is None:
         files["do_lower_case"] = lower_case
     source = sources.locate(checkpoint=prefix, **files)
-    config = configuration.AlbertConfig.from_json_file(source.config_file)
+    config = encoder.AlbertConfig.from_json_file(source.config_file)
     architecture = weight_names.ARCHITECTURES[architecture]
     huggingface.check_architecture(config, architecture)
     tokenizer = model_folder.load_tokenizer(source, config)
@@ -115,19 +114,19 @@ def export(
     bias = _BIAS_OF_TOKENS if head == "token_classification" else "output_bias"
     outputs = len(tensors[bias]) if bias in tensors else None
     head = _check_head(head, outputs)
-    with_labels = head in ("classification", "token_classification")
-    labels = list(labels or described_labels) if with_labels else []
-    if with_labels:
-        labels = labels or [f"LABEL_{i}" for i in range(outputs)]
+    if head not in ("classification", "token_classification"):
+        labels = []
+    else:
+        labels = list(labels or described_labels) or [f"LABEL_{i}" for i in range(outputs)]
         if len(labels) != outputs:
             raise file_io.InputError(
                 f"`labels`: the model has {outputs} labels, got {len(labels)}: {labels}"
             )
     weights = huggingface.convert_weights(tensors, config, head, architecture)
-    about = (config, head, labels, tokenizer, architecture, dropout_prob)
     with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as folder:
         huggingface.write_weights(folder, weights)
         write_tokenizer(folder, tokenizer, config.max_position_embeddings)
+        about = (config, head, labels, tokenizer, architecture, dropout_prob)
         huggingface.write_config(folder, huggingface.convert_config(*about))
         manifests.write(folder)
     return head
@@ -197,7 +196,7 @@ def _check_layers(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 def _check_words(
-    prefix: str, tensors: Mapping[str, np.ndarray], config: configuration.AlbertConfig
+    prefix: str, tensors: Mapping[str, np.ndarray], config: encoder.AlbertConfig
 ) -> None:
     """Rejects weights for another vocabulary than the configuration's."""
     words = tensors.get("bert/embeddings/word_embeddings")

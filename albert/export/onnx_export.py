@@ -14,7 +14,7 @@ import numpy as np
 
 from albert.export import onnx_graph
 from albert.io import file_io
-from albert.model import checkpoints, configuration, head_config, heads, kernels, model_folder
+from albert.model import checkpoints, encoder, head_config, heads, kernels, model_folder
 from albert.serving import inference, serving_folder
 from albert.tasks import custom, kinds
 from albert.tasks.squad import task as squad_task
@@ -122,7 +122,7 @@ class _Encoder:
     def __init__(
         self,
         graph: onnx_graph.Graph,
-        config: configuration.AlbertConfig,
+        config: encoder.AlbertConfig,
         weights: dict[str, np.ndarray],
         product: Callable,
     ) -> None:

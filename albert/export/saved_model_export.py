@@ -19,7 +19,7 @@ from absl import logging
 from albert.data import input_pipeline, tfrecord
 from albert.export import graphs, litert_export
 from albert.io import file_io, manifests, tables
-from albert.model import batching, checkpoints, configuration, heads, layers, model_folder
+from albert.model import batching, checkpoints, encoder, heads, layers, model_folder
 from albert.serving import serving_folder
 from albert.tasks import glue, race, token_classification
 from albert.tasks.squad import task as squad_task
@@ -36,7 +36,7 @@ _LITE_OUTPUTS = ("end_logits", "start_logits")
 
 
 def model_to_serve(
-    task: contracts.Task, config: configuration.AlbertConfig, prefix: str, skip_padding: bool = True
+    task: contracts.Task, config: encoder.AlbertConfig, prefix: str, skip_padding: bool = True
 ) -> heads.Model:
     """Builds the model of a task with the weights of a checkpoint, to be loaded anywhere.
 

@@ -1,4 +1,4 @@
-"""Reads questions, and shows answers as lines of text and objects of JSON."""
+"""Reads questions, and formats answers as text and JSON."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -7,7 +7,7 @@ from albert.io import tables
 
 
 def describe(reply: Any, context: str, num_answers: int) -> Iterator[str]:
-    """Yields lines of text that show a `question_predictor.Reply`."""
+    """Yields lines of text that describe a `question_predictor.Reply`."""
     if reply.null_odds is not None:
         verdict = "there is an answer" if reply.has_answer else "no answer in the text"
         sign = "<" if reply.null_odds < reply.threshold else ">="
@@ -28,7 +28,7 @@ def _describe_place(place: Any) -> str:
 
 
 def describe_example(example: Any, found: Any, num_answers: int) -> Iterator[str]:
-    """Yields lines of text that show a SQuAD example and its `question_predictor.Explanation`."""
+    """Yields lines of text that describe an example and its `question_predictor.Explanation`."""
     yield f"question:       {example.question_text}"
     yield f"text:           {' '.join(example.paragraph_text.split())}"
     gold = "not known" if example.answers is None else "none"
@@ -51,7 +51,7 @@ def read_questions(
     Args:
       lines: iterable of bytes.
       name: name of the file, for messages.
-      context: the text of questions that have none; None: each must have one.
+      context: text for questions without one; None: each question must have its own.
     """
     for number, (place, row) in enumerate(tables.read_rows(lines, name, "jsonl")):
         question = tables.text_of(row, "question", "question", place)
@@ -63,7 +63,7 @@ def read_questions(
 
 
 def to_dict(reply: Any) -> dict[str, Any]:
-    """Returns a JSON-ready `question_predictor.Reply`: the best answers with their places."""
+    """Returns a JSON-ready dict of the best answers of a `question_predictor.Reply`."""
     question = reply.question
     found = [answer for answer in reply.answers if answer.start is not None]
     answers = [

@@ -1,6 +1,6 @@
-"""Chooses answers to questions about texts with a model that was fine-tuned on RACE.
+"""Chooses answers to questions about texts with a model fine-tuned on RACE.
 
-Letters in shapes: C choices, R inputs (one for each choice of some questions), S sequence.
+Letters in shapes: C choices, R inputs (one per choice of some questions), S sequence.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ class Question:
     Attributes:
       guid: its id.
       article: the text.
-      question: the question; options take the place of "_" in it, else they stand behind it.
+      question: the question; an option replaces the "_" in it, or is appended if there is none.
       options: tuple of C texts, 2 to 26.
     """
 
@@ -39,12 +39,12 @@ class Question:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """The option that a model chooses.
+    """The option chosen by a model.
 
     Attributes:
       question: `Question`.
-      number: which option, from 0.
-      probabilities: [C] of the options.
+      number: index of the option, from 0.
+      probabilities: those of the options, [C].
     """
 
     question: Question
@@ -52,7 +52,7 @@ class Choice:
     probabilities: list
 
     def to_dict(self) -> dict:
-        """JSON-ready: id, prediction (a letter), answer (its text), probabilities by letter."""
+        """Returns a JSON-ready dict: id, prediction (letter), answer (text), probabilities."""
         rounded = [round(float(p), 6) for p in self.probabilities]
         return {
             "id": self.question.guid,
@@ -63,15 +63,15 @@ class Choice:
 
 
 def read_questions(lines: Iterable[bytes], name: str) -> Iterator[Question]:
-    """Yields a `Question` for each object of a jsonl file; without "id" they are numbered from 0.
+    """Yields a `Question` per object of a jsonl file; the default of "id" counts from 0.
 
     Args:
       lines: iterable of bytes.
-      name: what messages call them.
+      name: name of the file, for messages.
 
     Raises:
-      file_io.InputError: a line is no object, or lacks one of article, question (texts) and options
-        (2 to 26 texts); names the line.
+      file_io.InputError: a line is not an object, or lacks one of article, question (texts) and
+        options (2 to 26 texts); names the line.
     """
     for number, (place, row) in enumerate(tables.read_rows(lines, name, "jsonl")):
         missing = [key for key in _KEYS if key not in row]
@@ -93,18 +93,18 @@ def read_questions(lines: Iterable[bytes], name: str) -> Iterator[Question]:
 
 
 class ChoicePredictor:
-    """A fine-tuned model, loaded from the folder of its training run, or a serving folder.
+    """A fine-tuned model, loaded from the folder of its training run or from a serving folder.
 
     Args:
       model_dir: output folder of run_race (its best checkpoint is used, else its last), or a
         serving folder.
-      runtime, threads: of serving folders; see `runtimes.load`.
+      runtime, threads: for serving folders; see `runtimes.load`.
 
     Attributes:
       max_seq_length: S of the training.
 
     Raises:
-      file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
+      file_io.InputError: the folder is missing, of another kind of model or without a checkpoint.
     """
 
     form = requests.CHOICE
@@ -134,9 +134,9 @@ class ChoicePredictor:
 
         Args:
           questions: iterable of `Question`.
-          batch_size: R, maximum number of inputs that are computed together.
-          batches_ahead: `batch_size` times this many questions are read at a time, so that inputs
-            of similar length can be put together.
+          batch_size: R, maximum number of inputs per batch.
+          batches_ahead: reads `batch_size` times this many questions at a time, to batch inputs of
+            similar length.
         """
         questions = iter(questions)
         while window := list(itertools.islice(questions, batch_size * batches_ahead)):
@@ -198,7 +198,7 @@ class ChoicePredictor:
         file.writelines(tables.json_line(self.to_json(result)) for result in results)
 
     def answers(self, results: Iterable[Choice]) -> list:
-        """Returns the numbers of the options, to compare and score."""
+        """Returns the indices of the chosen options, to compare and score."""
         return [result.number for result in results]
 
     def score(self, gold: list, found: list) -> float:
@@ -206,7 +206,7 @@ class ChoicePredictor:
         return 100 * float(np.mean(np.array(found) == gold))
 
     def _features(self, question: Question) -> dict[str, np.ndarray]:
-        """int32 arrays [C, S]."""
+        """Returns the features of a question: int32 arrays [C, S] by name."""
         example = race.RaceExample(
             question.guid,
             question.guid,

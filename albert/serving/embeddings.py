@@ -1,7 +1,7 @@
-"""The encoder's vectors for texts, and the files that hold them.
+"""Computes the encoder's vectors for texts and writes them to files.
 
-Letters in shapes: B batch, S sequence, T tokens of a text (with [CLS] and [SEP]), L layers asked
-for, H hidden, N texts.
+Letters in shapes: B batch, S sequence, T tokens of a text (with [CLS] and [SEP]), L requested
+layers, H hidden, N texts.
 """
 
 import array
@@ -20,7 +20,6 @@ from albert.io import file_io
 from albert.model import (
     batching,
     checkpoints,
-    configuration,
     encoder,
     model_folder,
     prepared_weights,
@@ -30,15 +29,14 @@ from albert.text import packing
 
 KINDS = ("tokens", "mean", "first", "pooled")
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
-# That many batches are read at a time, so that texts of similar length can be put together.
-_BATCHES_AHEAD = 16
+_BATCHES_AHEAD = 16  # read at a time, to batch texts of similar length
 _CHUNK = 1 << 20
 _DECIMALS = 6  # of numbers in jsonl
 
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """What is known of one text.
+    """The tokens and vectors of a text.
 
     Attributes:
       tokens: its T pieces.
@@ -51,11 +49,11 @@ class Features:
     vectors: np.ndarray
 
 
-def check_layers(layers: Sequence[int], config: configuration.AlbertConfig) -> None:
-    """Refuses numbers of layers that the model does not have.
+def check_layers(layers: Sequence[int], config: encoder.AlbertConfig) -> None:
+    """Rejects numbers of layers that the model does not have.
 
     Raises:
-      file_io.InputError: names them and what there is.
+      file_io.InputError: a layer does not exist; names the valid numbers.
     """
     count = config.num_hidden_layers * config.inner_group_num
     wrong = [layer for layer in layers if not -count <= layer < count]
@@ -67,18 +65,18 @@ def check_layers(layers: Sequence[int], config: configuration.AlbertConfig) -> N
 
 
 class Extractor:
-    """An encoder and what is wanted of it.
+    """An encoder that returns vectors of some layers.
 
     Args:
       source: `sources.Source`; without a checkpoint the weights are random.
       layers: numbers of layers, 0 the first after the embeddings, -1 the last.
-      kind: "tokens": a vector for each token; "mean": their mean; "first": that of [CLS]; "pooled":
-        the pooler's output, of the last layer only, whatever `layers` says.
-      max_seq_length: S; longer texts are cut.
-      seed: source of random weights.
+      kind: "tokens": one vector per token; "mean": their mean; "first": the vector of [CLS];
+        "pooled": the pooler's output, of the last layer only, and `layers` is ignored.
+      max_seq_length: S; longer texts are truncated.
+      seed: seed of random weights.
 
     Raises:
-      file_io.InputError: a file of the source is missing or does not fit, or a layer is not there.
+      file_io.InputError: a file of the source is missing or does not fit, or a layer is invalid.
     """
 
     def __init__(
@@ -117,10 +115,10 @@ class Extractor:
         return tf.reduce_sum(vectors * mask, 1) / tf.reduce_sum(mask, 1)  # [B, L, H]
 
     def extract(self, texts: Iterable[str], batch_size: int) -> Iterator[Features]:
-        """Yields `Features` for each text, in order; memory does not depend on their number.
+        """Yields `Features` for each text, in order; memory use does not depend on their number.
 
         Args:
-          texts: iterable of str; two texts of a pair have a tab between them.
+          texts: iterable of str; a tab separates the two texts of a pair.
           batch_size: B.
         """
         texts = iter(texts)
@@ -152,10 +150,10 @@ class Extractor:
 
 
 def write_jsonl(path: str | None, rows: Iterable[Features]) -> int:
-    """Writes one JSON object a text: ``index``, ``tokens``, ``vectors`` (nested lists).
+    """Writes one JSON object per text: ``index``, ``tokens``, ``vectors`` (nested lists).
 
     Args:
-      path: file that appears when it is whole; None writes to standard output.
+      path: file, which appears when it is complete; None writes to standard output.
       rows: iterable of `Features`.
 
     Returns:
@@ -182,11 +180,12 @@ def _text_output(path: str | None) -> contextlib.AbstractContextManager[IO[str]]
 def write_npz(path: str, rows: Iterable[Features]) -> int:
     """Writes arrays that `numpy.load` reads.
 
-    ``vectors`` [N, …], or for "tokens" those of all texts one after another; ``token_ids`` of all
-    texts, int32; ``offsets`` int64 [N + 1]: text i has the entries offsets[i] to offsets[i + 1].
+    ``vectors`` float32 [N, …], for "tokens" the vectors of all texts concatenated; ``token_ids``
+    int32, those of all texts; ``offsets`` int64 [N + 1]: text i has the entries offsets[i] to
+    offsets[i + 1].
 
     Args:
-      path: file that appears when it is whole.
+      path: file, which appears when it is complete.
       rows: iterable of `Features`, all of one kind.
 
     Returns:
@@ -207,7 +206,7 @@ def write_npz(path: str, rows: Iterable[Features]) -> int:
             file_io.atomic_writer(path, "wb") as file,
             zipfile.ZipFile(file, "w", allowZip64=True) as archive,
         ):
-            # The length is known only now, and it stands in front of the vectors.
+            # The header comes before the vectors, but their number is known only now.
             with (
                 file_io.open_file(spool, "rb") as vectors,
                 archive.open("vectors.npy", "w", force_zip64=True) as member,

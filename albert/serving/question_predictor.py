@@ -1,4 +1,4 @@
-"""Answers questions about texts with a model that was fine-tuned on SQuAD."""
+"""Answers questions about texts with a model fine-tuned on SQuAD."""
 
 import dataclasses
 import itertools
@@ -17,8 +17,8 @@ from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import task as squad_task
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")
-BATCH_SIZE = 16  # windows that are computed together
-_TEXTS_KEPT = 128  # texts of any length, which a server would otherwise keep forever
+BATCH_SIZE = 16  # windows per batch
+_CACHED_TEXTS = 128  # limits the memory of a server
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Question:
     Attributes:
       question, context: the question and the text.
       guid: its id.
-      place: where it was read, for messages; "" if nowhere.
+      place: its origin, for messages; "" if unknown.
       num_answers: maximum number of answers in its JSON.
     """
 
@@ -45,9 +45,10 @@ class Reply:
 
     Attributes:
       question: `Question`.
-      answers: list of `squad_answers.Answer`, best first; `start` and `end` are places in the text.
-      null_odds: the odds that there is no answer; None under SQuAD 1.1.
-      threshold: null odds from which no answer is given; None under SQuAD 1.1.
+      answers: list of `squad_answers.Answer`, best first; `start` and `end` are positions in the
+        text.
+      null_odds: the odds that there is no answer; None for SQuAD 1.1.
+      threshold: null odds from which no answer is given; None for SQuAD 1.1.
     """
 
     question: Question
@@ -57,7 +58,7 @@ class Reply:
 
     @property
     def has_answer(self) -> bool:
-        """False if no answer was found, or the text has none."""
+        """Returns whether an answer was found and its null odds are below the threshold."""
         if self.answers[0].start is None:
             return False
         return self.null_odds is None or self.null_odds < self.threshold
@@ -65,11 +66,11 @@ class Reply:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A token of a window that a question is asked in.
+    """A token of a window of a question and its text.
 
     Attributes:
       window, token: their numbers from 0.
-      text: what the token stands for in the text; "" where it belongs to the question or is [CLS].
+      text: the token's characters in the text; "" for [CLS] and tokens of the question.
     """
 
     window: int
@@ -79,13 +80,13 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """An answer next to the gold one.
+    """An answer and the gold answer.
 
     Attributes:
       reply: `Reply`.
       start, end: `Place`s with the highest scores.
       gold: `Place`s of the first gold answer's first and last token, in the window with most of the
-        text around it; None where there is no answer, or its place is not known.
+        text around it; None if there is no answer or its position is unknown.
     """
 
     reply: Reply
@@ -99,7 +100,7 @@ class Answerer:
 
     Args:
       model_dir: output folder of run_squad_v1 or run_squad_v2, or a serving folder.
-      runtime, threads: of serving folders; see `runtimes.load`.
+      runtime, threads: for serving folders; see `runtimes.load`.
 
     Attributes:
       max_seq_length: S of the training.
@@ -125,12 +126,12 @@ class Answerer:
         self.max_seq_length = folder.length()
         self._settings = folder.settings_as(squad_task.Settings)
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        # It keeps texts that it has seen, so further questions about one cost little.
+        # It caches texts, so further questions about a text cost little.
         self._featurizer = squad_features.Featurizer(
             self._tokenizer,
             **self._settings.window,
             is_training=False,
-            paragraphs_kept=_TEXTS_KEPT,
+            paragraphs_kept=_CACHED_TEXTS,
         )
         self._infer = found.load(runtime, threads)
         self._threshold = found.null_odds_threshold()
@@ -146,7 +147,8 @@ class Answerer:
           `Reply`.
 
         Raises:
-          file_io.InputError: the question is empty, or the text is or does not fit the vocabulary.
+          file_io.InputError: the question or the text is empty, or the text does not fit the
+            vocabulary.
         """
         (reply,) = self.predict([Question(question, context)])
         return reply
@@ -154,15 +156,15 @@ class Answerer:
     def predict(
         self, questions: Iterable[Question], batch_size: int = BATCH_SIZE, batches_ahead: int = 4
     ) -> Iterator[Reply]:
-        """Yields a `Reply` for each question, in order; windows of several are computed together.
+        """Yields a `Reply` for each question, in order; batches hold windows of several questions.
 
         Args:
           questions: iterable of `Question`.
-          batch_size: number of windows that are computed together.
-          batches_ahead: `batch_size` times this many questions are read at a time.
+          batch_size: number of windows per batch.
+          batches_ahead: reads `batch_size` times this many questions at a time.
 
         Raises:
-          file_io.InputError: see `ask`; with the place.
+          file_io.InputError: see `ask`; names the question's `place`.
         """
         questions = iter(questions)
         while block := list(itertools.islice(questions, batch_size * batches_ahead)):
@@ -230,7 +232,7 @@ class Answerer:
         return 100 * float(np.mean(list(f1.values())))
 
     def explain(self, example: squad_answers.SquadExample) -> Explanation:
-        """Answers a question of a data set: an `Explanation`.
+        """Answers a question of a data set and returns an `Explanation`.
 
         Args:
           example: `squad_utils.SquadExample`, not of training.
@@ -272,7 +274,7 @@ class Answerer:
         windows: Sequence[squad_features.SquadFeatures],
         results: dict[int, dict[str, np.ndarray]],
     ) -> tuple[Place, ...]:
-        """`Place`s of the highest start and end; under SQuAD 2.0 of the end given that start."""
+        """Returns `Place`s of the highest start and end; for SQuAD 2.0 of that start's end."""
         if self._threshold is None:
             places = []
             for name in ("start_log_prob", "end_log_prob"):
@@ -288,7 +290,7 @@ class Answerer:
     def _results(
         self, windows: Sequence[squad_features.SquadFeatures], batch_size: int = BATCH_SIZE
     ) -> dict[int, dict[str, np.ndarray]]:
-        """{unique id: scores} of the windows."""
+        """Returns the scores of windows by unique id."""
         results = {}
         columns = {
             name: np.int32([getattr(window, name) for window in windows]) for name in _INPUTS
@@ -323,7 +325,7 @@ class Answerer:
 def _place(
     example: squad_answers.SquadExample, window: squad_features.SquadFeatures, token: int
 ) -> Place:
-    """`Place` of a token of a window."""
+    """Returns the `Place` of a token of a window."""
     piece, text = token - window.text_begin, ""
     if 0 <= piece < len(window.piece_start):
         text = example.paragraph_text[window.piece_start[piece] : window.piece_end[piece] + 1]
@@ -333,7 +335,7 @@ def _place(
 def _gold(
     example: squad_answers.SquadExample, windows: Sequence[squad_features.SquadFeatures]
 ) -> tuple[Place, ...] | None:
-    """See `Explanation`."""
+    """Returns `Explanation.gold`."""
     found = squad_task.targets(squad_task.Questions([example], windows))
     whole = [w for w in windows if not found["is_impossible"][w.unique_id]]
     if not whole:

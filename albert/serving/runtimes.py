@@ -1,4 +1,4 @@
-"""Programs that run the models of serving folders, each behind the same function.
+"""Loads the models of serving folders with different programs, all as the same function.
 
 Letters in shapes: B batch, S sequence.
 """
@@ -18,7 +18,7 @@ from albert.model import checkpoints, saved_model_files
 from albert.serving import serving_folder
 
 SIGNATURE = "serving_default"
-# What exported models consist of.
+# The operations of exported models.
 _OPERATIONS = frozenset(
     """
     AddV2 All ArgMax Assert BatchMatMulV2 BiasAdd Bitcast BitwiseAnd BroadcastTo Cast ConcatV2
@@ -39,15 +39,15 @@ def load_saved_model(
 
     Args:
       folder: `serving_folder.ServingFolder` of the format "saved_model".
-      threads: how many threads TensorFlow computes with, in all of this process; None: as many as
-        there are cores.
+      threads: number of threads with which TensorFlow computes in the whole process; None: one per
+        core.
 
     Returns:
       See `load`.
 
     Raises:
-      file_io.InputError: the model is damaged or does more than compute, or TensorFlow has started
-        with another number of threads.
+      file_io.InputError: the model is damaged or has other operations than computations, or
+        TensorFlow has already started with another number of threads.
     """
     _set_threads(threads)
     graph_def, signature = _read(folder)
@@ -55,8 +55,8 @@ def load_saved_model(
     graph_def = _needed(graph_def, answers.values(), folder.model_file)
     try:
         session = _session(graph_def, folder.model_file, threads)
-        asked = [signature.inputs[name].name for name in folder.inputs]
-        compute = session.make_callable(list(answers.values()), asked)
+        inputs = [signature.inputs[name].name for name in folder.inputs]
+        compute = session.make_callable(list(answers.values()), inputs)
     except (ValueError, KeyError, tf.errors.OpError) as error:
         raise file_io.InputError(f"{folder.model_file} is damaged: {error}") from error
 
@@ -79,7 +79,7 @@ def _set_threads(threads: int | None) -> None:
 
 
 def _read(folder: serving_folder.ServingFolder) -> tuple[Any, Any]:
-    """`GraphDef` and `SignatureDef` of a folder's model, with the inputs and outputs it needs."""
+    """Reads `GraphDef` and `SignatureDef` of a folder's model; checks its inputs and outputs."""
     path = folder.model_file
     graphs = saved_model_files.read_graphs(path)
     signature = graphs[0].signature_def[SIGNATURE] if len(graphs) == 1 else None
@@ -93,7 +93,7 @@ def _read(folder: serving_folder.ServingFolder) -> tuple[Any, Any]:
 
 
 def _needed(graph_def: Any, tensors: Iterable[str], path: str) -> tf.compat.v1.GraphDef:
-    """The part of a graph that tensors depend on, which must be of `_OPERATIONS`."""
+    """Returns the part of a graph that tensors depend on; rejects all but `_OPERATIONS`."""
     functions = saved_model_files.functions_of(graph_def)
     by_name = {node.name: node for node in graph_def.node}
     nodes, called, waiting = {}, {}, [_node_of(tensor) for tensor in tensors]
@@ -116,7 +116,7 @@ def _node_of(tensor: str) -> str:
 
 
 def _check(node: Any, functions: dict[str, Any], called: dict[str, Any], path: str) -> None:
-    """Rejects a node that does more than compute; adds the functions that it calls to `called`."""
+    """Rejects nodes that are not of `_OPERATIONS`; adds the functions they call to `called`."""
     if node.op not in _OPERATIONS:
         raise file_io.InputError(
             f"{path} has the operation {node.op}, which exported models do not consist of; run it "
@@ -135,7 +135,7 @@ def _check(node: Any, functions: dict[str, Any], called: dict[str, Any], path: s
 
 
 def _session(graph_def: Any, path: str, threads: int | None) -> tf.compat.v1.Session:
-    """Session of a graph of its own, whose variables have the values of the SavedModel."""
+    """Returns a session of a new graph, whose variables have the values of the SavedModel."""
     values = checkpoints.reader(os.path.join(path, "variables", "variables"))
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads or 0)
     with tf.Graph().as_default() as graph:
@@ -151,7 +151,7 @@ def _session(graph_def: Any, path: str, threads: int | None) -> tf.compat.v1.Ses
         return session
 
 
-# --- Programs that run the models of serving folders, each behind the same function --------------
+# --- runtimes -----------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,9 +160,8 @@ class Runtime:
 
     Attributes:
       module: name of its module in Python.
-      package: what pip calls it.
-      format: format of the serving folders that it runs.
-      precisions: their precisions.
+      package: name of its package for pip.
+      format, precisions: those of the serving folders that it runs.
       load: ``(module, folder, threads) -> function`` as `load` returns it.
     """
 
@@ -174,7 +173,7 @@ class Runtime:
 
 
 def _int32(features: dict[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
-    """The features of these names as int32 arrays."""
+    """Returns the named features as int32 arrays."""
     return {name: features[name].astype("int32", copy=False) for name in names}
 
 
@@ -222,7 +221,7 @@ def _load_litert(
 ) -> Callable[[dict], dict]:
     threads = os.cpu_count() if threads is None else threads
     interpreter = module.Interpreter(folder.model_file, num_threads=threads)
-    # Of the signatures the one that takes any sizes.
+    # The signature that takes any sizes.
     run = interpreter.get_signature_runner("serving_default")
 
     def score(features):
@@ -237,7 +236,7 @@ def _load_tensorflow(
     return load_saved_model(folder, threads)
 
 
-# By name; of those that run a folder, the first is its own.
+# By name; "auto" takes the first that runs a folder.
 RUNTIMES = {
     "onnxruntime": Runtime(
         "onnxruntime", "onnxruntime", "onnx", ("float32", "int8"), _load_onnxruntime
@@ -274,16 +273,16 @@ def load(
 
     Args:
       folder: `serving_folder.ServingFolder`.
-      runtime: key of `RUNTIMES`, or "auto" for the format's own.
+      runtime: key of `RUNTIMES`, or "auto" for the first that runs the format.
       threads: number of threads that compute; None: one per core.
 
     Returns:
-      ``(features) -> outputs``: int32 arrays [B, S] by name in, arrays by name out, as
-      `kinds.Kind` says. Other features are ignored. It is for one thread at a time.
+      ``(features) -> outputs``: from int32 arrays [B, S] to arrays, both by name; see `kinds.Kind`.
+      Other features are ignored. Only one thread may call it at a time.
 
     Raises:
       file_io.InputError: the runtime does not run such models, is not installed, or cannot read the
-        model; says what to do.
+        model; names the remedy.
     """
     fitting = of(folder.format, folder.precision)
     name = fitting[0] if runtime == "auto" else runtime
@@ -296,7 +295,7 @@ def load(
     module = module_of(name)
     try:
         score = found.load(module, folder, threads)
-    except Exception as error:  # each runtime has its own kinds
+    except Exception as error:  # each runtime raises its own types
         raise file_io.InputError(f"{name} cannot load {folder.model_file}: {error}") from error
     longest = folder.model.config.max_position_embeddings
     settings = folder.model.settings
@@ -325,7 +324,7 @@ def module_of(name: str) -> ModuleType:
       name: key of `RUNTIMES`.
 
     Raises:
-      file_io.InputError: it is not installed; says how to install it.
+      file_io.InputError: it is not installed; names the command that installs it.
     """
     found = RUNTIMES[name]
     try:

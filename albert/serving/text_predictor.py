@@ -20,21 +20,21 @@ _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 class TextPredictor:
-    """A fine-tuned model, loaded from the folder of its training run, or a serving folder.
+    """A fine-tuned model, loaded from the folder of its training run or from a serving folder.
 
     Args:
-      model_dir: the folder; of a training run the best checkpoint is used, else the last.
-      runtime, threads: of serving folders; see `runtimes.load`.
+      model_dir: the folder; a training run's best checkpoint is used, or else its last.
+      runtime, threads: for serving folders; see `runtimes.load`.
 
     Attributes:
       labels: K label names by id; empty for regression.
       columns: `tables.Columns` of the training.
-      max_seq_length: S of the training; longer texts are cut.
+      max_seq_length: S of the training; longer texts are truncated.
       tokenizer: `tokenization.FullTokenizer`.
       form, metric, gives_numbers: see `predictors.Predictor`.
 
     Raises:
-      file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
+      file_io.InputError: the folder is missing, of another kind of model or without a checkpoint.
     """
 
     input_forms = ("txt", "csv", "tsv", "jsonl")
@@ -70,8 +70,8 @@ class TextPredictor:
 
         Args:
           form: one of `input_forms`.
-          given: text, text_pair or guid, to replace the columns of the training; None: as there,
-            "": no such column.
+          given: text, text_pair or guid, to replace the columns of the training; None: keep it, "":
+            no such column.
         """
         if form == "txt":
             return tables.Columns(self.columns.text, self.columns.text_pair, None, None)
@@ -93,8 +93,7 @@ class TextPredictor:
           columns: see `columns_of`.
 
         Raises:
-          file_io.InputError: the columns are of another number of texts than the model takes, or a
-            row lacks one.
+          file_io.InputError: the model takes another number of texts, or a row lacks a column.
         """
         columns = self.columns_of(form, **columns)
         return self.examples_of(tables.read_rows(lines, name, form, columns), columns)
@@ -104,7 +103,7 @@ class TextPredictor:
     ) -> Iterator[glue.InputExample]:
         """Yields a `glue.InputExample` for each (place for messages, dict by column).
 
-        Without a column of ids, rows are numbered from 0.
+        Without a column of ids, ids count from 0.
         """
         if (columns.text_pair is None) != (self.columns.text_pair is None):
             expected = (
@@ -131,12 +130,12 @@ class TextPredictor:
         ]
 
     def _task_of(self, path: str, labelled: bool) -> glue.GlueTask | custom.CustomTask:
-        """Returns the task that reads a file as its split "dev", or without labels as "test"."""
+        """Returns a task that reads a file as its split "dev", or without labels as "test"."""
         known = [row for row in glue.TASKS if row.name == self._row.name.lower()]
         if known and path.endswith(".tsv"):
             row, name = known[0], os.path.basename(path)
             changes = {"folder": "", "dev_file": name, "test_file": name}
-            if name != row.test_file:  # a file with labels, which are not read as "test"
+            if name != row.test_file:  # its labels are ignored
                 changes["test_columns"] = (row.id_column or 0, *row.text_columns)
                 changes["headerless"] = ("dev", "test") if "dev" in row.headerless else ()
             return dataclasses.replace(row, **changes)
@@ -177,10 +176,10 @@ class TextPredictor:
 
         Args:
           texts: iterable of str, of pairs of str for a model of two texts, or of examples, which
-            have their ids.
+            keep their ids.
           batch_size: B.
-          batches_ahead: number of batches that are read at a time, so that texts of similar length
-            can be put together; memory does not depend on the number of texts.
+          batches_ahead: number of batches to read at a time, to batch texts of similar length;
+            memory use does not depend on the number of texts.
 
         Raises:
           file_io.InputError: a text is empty, or the model takes another number of texts.

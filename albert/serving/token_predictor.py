@@ -18,11 +18,11 @@ _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 class TokenPredictor:
-    """A fine-tuned model, loaded from the folder of its training run, or a serving folder.
+    """A fine-tuned model, loaded from the folder of its training run or from a serving folder.
 
     Args:
-      model_dir: the folder; of a training run the best checkpoint is used, else the last.
-      runtime, threads: of serving folders; see `runtimes.load`.
+      model_dir: the folder; a training run's best checkpoint is used, or else its last.
+      runtime, threads: for serving folders; see `runtimes.load`.
 
     Attributes:
       labels: label names by id.
@@ -32,7 +32,7 @@ class TokenPredictor:
       metric: see `predictors.Predictor`.
 
     Raises:
-      file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
+      file_io.InputError: the folder is missing, of another kind of model or without a checkpoint.
     """
 
     form = requests.WORDS
@@ -62,7 +62,7 @@ class TokenPredictor:
     def read_lines(
         self, lines: Iterable[bytes], name: str, form: str
     ) -> Iterator[word_files.Sentence]:
-        """Yields a `word_files.Sentence` for each sentence of a file; labels are not needed.
+        """Yields a `word_files.Sentence` for each sentence of a file; labels are optional.
 
         Args:
           lines: iterable of bytes.
@@ -102,8 +102,8 @@ class TokenPredictor:
           texts: iterable of lists of words, of str, which are split at white space, or of
             `word_files.Sentence`.
           batch_size: B.
-          batches_ahead: number of batches that are read at a time, so that sentences of similar
-            length can be put together; memory does not depend on their number.
+          batches_ahead: number of batches to read at a time, to batch sentences of similar length;
+            memory use does not depend on the number of sentences.
 
         Raises:
           file_io.InputError: a text has no word.
