@@ -1,4 +1,4 @@
-"""Fine-tuned models as functions of arrays, from the folder of a training or a serving folder.
+"""Loads fine-tuned models as functions of arrays, from training folders or serving folders.
 
 Letters in shapes: B batch, S sequence.
 """
@@ -7,34 +7,40 @@ import dataclasses
 from collections.abc import Callable
 
 from albert.io import file_io
-from albert.model import checkpoints, head_config, layers, model_folder, prepared_weights
+from albert.model import checkpoints, head_config, heads, layers, model_folder, prepared_weights
 from albert.serving import runtimes, serving_folder
 from albert.tasks import kinds
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import task as squad_task
 
 
-def make_model(folder, compute=layers.Compute()):
+def make_model(
+    folder: model_folder.ModelFolder, compute: layers.Compute = layers.Compute()
+) -> heads.Model:
     """Builds the model of `heads` that a `model_folder.ModelFolder` describes, with random weights.
 
     Raises:
-      file_io.InputError: the settings are not what training writes.
+      file_io.InputError: the settings are invalid.
     """
     return kinds.KINDS[folder.kind].build(folder, compute, folder.settings_as(head_config.Head))
 
 
-def restored_model(folder, compute=layers.Compute()):
+def restored_model(
+    folder: model_folder.ModelFolder, compute: layers.Compute = layers.Compute()
+) -> heads.Model:
     """Builds the model as `make_model` does, with the weights of the folder's checkpoint.
 
     Raises:
-      file_io.InputError: the settings are not what training writes, or the weights do not fit.
+      file_io.InputError: the settings are invalid, or the weights do not fit.
     """
     model = make_model(folder, compute)
     checkpoints.restore(model, folder.source.checkpoint, allow_new_heads=False)
     return model
 
 
-def from_training_folder(folder, precision="float32"):
+def from_training_folder(
+    folder: model_folder.ModelFolder, precision: str = "float32"
+) -> Callable[[dict], dict]:
     """Returns the function of a training's `model_folder.ModelFolder`; see `FoundModel.load`."""
     kind = kinds.KINDS[folder.kind]
     model = restored_model(folder, layers.Compute(precision, kind.skip_padding))
@@ -49,14 +55,14 @@ def from_training_folder(folder, precision="float32"):
 
 @dataclasses.dataclass(frozen=True)
 class FoundModel:
-    """A fine-tuned model that can be loaded.
+    """A fine-tuned model that is not loaded yet.
 
     Attributes:
       folder: `model_folder.ModelFolder` of its settings and vocabulary.
-      serving: `serving_folder.ServingFolder`; None for the folder of a training.
-      function: what `load` returns, where that is there already.
-      precision: type of products and activations, "float32" or "bfloat16"; of the folder of a
-        training, as serving folders have their own.
+      serving: `serving_folder.ServingFolder`; None for a training folder.
+      function: the function that `load` returns, if it exists already.
+      precision: type of products and activations, "float32" or "bfloat16", for training folders;
+        serving folders have their own.
     """
 
     folder: model_folder.ModelFolder
@@ -68,12 +74,11 @@ class FoundModel:
         """Loads the model as a function.
 
         Args:
-          runtime, threads: see `runtimes.load`; of serving folders alone.
+          runtime, threads: for serving folders only; see `runtimes.load`.
 
         Returns:
           ``(features) -> outputs``: both dicts of arrays by name, see `kinds.Kind`. Other features
-          are ignored. In scores of SQuAD 1.1 the folder of a training may have any number at
-          padding.
+          are ignored. Scores of SQuAD 1.1 from a training folder are undefined at padding.
 
         Raises:
           file_io.InputError: the model does not fit its settings, or see `runtimes.load`.
@@ -85,10 +90,10 @@ class FoundModel:
         return from_training_folder(self.folder, self.precision)
 
     def in_precision(self, precision: str) -> "FoundModel":
-        """Returns the same model, to be computed in "float32" or "bfloat16".
+        """Returns the same model, computed in "float32" or "bfloat16".
 
         Raises:
-          file_io.InputError: it is a serving folder of another precision.
+          file_io.InputError: the serving folder has another precision.
         """
         if self.serving and precision != self.serving.precision:
             raise file_io.InputError(
@@ -106,16 +111,16 @@ class FoundModel:
         return squad_answers.read(self.folder.source.checkpoint)
 
 
-def find(path, *names):
-    """Finds the `FoundModel` of a training's folder or a serving folder.
+def find(path: str | FoundModel, *names: str) -> FoundModel:
+    """Finds the `FoundModel` of a training folder or a serving folder.
 
     Args:
-      path: the folder; of a training's the best checkpoint is used, else the last. Or what this
-        function returns, which is returned again.
+      path: the folder; a training folder's best checkpoint is used, or else its last. A
+        `FoundModel` is returned unchanged.
       names: the kinds that the caller can use; none means any.
 
     Raises:
-      file_io.InputError: no such folder, or one of another kind of model or damaged.
+      file_io.InputError: the folder is missing, damaged or of another kind of model.
     """
     if isinstance(path, FoundModel):
         return path

@@ -1,4 +1,4 @@
-"""Programs that run the models of serving folders, each behind the same function.
+"""Loads the models of serving folders with different programs, all as the same function.
 
 Letters in shapes: B batch, S sequence.
 """
@@ -6,16 +6,19 @@ Letters in shapes: B batch, S sequence.
 import dataclasses
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import checkpoints, saved_model_files
+from albert.serving import serving_folder
 
 SIGNATURE = "serving_default"
-# What exported models consist of.
+# The operations of exported models.
 _OPERATIONS = frozenset(
     """
     AddV2 All ArgMax Assert BatchMatMulV2 BiasAdd Bitcast BitwiseAnd BroadcastTo Cast ConcatV2
@@ -29,20 +32,22 @@ _OPERATIONS = frozenset(
 )
 
 
-def load_saved_model(folder, threads=None):
+def load_saved_model(
+    folder: serving_folder.ServingFolder, threads: int | None = None
+) -> Callable[[dict], dict]:
     """Loads the model of a serving folder as a function.
 
     Args:
       folder: `serving_folder.ServingFolder` of the format "saved_model".
-      threads: how many threads TensorFlow computes with, in all of this process; None: as many as
-        there are cores.
+      threads: number of threads with which TensorFlow computes in the whole process; None: one per
+        core.
 
     Returns:
       See `load`.
 
     Raises:
-      file_io.InputError: the model is damaged or does more than compute, or TensorFlow has started
-        with another number of threads.
+      file_io.InputError: the model is damaged or has other operations than computations, or
+        TensorFlow has already started with another number of threads.
     """
     _set_threads(threads)
     graph_def, signature = _read(folder)
@@ -50,8 +55,8 @@ def load_saved_model(folder, threads=None):
     graph_def = _needed(graph_def, answers.values(), folder.model_file)
     try:
         session = _session(graph_def, folder.model_file, threads)
-        asked = [signature.inputs[name].name for name in folder.inputs]
-        compute = session.make_callable(list(answers.values()), asked)
+        inputs = [signature.inputs[name].name for name in folder.inputs]
+        compute = session.make_callable(list(answers.values()), inputs)
     except (ValueError, KeyError, tf.errors.OpError) as error:
         raise file_io.InputError(f"{folder.model_file} is damaged: {error}") from error
 
@@ -62,7 +67,7 @@ def load_saved_model(folder, threads=None):
     return score
 
 
-def _set_threads(threads):
+def _set_threads(threads: int | None) -> None:
     if threads in (None, tf.config.threading.get_intra_op_parallelism_threads()):
         return
     try:
@@ -73,8 +78,8 @@ def _set_threads(threads):
         ) from error
 
 
-def _read(folder):
-    """`GraphDef` and `SignatureDef` of a folder's model, with the inputs and outputs it needs."""
+def _read(folder: serving_folder.ServingFolder) -> tuple[Any, Any]:
+    """Reads `GraphDef` and `SignatureDef` of a folder's model; checks its inputs and outputs."""
     path = folder.model_file
     graphs = saved_model_files.read_graphs(path)
     signature = graphs[0].signature_def[SIGNATURE] if len(graphs) == 1 else None
@@ -87,8 +92,8 @@ def _read(folder):
     return graphs[0].graph_def, signature
 
 
-def _needed(graph_def, tensors, path):
-    """The part of a graph that tensors depend on, which must be of `_OPERATIONS`."""
+def _needed(graph_def: Any, tensors: Iterable[str], path: str) -> tf.compat.v1.GraphDef:
+    """Returns the part of a graph that tensors depend on; rejects all but `_OPERATIONS`."""
     functions = saved_model_files.functions_of(graph_def)
     by_name = {node.name: node for node in graph_def.node}
     nodes, called, waiting = {}, {}, [_node_of(tensor) for tensor in tensors]
@@ -106,12 +111,12 @@ def _needed(graph_def, tensors, path):
     )
 
 
-def _node_of(tensor):
+def _node_of(tensor: str) -> str:
     return tensor.removeprefix("^").split(":")[0]
 
 
-def _check(node, functions, called, path):
-    """Rejects a node that does more than compute; adds the functions that it calls to `called`."""
+def _check(node: Any, functions: dict[str, Any], called: dict[str, Any], path: str) -> None:
+    """Rejects nodes that are not of `_OPERATIONS`; adds the functions they call to `called`."""
     if node.op not in _OPERATIONS:
         raise file_io.InputError(
             f"{path} has the operation {node.op}, which exported models do not consist of; run it "
@@ -129,8 +134,8 @@ def _check(node, functions, called, path):
                 _check(inner, functions, called, path)
 
 
-def _session(graph_def, path, threads):
-    """Session of a graph of its own, whose variables have the values of the SavedModel."""
+def _session(graph_def: Any, path: str, threads: int | None) -> tf.compat.v1.Session:
+    """Returns a session of a new graph, whose variables have the values of the SavedModel."""
     values = checkpoints.reader(os.path.join(path, "variables", "variables"))
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads or 0)
     with tf.Graph().as_default() as graph:
@@ -146,7 +151,7 @@ def _session(graph_def, path, threads):
         return session
 
 
-# --- Programs that run the models of serving folders, each behind the same function --------------
+# --- runtimes -----------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,9 +160,8 @@ class Runtime:
 
     Attributes:
       module: name of its module in Python.
-      package: what pip calls it.
-      format: format of the serving folders that it runs.
-      precisions: their precisions.
+      package: name of its package for pip.
+      format, precisions: those of the serving folders that it runs.
       load: ``(module, folder, threads) -> function`` as `load` returns it.
     """
 
@@ -168,12 +172,14 @@ class Runtime:
     load: Callable
 
 
-def _int32(features, names):
-    """The features of these names as int32 arrays."""
+def _int32(features: dict[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Returns the named features as int32 arrays."""
     return {name: features[name].astype("int32", copy=False) for name in names}
 
 
-def _load_onnxruntime(module, folder, threads):
+def _load_onnxruntime(
+    module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
+) -> Callable[[dict], dict]:
     options = module.SessionOptions()
     if threads is not None:
         options.intra_op_num_threads = threads
@@ -190,7 +196,9 @@ def _load_onnxruntime(module, folder, threads):
     return score
 
 
-def _load_openvino(module, folder, threads):
+def _load_openvino(
+    module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
+) -> Callable[[dict], dict]:
     core = module.Core()
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     if folder.precision == "bfloat16":
@@ -208,10 +216,12 @@ def _load_openvino(module, folder, threads):
     return score
 
 
-def _load_litert(module, folder, threads):
+def _load_litert(
+    module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
+) -> Callable[[dict], dict]:
     threads = os.cpu_count() if threads is None else threads
     interpreter = module.Interpreter(folder.model_file, num_threads=threads)
-    # Of the signatures the one that takes any sizes.
+    # The signature that takes any sizes.
     run = interpreter.get_signature_runner("serving_default")
 
     def score(features):
@@ -220,11 +230,13 @@ def _load_litert(module, folder, threads):
     return score
 
 
-def _load_tensorflow(module, folder, threads):
+def _load_tensorflow(
+    module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
+) -> Callable[[dict], dict]:
     return load_saved_model(folder, threads)
 
 
-# By name; of those that run a folder, the first is its own.
+# By name; "auto" takes the first that runs a folder.
 RUNTIMES = {
     "onnxruntime": Runtime(
         "onnxruntime", "onnxruntime", "onnx", ("float32", "int8"), _load_onnxruntime
@@ -254,21 +266,23 @@ def of(format: str, precision: str) -> list[str]:
     ]
 
 
-def load(folder, runtime="auto", threads=None):
+def load(
+    folder: serving_folder.ServingFolder, runtime: str = "auto", threads: int | None = None
+) -> Callable[[dict], dict]:
     """Loads the model of a serving folder as a function.
 
     Args:
       folder: `serving_folder.ServingFolder`.
-      runtime: key of `RUNTIMES`, or "auto" for the format's own.
+      runtime: key of `RUNTIMES`, or "auto" for the first that runs the format.
       threads: number of threads that compute; None: one per core.
 
     Returns:
-      ``(features) -> outputs``: int32 arrays [B, S] by name in, arrays by name out, as
-      `kinds.Kind` says. Other features are ignored. It is for one thread at a time.
+      ``(features) -> outputs``: from int32 arrays [B, S] to arrays, both by name; see `kinds.Kind`.
+      Other features are ignored. Only one thread may call it at a time.
 
     Raises:
       file_io.InputError: the runtime does not run such models, is not installed, or cannot read the
-        model; says what to do.
+        model; names the remedy.
     """
     fitting = of(folder.format, folder.precision)
     name = fitting[0] if runtime == "auto" else runtime
@@ -281,7 +295,7 @@ def load(folder, runtime="auto", threads=None):
     module = module_of(name)
     try:
         score = found.load(module, folder, threads)
-    except Exception as error:  # each runtime has its own kinds
+    except Exception as error:  # each runtime raises its own types
         raise file_io.InputError(f"{name} cannot load {folder.model_file}: {error}") from error
     longest = folder.model.config.max_position_embeddings
     settings = folder.model.settings
@@ -303,14 +317,14 @@ def load(folder, runtime="auto", threads=None):
     return checked
 
 
-def module_of(name):
+def module_of(name: str) -> ModuleType:
     """Imports the Python module of a runtime.
 
     Args:
       name: key of `RUNTIMES`.
 
     Raises:
-      file_io.InputError: it is not installed; says how to install it.
+      file_io.InputError: it is not installed; names the command that installs it.
     """
     found = RUNTIMES[name]
     try:
