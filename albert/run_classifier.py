@@ -9,11 +9,11 @@ from absl import flags
 
 from albert.cli import (
     app,
+    command_flags,
     distillation,
     fine_tuning,
     model_settings,
     options,
-    record_flags,
     training,
 )
 from albert.io import file_io, tables
@@ -231,7 +231,7 @@ def main(values: flags.FlagValues) -> None:
     settings.check()
     stages = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
     row.check_splits([split for split, wanted in stages.items() if wanted])
-    command = record_flags.Command.of(values, "run_classifier")
+    command = command_flags.Command.of(values, "run_classifier")
     fine_tuning.main(settings, make_script(settings, row), command)
 
 

@@ -6,7 +6,7 @@ import os
 
 from absl import flags
 
-from albert.cli import app, fine_tuning, model_settings, options, record_flags, training
+from albert.cli import app, command_flags, fine_tuning, model_settings, options, training
 from albert.io import file_io
 from albert.tasks import race
 
@@ -143,7 +143,7 @@ def main(values: flags.FlagValues) -> None:
         shared_data=_DATA,
         num_choices=race.NUM_CHOICES,
     )
-    fine_tuning.main(settings, script, record_flags.Command.of(values, "run_race"))
+    fine_tuning.main(settings, script, command_flags.Command.of(values, "run_race"))
 
 
 if __name__ == "__main__":

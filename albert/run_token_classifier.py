@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import flags
 
-from albert.cli import app, fine_tuning, model_settings, options, record_flags
+from albert.cli import app, command_flags, fine_tuning, model_settings, options
 from albert.io import file_io
 from albert.tasks import token_classification, word_files
 
@@ -142,7 +142,7 @@ def main(values: flags.FlagValues) -> None:
         recipe="recipes/token_classification.flags",
         prepare=functools.partial(prepare, settings),
     )
-    fine_tuning.main(settings, script, record_flags.Command.of(values, "run_token_classifier"))
+    fine_tuning.main(settings, script, command_flags.Command.of(values, "run_token_classifier"))
 
 
 if __name__ == "__main__":

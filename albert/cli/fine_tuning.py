@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from albert.cli import distillation, model_settings, options, record_flags, training
+from albert.cli import command_flags, distillation, model_settings, options, training
 from albert.experiments import seeds
 from albert.io import file_io
 from albert.model import head_config
@@ -339,7 +339,7 @@ class Script:
     distill: Callable[..., distillation.Distillation] = lambda *_: distillation.Distillation()
 
 
-def main(settings: Settings, script: Script, command: record_flags.Command) -> None:
+def main(settings: Settings, script: Script, command: command_flags.Command) -> None:
     """Trains, evaluates, predicts and exports according to the settings.
 
     Args:

@@ -1,4 +1,4 @@
-"""Flags that name the files of the model a command starts from, and the search for these files."""
+"""Settings of the model that a command starts from or uses, and the search for its files."""
 
 import dataclasses
 from typing import Any
@@ -116,6 +116,29 @@ class ModelToUse(ModelFiles):
             return self.find(teacher=teacher)
         sources.refuse_hub_word(None, self.spm_model_file, self.vocab_file)
         return kinds.read_folder(output_dir, kind).source
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inference(options.Group):
+    """Flags for the computation of a fine-tuned model."""
+
+    precision: str | None = options.flag(
+        None,
+        "Type of products and activations; by default float32, of an exported model its own.",
+        parser=options.PrecisionParser(["float32", "bfloat16"]),
+    )
+
+
+def find_trained(model_dir: str, settings: Inference, *kinds: str) -> Any:
+    """Returns the `inference.FoundModel` of a folder; it must be of one of the given kinds.
+
+    Raises:
+      file_io.InputError: see `inference.find` and `inference.FoundModel.in_precision`.
+    """
+    from albert.serving import inference
+
+    found = inference.find(model_dir, *kinds)
+    return found.in_precision(settings.precision) if settings.precision else found
 
 
 def text_settings(max_seq_length: int, source: Any) -> dict[str, Any]:

@@ -4,10 +4,10 @@ import dataclasses
 import functools
 from typing import Any
 
-from albert.cli import fine_tuning, options, record_flags
+from albert.cli import command_flags, fine_tuning, options
 from albert.io import file_io
 from albert.tasks.squad import features as squad_features
-from albert.tasks.squad import records as squad_records
+from albert.tasks.squad import selection
 
 _FILES = ("train_file", "predict_file", "train_feature_file", "predict_feature_file")
 _FILES += ("predict_feature_left_file",)
@@ -138,12 +138,12 @@ class Settings(fine_tuning.Settings):
             )
         return steps
 
-    def selections(self) -> tuple[squad_records.Selection, squad_records.Selection]:
+    def selections(self) -> tuple[selection.Selection, selection.Selection]:
         """Returns the selections of the training file and of the file to answer."""
         shares = {"train_fraction": self.study.train_fraction}
         shares["eval_fraction"] = self.study.eval_fraction
         return tuple(
-            squad_records.Selection(
+            selection.Selection(
                 self.answerable_only, self.drop_longer_than, share, name, seed=self.course.seed
             )
             for name, share in shares.items()
@@ -151,8 +151,9 @@ class Settings(fine_tuning.Settings):
 
 
 def find_questions(settings: Settings, kind: str, start: fine_tuning.Start) -> Any:
-    """Returns the `squad_task.QuestionFiles` of the flags."""
+    """Returns the `question_files.QuestionFiles` of the flags."""
     from albert.io import processes
+    from albert.tasks.squad import question_files
     from albert.tasks.squad import task as squad_task
 
     task_settings = squad_task.Settings(
@@ -165,7 +166,7 @@ def find_questions(settings: Settings, kind: str, start: fine_tuning.Start) -> A
         **start.head.settings,
     )
     train_selection, predict_selection = settings.selections()
-    return squad_task.QuestionFiles(
+    return question_files.QuestionFiles(
         kind,
         task_settings,
         start.tokenizer,
@@ -187,7 +188,7 @@ def prepare(settings: Settings, kind: str, start: fine_tuning.Start) -> fine_tun
 def work_on(
     settings: Settings, kind: str, start: fine_tuning.Start, questions: Any
 ) -> fine_tuning.Work:
-    """Returns the task on `squad_task.QuestionFiles`.
+    """Returns the task on `question_files.QuestionFiles`.
 
     Raises:
       file_io.InputError: all checkpoints must be scored, but the correct answers are missing.
@@ -240,7 +241,7 @@ def _scores_all(settings):
     return checkpoint == "all" or (is_open and bool(checkpoints.numbered(folder)))
 
 
-def main(settings: Settings, kind: str, command: record_flags.Command) -> None:
+def main(settings: Settings, kind: str, command: command_flags.Command) -> None:
     """Trains, answers and exports according to the settings.
 
     Args:

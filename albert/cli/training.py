@@ -6,7 +6,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import common_flags, model_settings, options, record_flags
+from albert.cli import command_flags, model_settings, options
 from albert.io import file_io
 from albert.training import budget, optimizer_table
 
@@ -66,7 +66,7 @@ class Compute(options.Group):
         "float32",
         "Type of products and activations; variables, normalization, losses and the optimizer stay "
         "float32. mixed_float16 scales the loss.",
-        parser=common_flags.PrecisionParser(list(PRECISIONS)),
+        parser=options.PrecisionParser(list(PRECISIONS)),
     )
     gradient_accumulation_steps: int = options.flag(
         1,
@@ -356,7 +356,7 @@ class Settings(options.Group):
 # --- parts of a run -------------------------------------------------------------------------------
 
 
-def make_strategy(settings: Settings, command: record_flags.Command) -> Any:
+def make_strategy(settings: Settings, command: command_flags.Command) -> Any:
     """Returns the `tf.distribute.Strategy` of the flags, which all workers must share.
 
     Raises:

@@ -12,6 +12,7 @@ from albert.serving import answer_text, inference, requests
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import metrics as squad_metrics
+from albert.tasks.squad import positions, question_files
 from albert.tasks.squad import task as squad_task
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")
@@ -303,7 +304,7 @@ def _place(example, window, token):
 
 def _gold(example, windows):
     """See `Explanation`."""
-    found = squad_task.targets(squad_task.Questions([example], windows))
+    found = positions.targets(question_files.Questions([example], windows))
     whole = [w for w in windows if not found["is_impossible"][w.unique_id]]
     if not whole:
         return None

@@ -10,7 +10,7 @@ import numpy as np
 from albert.io import file_io
 from albert.model import batching, model_folder
 from albert.serving import inference, requests
-from albert.tasks import custom, token_classification, word_files
+from albert.tasks import custom, entities, token_classification, word_files
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -46,7 +46,7 @@ class TokenPredictor:
         self.columns = word_files.Columns(**folder.setting("columns", word_files.are_columns))
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self.max_seq_length = folder.length()
-        self._marks = word_files.mark_entities(self.labels)
+        self._marks = entities.mark_entities(self.labels)
         self.metric = "f1" if self._marks else "accuracy"
         self._infer = found.load(runtime, threads)
 
@@ -121,8 +121,8 @@ class TokenPredictor:
         found = iter(found)
         found = [list(itertools.islice(found, len(labels))) for labels in gold]
         if self._marks:
-            return 100 * word_files.scores(gold, found)["f1"]
-        return 100 * word_files.accuracy(gold, found)
+            return 100 * entities.scores(gold, found)["f1"]
+        return 100 * entities.accuracy(gold, found)
 
     def _predict_window(self, sentences, batch_size):
         sizes = (self.max_seq_length, self.tokenizer)

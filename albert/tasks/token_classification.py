@@ -19,7 +19,7 @@ from absl import logging
 from albert.data import tfrecord
 from albert.io import file_io, tables
 from albert.model import head_config, huggingface
-from albert.tasks import custom, metrics, word_files
+from albert.tasks import custom, entities, metrics, word_files
 from albert.text import packing
 from albert.training import contracts
 
@@ -39,7 +39,7 @@ def _shown(labels):
 
 def label_order(names):
     """Labels in the order of their ids: O first, the others by spelling."""
-    return tuple(sorted(names, key=lambda name: (name != word_files.OUTSIDE, name)))
+    return tuple(sorted(names, key=lambda name: (name != entities.OUTSIDE, name)))
 
 
 def labels_of_model(checkpoint):
@@ -279,7 +279,7 @@ class Evaluator:
         self._rows.append(rows)
 
     def result(self):
-        """``eval_accuracy``, ``eval_loss``, ``loss`` and those of `word_files.scores`."""
+        """``eval_accuracy``, ``eval_loss``, ``loss`` and those of `entities.scores`."""
         rows = self._joined()
         pairs = by_sentence(rows, "label_ids", "predictions")
         true, predicted = (
@@ -303,10 +303,10 @@ class Evaluator:
         return {name: np.concatenate([r[name] for r in self._rows]) for name in self._rows[0]}
 
     def _scores(self, true, predicted):
-        marked = word_files.mark_entities(self._labels)
+        marked = entities.mark_entities(self._labels)
         return {
-            "eval_accuracy": word_files.accuracy(true, predicted),
-            **(word_files.scores(true, predicted) if marked else {}),
+            "eval_accuracy": entities.accuracy(true, predicted),
+            **(entities.scores(true, predicted) if marked else {}),
         }
 
 
@@ -342,7 +342,7 @@ def make_task(labels, max_seq_length, dropout_prob=0.1, head=head_config.NO_LAYE
       head: `head_config.Head`.
     """
     partial, settings = functools.partial, {"dropout_prob": dropout_prob, "head": head}
-    marked = word_files.mark_entities(labels)
+    marked = entities.mark_entities(labels)
     return contracts.Task(
         name=NAME,
         build_model=partial(_build_model, num_labels=len(labels), **settings),

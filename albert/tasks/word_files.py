@@ -10,104 +10,9 @@ Letters in shapes: W words.
 
 import dataclasses
 import json
-import re
-from typing import NamedTuple
-
-import numpy as np
 
 from albert.io import file_io, tables
-
-SCORES = ("precision", "recall", "f1")
-OUTSIDE = "O"
-_FORM = re.compile(r"[BIESLUM]-.+", re.S)
-_BEGIN, _END = "BSU", "ESLU"
-
-
-class Entity(NamedTuple):
-    """Words `start` to before `end` of a sentence are an entity of a type."""
-
-    kind: str
-    start: int
-    end: int
-
-
-def mark_entities(labels):
-    """Whether names of labels mark entities: all are O or such as "B-PER", and one is not O."""
-    marks = [label for label in labels if label != OUTSIDE]
-    return bool(marks) and all(map(_FORM.fullmatch, marks))
-
-
-def find(labels):
-    """The entities of a sentence.
-
-    Args:
-      labels: labels of its words [W], for which `mark_entities` holds.
-
-    Returns:
-      List of `Entity`, in order.
-    """
-    found, before = [], None  # before: letter and type of the label before, None for O
-    for place, label in enumerate(labels):
-        if label == OUTSIDE:
-            before = None
-            continue
-        letter, _, kind = label.partition("-")
-        begins = letter in _BEGIN or before is None or before[0] in _END or before[1] != kind
-        start = place if begins else found.pop().start
-        found.append(Entity(kind, start, place + 1))
-        before = letter, kind
-    return found
-
-
-class _Counts(NamedTuple):
-    """Entities that are right, that are predicted and that are there."""
-
-    right: int
-    predicted: int
-    true: int
-
-    def scores(self):
-        """Precision, recall and F1; 0 where there is nothing to divide by."""
-
-        def ratio(part, whole):
-            return part / whole if whole else 0.0
-
-        precision, recall = ratio(self.right, self.predicted), ratio(self.right, self.true)
-        f1 = ratio(2 * self.right, self.predicted + self.true)
-        return dict(zip(SCORES, (precision, recall, f1), strict=True))
-
-
-def scores(labels, predictions):
-    """Scores of the predictions for several sentences.
-
-    Args:
-      labels, predictions: lists of lists [W] of labels, as many for each sentence.
-
-    Returns:
-      Dict: ``precision``, ``recall`` and ``f1`` over all entities, an entity being right if its
-      words and its type are; the same for each type, ``precision_<type>`` and so on.
-    """
-    true, predicted = (
-        {(number, entity) for number, row in enumerate(rows) for entity in find(row)}
-        for rows in (labels, predictions)
-    )
-    kinds = sorted({entity.kind for _, entity in true | predicted})
-    groups = (true & predicted, predicted, true)
-    result = _Counts(*map(len, groups)).scores()
-    for kind in kinds:
-        counts = _Counts(*(sum(entity.kind == kind for _, entity in group) for group in groups))
-        result |= {f"{name}_{kind}": value for name, value in counts.scores().items()}
-    return result
-
-
-def accuracy(labels, predictions):
-    """Share of the words whose label is right; arguments as of `scores`."""
-    rows = zip(labels, predictions, strict=True)
-    return float(np.mean([a == b for pair in rows for a, b in zip(*pair, strict=True)]))
-
-
-# --- Files of sentences whose words have labels: CoNLL's columns and jsonl, read and written -----
-
+from albert.tasks import entities
 
 FORMATS = ("conll", "jsonl", "txt")
 _DOCUMENT = "-DOCSTART-"
@@ -158,9 +63,6 @@ def without_labels(sentence):
 def format_of(path):
     """Form of a file, from its name."""
     return "jsonl" if path.lower().endswith(".jsonl") else "conll"
-
-
-# --- reading ----------------------------------------------------------------------------------
 
 
 def read(path, flag, columns=Columns(), labelled=None):
@@ -322,9 +224,6 @@ def _column(given, default, width, flag, place):
     return number - 1 if number > 0 else width + number
 
 
-# --- predictions ------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prediction:
     """What a model says of the words of a sentence.
@@ -360,7 +259,7 @@ def to_dict(found, marks):
     if marks:
         row["entities"] = [
             {"type": kind, "start": start, "end": end, "text": " ".join(words[start:end])}
-            for kind, start, end in find(found.labels)
+            for kind, start, end in entities.find(found.labels)
         ]
     return row
 
@@ -381,7 +280,7 @@ def write_predictions(file, form, labels, rows):
       labels: all labels of the model.
       rows: iterable of `Prediction`.
     """
-    marks = mark_entities(labels)
+    marks = entities.mark_entities(labels)
     make_lines = {"conll": _conll_lines, "jsonl": _json_lines}[form]
     for row in rows:
         file.writelines(f"{line}\n" for line in make_lines(row, marks))

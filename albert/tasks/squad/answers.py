@@ -9,13 +9,12 @@ import itertools
 import json
 import math
 import operator
-import os
 import random
 
 import numpy as np
 from absl import logging
 
-from albert.io import file_io, json_shapes
+from albert.io import file_io
 from albert.io.file_io import InputError
 from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import spans as squad_spans
@@ -50,9 +49,6 @@ NO_WINDOW_NULL_ODDS = 1000000.0
 # Logit of padding: never among the best, so that answers do not depend on how long a batch is.
 NO_LOGIT = -1e30
 WINDOWS_AT_A_TIME = 4096
-
-
-# --- reading -----------------------------------------------------------------------------------
 
 
 def read_squad_examples(path, is_training):
@@ -184,9 +180,6 @@ def shuffle_examples(examples):
     examples = list(examples)
     random.Random(TRAINING_SHUFFLE_SEED).shuffle(examples)
     return examples
-
-
-# --- answers -----------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(slots=True)
@@ -464,9 +457,6 @@ def _best_threshold(examples, texts, null_odds):
     return squad_metrics.find_best_threshold(texts, f1_scores, null_odds, has_answer)[1]
 
 
-# --- files -------------------------------------------------------------------------------------
-
-
 def write_predictions(output_dir, predictions, nbest, null_odds=None):
     """Writes predictions.json, nbest_predictions.json and, for SQuAD 2.0, null_odds.json."""
     contents = {"predictions": predictions, "nbest_predictions": nbest, "null_odds": null_odds}
@@ -474,76 +464,3 @@ def write_predictions(output_dir, predictions, nbest, null_odds=None):
         if content is not None:
             text = json.dumps(content, indent=4) + "\n"
             file_io.write_text(f"{output_dir}/{name}.json", text)
-
-
-# --- The null odds from which on a question of SQuAD 2.0 is not answered, kept beside the model
-
-
-THRESHOLD = "null_score_diff_threshold"
-FILE_NAME = f"{THRESHOLD}.json"
-
-
-def write(folder, threshold, prefix, predict_file):
-    """Writes the null odds from which on a question is not answered, beside the model.
-
-    Args:
-      folder: output folder.
-      threshold: the value.
-      prefix: the checkpoint whose odds it is for.
-      predict_file: the file on which it gives the best F1.
-    """
-    from albert.model import checkpoints
-
-    content = {
-        THRESHOLD: threshold,
-        "step": checkpoints.read_step(prefix),
-        "predict_file": os.path.basename(predict_file),
-    }
-    file_io.write_json(os.path.join(folder, FILE_NAME), content)
-
-
-def read_file(folder):
-    """The content of a folder's file, see `write`; None without one.
-
-    Raises:
-      file_io.InputError: the file is damaged.
-    """
-    path = os.path.join(folder, FILE_NAME)
-    if not file_io.exists(path):
-        return None
-    content = file_io.read_json(path, "threshold")
-    json_shapes.check(content, {THRESHOLD: json_shapes.NUMBER, "step": int}, f"threshold: {path}")
-    if not math.isfinite(content[THRESHOLD]):
-        raise file_io.InputError(
-            f"threshold: {path}: {THRESHOLD} is {content[THRESHOLD]}, not a number"
-        )
-    return content
-
-
-def read(prefix):
-    """The threshold that lies beside a checkpoint; 0 if there is none.
-
-    Raises:
-      file_io.InputError: the file there is damaged.
-    """
-    from albert.model import checkpoints
-
-    folder = os.path.dirname(prefix)
-    content, path = read_file(folder), os.path.join(folder, FILE_NAME)
-    if content is None:
-        logging.warning(
-            "There is no %s: using the threshold 0. Answering a file whose answers are known "
-            "finds a better one",
-            path,
-        )
-        return 0.0
-    threshold, step = float(content[THRESHOLD]), content["step"]
-    if step != checkpoints.read_step(prefix):
-        logging.warning(
-            "The threshold of %s was found with the checkpoint of step %s, not with %s",
-            path,
-            step,
-            prefix,
-        )
-    logging.info("Using the threshold %g of %s", threshold, path)
-    return threshold

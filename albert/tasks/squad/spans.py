@@ -35,9 +35,6 @@ class Symbols(dict):
         return symbol
 
 
-# --- alignment ---------------------------------------------------------------------------------
-
-
 def _slide(a, b, i, j):
     """Number of equal characters of a[i:] and b[j:]."""
     start = i
@@ -267,9 +264,6 @@ def align_forms(forms, piece_forms, min_matched):
     )
 
 
-# --- windows -----------------------------------------------------------------------------------
-
-
 def windows(num_pieces, window_size, doc_stride):
     """Windows that together cover all pieces: ``[(start, length), …]``.
 
@@ -322,9 +316,6 @@ def max_context_ranges(spans):
         (int(end - count) - start, int(end) - start) if count else (0, 0)
         for (start, _), end, count in zip(spans, ends, counts, strict=True)
     ]
-
-
-# --- decoding ----------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,15 +1,17 @@
-"""The flags of a run and the files they name, for the run record."""
+"""The flags of commands: recorded for a run, compared with later defaults, checked for a trial."""
 
 import dataclasses
 import importlib
+import importlib.util
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags, logging
 
+from albert.experiments import trial_processes
 from albert.io import file_io
 from albert.training import run_record
 
@@ -172,3 +174,50 @@ def changed_defaults(record: dict) -> dict[str, Any]:
             logging.info("The default of --%s was %s", name, flag["value"])
             changed[name] = flag["value"]
     return changed
+
+
+def _define_flags_of(script: str) -> Callable[[flags.FlagValues], None]:
+    module = trial_processes.module_of(script)
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        found = None
+    define = found and getattr(importlib.import_module(module), "define_flags", None)
+    if not define:
+        raise file_io.InputError(
+            f"script={script!r}: there is no script {module}; give the name of one of this "
+            "package, such as run_classifier"
+        )
+    return define
+
+
+def read_trial_flags(script: str, arguments: list[str]) -> dict[str, str]:
+    """Returns the flags that arguments give to a script.
+
+    Args:
+      script: name of a script of this package, or of a dotted module that defines flags alike.
+      arguments: command line arguments without ``output_dir``.
+
+    Returns:
+      {flag: value as text}.
+
+    Raises:
+      file_io.InputError: the script does not exist, has no output_dir, or rejects one of the
+        arguments, which the message names.
+    """
+    values = flags.FlagValues()
+    _define_flags_of(script)(values)
+    if "output_dir" not in values:
+        raise file_io.InputError(f"script={script!r} has no output folder, as trials need one")
+    try:
+        rest = values([script, "--output_dir=trial", *arguments])[1:]
+    except (flags.Error, OSError) as error:  # OSError: a flag file that cannot be read
+        raise file_io.InputError(f"{script}: {error}") from error
+    if rest:
+        raise file_io.InputError(f"{script}: not a flag: {rest}; flags look like --name=value")
+    if values.output_dir != "trial":
+        raise file_io.InputError("output_dir of a trial is a folder in that of the sweep; drop it")
+    given = (name for name in values if values[name].present)
+    return {
+        name: str(values[name].value) for name in given if name not in ("output_dir", "flagfile")
+    }

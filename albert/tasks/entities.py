@@ -1,0 +1,97 @@
+"""Named entities in the labels of words, and their scores.
+
+Letters in shapes: W words of a sentence.
+"""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+SCORES = ("precision", "recall", "f1")
+OUTSIDE = "O"
+_FORM = re.compile(r"[BIESLUM]-.+", re.S)
+_BEGIN, _END = "BSU", "ESLU"
+
+
+class Entity(NamedTuple):
+    """Words `start` to before `end` of a sentence are an entity of a type."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def mark_entities(labels):
+    """Whether names of labels mark entities: all are O or such as "B-PER", and one is not O."""
+    marks = [label for label in labels if label != OUTSIDE]
+    return bool(marks) and all(map(_FORM.fullmatch, marks))
+
+
+def find(labels):
+    """The entities of a sentence.
+
+    Args:
+      labels: labels of its words [W], for which `mark_entities` holds.
+
+    Returns:
+      List of `Entity`, in order.
+    """
+    found, before = [], None  # before: letter and type of the label before, None for O
+    for place, label in enumerate(labels):
+        if label == OUTSIDE:
+            before = None
+            continue
+        letter, _, kind = label.partition("-")
+        begins = letter in _BEGIN or before is None or before[0] in _END or before[1] != kind
+        start = place if begins else found.pop().start
+        found.append(Entity(kind, start, place + 1))
+        before = letter, kind
+    return found
+
+
+class _Counts(NamedTuple):
+    """Entities that are right, that are predicted and that are there."""
+
+    right: int
+    predicted: int
+    true: int
+
+    def scores(self):
+        """Precision, recall and F1; 0 where there is nothing to divide by."""
+
+        def ratio(part, whole):
+            return part / whole if whole else 0.0
+
+        precision, recall = ratio(self.right, self.predicted), ratio(self.right, self.true)
+        f1 = ratio(2 * self.right, self.predicted + self.true)
+        return dict(zip(SCORES, (precision, recall, f1), strict=True))
+
+
+def scores(labels, predictions):
+    """Scores of the predictions for several sentences.
+
+    Args:
+      labels, predictions: lists of lists [W] of labels, as many for each sentence.
+
+    Returns:
+      Dict: ``precision``, ``recall`` and ``f1`` over all entities, an entity being right if its
+      words and its type are; the same for each type, ``precision_<type>`` and so on.
+    """
+    true, predicted = (
+        {(number, entity) for number, row in enumerate(rows) for entity in find(row)}
+        for rows in (labels, predictions)
+    )
+    kinds = sorted({entity.kind for _, entity in true | predicted})
+    groups = (true & predicted, predicted, true)
+    result = _Counts(*map(len, groups)).scores()
+    for kind in kinds:
+        counts = _Counts(*(sum(entity.kind == kind for _, entity in group) for group in groups))
+        result |= {f"{name}_{kind}": value for name, value in counts.scores().items()}
+    return result
+
+
+def accuracy(labels, predictions):
+    """Share of the words whose label is right; arguments as of `scores`."""
+    rows = zip(labels, predictions, strict=True)
+    return float(np.mean([a == b for pair in rows for a, b in zip(*pair, strict=True)]))
