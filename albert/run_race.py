@@ -82,8 +82,7 @@ class Settings(fine_tuning.StepSettings):
 
     def check(self) -> None:
         """Rejects contradictions before any work."""
-        if not (self.do_train or self.do_eval or self.do_predict):
-            raise file_io.InputError("nothing to do: none of --do_train, --do_eval, --do_predict")
+        self.check_work("do_train", "do_eval", "do_predict")
         super().check()
         if self.task_name.lower() != "race":
             raise file_io.InputError(f"--task_name={self.task_name}: expected race")

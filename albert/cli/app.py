@@ -85,7 +85,8 @@ class FindTensorFlow:
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec and self._OPTIMIZERS not in sys.modules:
-            run_module = spec.loader.exec_module
+            loader: Any = spec.loader
+            run_module = loader.exec_module
 
             def without_keras(module):
                 sys.modules[self._OPTIMIZERS] = None  # makes the import fail
@@ -94,7 +95,7 @@ class FindTensorFlow:
                 finally:
                     del sys.modules[self._OPTIMIZERS]
 
-            spec.loader.exec_module = without_keras
+            loader.exec_module = without_keras
         return spec
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags, logging
+from absl.flags import FlagValues
 
 from albert.experiments import trial_processes
 from albert.io import file_io
@@ -36,7 +37,7 @@ class Command:
     flags: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def of(cls, values: flags.FlagValues, script: str) -> "Command":
+    def of(cls, values: FlagValues, script: str) -> "Command":
         """Returns the command of parsed flags."""
         given = [values[name].serialize() for name in values if values[name].present]
         return cls(script, _arguments(values), list(filter(None, given)), describe(values, script))
@@ -58,12 +59,12 @@ class Command:
         return run_record.Recorder(
             script=self.script,
             command=["python", "-m", f"albert.{self.script}", *self.words],
-            flags=self.flags,
+            flags=dict(self.flags),
             inputs=_inputs(source, teacher),
         )
 
 
-def describe(values: flags.FlagValues, script: str) -> dict[str, dict]:
+def describe(values: FlagValues, script: str) -> dict[str, dict]:
     """Returns {name: {"value": …, "source": …}} of a script's own flags."""
     own = _defined(script)  # libraries also define flags
     if values is flags.FLAGS:
@@ -81,7 +82,7 @@ def describe(values: flags.FlagValues, script: str) -> dict[str, dict]:
 
 def _defined(script):
     """Returns the flag values of a script, all with their defaults."""
-    defined = flags.FlagValues()
+    defined = FlagValues()
     importlib.import_module(f"albert.{script}").define_flags(defined)
     return defined
 
@@ -93,14 +94,15 @@ def _arguments(values):
     return [values[name].serialize() for name in sorted(values) if values[name].present]
 
 
-def sources(values: flags.FlagValues, arguments: Sequence[str]) -> dict[str, str]:
+def sources(values: FlagValues, arguments: Sequence[str]) -> dict[str, str]:
     """Returns {flag name: "command line" or "flag file …"} of the flags in `arguments`.
 
     Args:
       values: flag values, which know the names.
       arguments: words of a command; if a flag is repeated the last one counts, as in absl.
     """
-    found, rest = {}, list(arguments)
+    found: dict[str, str] = {}
+    rest = list(arguments)
     while rest:
         word = rest.pop(0)
         name, is_given, path = word.lstrip("-").partition("=")
@@ -176,7 +178,7 @@ def changed_defaults(record: dict) -> dict[str, Any]:
     return changed
 
 
-def _define_flags_of(script: str) -> Callable[[flags.FlagValues], None]:
+def _define_flags_of(script: str) -> Callable[[FlagValues], None]:
     module = trial_processes.module_of(script)
     try:
         found = importlib.util.find_spec(module)
@@ -205,7 +207,7 @@ def read_trial_flags(script: str, arguments: list[str]) -> dict[str, str]:
       file_io.InputError: the script does not exist, has no output_dir, or rejects one of the
         arguments, which the message names.
     """
-    values = flags.FlagValues()
+    values = FlagValues()
     _define_flags_of(script)(values)
     if "output_dir" not in values:
         raise file_io.InputError(f"script={script!r} has no output folder, as trials need one")

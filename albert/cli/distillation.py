@@ -71,8 +71,8 @@ class Teacher(options.Group):
           file_io.InputError: names the flags.
         """
         if not self.teacher:
-            names = ("distill_weights", "distill_temperature", "init_from_teacher")
-            self.refuse_given("--teacher", *(name for name in names if name in self.given))
+            flags = ("distill_weights", "distill_temperature", "init_from_teacher")
+            self.refuse_given("--teacher", *(name for name in flags if name in self.given))
             return
         if not settings.do_train:
             raise file_io.InputError("--teacher: only for --do_train; a trained student needs none")
@@ -95,14 +95,16 @@ class Teacher(options.Group):
         except file_io.InputError as error:
             raise file_io.InputError(f"--teacher={self.teacher}: {error}") from error
 
-    def distillation(self, teacher: Any, source: Any, student: Any, *outputs: str) -> Distillation:
+    def distillation(
+        self, teacher: Any, source: Any, student: Any, term: str, logits: str
+    ) -> Distillation:
         """Returns the `Distillation` of the flags.
 
         Args:
           teacher: `sources.Source`, or None without a teacher.
           source: `sources.Source` of the student; its vocabulary must be the teacher's.
           student: `encoder.AlbertConfig`.
-          *outputs: term and logits of `distillation.DistillationConfig`.
+          term, logits: outputs to compare, see `distillation.DistillationConfig`.
 
         Raises:
           file_io.InputError: teacher and student do not match; the message names what differs.
@@ -115,7 +117,7 @@ class Teacher(options.Group):
         distillation.check_vocabulary(teacher.checkpoint, source)
         config = encoder.AlbertConfig.from_json_file(teacher.config_file)
         lesson = distillation.DistillationConfig(
-            config, teacher.checkpoint, *outputs, self.weights, self.distill_temperature
+            config, teacher.checkpoint, term, logits, self.weights, self.distill_temperature
         )
         lesson.check_student(student)
 

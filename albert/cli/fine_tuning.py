@@ -1,5 +1,6 @@
 """The shared `main` of all fine-tuning commands, and the settings that they share."""
 
+import abc
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
@@ -146,7 +147,7 @@ def keep_flag() -> Any:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(training.Settings):
+class Settings(training.Settings, abc.ABC):
     """Settings of every fine-tuning command."""
 
     do_predict: bool = options.flag(False, "Predict the test data.")
@@ -157,7 +158,10 @@ class Settings(training.Settings):
     schedule: Schedule = options.group(Schedule)
     study: Study = options.group(Study)
 
-    export_dir = None  # Commands that export have a flag of this name.
+    @property
+    def export_dir(self) -> str | None:
+        """Returns the folder to export to; None for commands without a flag of this name."""
+        return None
 
     @property
     def is_frozen(self) -> bool:
@@ -165,24 +169,34 @@ class Settings(training.Settings):
         return self.study.freeze_encoder
 
     @property
+    @abc.abstractmethod
     def evaluates(self) -> bool:
         """Returns whether training evaluates each checkpoint."""
-        raise NotImplementedError
 
     @property
+    @abc.abstractmethod
     def eval_batch(self) -> int:
         """Returns the number of examples per evaluation step."""
-        raise NotImplementedError
+
+    @property
+    @abc.abstractmethod
+    def max_kept(self) -> int:
+        """Returns how many checkpoints to keep, unless training does not evaluate them."""
 
     @property
     def record_dir(self) -> str:
         """Returns the folder of the records of features."""
         return self.output_dir
 
-    @property
-    def max_kept(self) -> int:
-        """Returns how many checkpoints to keep, unless training does not evaluate them."""
-        return self.keep_checkpoint_max
+    def check_work(self, *names: str) -> None:
+        """Rejects a run without any of the stages; raises `file_io.InputError`.
+
+        Args:
+          names: flags of the stages.
+        """
+        if not any(getattr(self, name) for name in names):
+            stages = ", ".join(f"--{name}" for name in names)
+            raise file_io.InputError(f"nothing to do: none of {stages} is given")
 
     def check(self) -> None:
         """Rejects contradictions before any work.
@@ -256,6 +270,39 @@ class StepSettings(Settings):
     def check(self) -> None:
         """Rejects contradictions; see `Settings.check`."""
         self.course.check_waiting(self.do_train, self.do_eval)
+        super().check()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifierSettings(StepSettings):
+    """Settings of the commands that classify texts or words and export their models."""
+
+    export_dir: str | None = options.flag(
+        None, "Write a SavedModel of the best checkpoint to a new folder in here."
+    )
+    export_text: bool = options.flag(
+        False, "With --export_dir: also write a SavedModel that takes strings."
+    )
+    classifier_dropout_prob: float = options.flag(
+        0.1, "Dropout of the pooled output.", check=options.fraction
+    )
+    keep_checkpoint_max: int = keep_flag()
+
+    @property
+    def output_dropout_prob(self) -> float:
+        """Returns the dropout of the head's input."""
+        return self.classifier_dropout_prob
+
+    @property
+    def max_kept(self) -> int:
+        """Returns how many checkpoints to keep, unless training does not evaluate them."""
+        return self.keep_checkpoint_max
+
+    def check(self) -> None:
+        """Rejects contradictions; see `Settings.check`."""
+        self.check_work("do_train", "do_eval", "do_predict", "export_dir")
+        if self.export_text and not self.export_dir:
+            raise file_io.InputError("--export_text needs --export_dir")
         super().check()
 
 
@@ -442,6 +489,8 @@ def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
     """
     from albert.model import model_folder
 
+    if not teacher.teacher:
+        return
     ours, theirs = find_head(settings), model_folder.described_head(teacher.teacher)
     if theirs is not None and not is_same_head(theirs, ours):
         raise file_io.InputError(
@@ -460,7 +509,7 @@ def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
         )
 
 
-def check_text_export(settings: Settings, start: Start) -> None:
+def check_text_export(settings: ClassifierSettings, start: Start) -> None:
     """Rejects --export_text with a tokenizer that a graph cannot compute."""
     if settings.export_text:
         from albert.export import graphs

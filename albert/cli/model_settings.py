@@ -83,7 +83,7 @@ class ModelFiles(options.Group):
             **self.start(),
         )
 
-    def start(self) -> dict[str, bool]:
+    def start(self) -> dict[str, Any]:
         """Returns further arguments of `sources.locate` from flags that the user gave."""
         return {}
 
@@ -96,7 +96,7 @@ class ModelToUse(ModelFiles):
         False, "Start from random weights; without it fine-tuning needs a model."
     )
 
-    def start(self) -> dict[str, bool]:
+    def start(self) -> dict[str, Any]:
         """Returns --from_scratch if it was given."""
         return {"from_scratch": self.from_scratch} if "from_scratch" in self.given else {}
 

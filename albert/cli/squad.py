@@ -9,8 +9,10 @@ from albert.io import file_io
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import selection
 
-_FILES = ("train_file", "predict_file", "train_feature_file", "predict_feature_file")
-_FILES += ("predict_feature_left_file",)
+_FILES = (
+    *("train_file", "train_feature_file"),
+    *("predict_file", "predict_feature_file", "predict_feature_left_file"),
+)
 
 
 def _check_warmup(name, value):
@@ -99,16 +101,18 @@ class Settings(fine_tuning.Settings):
         return self.predict_batch_size
 
     @property
+    def max_kept(self) -> int:
+        """Returns how many checkpoints to keep, unless training does not evaluate them."""
+        return self.keep_checkpoint_max
+
+    @property
     def beams(self) -> dict[str, Any]:
         """Returns the settings that only SQuAD 2.0 has."""
         return {}
 
     def check(self) -> None:
         """Rejects contradictions before any work."""
-        if not (self.do_train or self.do_predict or self.export_dir):
-            raise file_io.InputError(
-                "nothing to do: none of --do_train, --do_predict, --export_dir is given"
-            )
+        self.check_work("do_train", "do_predict", "export_dir")
         for stage, name in (("do_train", "train_file"), ("do_predict", "predict_file")):
             if getattr(self, stage) and not getattr(self, name):
                 raise file_io.InputError(f"--{stage} needs --{name}")
@@ -140,13 +144,10 @@ class Settings(fine_tuning.Settings):
 
     def selections(self) -> tuple[selection.Selection, selection.Selection]:
         """Returns the selections of the training file and of the file to answer."""
-        shares = {"train_fraction": self.study.train_fraction}
-        shares["eval_fraction"] = self.study.eval_fraction
-        return tuple(
-            selection.Selection(
-                self.answerable_only, self.drop_longer_than, share, name, seed=self.course.seed
-            )
-            for name, share in shares.items()
+        kept, seed = (self.answerable_only, self.drop_longer_than), self.course.seed
+        return (
+            selection.Selection(*kept, self.study.train_fraction, "train_fraction", seed),
+            selection.Selection(*kept, self.study.eval_fraction, "eval_fraction", seed),
         )
 
 

@@ -14,6 +14,10 @@ PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16
 AUTO = "auto"
 # Minimum positions of a batch that gain from two parts: fewer take little time, but compile longer.
 _ROWS_OF_PARTS = 2048
+_CONSTRUCTOR = (  # flags that are arguments of the optimizer's constructor
+    *("beta_1", "beta_2", "epsilon", "weight_decay_rate", "clip_norm"),
+    *("exclude_from_weight_decay", "exclude_from_layer_adaptation"),
+)
 _FAR_ABOVE = 3  # multiple of the square-root-rule rate that triggers a warning
 _ENCODER_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
@@ -23,7 +27,7 @@ class _RateParser(flags.FloatParser):
 
     syntactic_help = f'a number or "{AUTO}"'
 
-    def parse(self, argument: str) -> float | str:
+    def parse(self, argument: str) -> float | str:  # type: ignore[override]
         return AUTO if argument == AUTO else super().parse(argument)
 
 
@@ -180,9 +184,7 @@ class Optimizer(options.Group):
     @property
     def arguments(self) -> dict[str, Any]:
         """Returns the given arguments of the optimizer's constructor, by name."""
-        names = ("beta_1", "beta_2", "epsilon", "weight_decay_rate", "clip_norm")
-        names += ("exclude_from_weight_decay", "exclude_from_layer_adaptation")
-        found = {name: getattr(self, name) for name in names}
+        found = {name: getattr(self, name) for name in _CONSTRUCTOR}
         return {name: value for name, value in found.items() if value is not None}
 
     def check(self) -> None:
@@ -216,15 +218,16 @@ class Optimizer(options.Group):
     def rate(self, train_batch_size: int) -> float:
         """Returns the peak learning rate; logs it, or that it is far above the rule."""
         name, given = self.optimizer, self.learning_rate
-        if not optimizer_table.OPTIMIZERS[name].rate:
-            return given
+        known = optimizer_table.OPTIMIZERS[name].rate
         by_rule = optimizer_table.scaled_rate(name, train_batch_size)
-        rule = "%g * sqrt(--train_batch_size=%d / %d)"
-        rate, batch = optimizer_table.OPTIMIZERS[name].rate
-        rule %= (rate, train_batch_size, batch)
+        if known is None or by_rule is None:
+            return float(given)
+        rate, batch = known
+        rule = f"{rate:g} * sqrt(--train_batch_size={train_batch_size} / {batch})"
         if given == AUTO:
             logging.info("--learning_rate=%s: %.4g = %s", AUTO, by_rule, rule)
             return by_rule
+        given = float(given)
         if given > _FAR_ABOVE * by_rule:
             logging.warning(
                 "--learning_rate=%g is %.3g times as high as is usual for %s: %.4g = %s",

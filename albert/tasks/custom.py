@@ -4,7 +4,10 @@ import dataclasses
 import itertools
 import os
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 from absl import logging
 
 from albert.io import file_io, tables
@@ -24,7 +27,7 @@ _WITH_POINT = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?")
 # --- labels -----------------------------------------------------------------------------------
 
 
-def label_order(names):
+def label_order(names: Iterable[str]) -> tuple[str, ...]:
     """Labels in the order of their ids: whole numbers by value, everything else by spelling."""
     # Python reads no number of thousands of digits.
     numbers = all(re.fullmatch(r"[-+]?\d{1,1000}", name) for name in names)
@@ -56,7 +59,9 @@ def _told_labels(counts, kind, path):
     return labels
 
 
-def find_labels(output_dir, files, columns, kind=None):
+def find_labels(
+    output_dir: str, files: Mapping[str, str], columns: tables.Columns, kind: str | None = None
+) -> tuple[str, ...]:
     """Label names by id: those saved in the output folder, else those of the train file.
 
     Args:
@@ -94,12 +99,12 @@ def find_labels(output_dir, files, columns, kind=None):
     return _told_labels(counts, kind, files["train"])
 
 
-def save_labels(output_dir, labels):
+def save_labels(output_dir: str, labels: Iterable[str]) -> None:
     """Writes ``labels.json``: the list of names in the order of their ids."""
     file_io.write_json(os.path.join(output_dir, LABELS_NAME), list(labels))
 
 
-def labels_of(folder):
+def labels_of(folder: Any) -> tuple[str, ...]:
     """Label names by id of a fine-tuned classifier.
 
     Args:
@@ -123,7 +128,7 @@ def _are_labels(value):
     return is_list and len(set(value)) == len(value)
 
 
-def read_labels(folder):
+def read_labels(folder: str) -> tuple[str, ...] | None:
     """Tuple of the names in the ``labels.json`` of a folder; None if there is none.
 
     Raises:
@@ -162,26 +167,26 @@ class CustomTask:
     name: str = NAME
 
     @property
-    def is_regression(self):
+    def is_regression(self) -> bool:
         return not self.labels
 
     @property
-    def is_pair(self):
+    def is_pair(self) -> bool:
         return self.columns.text_pair is not None
 
     @property
-    def best_metric(self):
+    def best_metric(self) -> str:
         return "pearson" if self.is_regression else "eval_accuracy"
 
     @property
-    def scores(self):
+    def scores(self) -> Sequence[metrics.NamedScore]:
         """(key, function of `metrics`) pairs; for two labels F1 of the second."""
         if self.is_regression:
             return glue.REGRESSION_SCORES
         f1 = (("f1", metrics.f1),) if len(self.labels) == 2 else ()
         return (("eval_accuracy", metrics.accuracy), *f1)
 
-    def check_splits(self, splits):
+    def check_splits(self, splits: Iterable[str]) -> None:
         """Refuses splits without a file.
 
         Raises:
@@ -191,11 +196,11 @@ class CustomTask:
             if split not in self.files:
                 raise file_io.InputError(f"{_SPLIT_FLAGS[split]} must be given")
 
-    def path(self, data_dir, split):
+    def path(self, data_dir: str, split: str) -> str:
         """Path of the file of a split."""
         return self.files[split]
 
-    def fingerprint(self, data_dir, split):
+    def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
         """JSON-ready dict that identifies the data of a split."""
         return {
             "data_sha256": file_io.sha256(self.files[split]),
@@ -204,14 +209,16 @@ class CustomTask:
             "labels": list(self.labels),
         }
 
-    def is_labelled(self, split):
+    def is_labelled(self, split: str) -> bool:
         """Whether a split has labels; test data has them if its first row does."""
         if split != "test":
             return True
         rows = tables.read_file(self.files[split], _SPLIT_FLAGS[split])
         return any(self.columns.label in row for _, row in itertools.islice(rows, 1))
 
-    def iter_examples(self, data_dir, split, use_spm=True, do_lower_case=True):
+    def iter_examples(
+        self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
+    ) -> Iterator[glue.InputExample]:
         """Yields `glue.InputExample`s; test data without labels gets the first one.
 
         Raises:
@@ -229,7 +236,15 @@ class CustomTask:
         if not count:
             raise file_io.InputError(f"{path}: there is no row")
 
-    def example(self, row, place, number, label, use_spm, do_lower_case):
+    def example(
+        self,
+        row: dict[str, Any],
+        place: str,
+        number: str,
+        label: str | float,
+        use_spm: bool,
+        do_lower_case: bool,
+    ) -> glue.InputExample:
         """The `glue.InputExample` of a row, whose id is `number` unless it has one."""
         columns = (
             (self.columns.text, "text_column"),
@@ -242,10 +257,16 @@ class CustomTask:
         return glue.make_example(guid, texts, label, use_spm, do_lower_case)
 
     @property
-    def no_label(self):
+    def no_label(self) -> str | float:
         return self.labels[0] if self.labels else 0.0
 
-    def write_predictions(self, output_dir, rows, ids, prefix=None):
+    def write_predictions(
+        self,
+        output_dir: str,
+        rows: dict[str, np.ndarray],
+        ids: Sequence[str],
+        prefix: str | None = None,
+    ) -> dict[str, float] | None:
         """Writes prediction files, and scores if the test data has labels; see `contracts.Data`."""
         tables.write_classifier_files(output_dir, rows, ids, self.labels)
         if not self.is_labelled("test"):
@@ -278,7 +299,12 @@ def _check_files(files, columns):
         )
 
 
-def find_task(files, columns, output_dir, kind=None):
+def find_task(
+    files: Mapping[str, str | None],
+    columns: tables.Columns,
+    output_dir: str,
+    kind: str | None = None,
+) -> CustomTask:
     """The task of one's own files.
 
     Args:
@@ -298,8 +324,15 @@ def find_task(files, columns, output_dir, kind=None):
 
 
 def save_description(
-    write, output_dir, row, config, source, max_seq_length, dropout_prob, head=head_config.NO_LAYER
-):
+    write: Callable[..., bool],
+    output_dir: str,
+    row: glue.GlueTask | CustomTask,
+    config: Any,
+    source: Any,
+    max_seq_length: int,
+    dropout_prob: float,
+    head: head_config.Head = head_config.NO_LAYER,
+) -> None:
     """Writes the settings of a classifier's run, so that its output folder can be used alone.
 
     Args:

@@ -4,6 +4,7 @@ Letters in shapes: W words of a sentence.
 """
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,13 +23,13 @@ class Entity(NamedTuple):
     end: int
 
 
-def mark_entities(labels):
+def mark_entities(labels: Iterable[str]) -> bool:
     """Whether names of labels mark entities: all are O or such as "B-PER", and one is not O."""
     marks = [label for label in labels if label != OUTSIDE]
     return bool(marks) and all(map(_FORM.fullmatch, marks))
 
 
-def find(labels):
+def find(labels: Sequence[str]) -> list[Entity]:
     """The entities of a sentence.
 
     Args:
@@ -37,7 +38,8 @@ def find(labels):
     Returns:
       List of `Entity`, in order.
     """
-    found, before = [], None  # before: letter and type of the label before, None for O
+    found: list[Entity] = []
+    before = None  # letter and type of the previous label; None for O
     for place, label in enumerate(labels):
         if label == OUTSIDE:
             before = None
@@ -68,7 +70,9 @@ class _Counts(NamedTuple):
         return dict(zip(SCORES, (precision, recall, f1), strict=True))
 
 
-def scores(labels, predictions):
+def scores(
+    labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
+) -> dict[str, float]:
     """Scores of the predictions for several sentences.
 
     Args:
@@ -91,7 +95,7 @@ def scores(labels, predictions):
     return result
 
 
-def accuracy(labels, predictions):
+def accuracy(labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
     """Share of the words whose label is right; arguments as of `scores`."""
     rows = zip(labels, predictions, strict=True)
     return float(np.mean([a == b for pair in rows for a, b in zip(*pair, strict=True)]))

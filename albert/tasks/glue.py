@@ -8,6 +8,8 @@ import difflib
 import functools
 import math
 import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -45,7 +47,9 @@ class InputExample:
     label: str | float
 
 
-def make_example(guid, texts, label, use_spm, do_lower_case):
+def make_example(
+    guid: str, texts: Sequence[str], label: str | float, use_spm: bool, do_lower_case: bool
+) -> InputExample:
     """`InputExample` of one or two texts; `use_spm` gives them the form for SentencePiece."""
     if use_spm:
         texts = [tokenization.preprocess_text(text, lower=do_lower_case) for text in texts]
@@ -89,22 +93,22 @@ class GlueTask:
     scores: tuple = (("eval_accuracy", metrics.accuracy),)
 
     @property
-    def is_regression(self):
+    def is_regression(self) -> bool:
         return not self.labels
 
     @property
-    def is_pair(self):
+    def is_pair(self) -> bool:
         return len(self.test_columns) > 2
 
     @property
-    def columns(self):
+    def columns(self) -> tables.Columns:
         return tables.Columns(text_pair="text_pair" if self.is_pair else None)
 
     @property
     def _files(self):
         return {"train": self.train_file, "dev": self.dev_file, "test": self.test_file}
 
-    def check_splits(self, splits):
+    def check_splits(self, splits: Iterable[str]) -> None:
         """Refuses splits ("train", "dev", "test") that the task does not have.
 
         Raises:
@@ -117,7 +121,7 @@ class GlueTask:
                     f"task {self.name} has no {split} data, only {', '.join(there)}"
                 )
 
-    def path(self, data_dir, split):
+    def path(self, data_dir: str, split: str) -> str:
         """Path of the file of a split.
 
         Raises:
@@ -137,11 +141,13 @@ class GlueTask:
             )
         return path
 
-    def fingerprint(self, data_dir, split):
+    def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
         """JSON-ready dict that identifies the data of a split."""
         return {"data_sha256": file_io.sha256(self.path(data_dir, split))}
 
-    def iter_examples(self, data_dir, split, use_spm=True, do_lower_case=True):
+    def iter_examples(
+        self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
+    ) -> Iterator[InputExample]:
         """As `examples`, one at a time."""
         reader = _Reader(self, self.path(data_dir, split), split)
         for number, columns in reader:
@@ -149,7 +155,9 @@ class GlueTask:
             guid = f"{split}-{number}" if reader.id_column is None else columns[reader.id_column]
             yield make_example(guid, texts, reader.label(columns), use_spm, do_lower_case)
 
-    def examples(self, data_dir, split, use_spm=True, do_lower_case=True):
+    def examples(
+        self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
+    ) -> list[InputExample]:
         """Reads a split.
 
         Test data has no labels; its examples carry the first label, or 0.0.
@@ -169,7 +177,13 @@ class GlueTask:
         """
         return list(self.iter_examples(data_dir, split, use_spm, do_lower_case))
 
-    def write_predictions(self, output_dir, rows, ids, prefix=None):
+    def write_predictions(
+        self,
+        output_dir: str,
+        rows: dict[str, np.ndarray],
+        ids: Sequence[str],
+        prefix: str | None = None,
+    ) -> None:
         """Writes the files of predictions; see `contracts.Data`."""
         tables.write_classifier_files(output_dir, rows, ids, self.labels)
 
@@ -265,7 +279,7 @@ class _Reader:
         return float(label)
 
 
-def is_number(text):
+def is_number(text: str) -> bool:
     """Whether a text is that of a finite number."""
     try:
         return math.isfinite(float(text))
@@ -314,7 +328,7 @@ TASKS = (
 )  # fmt: skip
 
 
-def get_task(name):
+def get_task(name: str) -> GlueTask:
     """The `GlueTask` of a name; case does not matter.
 
     Raises:
@@ -332,7 +346,9 @@ def get_task(name):
 # --- features ---------------------------------------------------------------------------------
 
 
-def convert_example(example, task, max_seq_length, tokenizer):
+def convert_example(
+    example: InputExample, task: Any, max_seq_length: int, tokenizer: tokenization.FullTokenizer
+) -> dict[str, np.ndarray]:
     """Features of one example.
 
     Args:
@@ -375,7 +391,7 @@ def _label_id(example, task):
     return np.int64(task.labels.index(example.label))
 
 
-def feature_specs(seq_length, is_regression=False):
+def feature_specs(seq_length: int, is_regression: bool = False) -> tuple[tfrecord.FeatureSpec, ...]:
     """`tfrecord.FeatureSpec` of the features of `convert_example`."""
     spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids")
@@ -389,7 +405,7 @@ def feature_specs(seq_length, is_regression=False):
 # --- evaluation and prediction ----------------------------------------------------------------
 
 
-def eval_outputs(outputs, features):
+def eval_outputs(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
     """What `metrics.Evaluator` and `write_predictions` need: tensors [B], probabilities [B, K]."""
     return {
         "probabilities": outputs["probabilities"],
@@ -400,7 +416,7 @@ def eval_outputs(outputs, features):
     }
 
 
-def batch_accuracy(outputs, features):
+def batch_accuracy(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """(Right answers, answers) of a training batch, for `contracts.Task.train_metrics`."""
     import tensorflow as tf
 
@@ -409,7 +425,7 @@ def batch_accuracy(outputs, features):
     return {"accuracy": (tf.reduce_sum(correct * real), tf.reduce_sum(real))}
 
 
-def signs(outputs, features):
+def signs(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
     """`contracts.Task.signs` of labels, classes or numbers."""
     from albert.training import learning_signals
 
@@ -424,7 +440,9 @@ def _build_model(config, compute, seed, num_labels, dropout_prob, head):
     return heads.RegressionModel(config, compute, seed, dropout_prob, head)
 
 
-def make_task(glue_task, dropout_prob=0.1, head=head_config.NO_LAYER):
+def make_task(
+    glue_task: Any, dropout_prob: float = 0.1, head: head_config.Head = head_config.NO_LAYER
+) -> contracts.Task:
     """The `contracts.Task` of a GLUE task.
 
     Args:
@@ -446,7 +464,16 @@ def make_task(glue_task, dropout_prob=0.1, head=head_config.NO_LAYER):
     )
 
 
-def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, strategy, shared=()):
+def make_data(
+    glue_task: Any,
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    data_dir: str,
+    settings: dict[str, Any],
+    paths: dict[str, str],
+    strategy: Any,
+    shared: Sequence[str] = (),
+) -> contracts.Data:
     """The `contracts.Data` of a GLUE task.
 
     Args:
@@ -482,7 +509,7 @@ def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, s
     )
 
 
-def check_length(glue_task, max_seq_length):
+def check_length(glue_task: Any, max_seq_length: int) -> None:
     """Refuses inputs without room for a token of each text.
 
     Raises:
@@ -496,6 +523,6 @@ def check_length(glue_task, max_seq_length):
         )
 
 
-def least_length(glue_task):
+def least_length(glue_task: Any) -> int:
     """Length of inputs that leaves room for a token of each text."""
     return 5 if glue_task.is_pair else 3

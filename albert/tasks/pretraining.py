@@ -2,6 +2,8 @@
 
 import contextlib
 import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +17,7 @@ from albert.data import (
     record_files,
 )
 from albert.io import file_io
-from albert.model import pretraining_heads
+from albert.model import encoder, pretraining_heads
 from albert.training import contracts
 
 _HINT = "Give the max_seq_length and max_predictions_per_seq that the records were made with"
@@ -27,7 +29,7 @@ _WRONG = "a record with masks holds a value that cannot be"
 _SCANNED_AT_ONCE = 1024  # records
 
 
-def limits(config):
+def limits(config: encoder.AlbertConfig) -> dict[str, int]:
     """{name of a feature: number below which its values must be} of records with masks.
 
     Args:
@@ -65,7 +67,7 @@ def _wrong(features, limits):
     return found
 
 
-def prepare(features, limits):
+def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, Any]:
     """Checks a batch as it was read: no result exists where there is no real token.
 
     Args:
@@ -78,7 +80,7 @@ def prepare(features, limits):
 
     Raises:
       tf.errors.InvalidArgumentError: a value cannot be, such as a position that has weight, but is
-        not that of a real token; `damage_reported` finds its record.
+        not that of a real token; `make_data` reports its record.
     """
     wrong = [tf.reduce_any(values) for values in _wrong(features, limits).values()]
     with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(wrong), [_WRONG])]):
@@ -90,7 +92,13 @@ def prepare(features, limits):
 
 
 @contextlib.contextmanager
-def damage_reported(paths, specs, without_masks=(), find_unmasked=None, limits=()):
+def _damage_reported(
+    paths: Sequence[str],
+    specs: Sequence[Any],
+    without_masks: Collection[str],
+    find_unmasked: Callable[[list[str]], str] | None,
+    limits: Mapping[str, int],
+) -> Iterator[None]:
     """As `record_files.damage_reported`, also for what is refused of a record's content.
 
     Args:
@@ -223,15 +231,15 @@ class Evaluator:
       sentence: name of what is measured of two pieces of text; None: nothing.
     """
 
-    def __init__(self, sentence="sentence_order"):
+    def __init__(self, sentence: str | None = "sentence_order") -> None:
         self._totals = {}
         self._ratios = _ratios(sentence)
 
-    def update(self, rows):
+    def update(self, rows: dict[str, np.ndarray]) -> None:
         for name, values in rows.items():
             self._totals[name] = self._totals.get(name, 0.0) + values.sum(dtype=np.float64)
 
-    def result(self):
+    def result(self) -> dict[str, float]:
         """Accuracy and loss of each task, and ``loss``, the sum."""
         result = {
             name: float(self._totals[top] / max(self._totals[bottom], 1e-5))
@@ -240,12 +248,12 @@ class Evaluator:
         result["loss"] = sum(value for name, value in result.items() if name.endswith("_loss"))
         return result
 
-    def baseline(self):
+    def baseline(self) -> dict[str, float]:
         """Nothing: the sums do not say which token is the most frequent."""
         return {}
 
 
-def make_task(sentence_task="sop", trained_for=None):
+def make_task(sentence_task: str = "sop", trained_for: str | None = None) -> contracts.Task:
     """The `contracts.Task` of pre-training.
 
     Args:
@@ -274,9 +282,16 @@ TASK = make_task()
 
 
 def make_data(
-    files, lengths, max_eval_examples, masker=None, anew=False, sentence_labels=True,
-    equal_tokens=False, mixture=None, limits=None,
-):  # fmt: skip
+    files: Mapping[str, Any],
+    lengths: tuple[int, int],
+    max_eval_examples: int,
+    masker: Any = None,
+    anew: bool = False,
+    sentence_labels: bool = True,
+    equal_tokens: bool = False,
+    mixture: Sequence[input_pipeline.Source] | None = None,
+    limits: Mapping[str, int] | None = None,
+) -> contracts.Data:
     """The `contracts.Data` of records that `create_pretraining_data` has made.
 
     Args:
@@ -333,7 +348,7 @@ def make_data(
 
 
 def _reading(files, lengths, masker, limits, sentence_labels, paths):
-    """`damage_reported` of what `make_data` was given."""
+    """`_damage_reported` of what `make_data` was given."""
     unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
 
     def find_unmasked(read):
@@ -341,7 +356,7 @@ def _reading(files, lengths, masker, limits, sentence_labels, paths):
         return dynamic_masking.first_wrong(read, lengths[0], vocab_size)
 
     specs = instances.feature_specs(*lengths, False, sentence_labels)
-    return damage_reported(paths, specs, unmasked, find_unmasked, limits)
+    return _damage_reported(paths, specs, unmasked, find_unmasked, limits)
 
 
 def _no_predictions(*_):

@@ -9,6 +9,8 @@ import functools
 import hashlib
 import os
 import re
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -71,7 +73,7 @@ def _by_number(name):
     return (int(number.group()) if number else -1, name)
 
 
-def data_files(data_dir, split, level):
+def data_files(data_dir: str, split: str, level: str) -> list[str]:
     """Paths of the passages of a split and level.
 
     Args:
@@ -102,13 +104,17 @@ def data_files(data_dir, split, level):
     return [os.path.join(folder, name) for name in sorted(names, key=_by_number)]
 
 
-def files(data_dir, split, high_only=False, middle_only=False):
+def files(
+    data_dir: str, split: str, high_only: bool = False, middle_only: bool = False
+) -> list[str]:
     """Paths of the passages of a split, see `data_files`; of one level if a switch says so."""
     levels = _levels(high_only, middle_only)
     return [path for level in levels for path in data_files(data_dir, split, level)]
 
 
-def fingerprint(data_dir, split, high_only=False, middle_only=False):
+def fingerprint(
+    data_dir: str, split: str, high_only: bool = False, middle_only: bool = False
+) -> dict[str, Any]:
     """JSON-ready dict that identifies the data of a split."""
     digest = hashlib.sha256()
     for level in _levels(high_only, middle_only):
@@ -128,7 +134,7 @@ def _passages(path):
                 yield f"{path} line {number}", text
 
 
-def read_passages(path):
+def read_passages(path: str) -> Iterator[dict[str, Any]]:
     """Yields the passages of a file, ``all.txt`` or one passage alone, as dicts.
 
     Raises:
@@ -181,14 +187,19 @@ def _checked_passage(place, text):
     return passage
 
 
-def ending(question, option):
+def ending(question: str, option: str) -> str:
     """The option in the question's blanks, or behind a question without any."""
     return question.replace(_BLANK, option) if _BLANK in question else f"{question} {option}"
 
 
 def iter_race_examples(
-    data_dir, split, do_lower_case=True, high_only=False, middle_only=False, use_spm=True
-):
+    data_dir: str,
+    split: str,
+    do_lower_case: bool = True,
+    high_only: bool = False,
+    middle_only: bool = False,
+    use_spm: bool = True,
+) -> Iterator[RaceExample]:
     """As `read_race_examples`, one at a time."""
     clean = functools.partial(tokenization.preprocess_text, lower=do_lower_case)
     clean = clean if use_spm else str
@@ -215,8 +226,13 @@ def iter_race_examples(
 
 
 def read_race_examples(
-    data_dir, split, do_lower_case=True, high_only=False, middle_only=False, use_spm=True
-):
+    data_dir: str,
+    split: str,
+    do_lower_case: bool = True,
+    high_only: bool = False,
+    middle_only: bool = False,
+    use_spm: bool = True,
+) -> list[RaceExample]:
     """Reads a split, the middle level first.
 
     Args:
@@ -240,7 +256,12 @@ def read_race_examples(
 # --- features ---------------------------------------------------------------------------------
 
 
-def convert_example(example, max_seq_length, max_qa_length, tokenizer):
+def convert_example(
+    example: RaceExample,
+    max_seq_length: int,
+    max_qa_length: int,
+    tokenizer: tokenization.FullTokenizer,
+) -> dict[str, np.ndarray]:
     """Features of one question: ``[CLS] article [SEP] question and option [SEP]`` for each option.
 
     Args:
@@ -277,7 +298,7 @@ def _featurize(example, max_seq_length, max_qa_length, tokenizer):
     return {**features, "level": np.int64(LEVELS.index(example.level))}
 
 
-def feature_specs(seq_length):
+def feature_specs(seq_length: int) -> tuple[tfrecord.FeatureSpec, ...]:
     """`tfrecord.FeatureSpec` of the features: sequences [C, S], and the code of the level."""
     spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids")
@@ -302,18 +323,18 @@ METRICS = (
 class Evaluator:
     """Accuracy and loss over all questions, and the accuracy of each level that has questions."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._all = metrics.Evaluator((("eval_accuracy", metrics.accuracy),))
         self._levels = []
 
-    def update(self, rows):
+    def update(self, rows: dict[str, np.ndarray]) -> None:
         """Adds a batch: dict of arrays [B]; rows with is_real_example 0 do not count."""
         self._all.update(rows)
         real = np.asarray(rows["is_real_example"]).astype(bool)
         correct = np.asarray(rows["label_ids"]) == np.asarray(rows["predictions"])
         self._levels.append(np.stack([np.asarray(rows["level"])[real], correct[real]]))
 
-    def result(self):
+    def result(self) -> dict[str, float]:
         """``eval_accuracy``, ``eval_accuracy_middle``, ``…_high``, ``eval_loss`` and ``loss``."""
         codes, correct = np.concatenate(self._levels, axis=1)
         by_level = {
@@ -323,7 +344,7 @@ class Evaluator:
         }
         return {**self._all.result(), **by_level}
 
-    def baseline(self):
+    def baseline(self) -> dict[str, float]:
         """Accuracy and loss of the best answer that is the same for every question."""
         return self._all.baseline()
 
@@ -335,7 +356,9 @@ def _eval_outputs(outputs, features):
     }
 
 
-def write_predictions(output_dir, rows, ids, prefix=None):
+def write_predictions(
+    output_dir: str, rows: dict[str, np.ndarray], ids: Sequence[str], prefix: str | None = None
+) -> dict[str, float]:
     """Writes ``predict_results.txt`` (scores) and ``predictions.tsv`` (an answer a question).
 
     Args:
@@ -360,7 +383,9 @@ def _build_model(config, compute, seed, dropout_prob, head):
     return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, compute, seed, head)
 
 
-def make_task(dropout_prob=0.1, head=head_config.NO_LAYER):
+def make_task(
+    dropout_prob: float = 0.1, head: head_config.Head = head_config.NO_LAYER
+) -> contracts.Task:
     """The `contracts.Task` of RACE.
 
     Args:
@@ -380,16 +405,16 @@ def make_task(dropout_prob=0.1, head=head_config.NO_LAYER):
 
 
 def make_data(
-    tokenizer,
-    max_seq_length,
-    max_qa_length,
-    data_dir,
-    settings,
-    paths,
-    strategy,
-    high_only=False,
-    middle_only=False,
-):
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    max_qa_length: int,
+    data_dir: str,
+    settings: dict[str, Any],
+    paths: dict[str, str],
+    strategy: Any,
+    high_only: bool = False,
+    middle_only: bool = False,
+) -> contracts.Data:
     """The `contracts.Data` of RACE.
 
     Args:

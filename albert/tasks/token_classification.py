@@ -12,6 +12,8 @@ import dataclasses
 import functools
 import itertools
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -20,7 +22,7 @@ from albert.data import tfrecord
 from albert.io import file_io, tables
 from albert.model import head_config, huggingface
 from albert.tasks import custom, entities, metrics, word_files
-from albert.text import packing
+from albert.text import packing, tokenization
 from albert.training import contracts
 
 KIND = "token_classifier"  # of folders of models
@@ -37,12 +39,12 @@ def _shown(labels):
     return ", ".join(labels[:_SHOWN]) + (", …" if len(labels) > _SHOWN else "")
 
 
-def label_order(names):
+def label_order(names: Iterable[str]) -> tuple[str, ...]:
     """Labels in the order of their ids: O first, the others by spelling."""
     return tuple(sorted(names, key=lambda name: (name != entities.OUTSIDE, name)))
 
 
-def labels_of_model(checkpoint):
+def labels_of_model(checkpoint: str) -> tuple[str, ...] | None:
     """Label names by id of the token classifier whose weights these are; None if it is no such.
 
     Args:
@@ -59,7 +61,12 @@ def labels_of_model(checkpoint):
     return custom.read_labels(folder) if is_kind else None
 
 
-def find_labels(output_dir, files, columns, checkpoint=None):
+def find_labels(
+    output_dir: str,
+    files: Mapping[str, str],
+    columns: word_files.Columns,
+    checkpoint: str | None = None,
+) -> tuple[str, ...]:
     """Label names by id: those saved in the output folder, else those of the data.
 
     Args:
@@ -128,7 +135,13 @@ class Part:
     label_ids: list
 
 
-def parts_of(sentence, number, labels, max_seq_length, tokenizer):
+def parts_of(
+    sentence: word_files.Sentence,
+    number: int,
+    labels: Sequence[str],
+    max_seq_length: int,
+    tokenizer: tokenization.FullTokenizer,
+) -> Iterator[Part]:
     """The `Part`s of a `word_files.Sentence`; a sentence without labels gets the first of them.
 
     Args:
@@ -175,7 +188,9 @@ def _label_ids(sentence, labels):
     return [places[label] for label in sentence.labels]
 
 
-def convert_part(part, max_seq_length, tokenizer):
+def convert_part(
+    part: Part, max_seq_length: int, tokenizer: tokenization.FullTokenizer
+) -> dict[str, np.ndarray]:
     """Features of a `Part`.
 
     Returns:
@@ -199,7 +214,7 @@ def convert_part(part, max_seq_length, tokenizer):
     }
 
 
-def feature_specs(seq_length):
+def feature_specs(seq_length: int) -> tuple[tfrecord.FeatureSpec, ...]:
     """`tfrecord.FeatureSpec` of the features of `convert_part`."""
     spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids", "label_ids", "first_pieces")
@@ -213,7 +228,9 @@ def feature_specs(seq_length):
 # --- evaluation and prediction --------------------------------------------------------------------
 
 
-def eval_outputs(outputs, features, max_seq_length):
+def eval_outputs(
+    outputs: dict[str, Any], features: dict[str, Any], max_seq_length: int
+) -> dict[str, Any]:
     """What `Evaluator` and predictions need, sequences [B, S] of the whole length.
 
     predictions, probabilities (of these), label_ids, first_pieces; token_loss, sentence, part [B].
@@ -243,7 +260,7 @@ def eval_outputs(outputs, features, max_seq_length):
     }
 
 
-def by_sentence(rows, *names):
+def by_sentence(rows: dict[str, np.ndarray], *names: str) -> Iterator[tuple[list, ...]]:
     """Values of the words of each sentence, parts put together, in the order of the sentences.
 
     Args:
@@ -270,15 +287,15 @@ class Evaluator:
       labels: label names by id.
     """
 
-    def __init__(self, labels):
+    def __init__(self, labels: Sequence[str]) -> None:
         self._labels = labels
         self._rows = []
 
-    def update(self, rows):
+    def update(self, rows: dict[str, np.ndarray]) -> None:
         """Adds a batch of `eval_outputs` as arrays."""
         self._rows.append(rows)
 
-    def result(self):
+    def result(self) -> dict[str, float]:
         """``eval_accuracy``, ``eval_loss``, ``loss`` and those of `entities.scores`."""
         rows = self._joined()
         pairs = by_sentence(rows, "label_ids", "predictions")
@@ -289,7 +306,7 @@ class Evaluator:
         loss = float(rows["token_loss"].sum(dtype=np.float64) / rows["first_pieces"].sum())
         return {**self._scores(true, predicted), "eval_loss": loss, "loss": loss}
 
-    def baseline(self):
+    def baseline(self) -> dict[str, float]:
         """The same scores of naming the most frequent label for every word."""
         labels = np.concatenate([r["label_ids"][r["first_pieces"] == 1] for r in self._rows])
         most = self._labels[np.argmax(np.bincount(labels))]
@@ -331,7 +348,12 @@ def _signs(outputs, features):
     return learning_signals.of_words(outputs, features)
 
 
-def make_task(labels, max_seq_length, dropout_prob=0.1, head=head_config.NO_LAYER):
+def make_task(
+    labels: Sequence[str],
+    max_seq_length: int,
+    dropout_prob: float = 0.1,
+    head: head_config.Head = head_config.NO_LAYER,
+) -> contracts.Task:
     """The `contracts.Task` of token classification.
 
     Args:
@@ -372,17 +394,19 @@ class Files:
     columns: word_files.Columns
     labels: tuple[str, ...]
 
-    def sentences(self, split):
+    def sentences(self, split: str) -> Iterator[word_files.Sentence]:
         """Yields the `word_files.Sentence`s of a split."""
         labelled = None if split == "test" else True
         yield from word_files.read(self.files[split], _SPLIT_FLAGS[split], self.columns, labelled)
 
-    def parts(self, split, max_seq_length, tokenizer):
+    def parts(
+        self, split: str, max_seq_length: int, tokenizer: tokenization.FullTokenizer
+    ) -> Iterator[Part]:
         """Yields the `Part`s of a split; see `parts_of`."""
         for number, sentence in enumerate(self.sentences(split)):
             yield from parts_of(sentence, number, self.labels, max_seq_length, tokenizer)
 
-    def fingerprint(self, split):
+    def fingerprint(self, split: str) -> dict[str, Any]:
         """JSON-ready dict that identifies the data of a split."""
         return {
             "data_sha256": file_io.sha256(self.files[split]),
@@ -391,7 +415,13 @@ class Files:
             "labels": list(self.labels),
         }
 
-    def write_predictions(self, output_dir, rows, ids, prefix=None):
+    def write_predictions(
+        self,
+        output_dir: str,
+        rows: dict[str, np.ndarray],
+        ids: Sequence[str],
+        prefix: str | None = None,
+    ) -> dict[str, float] | None:
         """Writes the predictions, and scores them if there are labels; see `contracts.Data`."""
         for name in (CONLL_NAME, JSONL_NAME):
             found = predictions(self.sentences("test"), self.labels, rows)
@@ -403,7 +433,7 @@ class Files:
         return tables.write_scores(output_dir, Evaluator(self.labels), rows)
 
 
-def check_files(files, splits):
+def check_files(files: Mapping[str, str | None], splits: Iterable[str]) -> None:
     """Refuses splits without a file.
 
     Raises:
@@ -414,7 +444,9 @@ def check_files(files, splits):
             raise file_io.InputError(f"{_SPLIT_FLAGS[split]} must be given")
 
 
-def predictions(sentences, labels, rows):
+def predictions(
+    sentences: Iterable[word_files.Sentence], labels: Sequence[str], rows: dict[str, np.ndarray]
+) -> Iterator[word_files.Prediction]:
     """Yields a `word_files.Prediction` for each sentence.
 
     Args:
@@ -427,7 +459,14 @@ def predictions(sentences, labels, rows):
         yield word_files.Prediction(sentence, [labels[i] for i in ids], probabilities)
 
 
-def make_data(files, tokenizer, max_seq_length, settings, paths, strategy):
+def make_data(
+    files: Files,
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    settings: dict[str, Any],
+    paths: dict[str, str],
+    strategy: Any,
+) -> contracts.Data:
     """The `contracts.Data` of token classification.
 
     Args:
@@ -455,7 +494,7 @@ def make_data(files, tokenizer, max_seq_length, settings, paths, strategy):
     )
 
 
-def check_length(max_seq_length):
+def check_length(max_seq_length: int) -> None:
     """Refuses inputs without room for a piece beside [CLS] and [SEP].
 
     Raises:
@@ -467,7 +506,16 @@ def check_length(max_seq_length):
         )
 
 
-def save_description(write, output_dir, files, config, source, max_seq_length, dropout_prob, head):
+def save_description(
+    write: Callable[..., bool],
+    output_dir: str,
+    files: Files,
+    config: Any,
+    source: Any,
+    max_seq_length: int,
+    dropout_prob: float,
+    head: head_config.Head,
+) -> None:
     """Writes the settings of a token classifier's run, so that its output folder can be used alone.
 
     Args:

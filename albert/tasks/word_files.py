@@ -10,6 +10,8 @@ Letters in shapes: W words.
 
 import dataclasses
 import json
+from collections.abc import Iterable, Iterator
+from typing import Any, TextIO
 
 from albert.io import file_io, tables
 from albert.tasks import entities
@@ -32,7 +34,7 @@ class Columns:
     label: str | None = None
 
 
-def are_columns(value):
+def are_columns(value: Any) -> bool:
     """Whether a value of JSON has the entries of `Columns`."""
     names = {field.name for field in dataclasses.fields(Columns)}
     fits = isinstance(value, dict) and value.keys() <= names
@@ -56,16 +58,18 @@ class Sentence:
     place: str
 
 
-def without_labels(sentence):
+def without_labels(sentence: Sentence) -> Sentence:
     return dataclasses.replace(sentence, labels=None)
 
 
-def format_of(path):
+def format_of(path: str) -> str:
     """Form of a file, from its name."""
     return "jsonl" if path.lower().endswith(".jsonl") else "conll"
 
 
-def read(path, flag, columns=Columns(), labelled=None):
+def read(
+    path: str, flag: str, columns: Columns = Columns(), labelled: bool | None = None
+) -> Iterator[Sentence]:
     """Sentences of a file, in the form that its name tells.
 
     Args:
@@ -85,7 +89,13 @@ def read(path, flag, columns=Columns(), labelled=None):
         yield from read_lines(lines, path, format_of(path), columns, labelled)
 
 
-def read_lines(lines, name, form, columns=Columns(), labelled=None):
+def read_lines(
+    lines: Iterable[bytes],
+    name: str,
+    form: str,
+    columns: Columns = Columns(),
+    labelled: bool | None = None,
+) -> Iterator[Sentence]:
     """Sentences of the lines of a file.
 
     Args:
@@ -104,7 +114,7 @@ def read_lines(lines, name, form, columns=Columns(), labelled=None):
         yield from _read_conll(lines, name, columns, labelled)
 
 
-def words_of(text, place):
+def words_of(text: str, place: str) -> tuple[str, ...]:
     """Words of a text, which is split at white space.
 
     Raises:
@@ -246,7 +256,7 @@ def _conll_lines(found, marks):
     yield ""
 
 
-def to_dict(found, marks):
+def to_dict(found: Prediction, marks: bool) -> dict[str, Any]:
     """JSON-ready `Prediction`: id, words, labels, probabilities and, where labels mark them, the
     entities."""
     words = found.sentence.words
@@ -268,7 +278,9 @@ def _json_lines(found, marks):
     yield json.dumps(to_dict(found, marks), ensure_ascii=False)
 
 
-def write_predictions(file, form, labels, rows):
+def write_predictions(
+    file: TextIO, form: str, labels: Iterable[str], rows: Iterable[Prediction]
+) -> None:
     """Writes predictions to an open file, one at a time.
 
     Args:

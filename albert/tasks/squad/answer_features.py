@@ -1,6 +1,8 @@
 """The file of features that finding the answers in the scores needs, as lines of JSON."""
 
 import json
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -8,24 +10,25 @@ from absl import logging
 from albert.io import file_io, json_shapes
 from albert.io.file_io import InputError
 from albert.tasks.squad import features as squad_features
+from albert.tasks.squad.features import SquadFeatures
 
 _FILE_FORMAT = "albert-squad-features-left"
 _FILE_VERSION = 1
-_MOST_TOKENS = 1 << 20  # a damaged length must not take all memory
+_MAX_TOKENS = 1 << 20  # a damaged length must not take all memory
 
 
 class StaleFeaturesError(InputError):
-    """Features left that were made with other settings or are damaged; they can be made again."""
+    """The features are damaged or were made with other settings; they can be made again."""
 
 
-def write(path, features, settings):
-    """Writes what is needed to decode answers later, as lines of JSON; atomically.
+def write(path: str, features: Iterable[SquadFeatures], settings: dict[str, Any]) -> int:
+    """Writes the features that decoding needs, as lines of JSON; atomically.
 
-    The ids are left out: they are in the records.
+    It omits the ids of tokens, which are in the records.
 
     Args:
       path: file to write.
-      features: iterable of `SquadFeatures`.
+      features: the windows.
       settings: JSON-ready dict of everything that the features depend on.
 
     Returns:
@@ -54,19 +57,19 @@ def write(path, features, settings):
     return count
 
 
-def read(path, settings):
+def read(path: str, settings: dict[str, Any]) -> list[SquadFeatures]:
     """Reads a file of `write`.
 
     Args:
       path: file to read.
-      settings: what the features must have been made with.
+      settings: settings that the features must have been made with.
 
     Returns:
       List of `SquadFeatures`; their `real_ids` are zeros.
 
     Raises:
-      StaleFeaturesError: other settings (the first that differs is named) or version, or a file
-        that is cut off.
+      StaleFeaturesError: the file has other settings (the message names the first that differs) or
+        another version, or is truncated.
       InputError: no such file, a pickle of the original toolkit, or another kind of file.
     """
     with file_io.open_input(path, "predict_feature_left_file", "rb") as file:
@@ -87,8 +90,8 @@ def read(path, settings):
         raise StaleFeaturesError(f"{path} is damaged ({error})") from error
 
 
-def read_if_current(path, settings):
-    """`read`, but None where the file has to be made, for the first time or again."""
+def read_if_current(path: str, settings: dict[str, Any]) -> list[SquadFeatures] | None:
+    """Returns the features of `read`; None if the file is missing or stale and must be made."""
     if not file_io.exists(path):
         return None
     try:
@@ -124,7 +127,7 @@ def _check_header(path, line, settings):
 def _features_of_row(row):
     json_shapes.check(row, list, "a window")
     number, qas_id, example_index, span, length, used, begin, context, starts, ends = row
-    if not 0 <= used <= length <= _MOST_TOKENS:
+    if not 0 <= used <= length <= _MAX_TOKENS:
         raise ValueError(f"a window has {used} of {length} tokens")
     return squad_features.SquadFeatures(
         unique_id=number,

@@ -3,24 +3,28 @@
 Letters in shapes: B batch, S sequence, W windows of all questions.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 
 from albert.tasks.squad import features as squad_features
 
-# What of the training each evaluation reports, too; see `contracts.Task.training_means`.
+# Training metrics that each evaluation also reports; see `contracts.Task.training_means`.
 TRAINING_MEANS = ("loss", "start_accuracy", "end_accuracy")
 _ROWS = ("start_is_right", "end_is_right", "per_example_loss", "place_is_known")
 
 
-def targets(questions):
-    """Places of the answers in the windows of questions to answer.
+def targets(questions: Any) -> dict[str, np.ndarray]:
+    """Finds the gold answers in the windows of questions.
 
     Args:
-      questions: `Questions`.
+      questions: `question_files.Questions`.
 
     Returns:
-      Dict of int32 arrays [W]: start_positions and end_positions, 0 without a whole answer;
-      is_impossible, 1 there; place_is_known, 0 where the file does not say where the answer is.
+      Dict of int32 arrays [W]: start_positions and end_positions, 0 in windows without the whole
+      answer; is_impossible, 1 in these windows; place_is_known, 0 if the file does not give the
+      position of the answer.
     """
     examples = {example.qas_id: example for example in questions.examples}
     rows = np.zeros([len(questions.features), 4], np.int32)
@@ -42,11 +46,13 @@ def targets(questions):
     return dict(zip(names, rows.T, strict=True))
 
 
-def adding_targets(get_questions):
-    """``prepare`` of `input_options.EvalInput`: adds `targets`, where the answers are known.
+def make_target_adder(
+    get_questions: Callable[[], Any],
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Returns the ``prepare`` of `input_options.EvalInput` that adds `targets` if they are known.
 
     Args:
-      get_questions: function without arguments that returns `Questions`.
+      get_questions: returns `question_files.Questions`.
     """
     import tensorflow as tf
 
@@ -62,10 +68,7 @@ def adding_targets(get_questions):
 
 
 def _right(outputs, features, names):
-    """Whether starts and ends are right: two float tensors [B].
-
-    `names` are those of the scores [B, S] in the outputs.
-    """
+    """Returns whether starts and ends are right, as two float32 tensors [B]; see `eval_rows`."""
     import tensorflow as tf
 
     pairs = zip(names, ("start_positions", "end_positions"), strict=True)
@@ -79,20 +82,24 @@ def _right(outputs, features, names):
     ]
 
 
-def train_metrics(outputs, features, names):
-    """`contracts.Task.train_metrics`: accuracy of both positions; for `names` see `eval_rows`."""
+def train_metrics(
+    outputs: dict[str, Any], features: dict[str, Any], names: Sequence[str]
+) -> dict[str, tuple[Any, Any]]:
+    """Returns the accuracy of both positions as (sum, weight) pairs; see `eval_rows`."""
     import tensorflow as tf
 
     right = zip(("start_accuracy", "end_accuracy"), _right(outputs, features, names), strict=True)
     return {name: (tf.reduce_sum(x), tf.cast(tf.size(x), tf.float32)) for name, x in right}
 
 
-def eval_rows(outputs, features, names):
-    """What `Scores` needs of a batch: dict of tensors [B], empty where no answer is known.
+def eval_rows(
+    outputs: dict[str, Any], features: dict[str, Any], names: Sequence[str]
+) -> dict[str, Any]:
+    """Returns the rows of a batch for `Scores`, tensors [B]; {} if no answer is known.
 
     Args:
-      outputs, features: of the model.
-      names: of the scores of starts and ends [B, S] among the outputs.
+      outputs, features: outputs and inputs of the model.
+      names: the two outputs with the scores of starts and of ends, float32 [B, S].
     """
     if "start_positions" not in features:
         return {}
@@ -101,23 +108,24 @@ def eval_rows(outputs, features, names):
 
 
 class Scores:
-    """Accuracy of both positions and the loss over all windows whose answer has a known place."""
+    """Accuracy of both positions and mean loss of all windows with a known answer position."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._batches = []
 
-    def take(self, rows):
-        """Adds a batch of rows, dict of arrays [B, …]; returns those that are not of `eval_rows`.
+    def take(self, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Adds a batch of rows and returns those that are not from `eval_rows`.
 
-        A window must not be added twice.
+        Args:
+          rows: arrays [B, …] by name. Each window must be added only once.
         """
         if _ROWS[0] in rows:
             known = np.asarray(rows["place_is_known"]).astype(bool)
             self._batches.append(np.stack([rows[name] for name in _ROWS[:3]])[:, known])
         return {name: values for name, values in rows.items() if name not in _ROWS}
 
-    def result(self):
-        """start_accuracy, end_accuracy and eval_loss; nothing where no place is known."""
+    def result(self) -> dict[str, float]:
+        """Returns start_accuracy, end_accuracy and eval_loss; {} if no position is known."""
         columns = np.concatenate([np.zeros([3, 0]), *self._batches], axis=1)
         if not columns.shape[1]:
             return {}

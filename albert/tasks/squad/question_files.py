@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import os
+from collections.abc import Callable
+from typing import Any
 
 from absl import logging
 
@@ -15,28 +17,26 @@ from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import task as squad_task
 from albert.tasks.squad import threshold as squad_threshold
+from albert.tasks.squad.features import SquadExample, SquadFeatures
+from albert.text import tokenization
 from albert.training import contracts, distribution
 
 
 @dataclasses.dataclass(frozen=True)
 class Questions:
-    """Questions to answer and their windows.
+    """Questions to answer, and their windows in the order of the records."""
 
-    Attributes:
-      examples: list of `squad_utils.SquadExample`.
-      features: list of `squad_utils.SquadFeatures`, in the order of the records.
-    """
-
-    examples: list
-    features: list
+    examples: list[SquadExample]
+    features: list[SquadFeatures]
 
     @functools.cached_property
-    def answers_known(self):
+    def answers_known(self) -> bool:
+        """Returns whether the questions come with their answers."""
         return squad_answers.answers_known(self.examples)
 
     @functools.cached_property
-    def dataset(self):
-        """The gold answers in the layout of SQuAD files."""
+    def dataset(self) -> list[dict[str, Any]]:
+        """Returns the gold answers in the layout of SQuAD files."""
         questions = [
             {"id": example.qas_id, "answers": [{"text": text} for text in example.answers or ()]}
             for example in self.examples
@@ -46,26 +46,26 @@ class Questions:
 
 @dataclasses.dataclass(frozen=True)
 class QuestionFiles:
-    """The questions to train on and those to answer; each file is read, and made, once.
+    """The questions to train on and to answer; each file is read, and each record made, once.
 
     Attributes:
       kind: `V1` or `V2`; part of the default names of files.
-      settings: `Settings`.
-      tokenizer: `tokenization.FullTokenizer`.
-      output_dir: folder of the records that have no path of their own.
+      settings: settings of the task.
+      tokenizer: tokenizer of the model.
+      output_dir: folder of records whose path is not given.
       strategy: `tf.distribute.Strategy`.
-      train_file, predict_file: SQuAD files; None where they are not needed.
-      train_feature_file, predict_feature_file, predict_feature_left_file: paths of records and of
-        what finding the answers needs of them, or None.
+      train_file, predict_file: SQuAD files; None if not needed.
+      train_feature_file, predict_feature_file: paths of the records, or None.
+      predict_feature_left_file: path of the file of `answer_features`, or None.
       num_processes: processes that make features.
-      train_selection, predict_selection: which questions of the files are taken.
+      train_selection, predict_selection: the questions of both files to use.
     """
 
     kind: str
     settings: squad_task.Settings
-    tokenizer: object
+    tokenizer: tokenization.FullTokenizer
     output_dir: str
-    strategy: object
+    strategy: Any
     train_file: str | None = None
     predict_file: str | None = None
     train_feature_file: str | None = None
@@ -76,13 +76,13 @@ class QuestionFiles:
     predict_selection: selection.Selection = selection.ALL
 
     @functools.cached_property
-    def train_examples(self):
-        """List of `squad_utils.SquadExample` to train on."""
+    def train_examples(self) -> list[SquadExample]:
+        """Returns the questions to train on."""
         return self._read(self.train_file, self.train_selection, is_training=True)
 
     @functools.cached_property
-    def predict_examples(self):
-        """List of `squad_utils.SquadExample` to answer."""
+    def predict_examples(self) -> list[SquadExample]:
+        """Returns the questions to answer."""
         return self._read(self.predict_file, self.predict_selection, is_training=False)
 
     def _read(self, path, selection, is_training):
@@ -90,12 +90,12 @@ class QuestionFiles:
         return selection.choose(examples, self.tokenizer, self.settings.max_query_length, path)
 
     @functools.cached_property
-    def answers_known(self):
-        """Whether the questions to answer come with their answers."""
+    def answers_known(self) -> bool:
+        """Returns whether the questions to answer come with their answers."""
         return squad_answers.answers_known(self.predict_examples)
 
-    def train_records(self):
-        """Makes the training records unless they are there; their path.
+    def train_records(self) -> str:
+        """Makes the training records if they are missing or stale; returns their path.
 
         Raises:
           file_io.InputError: too many questions cannot be used, or the file cannot be written.
@@ -113,12 +113,12 @@ class QuestionFiles:
         return path
 
     @functools.cached_property
-    def to_answer(self):
-        """`Questions` to answer; makes their records unless they are there.
+    def to_answer(self) -> Questions:
+        """Returns the questions to answer; makes their records if they are missing or stale.
 
         Raises:
-          file_io.InputError: no question has any text to look in; the file of what finding the
-            answers needs is another kind of file.
+          file_io.InputError: no question has any text to search, or predict_feature_left_file is
+            not a file of features.
         """
         _make_folders(*self._predict_paths)
         features_left = self._predict_paths[1]
@@ -126,7 +126,7 @@ class QuestionFiles:
             return Questions(self.predict_examples, self._make_features(*self._predict_paths))
 
     def _make_features(self, path, left_path):
-        """List of `squad_utils.SquadFeatures`; both files are there afterwards."""
+        """Returns the windows to predict, and writes both of their files if needed."""
         examples = self.predict_examples
         fingerprint = self._fingerprint(self.predict_file, "predict")
         features = answer_features.read_if_current(left_path, fingerprint)
@@ -138,7 +138,7 @@ class QuestionFiles:
                 yield record
 
         if features is None:
-            # Both files are of one making; without a manifest the records are made again.
+            # Both files must be made together; without a manifest the records are made again.
             file_io.remove(record_files.manifest_path(path))
         count = self._cached(path, fingerprint, make_rows)
         if made or features is None:
@@ -152,7 +152,7 @@ class QuestionFiles:
 
     @property
     def _predict_paths(self):
-        """Paths of the records to predict, and of what finding the answers needs of them."""
+        """Returns the paths of the records to predict and of their `answer_features`."""
         path = self.predict_feature_file or self._default_path("_predict.tf_record")
         left = self.predict_feature_left_file or self._default_path("_predict_features.json")
         return path, left
@@ -185,13 +185,13 @@ class QuestionFiles:
         length = self.settings.max_seq_length
         return squad_records.feature_specs(length, is_training=split == "train")
 
-    def data(self, evaluator):
-        """The `contracts.Data`; "dev" and "test" are both the questions to answer.
+    def data(self, evaluator: Callable[[], Any]) -> contracts.Data:
+        """Returns the `contracts.Data`, whose "dev" and "test" are both the questions to answer.
 
         Args:
           evaluator: see `contracts.Task.evaluator`.
         """
-        # Some batches may be cut to as little as this: too short for a wider beam.
+        # Batches may be cut to this length, which is too short for a wider beam.
         fits = self.settings.widest_beam <= batching.STEP
 
         def records_of(split):
@@ -208,7 +208,7 @@ class QuestionFiles:
             reading=record_files.damage_reported,
             predicts_dev=True,
             eval_input=input_options.EvalInput(
-                trim_batches=fits, prepare=positions.adding_targets(lambda: self.to_answer)
+                trim_batches=fits, prepare=positions.make_target_adder(lambda: self.to_answer)
             ),
             files=lambda split: [self.train_file if split == "train" else self.predict_file],
         )

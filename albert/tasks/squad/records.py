@@ -1,4 +1,4 @@
-"""SQuAD windows as files: serialized records, made in several processes, and the features left.
+"""Serializes the windows of SQuAD questions as records, in several processes.
 
 Imports no TensorFlow: this is what a worker process runs.
 """
@@ -9,10 +9,14 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from albert.data import tfrecord
 from albert.io import file_io
 from albert.tasks.squad import features as squad_features
+from albert.tasks.squad.features import SquadExample, SquadFeatures
+from albert.text import tokenization
 
 V1, V2 = "squad_v1", "squad_v2"  # kinds of tasks, in the names of files
 # A worker takes about half a second to start, the time of 4,000 questions.
@@ -21,8 +25,8 @@ _WORKER = "from albert.tasks.squad import records; records.worker_main()"
 
 
 @functools.cache
-def feature_specs(seq_length, is_training):
-    """`tfrecord.FeatureSpec` of the records."""
+def feature_specs(seq_length: int, is_training: bool) -> tuple[tfrecord.FeatureSpec, ...]:
+    """Returns the `tfrecord.FeatureSpec` of each feature of the records."""
     spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids", "p_mask")
     scalars = ("start_positions", "end_positions", "is_impossible") if is_training else ()
@@ -33,8 +37,10 @@ def feature_specs(seq_length, is_training):
     )
 
 
-def fingerprint(data_file, tokenizer, window, split):
-    """JSON-ready dict of everything that a file of features depends on.
+def fingerprint(
+    data_file: str, tokenizer: tokenization.FullTokenizer, window: dict[str, int], split: str
+) -> dict[str, Any]:
+    """Returns a JSON-ready dict of everything that a file of features depends on.
 
     Args:
       data_file: SQuAD file.
@@ -45,14 +51,14 @@ def fingerprint(data_file, tokenizer, window, split):
     return {
         **window,
         "do_lower_case": tokenizer.do_lower_case,
-        "vocabulary_sha256": file_io.sha256(tokenizer.spm_model_file or tokenizer.vocab_file),
+        "vocabulary_sha256": file_io.sha256(tokenizer.spm_model_file or tokenizer.vocab_file or ""),
         "data_sha256": file_io.sha256(data_file),
         "split": split,
     }
 
 
-def feature_entries(features, is_training):
-    """Feature-map bytes of one window's `tf.train.Example`, all but ``unique_ids``."""
+def feature_entries(features: SquadFeatures, is_training: bool) -> bytes:
+    """Serializes all features of one window's `tf.train.Example` except ``unique_ids``."""
     padding = b"\0" * (features.max_seq_length - features.paragraph_len)
     # Bytes below 128 are their own varint encoding.
     columns = {
@@ -73,7 +79,7 @@ def feature_entries(features, is_training):
 
 @functools.cache
 def _specs_of_window(is_training):
-    """Specifications of all but ``unique_ids``, which is known last."""
+    """Returns the specifications of all features except ``unique_ids``, which is known last."""
     return feature_specs(0, is_training)[1:]
 
 
@@ -94,25 +100,25 @@ def _to_rows(is_training, windows):
 
 
 def convert_examples_to_records(
-    examples,
-    tokenizer,
-    max_seq_length,
-    doc_stride,
-    max_query_length,
-    is_training,
-    do_lower_case,
-    num_processes=1,
-    report=None,
-):
-    """The windows of questions as serialized `tf.train.Example`, in order.
+    examples: Sequence[SquadExample],
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    doc_stride: int,
+    max_query_length: int,
+    is_training: bool,
+    do_lower_case: bool,
+    num_processes: int = 1,
+    report: squad_features.FeatureReport | None = None,
+) -> Iterator[tuple[bytes, SquadFeatures | None]]:
+    """Converts questions to windows, each a serialized `tf.train.Example`, in order.
 
     Features of a record, all int64: ``unique_ids`` [1], ``input_ids, input_mask, segment_ids,
     p_mask`` [S], and for training ``start_positions, end_positions, is_impossible`` [1].
 
     Args:
-      examples: list of `SquadExample`, already in the order wanted.
-      num_processes: worker processes; paragraphs are dealt among them. With 1, or for few examples,
-        the work is done in this process.
+      examples: `SquadExample`s in the order of the records.
+      num_processes: worker processes, among which paragraphs are split. With 1, or for few
+        examples, this process does the work.
       For the rest see `squad_features.convert_examples_to_features`.
 
     Returns:
@@ -136,22 +142,22 @@ def convert_examples_to_records(
 
 
 def _batches_of_workers(examples, settings, num_processes):
-    """As `squad_features.batches`, from worker processes.
+    """Yields the batches of `squad_features.batches`, made in worker processes.
 
-    A worker is a Python of its own that imports this module alone: a forked or spawned copy of the
+    A worker is a new Python process that imports only this module: a forked or spawned copy of the
     caller would carry or import TensorFlow. It reads all its work from a pipe before it writes, so
     the two pipes cannot block each other; a full pipe makes it wait.
     """
     owner = {}
     for example in examples:
         owner.setdefault(example.paragraph_text, len(owner) % num_processes)
-    shares = [[] for _ in range(num_processes)]
+    parts = [[] for _ in range(num_processes)]
     for index, example in enumerate(examples):
-        shares[owner[example.paragraph_text]].append((index, example))
+        parts[owner[example.paragraph_text]].append((index, example))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with contextlib.ExitStack() as stack:
         workers = []
-        for _ in shares:
+        for _ in parts:
             process = subprocess.Popen(
                 [sys.executable, "-c", _WORKER],
                 stdin=subprocess.PIPE,
@@ -160,10 +166,10 @@ def _batches_of_workers(examples, settings, num_processes):
             )
             stack.callback(_stop, process)
             workers.append(process)
-        for process, share in zip(workers, shares, strict=True):
-            # A worker that is gone already is noticed when its results are read.
+        for process, part in zip(workers, parts, strict=True):
+            # If the worker has already ended, reading its results reports it.
             with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
-                pickle.dump((settings, share), pipe, pickle.HIGHEST_PROTOCOL)
+                pickle.dump((settings, part), pipe, pickle.HIGHEST_PROTOCOL)
         results = [_results_of(process) for process in workers]
         for example in examples:
             yield [(example, next(results[owner[example.paragraph_text]]))]
@@ -187,12 +193,12 @@ def _results_of(process):
         yield from results
 
 
-def worker_main():
-    """Work of one process: settings and questions from standard input, rows to standard output."""
-    settings, share = pickle.load(sys.stdin.buffer)
+def worker_main() -> None:
+    """Runs a worker: reads settings and questions from stdin, writes rows to stdout."""
+    settings, part = pickle.load(sys.stdin.buffer)
     featurizer = squad_features.Featurizer(*settings)
     to_rows = functools.partial(_to_rows, settings[-1])
-    for batch in squad_features.batches(share, featurizer, to_rows):
+    for batch in squad_features.batches(part, featurizer, to_rows):
         rows = [rows for _, rows in batch]
         pickle.dump(rows, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
         sys.stdout.buffer.flush()

@@ -1,10 +1,14 @@
 """Selects the questions of a SQuAD file that a run works on."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 from absl import logging
 
 from albert.io import file_io
+from albert.tasks.squad.features import SquadExample
+from albert.text import tokenization
 from albert.training import subsets
 
 _SPECIAL_PIECES = 3  # [CLS] and two [SEP]
@@ -12,14 +16,14 @@ _SPECIAL_PIECES = 3  # [CLS] and two [SEP]
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What is kept of the questions; the default keeps all.
+    """Criteria for the questions to keep; the default keeps all.
 
     Attributes:
-      answerable_only: only those with an answer.
-      drop_longer_than: most tokens of question (cut as for the model) and text with [CLS] and both
-        [SEP]; None for any number.
-      share: share of what then is left, see `subsets.chosen`.
-      share_name: what messages and settings call it.
+      answerable_only: whether to keep only questions with an answer.
+      drop_longer_than: maximum tokens of the question (cut as for the model) and the text with
+        [CLS] and both [SEP]; None: no maximum.
+      share: fraction of the remaining questions to keep, see `subsets.chosen`.
+      share_name: name of that fraction in messages and settings.
       seed: see `subsets.chosen`.
     """
 
@@ -29,13 +33,13 @@ class Selection:
     share_name: str = "train_fraction"
     seed: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         subsets.check_share(self.share_name, self.share)
 
     @property
-    def settings(self):
-        """JSON-ready dict of what differs from keeping all, for the manifest of a record file."""
-        settings = {}
+    def settings(self) -> dict[str, Any]:
+        """Returns a JSON-ready dict of non-default criteria, for the manifest of a record file."""
+        settings: dict[str, Any] = {}
         if self.answerable_only:
             settings["answerable_only"] = True
         if self.drop_longer_than is not None:
@@ -44,19 +48,25 @@ class Selection:
             settings |= {self.share_name: self.share, "seed": self.seed}
         return settings
 
-    def choose(self, examples, tokenizer, max_query_length, path):
-        """The questions that are kept, in order; says in the log how many.
+    def choose(
+        self,
+        examples: Sequence[SquadExample],
+        tokenizer: tokenization.FullTokenizer,
+        max_query_length: int,
+        path: str,
+    ) -> list[SquadExample]:
+        """Returns the questions to keep, in order, and logs their number.
 
         Args:
-          examples: list of `squad_utils.SquadExample`.
-          tokenizer: `tokenization.FullTokenizer`.
-          max_query_length: most tokens of a question, more are cut off.
+          examples: the questions.
+          tokenizer: tokenizer of the model.
+          max_query_length: maximum tokens of a question; the rest is cut off.
           path: their file, for messages.
 
         Raises:
-          file_io.InputError: none is left, or it is not known which have an answer.
+          file_io.InputError: no question remains, or the file does not say which have an answer.
         """
-        left = examples
+        left = list(examples)
         if self.answerable_only:
             left = [example for example in left if _is_answerable(example, path)]
             logging.info("%s: %d of %d questions have an answer", path, len(left), len(examples))

@@ -3,6 +3,10 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from albert.model import head_config
 from albert.tasks.squad import answers as squad_answers
@@ -22,13 +26,13 @@ _LOGITS, _LOG_PROBS = ("start_logits", "end_logits"), ("start_log_probs", "end_l
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What features and answers depend on beside the model and its vocabulary.
+    """Settings of features and answers, in addition to the model and its vocabulary.
 
     Attributes:
       max_seq_length, doc_stride, max_query_length: see `squad_features.Featurizer`.
       n_best_size, max_answer_length: see `squad_utils.best_answers_v1`.
       start_n_top, end_n_top, dropout_prob: see `heads.SquadV2Model`; None for SQuAD 1.1.
-      head_hidden_size and the like: see `head_config.Head`.
+      head_hidden_size and other names with head_: see `head_config.Head`.
     """
 
     max_seq_length: int
@@ -45,24 +49,24 @@ class Settings:
     head_dropout_prob: float = 0.0
 
     @property
-    def head(self):
-        """`head_config.Head`."""
+    def head(self) -> head_config.Head:
+        """Returns the head that the settings describe."""
         return head_config.Head.of(dataclasses.asdict(self))
 
-    def to_dict(self):
-        """JSON-ready dict for a model's folder, from which it can be made again."""
+    def to_dict(self) -> dict[str, Any]:
+        """Returns a JSON-ready dict for the model's folder; `Settings` accepts its items."""
         values = dataclasses.asdict(self).items()
         return {k: v for k, v in values if not k.startswith("head_")} | self.head.settings
 
     @property
-    def window(self):
-        """The lengths that features depend on, as keyword arguments of what makes them."""
+    def window(self) -> dict[str, int]:
+        """Returns the lengths that features depend on, as keyword arguments."""
         names = ("max_seq_length", "doc_stride", "max_query_length")
         return {name: getattr(self, name) for name in names}
 
     @property
-    def widest_beam(self):
-        """Places that an input must have at least; 0 without beams."""
+    def widest_beam(self) -> int:
+        """Returns the minimum length of inputs; 0 without beams."""
         return max(self.start_n_top or 0, self.end_n_top or 0)
 
 
@@ -71,29 +75,34 @@ class Answers:
     """Answers of all questions.
 
     Attributes:
-      texts: ``{qas_id: text}``, the best text of each, whether or not it has an answer.
+      texts: ``{qas_id: text}``, the best text of each question, even if it is unanswerable.
       nbest: ``{qas_id: [entry of nbest_predictions.json, …]}``.
-      null_odds: ``{qas_id: score}``, high where there is no answer; None under SQuAD 1.1.
+      null_odds: ``{qas_id: score}``, high for unanswerable questions; None for SQuAD 1.1.
     """
 
-    texts: dict
-    nbest: dict
-    null_odds: dict | None
+    texts: dict[str, str]
+    nbest: dict[str, list[dict[str, Any]]]
+    null_odds: dict[str, float] | None
 
 
 class Evaluator:
-    """Collects the scores of windows, and makes answers of them.
+    """Collects the scores of windows and finds the answers in them.
 
     Args:
-      questions: function without arguments that returns `Questions`; called by the first answer.
+      questions: returns `question_files.Questions`; called when they are first needed.
       decode: ``(questions, results) -> Answers``; results as for `squad_utils.best_answers_v1`.
       score: ``(dataset, Answers) -> dict[str, float]``.
 
     Attributes:
-      results: ``{unique id: {name: array}}``, what was collected.
+      results: ``{unique id: {name: array}}``, the collected scores.
     """
 
-    def __init__(self, questions, decode, score):
+    def __init__(
+        self,
+        questions: Callable[[], Any],
+        decode: Callable[[Any, dict], Answers],
+        score: Callable[[Any, Answers], dict[str, float]],
+    ) -> None:
         self._get_questions = questions
         self._decode = decode
         self._score = score
@@ -101,35 +110,36 @@ class Evaluator:
         self.results = {}
 
     @functools.cached_property
-    def questions(self):
+    def questions(self) -> Any:
+        """Returns the `question_files.Questions`."""
         return self._get_questions()
 
-    def update(self, rows):
-        """Adds windows: dict of arrays [B, …], with ``unique_ids`` [B]."""
+    def update(self, rows: dict[str, np.ndarray]) -> None:
+        """Adds a batch of windows: arrays [B, …] by name, with ``unique_ids`` [B]."""
         rows = self._positions.take(rows)
         names = [name for name in rows if name != "unique_ids"]
         columns = [rows[name] for name in names]
         for number, *values in zip(rows["unique_ids"].tolist(), *columns, strict=True):
             self.results[number] = dict(zip(names, values, strict=True))
 
-    def answers(self):
-        """`Answers` of the questions whose windows all have been added.
+    def answers(self) -> Answers:
+        """Returns the answers of the questions.
 
         Raises:
-          file_io.InputError: windows are missing.
+          file_io.InputError: windows have not been added.
         """
         return self._decode(self.questions, self.results)
 
-    def score(self, answers):
-        """Scores of `Answers` of these questions, and of the places: dict of numbers."""
+    def score(self, answers: Answers) -> dict[str, float]:
+        """Returns the scores of the answers and of the predicted positions."""
         return {**self._score(self.questions.dataset, answers), **self._positions.result()}
 
-    def result(self):
-        """The scores of `answers`."""
+    def result(self) -> dict[str, float]:
+        """Returns the scores of `answers`."""
         return self.score(self.answers())
 
-    def baseline(self):
-        """Exact match and F1 over all questions of giving no answer to any."""
+    def baseline(self) -> dict[str, float]:
+        """Returns exact match and F1 over all questions if none is answered."""
         dataset = self.questions.dataset
         texts = dict.fromkeys(squad_metrics.gold_answers(dataset), "")
         scores = self._score(dataset, Answers(texts, {}, dict.fromkeys(texts, 0.0)))
@@ -143,7 +153,7 @@ def _build_v1(config, compute, seed, settings):
 
 
 def _eval_outputs_v1(outputs, features, max_seq_length):
-    """Logits [B, S] of the whole length, so that batches of all lengths fit together."""
+    """Returns ids [B] and logits [B, S] padded to the full length, the same for all batches."""
     import tensorflow as tf
 
     is_real = features["input_mask"] > 0
@@ -247,13 +257,15 @@ _BUILDERS = {V1: _make_v1, V2: _make_v2}
 KINDS = tuple(_BUILDERS)
 
 
-def make_task(kind, settings, questions=None):
-    """The `contracts.Task` of SQuAD 1.1 (`V1`) or 2.0 (`V2`).
+def make_task(
+    kind: str, settings: Settings, questions: Callable[[], Any] | None = None
+) -> contracts.Task:
+    """Returns the `contracts.Task` of SQuAD 1.1 (`V1`) or 2.0 (`V2`).
 
     Args:
       kind: `V1` or `V2`.
-      settings: `Settings`.
-      questions: function without arguments that returns the `Questions` that its evaluators work
-        on; None where nothing is evaluated.
+      settings: settings of features and answers.
+      questions: returns the `question_files.Questions` of its evaluators; None if nothing is
+        evaluated.
     """
     return _BUILDERS[kind](settings, questions)

@@ -2,6 +2,7 @@
 
 import math
 import os
+from typing import Any
 
 from absl import logging
 
@@ -11,14 +12,14 @@ THRESHOLD = "null_score_diff_threshold"
 FILE_NAME = f"{THRESHOLD}.json"
 
 
-def write(folder, threshold, prefix, predict_file):
-    """Writes the null odds from which on a question is not answered, beside the model.
+def write(folder: str, threshold: float, prefix: str, predict_file: str) -> None:
+    """Writes the threshold next to the model.
 
     Args:
       folder: output folder.
-      threshold: the value.
-      prefix: the checkpoint whose odds it is for.
-      predict_file: the file on which it gives the best F1.
+      threshold: null odds from which a question is not answered.
+      prefix: the checkpoint that computed the null odds.
+      predict_file: the SQuAD file on which the threshold gives the best F1.
     """
     from albert.model import checkpoints
 
@@ -30,8 +31,8 @@ def write(folder, threshold, prefix, predict_file):
     file_io.write_json(os.path.join(folder, FILE_NAME), content)
 
 
-def read_file(folder):
-    """The content of a folder's file, see `write`; None without one.
+def read_file(folder: str) -> dict[str, Any] | None:
+    """Returns the content of the file in a folder, see `write`; None if there is no file.
 
     Raises:
       file_io.InputError: the file is damaged.
@@ -48,11 +49,11 @@ def read_file(folder):
     return content
 
 
-def read(prefix):
-    """The threshold that lies beside a checkpoint; 0 if there is none.
+def read(prefix: str) -> float:
+    """Returns the threshold in the folder of a checkpoint; 0 if there is none.
 
     Raises:
-      file_io.InputError: the file there is damaged.
+      file_io.InputError: the file is damaged.
     """
     from albert.model import checkpoints
 
