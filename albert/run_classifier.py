@@ -127,7 +127,7 @@ def find_teacher(settings: Settings, row: glue.GlueTask | custom.CustomTask) -> 
         raise file_io.InputError(
             f"--teacher: task {row.name} is a regression; only probabilities of classes are learnt"
         )
-    with settings.teacher.named():
+    with settings.teacher.errors_named():
         folder = kinds.read_folder(teacher, glue.KIND)
         labels = custom.labels_of(folder)
     if labels != tuple(row.labels):

@@ -37,7 +37,7 @@ def make_data(settings: Settings, config: Any, sentence_labels: bool) -> Any:
         (settings.max_seq_length, settings.masks.max_predictions_per_seq),
         settings.max_eval_steps * settings.eval_batch_size,
         pretraining.find_masker(settings, files, config.vocab_size),
-        anew=bool(settings.masked_lm_budget),
+        remask=bool(settings.masked_lm_budget),
         sentence_labels=sentence_labels,
         equal_tokens=settings.train_batch_tokens > 0,
         mixture=sources if len(sources) > 1 else None,
@@ -55,7 +55,7 @@ def find_teacher(settings: Settings) -> Any:
         return None
     from albert.model import sources
 
-    with settings.teacher.named():
+    with settings.teacher.errors_named():
         return sources.locate(checkpoint=settings.teacher.teacher, needs_vocabulary=False)
 
 
@@ -89,7 +89,7 @@ def make_run(
         ),
         do_eval=settings.do_eval,
         record=recorder,
-        **training.course_of_run(
+        **training.run_arguments(
             settings,
             steps,
             settings.num_warmup_steps,

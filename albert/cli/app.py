@@ -19,8 +19,8 @@ _TENSORFLOWS = """
     tensorflow tensorflow-cpu tensorflow-gpu tensorflow-intel tensorflow-macos tensorflow-rocm
     tensorflow-aarch64 tensorflow-cpu-aws intel-tensorflow tf-nightly tf-nightly-cpu tf-nightly-gpu
 """.split()
-_GOES_ON = "the same command goes on from the last checkpoint"
-_INTERRUPTED = f"interrupted; {_GOES_ON}"
+_RESUMES = "the same command resumes from the last checkpoint"
+_INTERRUPTED = f"interrupted; {_RESUMES}"
 
 
 def with_flag_names(message: str, flag_values: flags.FlagValues) -> str:
@@ -53,7 +53,7 @@ def check_tensorflow() -> None:
     Raises:
       file_io.InputError: the version is too old; the message says how to get a newer one.
     """
-    from importlib import metadata  # takes a while, and only scripts need it
+    from importlib import metadata  # slow to import, and only scripts need it
 
     found = []
     for name in _TENSORFLOWS:
@@ -101,7 +101,7 @@ class FindTensorFlow:
 
 def _terminated(left=""):
     """Prints what remains after SIGTERM; returns the exit status."""
-    print(f"ended by {signals.REQUESTS.by}; {left or _GOES_ON}", file=sys.stderr)
+    print(f"ended by {signals.REQUESTS.by}; {left or _RESUMES}", file=sys.stderr)
     return signals.STATUS
 
 

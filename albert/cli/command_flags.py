@@ -66,16 +66,16 @@ class Command:
 
 def describe(values: FlagValues, script: str) -> dict[str, dict]:
     """Returns {name: {"value": …, "source": …}} of a script's own flags."""
-    own = _defined(script)  # libraries also define flags
+    own = _defined(script)  # Libraries also define flags.
     if values is flags.FLAGS:
-        said = sources(values, _arguments(values))
+        given = sources(values, _arguments(values))
     else:
-        said = {name: CALLER for name in values if values[name].present}
+        given = {name: CALLER for name in values if values[name].present}
     found = {}
     for name in own:
         flag = values[name]
         is_default = flag.using_default_value or flag.value == flag.default
-        source = said.get(name, DEFAULT if is_default else PROGRAM)
+        source = given.get(name, DEFAULT if is_default else PROGRAM)
         found[name] = {"value": flag.value, "source": source}
     return found
 
@@ -197,7 +197,7 @@ def read_trial_flags(script: str, arguments: list[str]) -> dict[str, str]:
     """Returns the flags that arguments give to a script.
 
     Args:
-      script: name of a script of this package, or of a dotted module that defines flags alike.
+      script: name of a script of this package, or of a dotted module that also has `define_flags`.
       arguments: command line arguments without ``output_dir``.
 
     Returns:

@@ -82,13 +82,13 @@ class Teacher(options.Group):
                 "the teacher's folder"
             )
         if settings.compute.estimate_memory:
-            raise file_io.InputError("--estimate_memory does not count the --teacher; leave it out")
+            raise file_io.InputError("--estimate_memory does not count the --teacher; omit it")
         if self.init_from_teacher:
             names = ("init_checkpoint", "albert_hub_module_handle")
             settings.model.refuse_given(WITHOUT_WEIGHTS, *names)
 
     @contextlib.contextmanager
-    def named(self) -> Iterator[None]:
+    def errors_named(self) -> Iterator[None]:
         """Adds the flag to errors inside the context."""
         try:
             yield
@@ -116,13 +116,13 @@ class Teacher(options.Group):
 
         distillation.check_vocabulary(teacher.checkpoint, source)
         config = encoder.AlbertConfig.from_json_file(teacher.config_file)
-        lesson = distillation.DistillationConfig(
+        terms = distillation.DistillationConfig(
             config, teacher.checkpoint, term, logits, self.weights, self.distill_temperature
         )
-        lesson.check_student(student)
+        terms.check_student(student)
 
         def with_teacher(task):
-            return distillation.with_teacher(task, lesson)
+            return distillation.with_teacher(task, terms)
 
         if not self.init_from_teacher:
             return Distillation(with_teacher)

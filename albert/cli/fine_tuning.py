@@ -27,12 +27,12 @@ class Schedule(training.Schedule):
 
     stuck_after: float = options.flag(
         0.2,
-        "Fraction of the steps after which a run that does not learn is warned of; 0: never.",
+        "Fraction of the steps after which a run that does not learn logs a warning; 0: never.",
         check=options.fraction,
     )
     num_restarts: int = options.flag(
         0,
-        "Times that a run which does not learn starts again, with the next seed.",
+        "Times that a run that does not learn is restarted with the next seed.",
         check=options.not_negative,
     )
     num_seeds: int = options.flag(
@@ -59,16 +59,16 @@ class Schedule(training.Schedule):
         if "TF_CONFIG" in os.environ:
             raise file_io.InputError("--num_seeds is for one worker, but TF_CONFIG is set")
 
-    def judgement(self, learning_rate: Any, warmup_share: float, recipe: str | None) -> Any:
+    def judgement(self, learning_rate: Any, warmup_fraction: float, recipe: str | None) -> Any:
         """Returns the `stuck_runs.Settings` of a run; None: no check for learning."""
         if not (self.stuck_after and recipe):
             return None
         advice = (
-            f"learning_rate={learning_rate} with {warmup_share:.0%} of the steps as warm-up: "
+            f"learning_rate={learning_rate} with {warmup_fraction:.0%} of the steps as warm-up: "
             f"try a lower rate, a longer warm-up, the settings in {recipe}, or another seed "
             "(num_restarts); load_report.json says whether the encoder was loaded"
         )
-        return stuck_runs.Settings(self.stuck_after, warmup_share, advice, self.num_restarts)
+        return stuck_runs.Settings(self.stuck_after, warmup_fraction, advice, self.num_restarts)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,8 +85,8 @@ class Study(options.Group):
     )
     encoder_cache_dir: str | None = options.flag(
         None,
-        "Folder of these files, which runs can share; by default encoder_cache next to the records "
-        "of features.",
+        "Folder of these files, which runs can share; by default encoder_cache next to the feature "
+        "records.",
     )
     head_hidden_size: int | None = options.flag(
         None,
@@ -98,7 +98,7 @@ class Study(options.Group):
     )
     head_input_activation: str = options.flag(
         "linear",
-        "Activation of what the encoder computes, before that layer.",
+        "Activation of the encoder's output, before that layer.",
         choices=ACTIVATIONS,
     )
     head_dropout_prob: float = options.flag(0.0, "Dropout of that layer's output in training.")
@@ -235,7 +235,7 @@ class Settings(training.Settings, abc.ABC):
         if checkpoint not in (None, "best", "last"):
             raise file_io.InputError(
                 f"--cache_encoder_outputs: --checkpoint={checkpoint} may have another encoder "
-                "than the cache is of; give best or last"
+                "than the cache; give best or last"
             )
         if self.model.from_scratch and self.schedule.num_restarts:
             raise file_io.InputError(
@@ -345,7 +345,7 @@ class Work:
       do_eval: whether checkpoints are evaluated.
       export: function that writes the SavedModels of --export_dir with the `engine.Engine`; all
         workers call it.
-      draws_fractions: whether the fractions of the data are still to be drawn.
+      draws_fractions: whether `apply_options` must draw the fractions of the data.
     """
 
     task: Any
@@ -552,7 +552,7 @@ def make_run(
         do_eval=work.do_eval,
         do_predict=settings.do_predict,
         record=recorder,
-        **training.course_of_run(settings, steps, work.num_warmup_steps, recipe),
+        **training.run_arguments(settings, steps, work.num_warmup_steps, recipe),
     )
 
 

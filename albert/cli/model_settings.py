@@ -15,8 +15,8 @@ class ModelFiles(options.Group):
 
     albert_config_file: str | None = options.flag(
         None,
-        "JSON file of the model's sizes; by default the one beside --init_checkpoint or in the hub "
-        "module.",
+        "JSON file of the model's sizes; by default the one next to --init_checkpoint or in the "
+        "hub module.",
     )
     init_checkpoint: str | None = options.flag(
         None,
@@ -40,7 +40,7 @@ class ModelFiles(options.Group):
     )
     spm_model_file: str | None = options.flag(
         None,
-        "SentencePiece model; by default the one beside the checkpoint; from_tf_hub: that of the "
+        "SentencePiece model; by default the one next to the checkpoint; from_tf_hub: that of the "
         "hub module.",
     )
     do_lower_case: bool = options.flag(
@@ -130,7 +130,7 @@ class Inference(options.Group):
 
 
 def find_trained(model_dir: str, settings: Inference, *kinds: str) -> Any:
-    """Returns the `inference.FoundModel` of a folder; it must be of one of the given kinds.
+    """Returns the `inference.FoundModel` of a folder, whose kind must be one of those given.
 
     Raises:
       file_io.InputError: see `inference.find` and `inference.FoundModel.in_precision`.

@@ -15,11 +15,6 @@ _FILES = (
 )
 
 
-def _check_warmup(name, value):
-    if not 0 <= value <= 1:
-        raise file_io.InputError(f"--{name}={value} must be a share, from 0 to 1")
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(fine_tuning.Settings):
     """Settings of both commands."""
@@ -39,7 +34,7 @@ class Settings(fine_tuning.Settings):
     )
     predict_feature_left_file: str | None = options.flag(
         None,
-        "What finding the answers needs of the features, as JSON; by default in --output_dir.",
+        "Features that finding the answers needs, as JSON; by default in --output_dir.",
     )
     export_dir: str | None = options.flag(
         None, "Write the best checkpoint in here as a SavedModel (saved_model/…/)."
@@ -69,7 +64,7 @@ class Settings(fine_tuning.Settings):
     warmup_proportion: float = options.flag(
         0.1,
         "Fraction of the steps in which the learning rate rises from 0.",
-        check=_check_warmup,
+        check=options.unit_interval,
     )
     keep_checkpoint_max: int = fine_tuning.keep_flag()
     n_best_size: int = options.flag(
@@ -189,7 +184,7 @@ def prepare(settings: Settings, kind: str, start: fine_tuning.Start) -> fine_tun
 def work_on(
     settings: Settings, kind: str, start: fine_tuning.Start, questions: Any
 ) -> fine_tuning.Work:
-    """Returns the task on `question_files.QuestionFiles`.
+    """Returns the task on the `question_files.QuestionFiles`.
 
     Raises:
       file_io.InputError: all checkpoints must be scored, but the correct answers are missing.

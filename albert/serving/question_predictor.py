@@ -159,7 +159,7 @@ class Answerer:
         questions = iter(questions)
         while block := list(itertools.islice(questions, batch_size * batches_ahead)):
             examples = [
-                squad_answers.SquadExample("question", q.question, q.context) for q in block
+                squad_features.SquadExample("question", q.question, q.context) for q in block
             ]
             windows = [
                 self._windows_of(example, question.place)

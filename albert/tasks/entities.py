@@ -16,7 +16,7 @@ _BEGIN, _END = "BSU", "ESLU"
 
 
 class Entity(NamedTuple):
-    """Words `start` to before `end` of a sentence are an entity of a type."""
+    """An entity of a type: words `start` to `end` (exclusive) of a sentence."""
 
     kind: str
     start: int
@@ -24,19 +24,16 @@ class Entity(NamedTuple):
 
 
 def mark_entities(labels: Iterable[str]) -> bool:
-    """Whether names of labels mark entities: all are O or such as "B-PER", and one is not O."""
+    """Returns whether labels mark entities: all are O or like "B-PER", and one is not O."""
     marks = [label for label in labels if label != OUTSIDE]
     return bool(marks) and all(map(_FORM.fullmatch, marks))
 
 
 def find(labels: Sequence[str]) -> list[Entity]:
-    """The entities of a sentence.
+    """Finds the entities of a sentence, in order.
 
     Args:
-      labels: labels of its words [W], for which `mark_entities` holds.
-
-    Returns:
-      List of `Entity`, in order.
+      labels: labels of its words [W], for which `mark_entities` is true.
     """
     found: list[Entity] = []
     before = None  # letter and type of the previous label; None for O
@@ -53,14 +50,14 @@ def find(labels: Sequence[str]) -> list[Entity]:
 
 
 class _Counts(NamedTuple):
-    """Entities that are right, that are predicted and that are there."""
+    """Numbers of correct, predicted and true entities."""
 
     right: int
     predicted: int
     true: int
 
     def scores(self):
-        """Precision, recall and F1; 0 where there is nothing to divide by."""
+        """Returns precision, recall and F1; 0 instead of a division by 0."""
 
         def ratio(part, whole):
             return part / whole if whole else 0.0
@@ -73,14 +70,14 @@ class _Counts(NamedTuple):
 def scores(
     labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """Scores of the predictions for several sentences.
+    """Scores the predictions for several sentences.
 
     Args:
-      labels, predictions: lists of lists [W] of labels, as many for each sentence.
+      labels, predictions: labels [W] of each sentence.
 
     Returns:
-      Dict: ``precision``, ``recall`` and ``f1`` over all entities, an entity being right if its
-      words and its type are; the same for each type, ``precision_<type>`` and so on.
+      ``precision``, ``recall`` and ``f1`` over all entities, and of each type as
+      ``precision_<type>`` and so on. An entity is correct if its words and its type are.
     """
     true, predicted = (
         {(number, entity) for number, row in enumerate(rows) for entity in find(row)}
@@ -96,6 +93,6 @@ def scores(
 
 
 def accuracy(labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
-    """Share of the words whose label is right; arguments as of `scores`."""
+    """Returns the fraction of words with the correct label; for the arguments see `scores`."""
     rows = zip(labels, predictions, strict=True)
     return float(np.mean([a == b for pair in rows for a, b in zip(*pair, strict=True)]))

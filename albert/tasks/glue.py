@@ -1,4 +1,4 @@
-"""GLUE: reading its files, features, metrics and prediction files; one table row per task.
+"""The GLUE tasks, one row of a table each: files, features, scores and files of predictions.
 
 Only functions that build graphs import TensorFlow, so that readers start quickly.
 """
@@ -21,14 +21,14 @@ from albert.tasks import metrics
 from albert.text import packing, tokenization
 from albert.training import contracts
 
-KIND = "classifier"  # of folders of models
+KIND = "classifier"  # kind of model folders
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 _BINARY_LABELS = ("0", "1")
-_LAST = -1  # the label stands in the last column, however many there are
-# Short lines that are skipped: an error once there are more than this many and this share.
+_LAST = -1  # the label is in the last column, whatever the number of columns
+# Skipped short lines are an error if they exceed both this number and this fraction.
 _MAX_SKIPPED = 10
-_MAX_SKIPPED_SHARE = 0.01
+_MAX_SKIPPED_FRACTION = 0.01
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class InputExample:
 def make_example(
     guid: str, texts: Sequence[str], label: str | float, use_spm: bool, do_lower_case: bool
 ) -> InputExample:
-    """`InputExample` of one or two texts; `use_spm` gives them the form for SentencePiece."""
+    """Returns the example of one or two texts; `use_spm` normalizes them for SentencePiece."""
     if use_spm:
         texts = [tokenization.preprocess_text(text, lower=do_lower_case) for text in texts]
     return InputExample(guid, texts[0], (*texts, None)[1], label)
@@ -58,22 +58,22 @@ def make_example(
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
-    """One GLUE task: where its data is, how lines are read, and how it is scored.
+    """A GLUE task: its files, columns, labels and scores.
 
     Columns count from 0.
 
     Attributes:
-      name: lower-case name, as `get_task` takes it.
-      folder: folder under the data folder.
+      name: lower-case name, see `get_task`.
+      folder: folder in the data folder.
       labels: label names in the order of their ids; empty for regression.
       text_columns: columns of the texts in the train and dev files.
-      label_column: column of the label there; -1 is the last.
+      label_column: column of the label in these files; -1 is the last.
       test_columns: columns of id and texts in the test file.
       id_column: column of the id in the train and dev files; None: lines are numbered.
-      train_file, dev_file, test_file: file names; None where the task has no such file.
+      train_file, dev_file, test_file: file names; None if the task has no such file.
       headerless: splits whose file has no header line.
-      skips_short_lines: short train and dev lines are left out (and counted), not an error.
-      best_metric: key of the metric by which the best checkpoint is picked.
+      skips_short_lines: whether short train and dev lines are skipped (and counted), not an error.
+      best_metric: key of the metric that picks the best checkpoint.
       scores: (key, function of `metrics`) of the evaluation.
     """
 
@@ -94,14 +94,17 @@ class GlueTask:
 
     @property
     def is_regression(self) -> bool:
+        """Returns whether labels are numbers."""
         return not self.labels
 
     @property
     def is_pair(self) -> bool:
+        """Returns whether examples have two texts."""
         return len(self.test_columns) > 2
 
     @property
     def columns(self) -> tables.Columns:
+        """Returns the names of the columns in requests to a model of this task."""
         return tables.Columns(text_pair="text_pair" if self.is_pair else None)
 
     @property
@@ -109,23 +112,23 @@ class GlueTask:
         return {"train": self.train_file, "dev": self.dev_file, "test": self.test_file}
 
     def check_splits(self, splits: Iterable[str]) -> None:
-        """Refuses splits ("train", "dev", "test") that the task does not have.
+        """Rejects splits ("train", "dev", "test") that the task does not have.
 
         Raises:
           file_io.InputError: names the split and those that exist.
         """
-        there = [split for split, file in self._files.items() if file]
+        existing = [split for split, file in self._files.items() if file]
         for split in splits:
-            if split not in there:
+            if split not in existing:
                 raise file_io.InputError(
-                    f"task {self.name} has no {split} data, only {', '.join(there)}"
+                    f"task {self.name} has no {split} data, only {', '.join(existing)}"
                 )
 
     def path(self, data_dir: str, split: str) -> str:
-        """Path of the file of a split.
+        """Returns the path of the file of a split.
 
         Raises:
-          file_io.InputError: no such split, or no such file; says which layout is expected.
+          file_io.InputError: there is no such split or file; the message shows the expected layout.
         """
         self.check_splits([split])
         name = self._files[split]
@@ -142,13 +145,13 @@ class GlueTask:
         return path
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
-        """JSON-ready dict that identifies the data of a split."""
+        """Returns a JSON-ready dict that identifies the data of a split."""
         return {"data_sha256": file_io.sha256(self.path(data_dir, split))}
 
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
     ) -> Iterator[InputExample]:
-        """As `examples`, one at a time."""
+        """Yields the examples of a split one at a time; see `examples`."""
         reader = _Reader(self, self.path(data_dir, split), split)
         for number, columns in reader:
             texts = [columns[column] for column in reader.text_columns]
@@ -165,15 +168,12 @@ class GlueTask:
         Args:
           data_dir: folder that holds the folders of the tasks.
           split: "train", "dev" or "test".
-          use_spm: bring texts into the form for SentencePiece, see `tokenization.preprocess_text`.
-          do_lower_case: lower-case them while at it.
-
-        Returns:
-          List of `InputExample`.
+          use_spm: whether to normalize texts for SentencePiece, see `tokenization.preprocess_text`.
+          do_lower_case: whether this also lower-cases them.
 
         Raises:
-          file_io.InputError: no such split or file, an empty file, or a line that is short, not
-            UTF-8 or has a wrong label; names file and line.
+          file_io.InputError: there is no such split or file; the file is empty; or a line is too
+            short, not UTF-8 or has an invalid label. The message names file and line.
         """
         return list(self.iter_examples(data_dir, split, use_spm, do_lower_case))
 
@@ -207,7 +207,7 @@ class _Reader:
         return file_io.InputError(f"{self._path} line {self._line}: {problem}")
 
     def _lines(self):
-        """Columns of each line, blank lines at the end of the file left out."""
+        """Yields the columns of each line, without blank lines at the end of the file."""
         blank = 0
         with file_io.open_input(self._path, f"data of task {self._task.name}", "rb") as file:
             for number, line in file_io.text_lines(file, self._path):
@@ -243,7 +243,7 @@ class _Reader:
             raise file_io.InputError(f"{self._path}: there is no example in {self._line} lines")
 
     def _check_header(self, columns):
-        """A file without header would lose its first example without a word."""
+        """Rejects a file without header, whose first example would be skipped silently."""
         if not self._has_labels or len(columns) < self._num_columns:
             return
         label = columns[self._task.label_column]
@@ -253,19 +253,21 @@ class _Reader:
             )
 
     def _report_skipped(self, skipped, examples):
-        share = len(skipped) / (len(skipped) + examples)
+        fraction = len(skipped) / (len(skipped) + examples)
         message = (
-            f"{self._path}: {len(skipped)} lines ({share:.2%}) with fewer than {self._num_columns} "
-            f"columns were left out; the first are {', '.join(map(str, skipped[:5]))}"
+            f"{self._path}: {len(skipped)} lines ({fraction:.2%}) with fewer than "
+            f"{self._num_columns} columns were left out; the first are "
+            f"{', '.join(map(str, skipped[:5]))}"
         )
-        if len(skipped) > _MAX_SKIPPED and share > _MAX_SKIPPED_SHARE:
+        if len(skipped) > _MAX_SKIPPED and fraction > _MAX_SKIPPED_FRACTION:
             raise file_io.InputError(
-                f"{message}. More than {_MAX_SKIPPED_SHARE:.0%} is too much: is the file damaged?"
+                f"{message}. More than {_MAX_SKIPPED_FRACTION:.0%} is too much: is the file "
+                "damaged?"
             )
         logging.warning("%s", message)
 
     def label(self, columns):
-        """Label of the line that was read last."""
+        """Returns the label of the last line read."""
         labels = self._task.labels
         if not self._has_labels:
             return labels[0] if labels else 0.0
@@ -280,7 +282,7 @@ class _Reader:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is that of a finite number."""
+    """Returns whether a text is a finite number."""
     try:
         return math.isfinite(float(text))
     except ValueError:
@@ -329,10 +331,10 @@ TASKS = (
 
 
 def get_task(name: str) -> GlueTask:
-    """The `GlueTask` of a name; case does not matter.
+    """Returns the `GlueTask` of a name; case does not matter.
 
     Raises:
-      file_io.InputError: no such task; lists the tasks and the nearest name.
+      file_io.InputError: there is no such task; lists the tasks and the nearest name.
     """
     by_name = {row.name: row for row in TASKS}
     row = by_name.get(name.lower())
@@ -349,12 +351,12 @@ def get_task(name: str) -> GlueTask:
 def convert_example(
     example: InputExample, task: Any, max_seq_length: int, tokenizer: tokenization.FullTokenizer
 ) -> dict[str, np.ndarray]:
-    """Features of one example.
+    """Converts an example to features.
 
     Args:
       example: `InputExample`.
       task: `GlueTask`.
-      max_seq_length: S; longer texts are cut by `packing.truncate_to_fit`.
+      max_seq_length: S; `packing.truncate_to_fit` cuts longer texts.
       tokenizer: `tokenization.FullTokenizer`.
 
     Returns:
@@ -392,7 +394,7 @@ def _label_id(example, task):
 
 
 def feature_specs(seq_length: int, is_regression: bool = False) -> tuple[tfrecord.FeatureSpec, ...]:
-    """`tfrecord.FeatureSpec` of the features of `convert_example`."""
+    """Returns the `tfrecord.FeatureSpec` of each feature of `convert_example`."""
     spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids")
     return (
@@ -406,7 +408,7 @@ def feature_specs(seq_length: int, is_regression: bool = False) -> tuple[tfrecor
 
 
 def eval_outputs(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
-    """What `metrics.Evaluator` and `write_predictions` need: tensors [B], probabilities [B, K]."""
+    """Returns the rows for `metrics.Evaluator`: tensors [B], and probabilities [B, K]."""
     return {
         "probabilities": outputs["probabilities"],
         "predictions": outputs["predictions"],
@@ -417,7 +419,7 @@ def eval_outputs(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str,
 
 
 def batch_accuracy(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """(Right answers, answers) of a training batch, for `contracts.Task.train_metrics`."""
+    """Returns the correct and all predictions of a batch, see `contracts.Task.train_metrics`."""
     import tensorflow as tf
 
     real = tf.cast(features["is_real_example"], tf.float32)
@@ -426,7 +428,7 @@ def batch_accuracy(outputs: dict[str, Any], features: dict[str, Any]) -> dict[st
 
 
 def signs(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
-    """`contracts.Task.signs` of labels, classes or numbers."""
+    """Returns the `contracts.Task.signs` of class ids or numbers."""
     from albert.training import learning_signals
 
     return learning_signals.of_labels(outputs, features)
@@ -443,7 +445,7 @@ def _build_model(config, compute, seed, num_labels, dropout_prob, head):
 def make_task(
     glue_task: Any, dropout_prob: float = 0.1, head: head_config.Head = head_config.NO_LAYER
 ) -> contracts.Task:
-    """The `contracts.Task` of a GLUE task.
+    """Returns the `contracts.Task` of a GLUE task.
 
     Args:
       glue_task: `GlueTask`, or an object with the same public attributes.
@@ -474,7 +476,7 @@ def make_data(
     strategy: Any,
     shared: Sequence[str] = (),
 ) -> contracts.Data:
-    """The `contracts.Data` of a GLUE task.
+    """Returns the `contracts.Data` of a GLUE task.
 
     Args:
       glue_task: `GlueTask`, or an object with the same public attributes.
@@ -494,7 +496,7 @@ def make_data(
         examples=partial(
             glue_task.iter_examples,
             data_dir,
-            use_spm=False,  # The tokenizer cleans texts up, once.
+            use_spm=False,  # The tokenizer normalizes texts.
         ),
         featurize=partial(
             convert_example, task=glue_task, max_seq_length=max_seq_length, tokenizer=tokenizer
@@ -510,19 +512,19 @@ def make_data(
 
 
 def check_length(glue_task: Any, max_seq_length: int) -> None:
-    """Refuses inputs without room for a token of each text.
+    """Rejects lengths without space for a token of each text.
 
     Raises:
-      file_io.InputError: names the length and the least one.
+      file_io.InputError: names the length and the minimum.
     """
-    shortest = least_length(glue_task)
-    if max_seq_length < shortest:
+    minimum = min_length(glue_task)
+    if max_seq_length < minimum:
         raise file_io.InputError(
-            f"max_seq_length={max_seq_length}: task {glue_task.name} needs at least {shortest} "
+            f"max_seq_length={max_seq_length}: task {glue_task.name} needs at least {minimum} "
             "for its texts, [CLS] and [SEP]"
         )
 
 
-def least_length(glue_task: Any) -> int:
-    """Length of inputs that leaves room for a token of each text."""
+def min_length(glue_task: Any) -> int:
+    """Returns the minimum length of inputs with a token of each text."""
     return 5 if glue_task.is_pair else 3

@@ -1,4 +1,4 @@
-"""Scores of predictions against labels; defined for degenerate input too."""
+"""Scores of predictions against labels, also defined for degenerate input."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def _pair(labels: Values, predictions: Values) -> tuple[np.ndarray, np.ndarray]:
 
 
 def accuracy(labels: Values, predictions: Values) -> float:
-    """Share of predictions that equal their label.
+    """Returns the fraction of predictions that equal their label.
 
     Args:
       labels, predictions: [B], at least one.
@@ -32,9 +32,9 @@ def accuracy(labels: Values, predictions: Values) -> float:
 
 
 def matthews_correlation(labels: Values, predictions: Values) -> float:
-    """Matthews correlation of two or more classes (Gorodkin 2004); 0 when undefined.
+    """Computes the Matthews correlation of two or more classes (Gorodkin 2004); 0 if undefined.
 
-    It is undefined when all labels or all predictions are the same class.
+    It is undefined if all labels or all predictions are the same class.
 
     Args:
       labels, predictions: [B] class ids.
@@ -51,7 +51,7 @@ def matthews_correlation(labels: Values, predictions: Values) -> float:
 
 
 def f1(labels: Values, predictions: Values, positive: int = 1) -> float:
-    """Harmonic mean of precision and recall for class `positive`; 0 without true positives.
+    """Computes the F1 of class `positive`; 0 without true positives.
 
     Args:
       labels, predictions: [B] class ids.
@@ -63,7 +63,7 @@ def f1(labels: Values, predictions: Values, positive: int = 1) -> float:
 
 
 def pearson(labels: Values, predictions: Values) -> float:
-    """Pearson correlation; 0 when either side is constant.
+    """Computes the Pearson correlation; 0 if either side is constant.
 
     Args:
       labels, predictions: [B] numbers.
@@ -84,7 +84,7 @@ def _ranks(values):
 
 
 def spearman(labels: Values, predictions: Values) -> float:
-    """Spearman rank correlation, ties sharing their mean rank; 0 when either side is constant.
+    """Computes the Spearman rank correlation, with mean ranks for ties; 0 if a side is constant.
 
     Args:
       labels, predictions: [B] numbers.
@@ -93,7 +93,7 @@ def spearman(labels: Values, predictions: Values) -> float:
 
 
 def mean_squared_error(labels: Values, predictions: Values) -> float:
-    """Mean of the squared differences.
+    """Computes the mean of the squared differences.
 
     Args:
       labels, predictions: [B] numbers.
@@ -103,17 +103,17 @@ def mean_squared_error(labels: Values, predictions: Values) -> float:
 
 
 def baseline_loss(labels: np.ndarray) -> float:
-    """Mean loss of the best output that is the same for every example.
+    """Computes the mean loss of the best constant output.
 
     Args:
-      labels: [B] class ids, of which shares are the best probabilities; or numbers, of which the
-        mean has the least squares.
+      labels: [B] class ids, whose frequencies are the best probabilities; or numbers, whose mean
+        is the best constant.
     """
     if np.issubdtype(labels.dtype, np.floating):
         return float(np.var(labels, dtype=np.float64))
     _, counts = np.unique(labels, return_counts=True)
-    shares = counts / np.sum(counts)
-    return float(-np.sum(shares * np.log(shares)))
+    frequencies = counts / np.sum(counts)
+    return float(-np.sum(frequencies * np.log(frequencies)))
 
 
 class Evaluator:
@@ -128,20 +128,20 @@ class Evaluator:
         self._rows: dict[str, list] = {"label_ids": [], "predictions": [], "per_example_loss": []}
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
-        """Adds a batch: dict of arrays [B]; rows with is_real_example 0 do not count."""
+        """Adds a batch: arrays [B] by name; rows with is_real_example 0 are ignored."""
         real = np.asarray(rows["is_real_example"]).astype(bool)
         for name, parts in self._rows.items():
             parts.append(np.asarray(rows[name])[real])
 
     def result(self) -> dict[str, float]:
-        """The scores, ``eval_loss`` (mean loss of an example) and ``loss`` (the same)."""
+        """Returns the scores, ``eval_loss`` (mean loss of an example) and ``loss`` (the same)."""
         rows = {name: np.concatenate(parts) for name, parts in self._rows.items()}
         loss = float(np.mean(rows["per_example_loss"], dtype=np.float64))
         scores = {key: score(rows["label_ids"], rows["predictions"]) for key, score in self._scores}
         return {**scores, "eval_loss": loss, "loss": loss}
 
     def baseline(self) -> dict[str, float]:
-        """The same scores, each of the constant answer that is best: a class, or the mean."""
+        """Returns the same scores, each of its best constant answer: a class, or the mean."""
         labels = np.concatenate(self._rows["label_ids"])
         is_number = np.issubdtype(labels.dtype, np.floating)
         answers = [labels.mean()] if is_number else np.unique(labels)

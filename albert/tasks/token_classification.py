@@ -1,8 +1,8 @@
 """Token classification (named entities, parts of speech): a label for each word of a sentence.
 
-A word has the label that the model gives to the first of its pieces (Devlin et al., 2019, section
-5.3). A sentence that is longer than the model's input is cut between words into parts, so that
-every word has a label and counts.
+A word has the label that the model predicts for its first piece (Devlin et al., 2019, section 5.3).
+Sentences longer than the model's input are cut between words into parts, so that every word has a
+label and is scored.
 
 Letters in shapes: B batch, S sequence, K labels. Only functions that build graphs import
 TensorFlow, so that readers start quickly.
@@ -25,11 +25,11 @@ from albert.tasks import custom, entities, metrics, word_files
 from albert.text import packing, tokenization
 from albert.training import contracts
 
-KIND = "token_classifier"  # of folders of models
+KIND = "token_classifier"  # kind of model folders
 NAME = "tokens"
 CONLL_NAME, JSONL_NAME = "predictions.conll", "predictions.jsonl"
 _SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
-_SHOWN = 20  # labels in messages, at most
+_SHOWN = 20  # maximum number of labels in messages
 
 
 # --- labels -------------------------------------------------------------------------------------
@@ -40,12 +40,12 @@ def _shown(labels):
 
 
 def label_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Labels in the order of their ids: O first, the others by spelling."""
+    """Sorts labels by id: O first, the others alphabetically."""
     return tuple(sorted(names, key=lambda name: (name != entities.OUTSIDE, name)))
 
 
 def labels_of_model(checkpoint: str) -> tuple[str, ...] | None:
-    """Label names by id of the token classifier whose weights these are; None if it is no such.
+    """Returns the label names of a token classifier's checkpoint; None for other models.
 
     Args:
       checkpoint: prefix, or file of Hugging Face weights.
@@ -67,17 +67,17 @@ def find_labels(
     columns: word_files.Columns,
     checkpoint: str | None = None,
 ) -> tuple[str, ...]:
-    """Label names by id: those saved in the output folder, else those of the data.
+    """Finds the label names: those saved in the output folder, else those of the data.
 
     Args:
       output_dir: folder of a run.
       files: {split: path}.
-      columns: `word_files.Columns`.
-      checkpoint: the weights that a run starts from, or None. If they are those of a token
-        classifier, its labels are taken, among which those of the data must be.
+      columns: columns of words and labels.
+      checkpoint: initial weights of the run, or None. If they are those of a token classifier, its
+        labels are used, which must include those of the data.
 
     Raises:
-      file_io.InputError: there are none, one only, or some that the model does not have.
+      file_io.InputError: there are fewer than two labels, or the model lacks some of them.
     """
     saved = custom.read_labels(output_dir)
     if saved is not None:
@@ -116,12 +116,12 @@ def find_labels(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """A sentence, or the words of a long one that fit into an input.
+    """A sentence, or consecutive words of a long sentence that fit into an input.
 
     Attributes:
       guid: id of the sentence.
       sentence: its number in the file.
-      part: number of the part in it.
+      part: number of the part in the sentence.
       ids: ids of the pieces.
       starts: int array, places in `ids` of the first pieces of the words.
       label_ids: ids of the labels of the words.
@@ -130,9 +130,9 @@ class Part:
     guid: str
     sentence: int
     part: int
-    ids: list
+    ids: list[int]
     starts: np.ndarray
-    label_ids: list
+    label_ids: list[int]
 
 
 def parts_of(
@@ -142,20 +142,20 @@ def parts_of(
     max_seq_length: int,
     tokenizer: tokenization.FullTokenizer,
 ) -> Iterator[Part]:
-    """The `Part`s of a `word_files.Sentence`; a sentence without labels gets the first of them.
+    """Yields the parts of a sentence; words without labels get the first label.
 
     Args:
       sentence: the sentence.
       number: its number.
       labels: label names by id.
-      max_seq_length: S; of a single word that is longer the end is cut.
-      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length: S; a longer word is cut at its end.
+      tokenizer: tokenizer of the model.
 
     Raises:
-      file_io.InputError: a label that is not among the names; names the word's sentence.
+      file_io.InputError: the sentence, which the message names, has an unknown label.
     """
     label_ids, room = _label_ids(sentence, labels), max_seq_length - 2
-    # A word that is nothing to the tokenizer, such as a lone accent, has a label all the same.
+    # Words without any piece, such as a lone accent, also have a label.
     words = [(tokenizer.encode(word) or [tokenizer.unk_id])[:room] for word in sentence.words]
     lengths = [len(pieces) for pieces in words]
     for place, (first, end) in enumerate(_cuts(lengths, room)):
@@ -165,7 +165,7 @@ def parts_of(
 
 
 def _cuts(lengths, room):
-    """(first, end) of runs of words whose lengths add up to `room` at most; each has some."""
+    """Yields (first, end) of non-empty runs of words with a total length of at most `room`."""
     first, total = 0, 0
     for place, length in enumerate(lengths):
         if total + length > room:
@@ -191,11 +191,11 @@ def _label_ids(sentence, labels):
 def convert_part(
     part: Part, max_seq_length: int, tokenizer: tokenization.FullTokenizer
 ) -> dict[str, np.ndarray]:
-    """Features of a `Part`.
+    """Converts a part to features.
 
     Returns:
       Dict of int64 arrays: input_ids, input_mask, segment_ids [S]; label_ids and first_pieces [S],
-      which are 0 where no word begins; sentence and part [].
+      which are 0 except at the first piece of a word; sentence and part [].
     """
     input_ids, input_mask, segment_ids = packing.pack(
         part.ids, None, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
@@ -215,7 +215,7 @@ def convert_part(
 
 
 def feature_specs(seq_length: int) -> tuple[tfrecord.FeatureSpec, ...]:
-    """`tfrecord.FeatureSpec` of the features of `convert_part`."""
+    """Returns the `tfrecord.FeatureSpec` of each feature of `convert_part`."""
     spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids", "label_ids", "first_pieces")
     return (
@@ -231,9 +231,11 @@ def feature_specs(seq_length: int) -> tuple[tfrecord.FeatureSpec, ...]:
 def eval_outputs(
     outputs: dict[str, Any], features: dict[str, Any], max_seq_length: int
 ) -> dict[str, Any]:
-    """What `Evaluator` and predictions need, sequences [B, S] of the whole length.
+    """Returns the rows for `Evaluator` and `predictions`.
 
-    predictions, probabilities (of these), label_ids, first_pieces; token_loss, sentence, part [B].
+    Returns:
+      Dict of tensors: predictions, probabilities (of the predictions), label_ids, first_pieces
+      [B, S], padded to the full length; token_loss, sentence, part [B].
     """
     import tensorflow as tf
 
@@ -261,11 +263,11 @@ def eval_outputs(
 
 
 def by_sentence(rows: dict[str, np.ndarray], *names: str) -> Iterator[tuple[list, ...]]:
-    """Values of the words of each sentence, parts put together, in the order of the sentences.
+    """Yields the values of the words of each sentence, joined from its parts, in order.
 
     Args:
-      rows: dict of arrays, what `eval_outputs` gives.
-      names: those that are wanted.
+      rows: outputs of `eval_outputs` as arrays.
+      names: names of the outputs to return.
 
     Yields:
       For each sentence a tuple of lists, one for each name.
@@ -281,7 +283,7 @@ def by_sentence(rows: dict[str, np.ndarray], *names: str) -> Iterator[tuple[list
 
 
 class Evaluator:
-    """Accuracy and loss over all words; where labels mark entities, the scores of these.
+    """Accuracy and loss over all words; if labels mark entities, also the scores of entities.
 
     Args:
       labels: label names by id.
@@ -296,7 +298,7 @@ class Evaluator:
         self._rows.append(rows)
 
     def result(self) -> dict[str, float]:
-        """``eval_accuracy``, ``eval_loss``, ``loss`` and those of `entities.scores`."""
+        """Returns ``eval_accuracy``, ``eval_loss``, ``loss`` and those of `entities.scores`."""
         rows = self._joined()
         pairs = by_sentence(rows, "label_ids", "predictions")
         true, predicted = (
@@ -307,13 +309,13 @@ class Evaluator:
         return {**self._scores(true, predicted), "eval_loss": loss, "loss": loss}
 
     def baseline(self) -> dict[str, float]:
-        """The same scores of naming the most frequent label for every word."""
+        """Returns the same scores if every word gets the most frequent label."""
         labels = np.concatenate([r["label_ids"][r["first_pieces"] == 1] for r in self._rows])
-        most = self._labels[np.argmax(np.bincount(labels))]
+        frequent = self._labels[np.argmax(np.bincount(labels))]
         pairs = by_sentence(self._joined(), "label_ids")
         true = [[self._labels[i] for i in row] for (row,) in pairs]
         loss = metrics.baseline_loss(labels)
-        constant = [[most] * len(row) for row in true]
+        constant = [[frequent] * len(row) for row in true]
         return {**self._scores(true, constant), "eval_loss": loss, "loss": loss}
 
     def _joined(self):
@@ -328,7 +330,7 @@ class Evaluator:
 
 
 def _train_metrics(outputs, features):
-    """(Right words, words) of a training batch."""
+    """Returns the correct words and all words of a batch, see `contracts.Task.train_metrics`."""
     import tensorflow as tf
 
     words = tf.cast(features["first_pieces"], tf.float32)
@@ -354,11 +356,11 @@ def make_task(
     dropout_prob: float = 0.1,
     head: head_config.Head = head_config.NO_LAYER,
 ) -> contracts.Task:
-    """The `contracts.Task` of token classification.
+    """Returns the `contracts.Task` of token classification.
 
     Args:
-      labels: label names by id. Where they mark entities, the best checkpoint is that with the best
-        F1, else that with the best accuracy.
+      labels: label names by id. If they mark entities, the best checkpoint has the best F1, else
+        the best accuracy.
       max_seq_length: S.
       dropout_prob: dropout of the encoder's output in training.
       head: `head_config.Head`.
@@ -382,32 +384,32 @@ def make_task(
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-    """One's own files of sentences.
+    """The user's files of sentences.
 
     Attributes:
-      files: {split: path}, for the splits "train", "dev" and "test" that there are.
-      columns: `word_files.Columns`.
+      files: {split: path} of the given splits among "train", "dev" and "test".
+      columns: columns of words and labels.
       labels: label names by id.
     """
 
-    files: dict
+    files: dict[str, str]
     columns: word_files.Columns
     labels: tuple[str, ...]
 
     def sentences(self, split: str) -> Iterator[word_files.Sentence]:
-        """Yields the `word_files.Sentence`s of a split."""
+        """Yields the sentences of a split."""
         labelled = None if split == "test" else True
         yield from word_files.read(self.files[split], _SPLIT_FLAGS[split], self.columns, labelled)
 
     def parts(
         self, split: str, max_seq_length: int, tokenizer: tokenization.FullTokenizer
     ) -> Iterator[Part]:
-        """Yields the `Part`s of a split; see `parts_of`."""
+        """Yields the parts of the sentences of a split; see `parts_of`."""
         for number, sentence in enumerate(self.sentences(split)):
             yield from parts_of(sentence, number, self.labels, max_seq_length, tokenizer)
 
     def fingerprint(self, split: str) -> dict[str, Any]:
-        """JSON-ready dict that identifies the data of a split."""
+        """Returns a JSON-ready dict that identifies the data of a split."""
         return {
             "data_sha256": file_io.sha256(self.files[split]),
             "format": word_files.format_of(self.files[split]),
@@ -434,10 +436,10 @@ class Files:
 
 
 def check_files(files: Mapping[str, str | None], splits: Iterable[str]) -> None:
-    """Refuses splits without a file.
+    """Rejects splits without a file.
 
     Raises:
-      file_io.InputError: names the parameter that gives it.
+      file_io.InputError: names the parameter of the file.
     """
     for split in splits:
         if not files.get(split):
@@ -447,12 +449,12 @@ def check_files(files: Mapping[str, str | None], splits: Iterable[str]) -> None:
 def predictions(
     sentences: Iterable[word_files.Sentence], labels: Sequence[str], rows: dict[str, np.ndarray]
 ) -> Iterator[word_files.Prediction]:
-    """Yields a `word_files.Prediction` for each sentence.
+    """Yields the prediction for each sentence.
 
     Args:
-      sentences: iterable of `word_files.Sentence`.
+      sentences: the sentences.
       labels: label names by id.
-      rows: dict of arrays, what `eval_outputs` gives for all their parts.
+      rows: outputs of `eval_outputs` for all their parts, as arrays.
     """
     found = by_sentence(rows, "predictions", "probabilities")
     for sentence, (ids, probabilities) in zip(sentences, found, strict=True):
@@ -467,16 +469,16 @@ def make_data(
     paths: dict[str, str],
     strategy: Any,
 ) -> contracts.Data:
-    """The `contracts.Data` of token classification.
+    """Returns the `contracts.Data` of token classification.
 
     Args:
-      files: `Files`.
-      tokenizer: `tokenization.FullTokenizer`.
+      files: the files of sentences.
+      tokenizer: tokenizer of the model.
       max_seq_length: S.
       settings, paths, strategy: see `contracts.data_of_examples`.
 
     Raises:
-      file_io.InputError: `max_seq_length` leaves no room for a piece.
+      file_io.InputError: `max_seq_length` leaves no space for a piece.
     """
     check_length(max_seq_length)
     sizes = {"max_seq_length": max_seq_length, "tokenizer": tokenizer}
@@ -495,7 +497,7 @@ def make_data(
 
 
 def check_length(max_seq_length: int) -> None:
-    """Refuses inputs without room for a piece beside [CLS] and [SEP].
+    """Rejects lengths without space for a piece in addition to [CLS] and [SEP].
 
     Raises:
       file_io.InputError: names the length.
@@ -516,12 +518,12 @@ def save_description(
     dropout_prob: float,
     head: head_config.Head,
 ) -> None:
-    """Writes the settings of a token classifier's run, so that its output folder can be used alone.
+    """Writes the settings of a token classifier, so that its output folder has all that it needs.
 
     Args:
       write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
       output_dir: the folder.
-      files: `token_classification.Files`.
+      files: the files of sentences.
       config: `encoder.AlbertConfig`.
       source: `sources.Source` with the vocabulary.
       max_seq_length: S of the training.

@@ -94,7 +94,7 @@ def test_large_batches_are_computed_in_parts(batch, steps, recompute, parts):
     compute = training.Compute(
         precision="mixed_bfloat16", recompute=recompute, gradient_accumulation_steps=steps
     )
-    found = compute.of_batch(batch * 128)
+    found = compute.for_batch(batch * 128)
     assert found == layers.Compute("bfloat16", True, recompute, parts)
 
 

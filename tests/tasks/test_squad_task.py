@@ -12,6 +12,7 @@ from albert.data import input_options, input_pipeline
 from albert.io import file_io
 from albert.model import heads, layers
 from albert.tasks.squad import answers as squad_answers
+from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import question_files
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import task as squad_task
@@ -155,7 +156,7 @@ def test_models_are_those_of_the_settings():
 )
 def test_when_answers_are_known(answers, impossible, known):
     examples = [
-        squad_answers.SquadExample(str(i), "q", "c", answers=a, is_impossible=b)
+        squad_features.SquadExample(str(i), "q", "c", answers=a, is_impossible=b)
         for i, (a, b) in enumerate(zip(answers, impossible, strict=True))
     ]
     assert question_files.Questions(examples, []).answers_known == known
@@ -180,7 +181,7 @@ def test_training_records_hold_the_features(squad_file, tokenizer, tmp_path):
     columns = parsed(path, is_training=True)
     shuffled = squad_answers.shuffle_examples(examples)
     wanted = list(
-        squad_answers.convert_examples_to_features(shuffled, tokenizer, 48, 16, 10, True, True)
+        squad_features.convert_examples_to_features(shuffled, tokenizer, 48, 16, 10, True, True)
     )
     assert len(wanted) > len(examples)
     for name in ("input_ids", "input_mask", "segment_ids", "p_mask"):

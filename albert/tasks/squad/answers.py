@@ -16,30 +16,7 @@ from albert.io import file_io
 from albert.io.file_io import InputError
 from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import spans as squad_spans
-from albert.tasks.squad.features import (
-    FeatureReport,
-    SquadExample,
-    SquadFeatures,
-    convert_examples_to_features,
-)
-
-__all__ = [
-    "Answer",
-    "FeatureReport",
-    "SquadExample",
-    "SquadFeatures",
-    "answers_known",
-    "best_answers_v1",
-    "best_answers_v2",
-    "convert_examples_to_features",
-    "find_null_odds",
-    "predictions_v1",
-    "predictions_v2",
-    "read_squad_examples",
-    "scores_of",
-    "shuffle_examples",
-    "write_predictions",
-]
+from albert.tasks.squad.features import SquadExample, SquadFeatures
 
 TRAINING_SHUFFLE_SEED = 12345
 # Null odds of questions without any window, which are never answered.
@@ -365,7 +342,7 @@ def _groups(by_question):
 
 
 def _distinct_texts(examples, windows, spans, n_best_size):
-    """Yields (question number, answers), with only the best of the spans that have the same text."""
+    """Yields (question number, answers): of spans with the same text only the best."""
     names = ("question", "window", "start", "end", "start_score", "end_score")
     rows = zip(*(spans[name].tolist() for name in names), strict=True)
     for number, group in itertools.groupby(rows, key=operator.itemgetter(0)):
