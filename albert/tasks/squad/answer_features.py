@@ -78,7 +78,7 @@ def read(path: str, settings: dict[str, Any]) -> list[SquadFeatures]:
         raise InputError(
             f"predict_feature_left_file: {path} is a pickle, as the original toolkit wrote it. "
             "Pickles are not read, they can run any code; delete it or name another file, and it "
-            "is made anew"
+            "is made again"
         )
     _check_header(path, lines[0], settings)
     try:
