@@ -7,11 +7,11 @@ from absl import flags
 
 from albert.cli import (
     app,
+    command_flags,
     distillation,
     model_settings,
     options,
     pretraining,
-    record_flags,
     training,
 )
 from albert.cli.pretraining import Settings
@@ -37,7 +37,7 @@ def make_data(settings: Settings, config: Any, sentence_labels: bool) -> Any:
         (settings.max_seq_length, settings.masks.max_predictions_per_seq),
         settings.max_eval_steps * settings.eval_batch_size,
         pretraining.find_masker(settings, files, config.vocab_size),
-        anew=bool(settings.masked_lm_budget),
+        remask=bool(settings.masked_lm_budget),
         sentence_labels=sentence_labels,
         equal_tokens=settings.train_batch_tokens > 0,
         mixture=sources if len(sources) > 1 else None,
@@ -56,7 +56,7 @@ def find_teacher(settings: Settings) -> Any:
         return None
     from albert.model import sources
 
-    with settings.teacher.named():
+    with settings.teacher.errors_named():
         return sources.locate(checkpoint=settings.teacher.teacher, needs_vocabulary=False)
 
 
@@ -90,7 +90,7 @@ def make_run(
         ),
         do_eval=settings.do_eval,
         record=recorder,
-        **training.course_of_run(
+        **training.run_arguments(
             settings,
             steps,
             settings.num_warmup_steps,
@@ -106,7 +106,7 @@ def main(values: flags.FlagValues) -> None:
     from albert.tasks import pretraining as pretraining_task
     from albert.training import stages
 
-    command = record_flags.Command.of(values, "run_pretraining")
+    command = command_flags.Command.of(values, "run_pretraining")
     strategy = training.make_strategy(settings, command)  # First: workers must know of each other.
     batch_size = pretraining.find_batch_size(settings, strategy)
     settings = dataclasses.replace(settings, train_batch_size=batch_size)

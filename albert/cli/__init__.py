@@ -4,16 +4,13 @@
 __all__ = (
     "app",
     "card_settings",
-    "common_flags",
+    "command_flags",
     "distillation",
     "fine_tuning",
-    "inference_flags",
     "model_settings",
     "options",
     "pretraining",
-    "record_flags",
     "runner",
-    "script_flags",
     "squad",
     "training",
 )

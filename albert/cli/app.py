@@ -19,8 +19,8 @@ _TENSORFLOWS = """
     tensorflow tensorflow-cpu tensorflow-gpu tensorflow-intel tensorflow-macos tensorflow-rocm
     tensorflow-aarch64 tensorflow-cpu-aws intel-tensorflow tf-nightly tf-nightly-cpu tf-nightly-gpu
 """.split()
-_GOES_ON = "the same command goes on from the last checkpoint"
-_INTERRUPTED = f"interrupted; {_GOES_ON}"
+_RESUMES = "the same command resumes from the last checkpoint"
+_INTERRUPTED = f"interrupted; {_RESUMES}"
 
 
 def with_flag_names(message: str, flag_values: flags.FlagValues) -> str:
@@ -53,7 +53,7 @@ def check_tensorflow() -> None:
     Raises:
       file_io.InputError: the version is too old; the message says how to get a newer one.
     """
-    from importlib import metadata  # takes a while, and only scripts need it
+    from importlib import metadata  # slow to import, and only scripts need it
 
     found = []
     for name in _TENSORFLOWS:
@@ -85,7 +85,8 @@ class FindTensorFlow:
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec and self._OPTIMIZERS not in sys.modules:
-            run_module = spec.loader.exec_module
+            loader: Any = spec.loader
+            run_module = loader.exec_module
 
             def without_keras(module):
                 sys.modules[self._OPTIMIZERS] = None  # makes the import fail
@@ -94,13 +95,13 @@ class FindTensorFlow:
                 finally:
                     del sys.modules[self._OPTIMIZERS]
 
-            spec.loader.exec_module = without_keras
+            loader.exec_module = without_keras
         return spec
 
 
 def _terminated(left=""):
     """Prints what remains after SIGTERM; returns the exit status."""
-    print(f"ended by {signals.REQUESTS.by}; {left or _GOES_ON}", file=sys.stderr)
+    print(f"ended by {signals.REQUESTS.by}; {left or _RESUMES}", file=sys.stderr)
     return signals.STATUS
 
 

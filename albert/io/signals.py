@@ -201,7 +201,7 @@ def _end_unless_handled(number):
     if not is_handled:
         sys.stderr.write(
             f"ended by {signal.Signals(number).name} in a computation that does not end; the same "
-            "command goes on from the last checkpoint\n"
+            "command resumes from the last checkpoint\n"
         )
         sys.stderr.flush()
         os._exit(128 + number if number == signal.SIGINT else STATUS)

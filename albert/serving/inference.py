@@ -10,8 +10,8 @@ from albert.io import file_io
 from albert.model import checkpoints, head_config, heads, layers, model_folder, prepared_weights
 from albert.serving import runtimes, serving_folder
 from albert.tasks import kinds
-from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import task as squad_task
+from albert.tasks.squad import threshold as squad_threshold
 
 
 def make_model(
@@ -108,7 +108,7 @@ class FoundModel:
             return self.serving.null_odds_threshold
         if self.folder.kind != squad_task.V2:
             return None
-        return squad_answers.read(self.folder.source.checkpoint)
+        return squad_threshold.read(self.folder.source.checkpoint)
 
 
 def find(path: str | FoundModel, *names: str) -> FoundModel:

@@ -14,6 +14,7 @@ from albert.serving import answer_text, inference, requests
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import metrics as squad_metrics
+from albert.tasks.squad import positions, question_files
 from albert.tasks.squad import task as squad_task
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")
@@ -169,7 +170,7 @@ class Answerer:
         questions = iter(questions)
         while block := list(itertools.islice(questions, batch_size * batches_ahead)):
             examples = [
-                squad_answers.SquadExample("question", q.question, q.context) for q in block
+                squad_features.SquadExample("question", q.question, q.context) for q in block
             ]
             windows = [
                 self._windows_of(example, question.place)
@@ -336,7 +337,7 @@ def _gold(
     example: squad_answers.SquadExample, windows: Sequence[squad_features.SquadFeatures]
 ) -> tuple[Place, ...] | None:
     """Returns `Explanation.gold`."""
-    found = squad_task.targets(squad_task.Questions([example], windows))
+    found = positions.targets(question_files.Questions([example], windows))
     whole = [w for w in windows if not found["is_impossible"][w.unique_id]]
     if not whole:
         return None

@@ -12,7 +12,7 @@ import numpy as np
 from albert.io import file_io
 from albert.model import batching, model_folder
 from albert.serving import inference, requests
-from albert.tasks import custom, token_classification, word_files
+from albert.tasks import custom, entities, token_classification, word_files
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -53,7 +53,7 @@ class TokenPredictor:
         self.columns = word_files.Columns(**folder.setting("columns", word_files.are_columns))
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self.max_seq_length = folder.length()
-        self._marks = word_files.mark_entities(self.labels)
+        self._marks = entities.mark_entities(self.labels)
         self.metric = "f1" if self._marks else "accuracy"
         self._infer = found.load(runtime, threads)
 
@@ -135,8 +135,8 @@ class TokenPredictor:
         found = iter(found)
         found = [list(itertools.islice(found, len(labels))) for labels in gold]
         if self._marks:
-            return 100 * word_files.scores(gold, found)["f1"]
-        return 100 * word_files.accuracy(gold, found)
+            return 100 * entities.scores(gold, found)["f1"]
+        return 100 * entities.accuracy(gold, found)
 
     def _predict_window(
         self, sentences: Sequence[word_files.Sentence], batch_size: int

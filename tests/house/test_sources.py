@@ -285,7 +285,7 @@ def _attributes(tree):
 
 
 def _flags_read_by(script):
-    modules, waiting = ["cli.common_flags"], [script]
+    modules, waiting = ["cli.options"], [script]
     while waiting:
         found = CLI & own_imports(waiting.pop()) - set(modules)
         modules += found

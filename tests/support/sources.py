@@ -30,7 +30,8 @@ PLAIN = """
     data.masking data.sequence_formats data.shuffling data.tfrecord
     training.budget training.optimizer_table training.results training.run_record
     training.stuck_runs
-    tasks.metrics tasks.squad.features tasks.squad.metrics tasks.squad.spans tasks.word_files
+    tasks.entities tasks.metrics tasks.squad.answer_features tasks.squad.features
+    tasks.squad.metrics tasks.squad.records tasks.squad.selection tasks.squad.spans tasks.word_files
     serving.answer_text serving.batcher serving.requests
     export.onnx_graph
     experiments.blimp experiments.charts experiments.demo_data experiments.example_statistics

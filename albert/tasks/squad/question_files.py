@@ -1,0 +1,238 @@
+"""The question files of a run: the questions, their records and the files of their answers."""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+from absl import logging
+
+from albert.data import input_options, record_files
+from albert.io import file_io, locks
+from albert.model import batching
+from albert.tasks.squad import answer_features, positions, selection
+from albert.tasks.squad import answers as squad_answers
+from albert.tasks.squad import metrics as squad_metrics
+from albert.tasks.squad import records as squad_records
+from albert.tasks.squad import task as squad_task
+from albert.tasks.squad import threshold as squad_threshold
+from albert.tasks.squad.features import SquadExample, SquadFeatures
+from albert.text import tokenization
+from albert.training import contracts, distribution
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """Questions to answer, and their windows in the order of the records."""
+
+    examples: list[SquadExample]
+    features: list[SquadFeatures]
+
+    @functools.cached_property
+    def answers_known(self) -> bool:
+        """Returns whether the questions come with their answers."""
+        return squad_answers.answers_known(self.examples)
+
+    @functools.cached_property
+    def dataset(self) -> list[dict[str, Any]]:
+        """Returns the gold answers in the layout of SQuAD files."""
+        questions = [
+            {"id": example.qas_id, "answers": [{"text": text} for text in example.answers or ()]}
+            for example in self.examples
+        ]
+        return [{"paragraphs": [{"qas": questions}]}]
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionFiles:
+    """The questions to train on and to answer; each file is read, and each record made, once.
+
+    Attributes:
+      kind: `V1` or `V2`; part of the default names of files.
+      settings: settings of the task.
+      tokenizer: tokenizer of the model.
+      output_dir: folder of records whose path is not given.
+      strategy: `tf.distribute.Strategy`.
+      train_file, predict_file: SQuAD files; None if not needed.
+      train_feature_file, predict_feature_file: paths of the records, or None.
+      predict_feature_left_file: path of the file of `answer_features`, or None.
+      num_processes: processes that make features.
+      train_selection, predict_selection: the questions of both files to use.
+    """
+
+    kind: str
+    settings: squad_task.Settings
+    tokenizer: tokenization.FullTokenizer
+    output_dir: str
+    strategy: Any
+    train_file: str | None = None
+    predict_file: str | None = None
+    train_feature_file: str | None = None
+    predict_feature_file: str | None = None
+    predict_feature_left_file: str | None = None
+    num_processes: int = 1
+    train_selection: selection.Selection = selection.ALL
+    predict_selection: selection.Selection = selection.ALL
+
+    @functools.cached_property
+    def train_examples(self) -> list[SquadExample]:
+        """Returns the questions to train on."""
+        return self._read(self.train_file, self.train_selection, is_training=True)
+
+    @functools.cached_property
+    def predict_examples(self) -> list[SquadExample]:
+        """Returns the questions to answer."""
+        return self._read(self.predict_file, self.predict_selection, is_training=False)
+
+    def _read(self, path, selection, is_training):
+        examples = squad_answers.read_squad_examples(path, is_training)
+        return selection.choose(examples, self.tokenizer, self.settings.max_query_length, path)
+
+    @functools.cached_property
+    def answers_known(self) -> bool:
+        """Returns whether the questions to answer come with their answers."""
+        return squad_answers.answers_known(self.predict_examples)
+
+    def train_records(self) -> str:
+        """Makes the training records if they are missing or stale; returns their path.
+
+        Raises:
+          file_io.InputError: too many questions cannot be used, or the file cannot be written.
+        """
+        path = self.train_feature_file or self._default_path("_train.tf_record")
+        examples = self.train_examples
+
+        def make_rows():
+            made = self._convert(squad_answers.shuffle_examples(examples), is_training=True)
+            return (record for record, _ in made)
+
+        _make_folders(path)
+        with distribution.chief_first(self.strategy):
+            self._cached(path, self._fingerprint(self.train_file, "train"), make_rows)
+        return path
+
+    @functools.cached_property
+    def to_answer(self) -> Questions:
+        """Returns the questions to answer; makes their records if they are missing or stale.
+
+        Raises:
+          file_io.InputError: no question has any text to search, or predict_feature_left_file is
+            not a file of features.
+        """
+        _make_folders(*self._predict_paths)
+        features_left = self._predict_paths[1]
+        with distribution.chief_first(self.strategy), locks.made_by_one(features_left):
+            return Questions(self.predict_examples, self._make_features(*self._predict_paths))
+
+    def _make_features(self, path, left_path):
+        """Returns the windows to predict, and writes both of their files if needed."""
+        examples = self.predict_examples
+        fingerprint = self._fingerprint(self.predict_file, "predict")
+        features = answer_features.read_if_current(left_path, fingerprint)
+        made = []
+
+        def make_rows():
+            for record, window in self._convert(examples, is_training=False):
+                made.append(window)
+                yield record
+
+        if features is None:
+            # Both files must be made together; without a manifest the records are made again.
+            file_io.remove(record_files.manifest_path(path))
+        count = self._cached(path, fingerprint, make_rows)
+        if made or features is None:
+            answer_features.write(left_path, made, fingerprint)
+            features = made
+        if not count:
+            raise file_io.InputError(
+                f"{self.predict_file}: none of the {len(examples)} contexts has any text"
+            )
+        return features
+
+    @property
+    def _predict_paths(self):
+        """Returns the paths of the records to predict and of their `answer_features`."""
+        path = self.predict_feature_file or self._default_path("_predict.tf_record")
+        left = self.predict_feature_left_file or self._default_path("_predict_features.json")
+        return path, left
+
+    def _default_path(self, ending):
+        return os.path.join(self.output_dir, self.kind + ending)
+
+    def _fingerprint(self, data_file, split):
+        selection = self.train_selection if split == "train" else self.predict_selection
+        settings = self.settings.window | selection.settings
+        return squad_records.fingerprint(data_file, self.tokenizer, settings, split)
+
+    def _convert(self, examples, is_training):
+        return squad_records.convert_examples_to_records(
+            examples,
+            self.tokenizer,
+            **self.settings.window,
+            is_training=is_training,
+            do_lower_case=self.tokenizer.do_lower_case,
+            num_processes=self.num_processes,
+        )
+
+    def _cached(self, path, fingerprint, make_rows):
+        specs = self._specs(fingerprint["split"])
+        return record_files.cached(
+            path, specs, fingerprint, make_rows, record_files.write_serialized
+        )
+
+    def _specs(self, split):
+        length = self.settings.max_seq_length
+        return squad_records.feature_specs(length, is_training=split == "train")
+
+    def data(self, evaluator: Callable[[], Any]) -> contracts.Data:
+        """Returns the `contracts.Data`, whose "dev" and "test" are both the questions to answer.
+
+        Args:
+          evaluator: see `contracts.Task.evaluator`.
+        """
+        # Batches may be cut to this length, which is too short for a wider beam.
+        fits = self.settings.widest_beam <= batching.STEP
+
+        def records_of(split):
+            if split == "train":
+                return [self.train_records()]
+            self.to_answer  # noqa: B018  (makes the file)
+            return [self._predict_paths[0]]
+
+        return contracts.Data(
+            specs=self._specs,
+            records=records_of,
+            ids=lambda split: [example.qas_id for example in self.predict_examples],
+            write_predictions=functools.partial(self._write_predictions, evaluator),
+            reading=record_files.damage_reported,
+            predicts_dev=True,
+            eval_input=input_options.EvalInput(
+                trim_batches=fits, prepare=positions.make_target_adder(lambda: self.to_answer)
+            ),
+            files=lambda split: [self.train_file if split == "train" else self.predict_file],
+        )
+
+    def _write_predictions(self, make_evaluator, output_dir, rows, ids, prefix):
+        """Writes all files of answers; returns their scores if the gold answers are known."""
+        evaluator = make_evaluator()
+        evaluator.update(rows)
+        answers = evaluator.answers()
+        scores = evaluator.score(answers) if self.answers_known else None
+        if scores is None:
+            logging.info("The answers of %s are not known: predictions only", self.predict_file)
+        texts = answers.texts
+        if answers.null_odds is not None:
+            if scores:
+                threshold = scores[squad_threshold.THRESHOLD]
+                squad_threshold.write(output_dir, threshold, prefix, self.predict_file)
+            else:
+                threshold = squad_threshold.read(prefix)
+            texts = squad_metrics.apply_threshold(texts, answers.null_odds, threshold)
+        squad_answers.write_predictions(output_dir, texts, answers.nbest, answers.null_odds)
+        return scores
+
+
+def _make_folders(*paths):
+    for path in paths:
+        file_io.make_dirs(os.path.dirname(path) or ".")
