@@ -78,7 +78,7 @@ def prepare(features, limits):
 
     Raises:
       tf.errors.InvalidArgumentError: a value cannot be, such as a position that has weight, but is
-        not that of a real token; `damage_reported` finds its record.
+        not that of a real token; `report_damage` finds its record.
     """
     wrong = [tf.reduce_any(values) for values in _wrong(features, limits).values()]
     with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(wrong), [_WRONG])]):
@@ -90,8 +90,8 @@ def prepare(features, limits):
 
 
 @contextlib.contextmanager
-def damage_reported(paths, specs, without_masks=(), find_unmasked=None, limits=()):
-    """As `record_files.damage_reported`, also for what is refused of a record's content.
+def report_damage(paths, specs, without_masks=(), find_unmasked=None, limits=()):
+    """As `record_files.report_damage`, also for what is refused of a record's content.
 
     Args:
       paths: record files that are read inside the block.
@@ -107,9 +107,9 @@ def damage_reported(paths, specs, without_masks=(), find_unmasked=None, limits=(
     others = [path for path in paths if path in without_masks]
     refused = {
         _WRONG: lambda: _first_wrong(masked, specs, limits),
-        dynamic_masking.WRONG: lambda: find_unmasked(others),
+        dynamic_masking.INVALID: lambda: find_unmasked(others),
     }
-    with record_files.damage_reported(paths):
+    with record_files.report_damage(paths):
         try:
             yield
         except tf.errors.InvalidArgumentError as error:
@@ -280,7 +280,7 @@ def make_data(
     """The `contracts.Data` of records that `create_pretraining_data` has made.
 
     Args:
-      files: {"train": …, "dev": …}, what `dynamic_masking.look_at` gives.
+      files: {"train": …, "dev": …}, what `dynamic_masking.inspect` gives.
       lengths: (S, P) that records with masks were made with; others have at most S tokens.
       max_eval_examples: most examples to evaluate, from the front.
       masker: `dynamic_masking.Masker` for records without masks.
@@ -333,15 +333,15 @@ def make_data(
 
 
 def _reading(files, lengths, masker, limits, sentence_labels, paths):
-    """`damage_reported` of what `make_data` was given."""
+    """`report_damage` of what `make_data` was given."""
     unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
 
     def find_unmasked(read):
         vocab_size = len(masker.vocabulary.word_starts)
-        return dynamic_masking.first_wrong(read, lengths[0], vocab_size)
+        return dynamic_masking.find_invalid_record(read, lengths[0], vocab_size)
 
     specs = instances.feature_specs(*lengths, False, sentence_labels)
-    return damage_reported(paths, specs, unmasked, find_unmasked, limits)
+    return report_damage(paths, specs, unmasked, find_unmasked, limits)
 
 
 def _no_predictions(*_):

@@ -50,7 +50,7 @@ PLAIN_MODULES = [
 ]
 
 # Modules whose public functions are annotated, checked by mypy.
-TYPED_MODULES = [name for name in MODULES if room_of(name) in ("io", "text")]
+TYPED_MODULES = [name for name in MODULES if room_of(name) in ("io", "text", "data")]
 
 
 @functools.cache
