@@ -19,8 +19,8 @@ _TENSORFLOWS = """
     tensorflow tensorflow-cpu tensorflow-gpu tensorflow-intel tensorflow-macos tensorflow-rocm
     tensorflow-aarch64 tensorflow-cpu-aws intel-tensorflow tf-nightly tf-nightly-cpu tf-nightly-gpu
 """.split()
-_GOES_ON = "the same command goes on from the last checkpoint"
-_INTERRUPTED = f"interrupted; {_GOES_ON}"
+_RESUMES = "the same command resumes from the last checkpoint"
+_INTERRUPTED = f"interrupted; {_RESUMES}"
 
 
 def with_flag_names(message: str, flag_values: flags.FlagValues) -> str:
@@ -100,7 +100,7 @@ class FindTensorFlow:
 
 def _terminated(left=""):
     """Prints what remains after SIGTERM; returns the exit status."""
-    print(f"ended by {signals.REQUESTS.by}; {left or _GOES_ON}", file=sys.stderr)
+    print(f"ended by {signals.REQUESTS.by}; {left or _RESUMES}", file=sys.stderr)
     return signals.STATUS
 
 
@@ -159,7 +159,7 @@ def run(
         except signals.Terminated as terminated:
             return _terminated(str(terminated))
         except Exception as error:
-            end = signals.end_behind(error)
+            end = signals.root_interrupt(error)
             lost = "tensorflow" in sys.modules and _lost_worker(error)
             # The other workers end for the same reason.
             if end is signals.Terminated or (signals.REQUESTS.terminate and lost):
