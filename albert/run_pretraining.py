@@ -28,10 +28,10 @@ def make_data(settings: Settings, config: Any, sentence_labels: bool) -> Any:
 
     sources = input_pipeline.parse_mixture(settings.input_file, "--input_file")
     paths = [path for source in sources for path in source.paths]
-    files = dict.fromkeys(("train", "dev"), dynamic_masking.look_at(paths))
+    files = dict.fromkeys(("train", "dev"), dynamic_masking.inspect(paths))
     if settings.eval_input_file:
         paths = tfrecord.named_files(settings.eval_input_file, "--eval_input_file")
-        files["dev"] = dynamic_masking.look_at(paths)
+        files["dev"] = dynamic_masking.inspect(paths)
     return pretraining_task.make_data(
         files,
         (settings.max_seq_length, settings.masks.max_predictions_per_seq),

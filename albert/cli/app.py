@@ -160,7 +160,7 @@ def run(
         except signals.Terminated as terminated:
             return _terminated(str(terminated))
         except Exception as error:
-            end = signals.end_behind(error)
+            end = signals.root_interrupt(error)
             lost = "tensorflow" in sys.modules and _lost_worker(error)
             # The other workers end for the same reason.
             if end is signals.Terminated or (signals.REQUESTS.terminate and lost):

@@ -114,7 +114,7 @@ class ModelToUse(ModelFiles):
 
         if do_train or self.names_model:
             return self.find(teacher=teacher)
-        sources.refuse_hub_word(None, self.spm_model_file, self.vocab_file)
+        sources.check_no_hub_word(None, self.spm_model_file, self.vocab_file)
         return kinds.read_folder(output_dir, kind).source
 
 

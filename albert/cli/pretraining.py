@@ -244,7 +244,7 @@ def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> A
     config = settings.masks.config()
     if settings.masked_lm_budget:
         config = dataclasses.replace(config, masked_lm_prob=settings.masked_lm_budget)
-    if warning := masking.share_warning(config, settings.max_seq_length):
+    if warning := masking.limit_warning(config, settings.max_seq_length):
         logging.warning("%s", warning)
     try:
         source = settings.model.find()

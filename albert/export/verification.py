@@ -157,11 +157,11 @@ def _check_records(path: str) -> Item:
     """Reads every record, whose checksums TensorFlow compares, and compares their number."""
     has_manifest = file_io.exists(record_files.manifest_path(path))
     try:
-        with record_files.damage_reported([path]):
+        with record_files.report_damage([path]):
             count = 0
             for batch in record_files.serialized_examples([path]).batch(1024):
                 count += len(batch)
-        damage = record_files.misfit(path, count)
+        damage = record_files.mismatch(path, count)
     except (file_io.InputError, tf.errors.OpError) as error:
         return Item(path, "records", str(error))
     what = f"{count} records{'' if has_manifest else ', without a manifest'}"

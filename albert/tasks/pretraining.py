@@ -93,7 +93,7 @@ def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, An
 
 @contextlib.contextmanager
 def _damage_reported(files, lengths, masker, limits, sentence_labels, paths):
-    """Like `record_files.damage_reported`, but also reports records with invalid values.
+    """Like `record_files.report_damage`, but also reports records with invalid values.
 
     Args:
       files, lengths, masker, limits, sentence_labels: see `make_data`.
@@ -111,10 +111,10 @@ def _damage_reported(files, lengths, masker, limits, sentence_labels, paths):
     def first_without_masks():
         vocab_size = len(masker.vocabulary.word_starts)
         others = [path for path in paths if path in unmasked]
-        return dynamic_masking.first_wrong(others, lengths[0], vocab_size)
+        return dynamic_masking.find_invalid_record(others, lengths[0], vocab_size)
 
-    causes = {_WRONG: first_with_masks, dynamic_masking.WRONG: first_without_masks}
-    with record_files.damage_reported(paths):
+    causes = {_WRONG: first_with_masks, dynamic_masking.INVALID: first_without_masks}
+    with record_files.report_damage(paths):
         try:
             yield
         except tf.errors.InvalidArgumentError as error:
@@ -294,7 +294,7 @@ def make_data(
     """Returns the `contracts.Data` of records from `create_pretraining_data`.
 
     Args:
-      files: {"train": …, "dev": …}, results of `dynamic_masking.look_at`.
+      files: {"train": …, "dev": …}, results of `dynamic_masking.inspect`.
       lengths: (S, P) of records with masks; other records have at most S tokens.
       max_eval_examples: maximum number of examples to evaluate, from the front.
       masker: `dynamic_masking.Masker` for records without masks.

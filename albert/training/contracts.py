@@ -139,7 +139,7 @@ def data_of_examples(
     def reading(found):
         from albert.data import record_files
 
-        return record_files.damage_reported(found)
+        return record_files.report_damage(found)
 
     def ids_of(split):
         from albert.data import record_files

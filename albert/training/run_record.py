@@ -664,7 +664,7 @@ class Recorder:
         except BaseException as error:
             is_over.set()  # the hashes are no longer needed
             message = str(error)[:MESSAGE_LENGTH] or type(error).__name__
-            _end(folder, INTERRUPTED if signals.end_behind(error) else FAILED, message)
+            _end(folder, INTERRUPTED if signals.root_interrupt(error) else FAILED, message)
             raise
         hashing.join()
         _end(folder, DONE)

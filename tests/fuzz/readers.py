@@ -316,7 +316,7 @@ def _examples(path, kind, count):
 def _read_records(path, specs=SPECS):
     record_files.check_files([path], specs, "the hint")
     (kind,) = record_files.with_compression([path])[1]
-    with record_files.damage_reported([path]):
+    with record_files.report_damage([path]):
         list(_examples(path, kind, record_files.count_records([path])))
 
 
@@ -335,7 +335,7 @@ def _read_changing_records(path):
     changing = f"{path}.rows"
     whole, batches = _whole_rows(changing)
     file_io.write_bytes(changing, whole)
-    with record_files.damage_reported([changing]):
+    with record_files.report_damage([changing]):
         iterator = iter(batches)
         next(iterator)
         file_io.copy(path, changing)
@@ -421,7 +421,7 @@ def _records(work):
     def read_compact(path):
         specs = instances.compact_feature_specs()
         record_files.check_files([path], specs, "the hint")
-        with record_files.damage_reported([path]):
+        with record_files.report_damage([path]):
             for serialized in record_files.serialized_examples([path]).batch(2):
                 input_pipeline.parse(specs, serialized)
 

@@ -331,7 +331,7 @@ def test_a_run_that_was_killed_goes_on(tmp_path, exists, caplog):
         assert not exists or os.listdir(tmp_path / "out") == [".unfinished"]
     with caplog.at_level("INFO", logger="absl"):
         assert prepare(paths, tmp_path / "out") == expected
-    assert "Going on: 4 file(s) were read earlier" in caplog.text
+    assert "Resuming: 4 file(s) were read earlier" in caplog.text
     for name in os.listdir(tmp_path / "whole"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert sorted(os.listdir(tmp_path / "out")) == sorted(os.listdir(tmp_path / "whole"))

@@ -205,7 +205,7 @@ class QuestionFiles:
             records=records_of,
             ids=lambda split: [example.qas_id for example in self.predict_examples],
             write_predictions=functools.partial(self._write_predictions, evaluator),
-            reading=record_files.damage_reported,
+            reading=record_files.report_damage,
             predicts_dev=True,
             eval_input=input_options.EvalInput(
                 trim_batches=fits, prepare=positions.make_target_adder(lambda: self.to_answer)
