@@ -122,7 +122,7 @@ def test_the_records_of_a_corpus_are_its_documents(shared, tmp_path, name):
     text.write_text(source[:400_000])
     vocabulary = str(shared / "data" / "spm" / "30k-clean.model")
     mask = masking.MaskingConfig(10)
-    settings = instances.Settings(64, 0.0, "none", 1, mask, name)
+    settings = instances.Settings(64, 0.0, "none", 1, mask, sequence_format=name)
     job = instance_files.Job(settings, 1, spm_model_file=vocabulary)
     counts = create(str(text), [tmp_path / "out"], job)
 

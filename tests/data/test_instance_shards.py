@@ -94,7 +94,7 @@ def test_words_of_records_are_counted(text, golden, tmp_path):
     job = make_job(golden, mask=None)
     counts = create(text, tmp_path / "part", job, num_shards=2)
     tokenizer = tokenization.FullTokenizer(spm_model_file=job.spm_model_file)
-    starts = instances.Vocabulary.of(tokenizer).word_starts
+    starts = instances.Vocabulary.from_tokenizer(tokenizer).word_starts
     ids = [
         tf.train.Example.FromString(record).features.feature["input_ids"].int64_list.value
         for record in records_in(tmp_path.glob("part-*"))

@@ -256,7 +256,7 @@ def test_bad_files_are_skipped_and_named(tmp_path):
         (tmp_path / name).write_bytes(content)
         paths.append(str(tmp_path / name))
     paths += good[1:]
-    with pytest.raises(file_io.InputError, match=r"cut off .*\(`skip_bad_files` leaves such files"):
+    with pytest.raises(file_io.InputError, match=r"cut off .*\(`skip_bad_files` skips such files"):
         prepare(paths, tmp_path / "out")
     skipping = dataclasses.replace(EXACT_ONLY, skip_bad_files=True)
     for workers in (1, 2):
