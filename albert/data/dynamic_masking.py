@@ -13,7 +13,14 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from albert.data import input_pipeline, instances, masking, record_files, tfrecord
+from albert.data import (
+    input_pipeline,
+    instances,
+    masking,
+    record_files,
+    record_values,
+    tfrecord,
+)
 from albert.io import file_io
 from albert.text import tokenization
 
@@ -22,6 +29,7 @@ _TRAINING, _EVALUATION = 0, 1  # streams of chance
 _SCANNED_AT_ONCE = 1024  # records
 _SAMPLED_FILES = 16
 WRONG = "a record is longer than the sequence, or holds a value that cannot be"
+AGAIN = "make the records again, with the vocabulary of the model"
 LABELS = "next_sentence_labels"
 
 
@@ -135,16 +143,9 @@ def first_wrong(paths, seq_length, vocab_size):
                 wrong = (example[name] < 0) | (example[name] >= high)
                 if wrong.any():
                     first = int(wrong.argmax())
-                    return f"{place}: {value_text(name, first, example[name][first], high)}"
+                    text = record_values.describe_value(name, [first], example[name][first], high)
+                    return f"{place}: {text}: {AGAIN}"
     return f"{WRONG}, in {', '.join(paths)}"
-
-
-def value_text(name, place, value, high):
-    """What to tell the user of a value that must be from 0 to below `high`."""
-    return (
-        f"{name}[{place}] = {value}, expected 0 to {high - 1}: make the records again, with the "
-        "vocabulary of the model"
-    )
 
 
 # --- masks -------------------------------------------------------------------------------------

@@ -479,6 +479,7 @@ def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, s
         shared=shared,
         write_predictions=glue_task.write_predictions,
         files=lambda split: [glue_task.path(data_dir, split)],
+        limits={"label_ids": len(glue_task.labels), "is_real_example": 2},
     )
 
 

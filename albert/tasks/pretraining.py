@@ -1,20 +1,17 @@
 """Pre-training (masked words and a task on two pieces of text) as a task of the engine."""
 
-import contextlib
 import functools
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from albert.data import (
     dynamic_masking,
     input_options,
-    input_pipeline,
     instances,
     record_files,
+    record_values,
 )
-from albert.io import file_io
 from albert.model import pretraining_heads
 from albert.training import contracts
 
@@ -22,9 +19,6 @@ _HINT = "Give the max_seq_length and max_predictions_per_seq that the records we
 
 
 # --- records of other programs -------------------------------------------------------------------
-
-_WRONG = "a record with masks holds a value that cannot be"
-_SCANNED_AT_ONCE = 1024  # records
 
 
 def limits(config):
@@ -34,10 +28,8 @@ def limits(config):
       config: `configuration.AlbertConfig` of the model.
     """
     return {
-        "input_ids": config.vocab_size,
+        **record_values.limits_of_model(config),
         "masked_lm_ids": config.vocab_size,
-        "segment_ids": config.type_vocab_size,
-        "input_mask": 2,
         "next_sentence_labels": 2,
     }
 
@@ -56,12 +48,10 @@ def _counting(features):
 def _wrong(features, limits):
     """{name: booleans, True for a value that counts, but cannot be} of tensors."""
     real = tf.reduce_sum(features["input_mask"], axis=-1, keepdims=True)
-    counting, weights = _counting(features), features["masked_lm_weights"]
-    found = {"masked_lm_weights": ~((weights >= 0) & (weights < np.inf))}
-    for name, high in {**limits, "masked_lm_positions": real}.items():
-        if name in features:
-            outside = (features[name] < 0) | (features[name] >= high)
-            found[name] = outside & counting.get(name, True)
+    limits = {**limits, "masked_lm_positions": real}
+    found, counting = record_values.find_wrong(features, limits), _counting(features)
+    found = {name: values & counting.get(name, True) for name, values in found.items()}
+    found["masked_lm_weights"] |= features["masked_lm_weights"] < 0
     return found
 
 
@@ -78,10 +68,9 @@ def prepare(features, limits):
 
     Raises:
       tf.errors.InvalidArgumentError: a value cannot be, such as a position that has weight, but is
-        not that of a real token; `damage_reported` finds its record.
+        not that of a real token; `record_values.damage_reported` finds its record.
     """
-    wrong = [tf.reduce_any(values) for values in _wrong(features, limits).values()]
-    with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(wrong), [_WRONG])]):
+    with tf.control_dependencies([record_values.refuse(_wrong(features, limits))]):
         cleared = {
             name: tf.where(counts, features[name], 0)
             for name, counts in _counting(features).items()
@@ -89,69 +78,20 @@ def prepare(features, limits):
         return {**features, **cleared}
 
 
-@contextlib.contextmanager
-def damage_reported(paths, specs, without_masks=(), find_unmasked=None, limits=()):
-    """As `record_files.damage_reported`, also for what is refused of a record's content.
-
-    Args:
-      paths: record files that are read inside the block.
-      specs: feature specifications of those that have masks.
-      without_masks: those of them whose records have no masks.
-      find_unmasked: function, list of these -> what is wrong with the first that is refused.
-      limits: see `prepare`.
-
-    Raises:
-      file_io.InputError: names the file and the record.
-    """
-    masked = [path for path in paths if path not in without_masks]
-    others = [path for path in paths if path in without_masks]
-    refused = {
-        _WRONG: lambda: _first_wrong(masked, specs, limits),
-        dynamic_masking.WRONG: lambda: find_unmasked(others),
-    }
-    with record_files.damage_reported(paths):
-        try:
-            yield
-        except tf.errors.InvalidArgumentError as error:
-            for reason, find in refused.items():
-                if reason in error.message:
-                    logging.info("%s; looking for it", reason.capitalize())
-                    raise file_io.InputError(find()) from error
-            raise
-
-
-def _first_wrong(paths, specs, limits):
-    """What to tell the user of the first record that `prepare` refuses."""
-    for path in paths:
-        dataset = record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
-        for batch, serialized in enumerate(dataset):
-            features = input_pipeline.parse(specs, serialized, narrow=False)
-            found = {name: np.argwhere(x) for name, x in _wrong(features, limits).items()}
-            found = {name: places[0] for name, places in found.items() if len(places)}
-            if found:
-                name = min(found, key=lambda name: found[name][0])
-                row, place = found[name]
-                text = _text_of_wrong(name, place, _row(features, row), limits)
-                return f"{path}, record {batch * _SCANNED_AT_ONCE + row + 1}: {text}"
-    return f"{_WRONG}, in {', '.join(paths)}"
-
-
-def _row(features, row):
-    return {name: values[row].numpy() for name, values in features.items()}
-
-
-def _text_of_wrong(name, place, features, limits):
-    value, weight = features[name][place], features["masked_lm_weights"]
+def _describe(name, place, features, limits):
+    """What to tell the user of a value that `prepare` refuses."""
+    value, weight, index = features[name][place], features["masked_lm_weights"], place[-1]
     if name == "masked_lm_positions":
         return (
-            f"{name}[{place}] = {value} is the place of none of the {features['input_mask'].sum()} "
-            f"real tokens (input_mask), but masked_lm_weights[{place}] is {weight[place]}: give "
+            f"{name}[{index}] = {value} is the place of none of the {features['input_mask'].sum()} "
+            f"real tokens (input_mask), but masked_lm_weights[{index}] is {weight[index]}: give "
             "entries that do not count the weight 0, which makes any position harmless, and make "
             "the records again"
         )
     if name in limits:
-        return dynamic_masking.value_text(name, place, value, limits[name])
-    return f"{name}[{place}] = {value}, expected a weight of 0 or more: make the records again"
+        text = record_values.describe_value(name, place, value, limits[name])
+        return f"{text}: {dynamic_masking.AGAIN}"
+    return f"{name}[{index}] = {value}, expected a weight of 0 or more: make the records again"
 
 
 # --- metrics -------------------------------------------------------------------------------------
@@ -333,15 +273,23 @@ def make_data(
 
 
 def _reading(files, lengths, masker, limits, sentence_labels, paths):
-    """`damage_reported` of what `make_data` was given."""
+    """`record_values.damage_reported` of what `make_data` was given."""
     unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
-
-    def find_unmasked(read):
-        vocab_size = len(masker.vocabulary.word_starts)
-        return dynamic_masking.first_wrong(read, lengths[0], vocab_size)
-
     specs = instances.feature_specs(*lengths, False, sentence_labels)
-    return damage_reported(paths, specs, unmasked, find_unmasked, limits)
+    partial = functools.partial
+
+    def find_masked():
+        masked = [path for path in paths if path not in unmasked]
+        describe = partial(_describe, limits=limits)
+        return record_values.first_wrong(masked, specs, partial(_wrong, limits=limits), describe)
+
+    def find_unmasked():
+        found = [path for path in paths if path in unmasked]
+        return dynamic_masking.first_wrong(found, lengths[0], len(masker.vocabulary.word_starts))
+
+    return record_values.damage_reported(
+        paths, {record_values.WRONG: find_masked, dynamic_masking.WRONG: find_unmasked}
+    )
 
 
 def _no_predictions(*_):

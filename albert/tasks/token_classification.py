@@ -452,6 +452,7 @@ def make_data(files, tokenizer, max_seq_length, settings, paths, strategy):
         strategy=strategy,
         write_predictions=files.write_predictions,
         files=lambda split: [files.files[split]],
+        limits={"label_ids": len(files.labels), "first_pieces": 2},
     )
 
 

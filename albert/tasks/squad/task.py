@@ -65,6 +65,8 @@ def adding_targets(get_questions):
         if not questions.answers_known:
             return features
         place = tf.reshape(features["unique_ids"], [-1]) - squad_features.FIRST_UNIQUE_ID
+        # A window with another number is missed by the evaluator, which names it.
+        place = tf.clip_by_value(place, 0, len(questions.features) - 1)
         found = {name: tf.gather(values, place) for name, values in targets(questions).items()}
         return {**features, **found}
 
@@ -570,6 +572,7 @@ class QuestionFiles:
         """
         # Some batches may be cut to as little as this: too short for a wider beam.
         fits = self.settings.widest_beam <= batching.STEP
+        length = self.settings.max_seq_length
 
         def records_of(split):
             if split == "train":
@@ -588,6 +591,8 @@ class QuestionFiles:
                 trim_batches=fits, prepare=adding_targets(lambda: self.to_answer)
             ),
             files=lambda split: [self.train_file if split == "train" else self.predict_file],
+            limits=dict.fromkeys(("start_positions", "end_positions"), length)
+            | {"p_mask": 2, "is_impossible": 2},
         )
 
     def _write_predictions(self, make_evaluator, output_dir, rows, ids, prefix):
