@@ -578,9 +578,11 @@ def apply_options(settings: Settings, work: Work, run: Any) -> tuple[Any, Any]:
       file_io.InputError: the run resumes one whose encoder was trained, and this one's is frozen,
         or the other way round.
     """
+    from albert.data import record_values
     from albert.training import frozen_encoder
 
-    task, data, study = settings.schedule.with_metric(work.task), work.data, settings.study
+    task, study = settings.schedule.with_metric(work.task), settings.study
+    data = record_values.checked(work.data, run.model_config)
     if settings.do_train:
         frozen_encoder.check_resume(settings.output_dir, study.freeze_encoder)
     if study.freeze_encoder:

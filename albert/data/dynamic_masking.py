@@ -14,13 +14,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert.data import input_pipeline, instances, masking, record_files, tfrecord
+from albert.data import (
+    input_pipeline,
+    instances,
+    masking,
+    record_files,
+    record_values,
+    tfrecord,
+)
 from albert.io import file_io
 from albert.text import tokenization
 
 _HINT = "Make the records again with this version of create_pretraining_data"
 _TRAINING, _EVALUATION = 0, 1  # random streams
 _SAMPLED_FILES, _SAMPLED_RECORDS = 16, 1024  # for the mean length
+REMAKE = "make the records again, with the vocabulary of the model"
 INVALID = "a record is longer than the sequence, or holds an impossible value"
 LABELS = "next_sentence_labels"
 
@@ -132,16 +140,9 @@ def find_invalid_record(paths: Sequence[str], seq_length: int, vocab_size: int) 
                 wrong = (example[name] < 0) | (example[name] >= high)
                 if wrong.any():
                     first = int(wrong.argmax())
-                    return f"{place}: {value_text(name, first, example[name][first], high)}"
+                    text = record_values.describe_value(name, [first], example[name][first], high)
+                    return f"{place}: {text}: {REMAKE}"
     return f"{INVALID}, in {', '.join(paths)}"
-
-
-def value_text(name: str, place: int, value: int, high: int) -> str:
-    """Returns a message on a value that must be from 0 to below `high`."""
-    return (
-        f"{name}[{place}] = {value}, expected 0 to {high - 1}: make the records again, with the "
-        "vocabulary of the model"
-    )
 
 
 def unmask(

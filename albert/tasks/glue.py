@@ -508,6 +508,7 @@ def make_data(
         shared=shared,
         write_predictions=glue_task.write_predictions,
         files=lambda split: [glue_task.path(data_dir, split)],
+        limits={"label_ids": len(glue_task.labels), "is_real_example": 2},
     )
 
 

@@ -1,32 +1,20 @@
 """Defines pre-training (masked words and a sentence task) as a task of the engine."""
 
-import contextlib
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from albert.data import (
     dynamic_masking,
-    input_options,
-    input_pipeline,
-    instances,
-    record_files,
+    record_values,
 )
-from albert.io import file_io
 from albert.model import encoder, pretraining_heads
 from albert.training import contracts
 
 _HINT = "Give the max_seq_length and max_predictions_per_seq that the records were made with"
-
-
-# --- records of other programs -------------------------------------------------------------------
-
-_WRONG = "a record with masks holds an invalid value"
-_SCANNED_AT_ONCE = 1024  # records
 
 
 def limits(config: encoder.AlbertConfig) -> dict[str, int]:
@@ -36,10 +24,8 @@ def limits(config: encoder.AlbertConfig) -> dict[str, int]:
       config: configuration of the model.
     """
     return {
-        "input_ids": config.vocab_size,
+        **record_values.limits_of_model(config),
         "masked_lm_ids": config.vocab_size,
-        "segment_ids": config.type_vocab_size,
-        "input_mask": 2,
         "next_sentence_labels": 2,
     }
 
@@ -58,12 +44,10 @@ def _counting(features):
 def _wrong(features, limits):
     """Returns {name: bool tensor}: whether a value is used but invalid."""
     real = tf.reduce_sum(features["input_mask"], axis=-1, keepdims=True)
-    counting, weights = _counting(features), features["masked_lm_weights"]
-    found = {"masked_lm_weights": ~((weights >= 0) & (weights < np.inf))}
-    for name, high in {**limits, "masked_lm_positions": real}.items():
-        if name in features:
-            outside = (features[name] < 0) | (features[name] >= high)
-            found[name] = outside & counting.get(name, True)
+    limits = {**limits, "masked_lm_positions": real}
+    found, counting = record_values.find_wrong(features, limits), _counting(features)
+    found = {name: values & counting.get(name, True) for name, values in found.items()}
+    found["masked_lm_weights"] |= features["masked_lm_weights"] < 0
     return found
 
 
@@ -80,10 +64,9 @@ def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, An
 
     Raises:
       tf.errors.InvalidArgumentError: a value is invalid, such as a position with a weight that is
-        not a real token.
+        not a real token; `record_values.report_damage` finds its record.
     """
-    wrong = [tf.reduce_any(values) for values in _wrong(features, limits).values()]
-    with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(wrong), [_WRONG])]):
+    with tf.control_dependencies([record_values.refuse(_wrong(features, limits))]):
         cleared = {
             name: tf.where(counts, features[name], 0)
             for name, counts in _counting(features).items()
@@ -91,72 +74,20 @@ def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, An
         return {**features, **cleared}
 
 
-@contextlib.contextmanager
-def _damage_reported(files, lengths, masker, limits, sentence_labels, paths):
-    """Like `record_files.report_damage`, but also reports records with invalid values.
-
-    Args:
-      files, lengths, masker, limits, sentence_labels: see `make_data`.
-      paths: record files that are read in the context.
-
-    Raises:
-      file_io.InputError: names the file and the record.
-    """
-    unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
-
-    def first_with_masks():
-        specs = instances.feature_specs(*lengths, False, sentence_labels)
-        return _first_wrong([path for path in paths if path not in unmasked], specs, limits)
-
-    def first_without_masks():
-        vocab_size = len(masker.vocabulary.word_starts)
-        others = [path for path in paths if path in unmasked]
-        return dynamic_masking.find_invalid_record(others, lengths[0], vocab_size)
-
-    causes = {_WRONG: first_with_masks, dynamic_masking.INVALID: first_without_masks}
-    with record_files.report_damage(paths):
-        try:
-            yield
-        except tf.errors.InvalidArgumentError as error:
-            for cause, find in causes.items():
-                if cause in error.message:
-                    logging.info("%s; looking for it", cause.capitalize())
-                    raise file_io.InputError(find()) from error
-            raise
-
-
-def _first_wrong(paths, specs, limits):
-    """Describes the first record that `prepare` rejects."""
-    for path in paths:
-        dataset = record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
-        for batch, serialized in enumerate(dataset):
-            features = input_pipeline.parse(specs, serialized, narrow=False)
-            found = {name: np.argwhere(x) for name, x in _wrong(features, limits).items()}
-            found = {name: places[0] for name, places in found.items() if len(places)}
-            if found:
-                name = min(found, key=lambda name: found[name][0])
-                row, place = found[name]
-                text = _text_of_wrong(name, place, _row(features, row), limits)
-                return f"{path}, record {batch * _SCANNED_AT_ONCE + row + 1}: {text}"
-    return f"{_WRONG}, in {', '.join(paths)}"
-
-
-def _row(features, row):
-    return {name: values[row].numpy() for name, values in features.items()}
-
-
-def _text_of_wrong(name, place, features, limits):
-    value, weight = features[name][place], features["masked_lm_weights"]
+def _describe(name, place, features, limits):
+    """Returns the message on a value that `prepare` refuses."""
+    value, weight, index = features[name][place], features["masked_lm_weights"], place[-1]
     if name == "masked_lm_positions":
         return (
-            f"{name}[{place}] = {value} is the place of none of the {features['input_mask'].sum()} "
-            f"real tokens (input_mask), but masked_lm_weights[{place}] is {weight[place]}: give "
+            f"{name}[{index}] = {value} is the place of none of the {features['input_mask'].sum()} "
+            f"real tokens (input_mask), but masked_lm_weights[{index}] is {weight[index]}: give "
             "entries that do not count the weight 0, which makes any position harmless, and make "
             "the records again"
         )
     if name in limits:
-        return dynamic_masking.value_text(name, place, value, limits[name])
-    return f"{name}[{place}] = {value}, expected a weight of 0 or more: make the records again"
+        text = record_values.describe_value(name, place, value, limits[name])
+        return f"{text}: {dynamic_masking.REMAKE}"
+    return f"{name}[{index}] = {value}, expected a weight of 0 or more: make the records again"
 
 
 # --- metrics -------------------------------------------------------------------------------------
@@ -332,7 +263,7 @@ def make_data(
         ids=_no_predictions,
         write_predictions=_no_predictions,
         reading=functools.partial(
-            _damage_reported, files, lengths, masker, limits or {}, sentence_labels
+            _report_damage, files, lengths, masker, limits or {}, sentence_labels
         ),
         train_input=train_input,
         eval_input=eval_input,
@@ -356,6 +287,26 @@ def _checked_specs(files, lengths, masker, remask, sentence_labels):
         if split == "train" or found is not files["train"]:
             record_files.check_files(found.paths, written, _HINT)
     return specs
+
+
+def _report_damage(files, lengths, masker, limits, sentence_labels, paths):
+    """Returns `record_values.report_damage` of what `make_data` was given."""
+    unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
+    specs = instances.feature_specs(*lengths, False, sentence_labels)
+    find_wrong, describe = (functools.partial(f, limits=limits) for f in (_wrong, _describe))
+
+    def find_masked():
+        masked = [path for path in paths if path not in unmasked]
+        return record_values.find_wrong_record(masked, specs, find_wrong, describe)
+
+    def find_unmasked():
+        found = [path for path in paths if path in unmasked]
+        vocab_size = len(masker.vocabulary.word_starts)
+        return dynamic_masking.find_invalid_record(found, lengths[0], vocab_size)
+
+    return record_values.report_damage(
+        paths, {record_values.WRONG: find_masked, dynamic_masking.INVALID: find_unmasked}
+    )
 
 
 def _no_predictions(*_):

@@ -459,4 +459,5 @@ def make_data(
         strategy=strategy,
         write_predictions=write_predictions,
         files=partial(files, data_dir, **levels),
+        limits={"label_ids": NUM_CHOICES, "is_real_example": 2, "level": len(LEVELS)},
     )

@@ -493,6 +493,7 @@ def make_data(
         strategy=strategy,
         write_predictions=files.write_predictions,
         files=lambda split: [files.files[split]],
+        limits={"label_ids": len(files.labels), "first_pieces": 2},
     )
 
 

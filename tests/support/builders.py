@@ -11,7 +11,7 @@ from absl import flags
 from tensorflow.python.grappler import tf_optimizer
 
 from albert.cli import app
-from albert.data import instances, sequence_formats
+from albert.data import instances, record_files, sequence_formats
 from albert.experiments import demo_data
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads, layers, pretraining_heads
@@ -287,6 +287,22 @@ PRETRAINING_CONFIG = tiny_config(
     vocab_size=40, num_hidden_layers=2, intermediate_size=32, max_position_embeddings=32,
     initializer_range=0.2,
 )  # fmt: skip
+
+
+def forge_record(path, number, name, place, value):
+    """Changes a value of a record, counted from 1; checksums and manifest are right again."""
+    records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+    example = tf.train.Example.FromString(records[number - 1])
+    example.features.feature[name].int64_list.value[place] = value
+    records[number - 1] = example.SerializeToString()
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    manifest = record_files.manifest_path(str(path))
+    num_bytes = file_io.size(str(path))
+    file_io.write_json(
+        manifest, {**file_io.read_json(manifest, "manifest"), "num_bytes": num_bytes}
+    )
 
 
 def pretraining_rows(count, seed=0):

@@ -193,6 +193,7 @@ class QuestionFiles:
         """
         # Batches may be cut to this length, which is too short for a wider beam.
         fits = self.settings.widest_beam <= batching.STEP
+        length = self.settings.max_seq_length
 
         def records_of(split):
             if split == "train":
@@ -211,6 +212,8 @@ class QuestionFiles:
                 trim_batches=fits, prepare=positions.make_target_adder(lambda: self.to_answer)
             ),
             files=lambda split: [self.train_file if split == "train" else self.predict_file],
+            limits=dict.fromkeys(("start_positions", "end_positions"), length)
+            | {"p_mask": 2, "is_impossible": 2},
         )
 
     def _write_predictions(self, make_evaluator, output_dir, rows, ids, prefix):
