@@ -1,7 +1,7 @@
 """Defines pre-training (masked words and a sentence task) as a task of the engine."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,10 @@ import tensorflow as tf
 
 from albert.data import (
     dynamic_masking,
+    input_options,
+    input_pipeline,
+    instances,
+    record_files,
     record_values,
 )
 from albert.model import encoder, pretraining_heads
