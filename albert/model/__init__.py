@@ -21,5 +21,6 @@ __all__ = (
     "pretraining_heads",
     "saved_model_files",
     "sources",
+    "token_rows",
     "weight_names",
 )

@@ -243,14 +243,7 @@ class Engine:
                 return
             watch.resume(step)
             self._end_at(pacer.resume(step))
-            dataset = distribution.distribute(
-                self.strategy,
-                input_fn,
-                config.train_batch_size,
-                "train_batch_size",
-                endless=True,
-                first_step=step,
-            )
+            dataset = self._training_data(input_fn, step)
             last = self._last_step()
             until = "" if last is None else f" to {last}"
             logging.info("Training from step %d%s; batch: %s", step, until, batch_text)
@@ -264,6 +257,13 @@ class Engine:
             )
             with log, _memory_reported("train_batch_size", config.train_batch_size):
                 self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
+
+    def _training_data(self, input_fn, step):
+        """Returns the distributed dataset of endless training batches after a step."""
+        batch_size = self.run_config.train_batch_size
+        return distribution.distribute(
+            self.strategy, input_fn, batch_size, "train_batch_size", endless=True, first_step=step
+        )
 
     def _report_room(self, step, optimizer):
         """Logs the disk space for checkpoints if all are kept, and warns if it is too small."""
