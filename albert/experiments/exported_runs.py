@@ -166,7 +166,7 @@ def _status(run, outcome):
 
 
 def _numbers(value, name):
-    """Yields (name, number) of all finite numbers in a value of JSON, however deep."""
+    """Yields (name, number) of all finite numbers in a value of JSON, at any depth."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield from _numbers(part, f"{name}/{key}")

@@ -143,7 +143,7 @@ class LoadReport:
     def to_dict(self) -> dict:
         return dataclasses.asdict(self)
 
-    def __str__(self):
+    def __str__(self) -> str:
         text = f"{self.path}: loaded {len(self.loaded)} variables"
         if self.new:
             text += f"; new, with random values: {', '.join(self.new)}"

@@ -253,7 +253,7 @@ class RenamingReader:
       keys: {name here: key in the checkpoint}.
     """
 
-    def __init__(self, checkpoint: Any, keys: Mapping[str, str]):
+    def __init__(self, checkpoint: Any, keys: Mapping[str, str]) -> None:
         self._checkpoint = checkpoint
         self._keys = keys
 

@@ -191,7 +191,7 @@ class GlueTask:
 class _Reader:
     """Iterates over the (row number, columns) of one tab-separated file and checks each line."""
 
-    def __init__(self, glue_task, path, split):
+    def __init__(self, glue_task, path, split) -> None:
         self._task, self._path, self._line = glue_task, path, 0
         self._has_header = split not in glue_task.headerless
         self._has_labels = split != "test"

@@ -97,7 +97,7 @@ def load_vocab(path: str) -> dict[str, int]:
 class _CharacterTable(dict):
     """Table for `str.translate` that computes a character's replacement when it first occurs."""
 
-    def __init__(self, replacement):
+    def __init__(self, replacement) -> None:
         super().__init__()
         self._replacement = replacement
 

@@ -8,6 +8,7 @@ Letters in shapes: see the docstring of the package.
 
 import dataclasses
 import re
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -45,7 +46,7 @@ class DistillationConfig:
     weights: tuple = (5.0, 2.0, 1.0)
     temperature: float = 2.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         wrong = len(self.weights) != 3 or not all(0 <= w < float("inf") for w in self.weights)
         if wrong or not any(self.weights[::2]):
             raise file_io.InputError(
@@ -113,7 +114,9 @@ def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
         )
 
 
-def name_in_teacher(teacher, student):
+def name_in_teacher(
+    teacher: encoder.AlbertConfig, student: encoder.AlbertConfig
+) -> Callable[[str], str]:
     """Makes the function for `checkpoints.restore` that says where a student finds its weights.
 
     A student of half the layers takes every other one; where layers share their parameters, it
@@ -168,7 +171,7 @@ class DistilledModel(tf.Module):
       settings: `DistillationConfig`.
     """
 
-    def __init__(self, student, teacher, settings):
+    def __init__(self, student: Any, teacher: Any, settings: DistillationConfig) -> None:
         super().__init__()
         self.config = student.config
         self._student = student
@@ -177,7 +180,7 @@ class DistilledModel(tf.Module):
         self._settings = settings
 
     @property
-    def student(self):
+    def student(self) -> Any:
         """The model of `heads` that is trained."""
         return self._student
 

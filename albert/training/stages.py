@@ -74,8 +74,8 @@ class Run:
     budget: Any = None
 
     @property
-    def checkpoint_to_use(self):
-        """The one to predict with, as `checkpoints.choose` takes it."""
+    def checkpoint_to_use(self) -> str | None:
+        """The checkpoint to predict with, as `checkpoints.choose` takes it."""
         return None if self.checkpoint == "all" else self.checkpoint
 
 

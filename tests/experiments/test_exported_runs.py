@@ -24,7 +24,7 @@ def test_a_run_has_its_settings_scores_and_curves(tmp_path):
         folder,
         started="2026-01-01T00:00:00+00:00",
         ended="2026-01-01T00:01:00+00:00",
-        cost={"kilowatt_hours": 0.25, "currency": "EUR", "price": {"gpu": 2, "wrong": True}},
+        cost={"steps": 10, "flop": 4.5e14, "joules": 0.25},
     )
     run = read_one(folder)
     assert (run.name, run.status, run.ended - run.started) == ("sst", "finished", 60)
@@ -33,7 +33,7 @@ def test_a_run_has_its_settings_scores_and_curves(tmp_path):
     assert run.scores["final/eval_loss"] == 0.15 and run.scores["test/eval_accuracy"] == 0.7
     assert (run.scores["best/step"], run.scores["evaluated"]) == (10, 2)
     costs = {name: value for name, value in run.scores.items() if name.startswith("cost")}
-    assert costs == {"cost/kilowatt_hours": 0.25, "cost/price/gpu": 2}
+    assert costs == {"cost/steps": 10, "cost/flop": 4.5e14, "cost/joules": 0.25}
     end = run.started + 5  # the evaluations follow the whole training
     assert run.curves["eval/eval_loss"] == {5: (end, 0.3), 10: (end, 0.15)}
     assert [step for step, _ in run.rows()] == list(range(1, 11)) and run.last_step == 10
