@@ -185,7 +185,7 @@ class DistilledModel(tf.Module):
         return self._student
 
     @property
-    def teacher(self):
+    def teacher(self) -> Any:
         """The model of `heads` that it learns from."""
         return self._get_teacher()
 
