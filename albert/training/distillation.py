@@ -6,6 +6,7 @@ Hinton et al., 2015, section 2, for the temperature.
 Letters in shapes: see the docstring of the package.
 """
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Callable
@@ -190,24 +191,26 @@ class DistilledModel(tf.Module):
         return self._get_teacher()
 
     @property
-    def trained_variables(self):
-        """See `heads.Model`; the student's."""
+    def trained_variables(self) -> list:
+        """Returns the student's, see `heads.Model`."""
         return self._student.trained_variables
 
     @property
-    def used_variables(self):
-        """See `heads.Model`; the student's."""
+    def used_variables(self) -> list:
+        """Returns the student's, see `heads.Model`."""
         return self._student.used_variables
 
-    def prepare_weights(self):
-        """See `heads.Model`; the student's."""
+    def prepare_weights(self) -> list:
+        """Returns the student's, see `heads.Model`."""
         return self._student.prepare_weights()
 
-    def use_weights(self, weights):
-        """See `heads.Model`; the student's."""
+    def use_weights(self, weights: list) -> contextlib.AbstractContextManager:
+        """Returns the student's, see `heads.Model`."""
         return self._student.use_weights(weights)
 
-    def __call__(self, features, training=False, seed=None):
+    def __call__(
+        self, features: dict[str, Any], training: bool = False, seed: Any = None
+    ) -> dict[str, Any]:
         """Returns the student's outputs; in training also the teacher's, as ``teacher_…``."""
         outputs = self._student(features, training, seed)
         if training:
@@ -216,7 +219,7 @@ class DistilledModel(tf.Module):
             outputs |= {f"teacher_{n}": tf.stop_gradient(found[n]) for n in names if n in found}
         return outputs
 
-    def loss_weights(self, features):
+    def loss_weights(self, features: dict[str, Any]) -> dict[str, Any]:
         """As in `heads.Model`, with the terms distillation_loss and hidden_cosine_loss."""
         weights, settings = self._student.loss_weights(features), self._settings
         own = {}
@@ -226,7 +229,9 @@ class DistilledModel(tf.Module):
             own["hidden_cosine_loss"] = tf.reduce_sum(_real_tokens(features))
         return weights | own
 
-    def losses(self, outputs, features, weights=None):
+    def losses(
+        self, outputs: dict[str, Any], features: dict[str, Any], weights: Any = None
+    ) -> dict[str, Any]:
         """As in `heads.Model`: each term alone, as if its weight in the sum were 1."""
         weights = self.loss_weights(features) if weights is None else weights
         settings, examples = self._settings, self._student.example_weights(features)
@@ -244,7 +249,7 @@ class DistilledModel(tf.Module):
             )
         return terms
 
-    def total(self, losses):
+    def total(self, losses: dict[str, Any]) -> Any:
         """Returns what is minimized: the sum of `losses` with the weights of the settings."""
         of_teacher, own, of_hidden = self._settings.weights
         factors = {"distillation_loss": of_teacher, "hidden_cosine_loss": of_hidden}
