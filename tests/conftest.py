@@ -23,9 +23,12 @@ os.environ.setdefault("MALLOC_ARENA_MAX", "1")
 
 sys.meta_path.insert(0, app.FindTensorFlow())
 
-# A shell starts background jobs with Ctrl-C ignored, which the programs under test would inherit.
+# A shell starts background jobs with Ctrl-C ignored, and nohup ignores SIGHUP. The programs under
+# test would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 gc.disable()  # while everything is imported
 
