@@ -10,6 +10,7 @@ from typing import Any
 
 from absl import flags, logging
 
+from albert.cli import packaged_files
 from albert.io import file_io
 from albert.training import run_record
 
@@ -104,7 +105,7 @@ def sources(values: flags.FlagValues, arguments: Sequence[str]) -> dict[str, str
         name, is_given, path = word.lstrip("-").partition("=")
         if word.startswith("-") and name == "flagfile":
             path = path if is_given else rest.pop(0)
-            lines = values.read_flags_from_files([f"--flagfile={path}"])
+            lines = packaged_files.expand([f"--flagfile={path}"])
             found |= {_name(values, line): f"flag file {path}" for line in lines}
         elif word.startswith("-"):
             found[_name(values, word)] = COMMAND_LINE

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from absl import flags
 
+from albert.cli import packaged_files
 from albert.experiments import trial_processes
 from albert.io import file_io
 
@@ -44,7 +45,7 @@ def check(script: str, arguments: list[str]) -> dict[str, str]:
     if "output_dir" not in values:
         raise file_io.InputError(f"script={script!r} has no output folder, as trials need one")
     try:
-        rest = values([script, "--output_dir=trial", *arguments])[1:]
+        rest = values([script, "--output_dir=trial", *packaged_files.expand(arguments)])[1:]
     except (flags.Error, OSError) as error:  # OSError: a flag file that cannot be read
         raise file_io.InputError(f"{script}: {error}") from error
     if rest:
