@@ -151,8 +151,9 @@ class Settings(fine_tuning.Settings):
 
 
 def find_questions(settings: Settings, kind: str, start: fine_tuning.Start) -> Any:
-    """Returns the `squad_task.QuestionFiles` of the flags."""
+    """Returns the `question_files.QuestionFiles` of the flags."""
     from albert.io import processes
+    from albert.tasks.squad import question_files
     from albert.tasks.squad import task as squad_task
 
     task_settings = squad_task.Settings(
@@ -165,7 +166,7 @@ def find_questions(settings: Settings, kind: str, start: fine_tuning.Start) -> A
         **start.head.settings,
     )
     train_selection, predict_selection = settings.selections()
-    return squad_task.QuestionFiles(
+    return question_files.QuestionFiles(
         kind,
         task_settings,
         start.tokenizer,
@@ -187,7 +188,7 @@ def prepare(settings: Settings, kind: str, start: fine_tuning.Start) -> fine_tun
 def work_on(
     settings: Settings, kind: str, start: fine_tuning.Start, questions: Any
 ) -> fine_tuning.Work:
-    """Returns the task on `squad_task.QuestionFiles`.
+    """Returns the task on `question_files.QuestionFiles`.
 
     Raises:
       file_io.InputError: all checkpoints must be scored, but the correct answers are missing.

@@ -18,7 +18,8 @@ class TrainInput:
       prepare: ``(features) -> features`` on each batch after reading.
       transform: ``(number, features) -> features`` on each batch; no two batches of a run have
         the same number, and it does not change when a run is resumed.
-      lengths: as `batching.equal_tokens` takes it, to cut the batches of a single replica by it.
+      lengths: as `tensor_batching.equal_tokens` takes it, to cut the batches of a single replica by
+        it.
       mixture: `input_pipeline.Source`s that the files are divided into; None: all are one.
     """
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from albert.export import onnx_graph
 from albert.io import file_io
-from albert.model import checkpoints, head_config, heads, kernels
-from albert.serving import inference
+from albert.model import checkpoints, configuration, head_config, heads
+from albert.serving import trained_model
 from albert.tasks import custom, kinds
 from albert.tasks.squad import task as squad_task
 
@@ -41,13 +41,13 @@ class Model:
       weights: {name: array} of its variables.
 
     Raises:
-      file_io.InputError: see `inference.restored_model`.
+      file_io.InputError: see `trained_model.restored_model`.
     """
 
     def __init__(self, folder):
         self.folder = folder
         self.kind = kinds.KINDS[folder.kind]
-        model = inference.restored_model(folder)
+        model = trained_model.restored_model(folder)
         self._add_head = _HEADS[type(model)]
         variables = checkpoints.variables_by_name(model)
         self.weights = {name: variable.numpy() for name, variable in variables.items()}
@@ -143,7 +143,7 @@ class _Encoder:
 
     def _layer_norm(self, x, name):
         gamma, beta = (self._weights[f"{name}/{part}"] for part in ("gamma", "beta"))
-        return self._graph.layer_norm(x, name, gamma, beta, kernels.LAYER_NORM_EPSILON)
+        return self._graph.layer_norm(x, name, gamma, beta, configuration.LAYER_NORM_EPSILON)
 
     def _embed(self):
         """[B, S] ids -> [B, S, H]."""
@@ -341,7 +341,7 @@ def _end_scores(model, graph, sequence, index, possible):
     name = "end_logits/LayerNorm"
     gamma, beta = (model.weights[f"{name}/{part}"] for part in ("gamma", "beta"))
     hidden = graph.layer_norm(
-        graph.node("Tanh", total), name, gamma, beta, kernels.LAYER_NORM_EPSILON
+        graph.node("Tanh", total), name, gamma, beta, configuration.LAYER_NORM_EPSILON
     )
     logits = graph.at(_dense_of(model, graph, hidden, "end_logits/dense_1"), 3, 0)
     return _masked_log_softmax(graph, logits, graph.node("Unsqueeze", possible, graph.integers(1)))

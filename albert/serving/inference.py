@@ -1,50 +1,14 @@
-"""Fine-tuned models as functions of arrays, from the folder of a training or a serving folder.
-
-Letters in shapes: B batch, S sequence.
-"""
+"""Fine-tuned models as functions of arrays, from the folder of a training or a serving folder."""
 
 import dataclasses
 from collections.abc import Callable
 
 from albert.io import file_io
-from albert.model import checkpoints, head_config, layers, model_folder, prepared_weights
+from albert.model import model_folder
 from albert.serving import runtimes, serving_folder
 from albert.tasks import kinds
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import task as squad_task
-
-
-def make_model(folder, compute=layers.Compute()):
-    """Builds the model of `heads` that a `model_folder.ModelFolder` describes, with random weights.
-
-    Raises:
-      file_io.InputError: the settings are not what training writes.
-    """
-    return kinds.KINDS[folder.kind].build(folder, compute, folder.settings_as(head_config.Head))
-
-
-def restored_model(folder, compute=layers.Compute()):
-    """Builds the model as `make_model` does, with the weights of the folder's checkpoint.
-
-    Raises:
-      file_io.InputError: the settings are not what training writes, or the weights do not fit.
-    """
-    model = make_model(folder, compute)
-    checkpoints.restore(model, folder.source.checkpoint, allow_new_heads=False)
-    return model
-
-
-def from_training_folder(folder, precision="float32"):
-    """Returns the function of a training's `model_folder.ModelFolder`; see `FoundModel.load`."""
-    kind = kinds.KINDS[folder.kind]
-    model = restored_model(folder, layers.Compute(precision, kind.skip_padding))
-
-    def compute(features):
-        found = model(features, training=False)
-        return {name: found[name] for name in kind.outputs}
-
-    ready = prepared_weights.CompiledModel(model, compute, kind.inputs)
-    return lambda features: ready({name: features[name] for name in kind.inputs})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +46,11 @@ class FoundModel:
             return self.function
         if self.serving:
             return runtimes.load(self.serving, runtime, threads)
-        return from_training_folder(self.folder, self.precision)
+        from albert.serving import (
+            trained_model,
+        )  # with TensorFlow, which serving folders may not need
+
+        return trained_model.from_training_folder(self.folder, self.precision)
 
     def in_precision(self, precision: str) -> "FoundModel":
         """Returns the same model, to be computed in "float32" or "bfloat16".

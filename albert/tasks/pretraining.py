@@ -286,7 +286,7 @@ def make_data(
       masker: `dynamic_masking.Masker` for records without masks.
       anew: the masker masks records for training that have masks, too.
       sentence_labels: read them; records with masks need not have any otherwise.
-      equal_tokens: training batches hold equally many tokens, see `batching.equal_tokens`.
+      equal_tokens: training batches hold equally many tokens, see `tensor_batching.equal_tokens`.
       mixture: `input_pipeline.Source`s of the training files; by default all are one.
       limits: what `limits` gives for the model; by default any number may stand for a token.
 

@@ -12,6 +12,7 @@ from albert.data import input_options, input_pipeline
 from albert.io import file_io
 from albert.model import heads, layers
 from albert.tasks.squad import answers as squad_answers
+from albert.tasks.squad import question_files as squad_questions
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import task as squad_task
 from albert.training import engine
@@ -29,7 +30,7 @@ def squad_file(tmp_path_factory):
 
 def question_files(tokenizer, settings, **files):
     strategy = tf.distribute.get_strategy()
-    return squad_task.QuestionFiles("squad_v1", settings, tokenizer, "", strategy, **files)
+    return squad_questions.QuestionFiles("squad_v1", settings, tokenizer, "", strategy, **files)
 
 
 def make_questions(folder, squad_file, tokenizer, settings=V1):

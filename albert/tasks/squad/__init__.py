@@ -5,6 +5,7 @@ __all__ = (
     "answers",
     "features",
     "metrics",
+    "question_files",
     "records",
     "task",
 )
