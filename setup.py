@@ -36,12 +36,16 @@ EXTRAS = {
     "wordpiece": ["tokenizers>=0.15"],
     "plots": ["jinja2>=3.1", "matplotlib>=3.7"],
     "sweep": ["optuna>=4.0"],
+    # The first with `rng` in its resampling functions.
+    "stats": ["scipy>=1.15"],
     "corpus": ["datasketch>=1.6", "sentencex>=1.0", "zstandard>=0.22"],
     "beam": ["apache-beam>=2.60"],
     # The first with kernels for Gelu in opset 20.
     "onnx": ["onnx>=1.16", "onnxruntime>=1.18"],
     "openvino": ["openvino>=2024.0"],
     "serve": ["aiohttp>=3.14", "prometheus-client>=0.20"],
+    # MLflow without its server; the last two are what it keeps an SQLite file with.
+    "trackers": ["mlflow-skinny>=3.17", "trackio>=0.43", "wandb>=0.31", "alembic", "sqlalchemy>=2"],
     "dev": [
         "hypothesis>=6.100",
         "import-linter>=2.0",
@@ -51,7 +55,8 @@ EXTRAS = {
         "pytest-xdist>=3.7",
         "ruff>=0.17,<0.18",
         "scikit-learn>=1.3",
-        "scipy>=1.11",
+        "scipy>=1.15",
+        "statsmodels>=0.14",
     ],
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from absl import flags
 
-from albert.cli import app, inference_flags, options
+from albert.cli import app, model_settings, options
 from albert.io import file_io
 from albert.serving import answer_text
 
@@ -43,7 +43,7 @@ class Settings(options.Group):
     num_answers: int = options.flag(
         3, "Maximum number of answers to print for a question.", check=options.positive
     )
-    inference: inference_flags.Inference = options.group(inference_flags.Inference)
+    inference: model_settings.Inference = options.group(model_settings.Inference)
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -87,7 +87,7 @@ def load(settings: Settings) -> Any:
     """Returns the `inference.FoundModel` to ask."""
     from albert.tasks.squad import task as squad_task
 
-    return inference_flags.found_model(settings.model_dir, settings.inference, *squad_task.KINDS)
+    return model_settings.find_trained(settings.model_dir, settings.inference, *squad_task.KINDS)
 
 
 def show_example(settings: Settings) -> None:

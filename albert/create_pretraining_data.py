@@ -161,7 +161,7 @@ def warn(settings: Settings) -> None:
     """Warns about a mask fraction that cannot be reached, or flags without effect."""
     unused = settings.masks.given_rules()
     if not settings.mask_in_training:
-        warning = masking.share_warning(settings.masks.config(), settings.max_seq_length)
+        warning = masking.limit_warning(settings.masks.config(), settings.max_seq_length)
         if warning:
             logging.warning("%s", warning)
     elif unused:

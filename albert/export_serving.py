@@ -4,7 +4,7 @@ import dataclasses
 
 from absl import flags, logging
 
-from albert.cli import app, common_flags, options
+from albert.cli import app, options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Settings(options.Group):
     precision: str = options.flag(
         "float32",
         "What the large products are computed in.",
-        parser=common_flags.PrecisionParser(["float32", "bfloat16", "int8"]),
+        parser=options.PrecisionParser(["float32", "bfloat16", "int8"]),
     )
     calibration_file: str | None = options.flag(
         None,

@@ -44,10 +44,10 @@ class Settings(options.Group):
         None, "JSON file of the model's sizes; by default the one found."
     )
     spm_model_file: str | None = options.flag(
-        None, "SentencePiece model; by default the one beside the checkpoint."
+        None, "SentencePiece model; by default the one next to the checkpoint."
     )
     vocab_file: str | None = options.flag(
-        None, "WordPiece vocabulary; by default the one beside the checkpoint."
+        None, "WordPiece vocabulary; by default the one next to the checkpoint."
     )
     do_lower_case: bool = options.flag(
         True, "Lower-case the text; by default what the folder says."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert.cli import app, inference_flags, options
+from albert.cli import app, model_settings, options
 from albert.io import file_io
 
 _TEXT_FLAGS = ("text_column", "text_pair_column", "id_column")
@@ -59,7 +59,7 @@ class Settings(options.Group):
         "Texts computed together. Standard input is answered whenever this many lines have come.",
         check=options.positive,
     )
-    inference: inference_flags.Inference = options.group(inference_flags.Inference)
+    inference: model_settings.Inference = options.group(model_settings.Inference)
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -102,7 +102,7 @@ def find_formats(settings: Settings, inputs: Sequence[str], outputs: Sequence[st
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
-    model = inference_flags.found_model(settings.model_dir, settings.inference, *KINDS)
+    model = model_settings.find_trained(settings.model_dir, settings.inference, *KINDS)
     if model.folder.kind != "classifier":
         settings.refuse_given("models of run_classifier", *_TEXT_FLAGS)
     from albert.serving import predictors

@@ -10,7 +10,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import app, options, record_flags
+from albert.cli import app, command_flags, options
 from albert.io import file_io
 
 
@@ -56,7 +56,7 @@ def main(values: flags.FlagValues) -> None:
     if file_io.is_dir(output_dir) and file_io.listdir(output_dir):
         raise file_io.InputError(f"--output_dir={settings.output_dir} is not empty; name a new one")
     check_inputs(settings, record)
-    words = reproduction.command(record, output_dir, record_flags.changed_defaults(record))
+    words = reproduction.command(record, output_dir, command_flags.changed_defaults(record))
     reproduction.repeat_schedule(record, settings.run, output_dir)
     logging.info("Running %s", " ".join(words))
     reproduction.run(words, record["directory"])

@@ -9,11 +9,11 @@ from absl import flags
 
 from albert.cli import (
     app,
+    command_flags,
     distillation,
     fine_tuning,
     model_settings,
     options,
-    record_flags,
     training,
 )
 from albert.io import file_io, tables
@@ -23,7 +23,7 @@ _WITH_RECIPE = ("SST-2", "MNLI", "CoLA", "QNLI", "QQP", "RTE", "STS-B", "MRPC")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(fine_tuning.StepSettings):
+class Settings(fine_tuning.ClassifierSettings):
     """Settings of the command."""
 
     data_dir: str | None = options.flag(None, "Folder that holds the folders of the GLUE tasks.")
@@ -56,26 +56,11 @@ class Settings(fine_tuning.StepSettings):
     cached_dir: str | None = options.flag(
         None, "Folder of the records of features; by default --output_dir."
     )
-    export_dir: str | None = options.flag(
-        None, "Write a SavedModel of the best checkpoint to a new folder in here."
-    )
-    export_text: bool = options.flag(
-        False, "With --export_dir: also write a SavedModel that takes strings."
-    )
     threshold_to_export: float = options.flag(
         float("nan"), "Constant `threshold` of the exported model."
     )
     optimizer: training.OptimizerByText = options.group(training.OptimizerByText)
-    classifier_dropout_prob: float = options.flag(
-        0.1, "Dropout of the pooled output.", check=options.fraction
-    )
-    keep_checkpoint_max: int = fine_tuning.keep_flag()
     teacher: distillation.Teacher = options.group(distillation.Teacher)
-
-    @property
-    def output_dropout_prob(self) -> float:
-        """Returns the dropout of the head's input."""
-        return self.classifier_dropout_prob
 
     @property
     def record_dir(self) -> str:
@@ -84,18 +69,11 @@ class Settings(fine_tuning.StepSettings):
 
     def check(self) -> None:
         """Rejects contradictions before any work."""
-        if not (self.do_train or self.do_eval or self.do_predict or self.export_dir):
-            raise file_io.InputError(
-                "nothing to do: none of --do_train, --do_eval, --do_predict, --export_dir is given"
-            )
-        if self.export_text and not self.export_dir:
-            raise file_io.InputError("--export_text needs --export_dir")
         self.teacher.check(self)
         if self.teacher.init_from_teacher:
             self.model.refuse_given(distillation.WITHOUT_WEIGHTS, "from_scratch")
         super().check()
-        if self.teacher.teacher:
-            fine_tuning.check_teacher(self, self.teacher)
+        fine_tuning.check_teacher(self, self.teacher)
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -149,7 +127,7 @@ def find_teacher(settings: Settings, row: glue.GlueTask | custom.CustomTask) -> 
         raise file_io.InputError(
             f"--teacher: task {row.name} is a regression; only probabilities of classes are learnt"
         )
-    with settings.teacher.named():
+    with settings.teacher.errors_named():
         folder = kinds.read_folder(teacher, glue.KIND)
         labels = custom.labels_of(folder)
     if labels != tuple(row.labels):
@@ -231,7 +209,7 @@ def main(values: flags.FlagValues) -> None:
     settings.check()
     stages = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
     row.check_splits([split for split, wanted in stages.items() if wanted])
-    command = record_flags.Command.of(values, "run_classifier")
+    command = command_flags.Command.of(values, "run_classifier")
     fine_tuning.main(settings, make_script(settings, row), command)
 
 

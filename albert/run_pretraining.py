@@ -7,11 +7,11 @@ from absl import flags
 
 from albert.cli import (
     app,
+    command_flags,
     distillation,
     model_settings,
     options,
     pretraining,
-    record_flags,
     training,
 )
 from albert.cli.pretraining import Settings
@@ -23,25 +23,26 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def make_data(settings: Settings, config: Any, sentence_labels: bool) -> Any:
     """Returns the `contracts.Data` of the records."""
-    from albert.data import dynamic_masking, input_pipeline, tfrecord
+    from albert.data import dynamic_masking, input_pipeline, instance_shards, tfrecord
     from albert.tasks import pretraining as pretraining_task
 
     sources = input_pipeline.parse_mixture(settings.input_file, "--input_file")
     paths = [path for source in sources for path in source.paths]
-    files = dict.fromkeys(("train", "dev"), dynamic_masking.look_at(paths))
+    files = dict.fromkeys(("train", "dev"), dynamic_masking.inspect(paths))
     if settings.eval_input_file:
         paths = tfrecord.named_files(settings.eval_input_file, "--eval_input_file")
-        files["dev"] = dynamic_masking.look_at(paths)
+        files["dev"] = dynamic_masking.inspect(paths)
     return pretraining_task.make_data(
         files,
         (settings.max_seq_length, settings.masks.max_predictions_per_seq),
         settings.max_eval_steps * settings.eval_batch_size,
         pretraining.find_masker(settings, files, config.vocab_size),
-        anew=bool(settings.masked_lm_budget),
+        remask=bool(settings.masked_lm_budget),
         sentence_labels=sentence_labels,
         equal_tokens=settings.train_batch_tokens > 0,
         mixture=sources if len(sources) > 1 else None,
         limits=pretraining_task.limits(config),
+        words_per_token=instance_shards.words_per_token(sources),
     )
 
 
@@ -55,7 +56,7 @@ def find_teacher(settings: Settings) -> Any:
         return None
     from albert.model import sources
 
-    with settings.teacher.named():
+    with settings.teacher.errors_named():
         return sources.locate(checkpoint=settings.teacher.teacher, needs_vocabulary=False)
 
 
@@ -89,7 +90,7 @@ def make_run(
         ),
         do_eval=settings.do_eval,
         record=recorder,
-        **training.course_of_run(
+        **training.run_arguments(
             settings,
             steps,
             settings.num_warmup_steps,
@@ -105,7 +106,7 @@ def main(values: flags.FlagValues) -> None:
     from albert.tasks import pretraining as pretraining_task
     from albert.training import stages
 
-    command = record_flags.Command.of(values, "run_pretraining")
+    command = command_flags.Command.of(values, "run_pretraining")
     strategy = training.make_strategy(settings, command)  # First: workers must know of each other.
     batch_size = pretraining.find_batch_size(settings, strategy)
     settings = dataclasses.replace(settings, train_batch_size=batch_size)

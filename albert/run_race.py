@@ -6,7 +6,7 @@ import os
 
 from absl import flags
 
-from albert.cli import app, fine_tuning, model_settings, options, record_flags, training
+from albert.cli import app, command_flags, fine_tuning, model_settings, options, training
 from albert.io import file_io
 from albert.tasks import race
 
@@ -82,8 +82,7 @@ class Settings(fine_tuning.StepSettings):
 
     def check(self) -> None:
         """Rejects contradictions before any work."""
-        if not (self.do_train or self.do_eval or self.do_predict):
-            raise file_io.InputError("nothing to do: none of --do_train, --do_eval, --do_predict")
+        self.check_work("do_train", "do_eval", "do_predict")
         super().check()
         if self.task_name.lower() != "race":
             raise file_io.InputError(f"--task_name={self.task_name}: expected race")
@@ -143,7 +142,7 @@ def main(values: flags.FlagValues) -> None:
         shared_data=_DATA,
         num_choices=race.NUM_CHOICES,
     )
-    fine_tuning.main(settings, script, record_flags.Command.of(values, "run_race"))
+    fine_tuning.main(settings, script, command_flags.Command.of(values, "run_race"))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from typing import Any
 
 from absl import flags
 
-from albert.cli import app, options, record_flags, squad
+from albert.cli import app, command_flags, options, squad
 from albert.io import file_io
 from albert.tasks.squad import records as squad_records
 
@@ -56,7 +56,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
-    squad.main(settings, squad_records.V2, record_flags.Command.of(values, "run_squad_v2"))
+    squad.main(settings, squad_records.V2, command_flags.Command.of(values, "run_squad_v2"))
 
 
 if __name__ == "__main__":

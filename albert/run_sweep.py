@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import flags
 
-from albert.cli import app, options, script_flags
+from albert.cli import app, command_flags, options
 from albert.experiments import sweep, sweep_journal, sweep_plan, sweep_results
 from albert.io import file_io, signals
 
@@ -125,20 +125,20 @@ def check_trials(plan: sweep_plan.Plan) -> dict[str, str]:
       {flag: value as text} of the flags that all trials have.
 
     Raises:
-      file_io.InputError: see `script_flags.check`; names the parameter and its value.
+      file_io.InputError: see `command_flags.read_trial_flags`; names the parameter and its value.
     """
     _check_given_once(plan)
     seeds = [sweep_plan.argument("seed", seed) for seed in plan.seeds]
     for own in plan.trials.values():
-        script_flags.check(plan.script, [*plan.arguments, *own, *seeds])
+        command_flags.read_trial_flags(plan.script, [*plan.arguments, *own, *seeds])
     points = [_arguments(point) for point in _points_that_name_all(plan)]
     for own in points:
-        script_flags.check(plan.script, [*plan.arguments, *own, *seeds])
+        command_flags.read_trial_flags(plan.script, [*plan.arguments, *own, *seeds])
     if plan.trials:
         return {}
     # A script may accept the common arguments only together with parameters.
     first = points[0] if points else []
-    found = script_flags.check(plan.script, [*plan.arguments, *first])
+    found = command_flags.read_trial_flags(plan.script, [*plan.arguments, *first])
     return {name: value for name, value in found.items() if name not in plan.parameters}
 
 

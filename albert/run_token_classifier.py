@@ -7,13 +7,12 @@ from typing import Any
 
 from absl import flags
 
-from albert.cli import app, fine_tuning, model_settings, options, record_flags
-from albert.io import file_io
+from albert.cli import app, command_flags, fine_tuning, model_settings, options
 from albert.tasks import token_classification, word_files
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(fine_tuning.StepSettings):
+class Settings(fine_tuning.ClassifierSettings):
     """Settings of the command."""
 
     train_file: str | None = options.flag(
@@ -26,12 +25,6 @@ class Settings(fine_tuning.StepSettings):
     )
     label_column: str | None = options.flag(
         None, "Column of the labels: -1 is the last; for jsonl a key, labels."
-    )
-    export_dir: str | None = options.flag(
-        None, "Write a SavedModel of the best checkpoint to a new folder in here."
-    )
-    export_text: bool = options.flag(
-        False, "With --export_dir: also one that takes texts, or words."
     )
     do_predict: bool = options.flag(False, "Predict the labels of --test_file.")
     max_seq_length: int = options.flag(
@@ -51,21 +44,6 @@ class Settings(fine_tuning.StepSettings):
     classifier_dropout_prob: float = options.flag(
         0.1, "Dropout of the encoder's output.", check=options.fraction
     )
-    keep_checkpoint_max: int = fine_tuning.keep_flag()
-
-    @property
-    def output_dropout_prob(self) -> float:
-        """Returns the dropout of the head's input."""
-        return self.classifier_dropout_prob
-
-    def check(self) -> None:
-        """Rejects contradictions before any work."""
-        names = ("do_train", "do_eval", "do_predict", "export_dir")
-        if not any(getattr(self, name) for name in names):
-            raise file_io.InputError("nothing to do: none of --" + ", --".join(names) + " is given")
-        if self.export_text and not self.export_dir:
-            raise file_io.InputError("--export_text needs --export_dir")
-        super().check()
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -142,7 +120,7 @@ def main(values: flags.FlagValues) -> None:
         recipe="recipes/token_classification.flags",
         prepare=functools.partial(prepare, settings),
     )
-    fine_tuning.main(settings, script, record_flags.Command.of(values, "run_token_classifier"))
+    fine_tuning.main(settings, script, command_flags.Command.of(values, "run_token_classifier"))
 
 
 if __name__ == "__main__":

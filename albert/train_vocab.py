@@ -35,7 +35,7 @@ class Settings(options.Group):
     wordpiece: bool = options.flag(
         False,
         "Write a WordPiece vocabulary, as BERT has, to <output_prefix>.txt (needs the extra "
-        "wordpiece). Scripts find it beside a checkpoint by the name vocab.txt.",
+        "wordpiece). Scripts find it next to a checkpoint as vocab.txt.",
     )
     vocab_size: int = options.flag(
         30000, "Number of pieces, special ones included.", check=options.positive

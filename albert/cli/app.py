@@ -20,10 +20,10 @@ _TENSORFLOWS = """
     tensorflow tensorflow-cpu tensorflow-gpu tensorflow-intel tensorflow-macos tensorflow-rocm
     tensorflow-aarch64 tensorflow-cpu-aws intel-tensorflow tf-nightly tf-nightly-cpu tf-nightly-gpu
 """.split()
-# What a light installation lacks: the module, and what to install.
+# Package to install for a module that a light installation lacks.
 _MISSING = {"tensorflow": f"tensorflow>={'.'.join(map(str, _MIN_TENSORFLOW))}"}
-_GOES_ON = "the same command goes on from the last checkpoint"
-_INTERRUPTED = f"interrupted; {_GOES_ON}"
+_RESUMES = "the same command resumes from the last checkpoint"
+_INTERRUPTED = f"interrupted; {_RESUMES}"
 
 
 def with_flag_names(message: str, flag_values: flags.FlagValues) -> str:
@@ -56,7 +56,7 @@ def check_tensorflow() -> None:
     Raises:
       file_io.InputError: the version is too old; the message says how to get a newer one.
     """
-    from importlib import metadata  # takes a while, and only scripts need it
+    from importlib import metadata  # slow to import, and only scripts need it
 
     found = []
     for name in _TENSORFLOWS:
@@ -88,7 +88,8 @@ class FindTensorFlow:
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec and self._OPTIMIZERS not in sys.modules:
-            run_module = spec.loader.exec_module
+            loader: Any = spec.loader
+            run_module = loader.exec_module
 
             def without_keras(module):
                 sys.modules[self._OPTIMIZERS] = None  # makes the import fail
@@ -97,22 +98,22 @@ class FindTensorFlow:
                 finally:
                     del sys.modules[self._OPTIMIZERS]
 
-            spec.loader.exec_module = without_keras
+            loader.exec_module = without_keras
         return spec
 
 
 def missing_package(error: Exception) -> str | None:
     """Returns what to install after a failed import, in one line; None for any other error."""
-    module = error.name if isinstance(error, ModuleNotFoundError) else None
-    package = _MISSING.get((module or "").split(".")[0])
-    return package and (
-        f"this needs {module.split('.')[0]}, which is not installed: pip install '{package}'"
-    )
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    module = (name or "").split(".")[0]
+    if module not in _MISSING:
+        return None
+    return f"this needs {module}, which is not installed: pip install '{_MISSING[module]}'"
 
 
 def _terminated(left=""):
     """Prints what remains after SIGTERM; returns the exit status."""
-    print(f"ended by {signals.REQUESTS.by}; {left or _GOES_ON}", file=sys.stderr)
+    print(f"ended by {signals.REQUESTS.by}; {left or _RESUMES}", file=sys.stderr)
     return signals.STATUS
 
 
@@ -193,7 +194,7 @@ def run(
         except signals.Terminated as terminated:
             return _terminated(str(terminated))
         except Exception as error:
-            end = signals.end_behind(error)
+            end = signals.root_interrupt(error)
             lost = "tensorflow" in sys.modules and _lost_worker(error)
             # The other workers end for the same reason.
             if end is signals.Terminated or (signals.REQUESTS.terminate and lost):

@@ -2,7 +2,6 @@
 
 import ast
 import difflib
-import importlib.util
 import pkgutil
 import runpy
 import sys
@@ -21,10 +20,12 @@ def summaries() -> dict[str, str]:
     """Returns {name: first line of its description} of all commands, without importing them."""
     found = {}
     for module in pkgutil.iter_modules(albert.__path__):
-        spec = importlib.util.find_spec(f"albert.{module.name}")
-        source = "" if module.ispkg else spec.loader.get_source(spec.name)
-        if source.endswith(_ENDING):
-            found[module.name] = ast.get_docstring(ast.parse(source)).splitlines()[0]
+        if module.ispkg:
+            continue
+        source = pkgutil.get_data("albert", f"{module.name}.py") or b""
+        if source.decode().endswith(_ENDING):
+            description = ast.get_docstring(ast.parse(source)) or ""
+            found[module.name] = description.partition("\n")[0]
     return found
 
 

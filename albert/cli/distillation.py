@@ -71,8 +71,8 @@ class Teacher(options.Group):
           file_io.InputError: names the flags.
         """
         if not self.teacher:
-            names = ("distill_weights", "distill_temperature", "init_from_teacher")
-            self.refuse_given("--teacher", *(name for name in names if name in self.given))
+            flags = ("distill_weights", "distill_temperature", "init_from_teacher")
+            self.refuse_given("--teacher", *(name for name in flags if name in self.given))
             return
         if not settings.do_train:
             raise file_io.InputError("--teacher: only for --do_train; a trained student needs none")
@@ -82,27 +82,29 @@ class Teacher(options.Group):
                 "the teacher's folder"
             )
         if settings.compute.estimate_memory:
-            raise file_io.InputError("--estimate_memory does not count the --teacher; leave it out")
+            raise file_io.InputError("--estimate_memory does not count the --teacher; omit it")
         if self.init_from_teacher:
             names = ("init_checkpoint", "albert_hub_module_handle")
             settings.model.refuse_given(WITHOUT_WEIGHTS, *names)
 
     @contextlib.contextmanager
-    def named(self) -> Iterator[None]:
+    def errors_named(self) -> Iterator[None]:
         """Adds the flag to errors inside the context."""
         try:
             yield
         except file_io.InputError as error:
             raise file_io.InputError(f"--teacher={self.teacher}: {error}") from error
 
-    def distillation(self, teacher: Any, source: Any, student: Any, *outputs: str) -> Distillation:
+    def distillation(
+        self, teacher: Any, source: Any, student: Any, term: str, logits: str
+    ) -> Distillation:
         """Returns the `Distillation` of the flags.
 
         Args:
           teacher: `sources.Source`, or None without a teacher.
           source: `sources.Source` of the student; its vocabulary must be the teacher's.
           student: `encoder.AlbertConfig`.
-          *outputs: term and logits of `distillation.DistillationConfig`.
+          term, logits: outputs to compare, see `distillation.DistillationConfig`.
 
         Raises:
           file_io.InputError: teacher and student do not match; the message names what differs.
@@ -114,13 +116,13 @@ class Teacher(options.Group):
 
         distillation.check_vocabulary(teacher.checkpoint, source)
         config = encoder.AlbertConfig.from_json_file(teacher.config_file)
-        lesson = distillation.DistillationConfig(
-            config, teacher.checkpoint, *outputs, self.weights, self.distill_temperature
+        terms = distillation.DistillationConfig(
+            config, teacher.checkpoint, term, logits, self.weights, self.distill_temperature
         )
-        lesson.check_student(student)
+        terms.check_student(student)
 
         def with_teacher(task):
-            return distillation.with_teacher(task, lesson)
+            return distillation.with_teacher(task, terms)
 
         if not self.init_from_teacher:
             return Distillation(with_teacher)

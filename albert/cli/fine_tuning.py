@@ -1,11 +1,12 @@
 """The shared `main` of all fine-tuning commands, and the settings that they share."""
 
+import abc
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from albert.cli import distillation, model_settings, options, record_flags, training
+from albert.cli import command_flags, distillation, model_settings, options, training
 from albert.experiments import seeds
 from albert.io import file_io
 from albert.model import configuration, head_config
@@ -25,12 +26,12 @@ class Schedule(training.Schedule):
 
     stuck_after: float = options.flag(
         0.2,
-        "Fraction of the steps after which a run that does not learn is warned of; 0: never.",
+        "Fraction of the steps after which a run that does not learn logs a warning; 0: never.",
         check=options.fraction,
     )
     num_restarts: int = options.flag(
         0,
-        "Times that a run which does not learn starts again, with the next seed.",
+        "Times that a run that does not learn is restarted with the next seed.",
         check=options.not_negative,
     )
     num_seeds: int = options.flag(
@@ -57,16 +58,16 @@ class Schedule(training.Schedule):
         if "TF_CONFIG" in os.environ:
             raise file_io.InputError("--num_seeds is for one worker, but TF_CONFIG is set")
 
-    def judgement(self, learning_rate: Any, warmup_share: float, recipe: str | None) -> Any:
+    def judgement(self, learning_rate: Any, warmup_fraction: float, recipe: str | None) -> Any:
         """Returns the `stuck_runs.Settings` of a run; None: no check for learning."""
         if not (self.stuck_after and recipe):
             return None
         advice = (
-            f"learning_rate={learning_rate} with {warmup_share:.0%} of the steps as warm-up: "
+            f"learning_rate={learning_rate} with {warmup_fraction:.0%} of the steps as warm-up: "
             f"try a lower rate, a longer warm-up, the settings in {recipe}, or another seed "
             "(num_restarts); load_report.json says whether the encoder was loaded"
         )
-        return stuck_runs.Settings(self.stuck_after, warmup_share, advice, self.num_restarts)
+        return stuck_runs.Settings(self.stuck_after, warmup_fraction, advice, self.num_restarts)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,8 +84,8 @@ class Study(options.Group):
     )
     encoder_cache_dir: str | None = options.flag(
         None,
-        "Folder of these files, which runs can share; by default encoder_cache next to the records "
-        "of features.",
+        "Folder of these files, which runs can share; by default encoder_cache next to the feature "
+        "records.",
     )
     head_hidden_size: int | None = options.flag(
         None,
@@ -96,7 +97,7 @@ class Study(options.Group):
     )
     head_input_activation: str = options.flag(
         "linear",
-        "Activation of what the encoder computes, before that layer.",
+        "Activation of the encoder's output, before that layer.",
         choices=configuration.ACTIVATIONS,
     )
     head_dropout_prob: float = options.flag(0.0, "Dropout of that layer's output in training.")
@@ -145,7 +146,7 @@ def keep_flag() -> Any:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(training.Settings):
+class Settings(training.Settings, abc.ABC):
     """Settings of every fine-tuning command."""
 
     do_predict: bool = options.flag(False, "Predict the test data.")
@@ -156,7 +157,10 @@ class Settings(training.Settings):
     schedule: Schedule = options.group(Schedule)
     study: Study = options.group(Study)
 
-    export_dir = None  # Commands that export have a flag of this name.
+    @property
+    def export_dir(self) -> str | None:
+        """Returns the folder to export to; None for commands without a flag of this name."""
+        return None
 
     @property
     def is_frozen(self) -> bool:
@@ -164,24 +168,34 @@ class Settings(training.Settings):
         return self.study.freeze_encoder
 
     @property
+    @abc.abstractmethod
     def evaluates(self) -> bool:
         """Returns whether training evaluates each checkpoint."""
-        raise NotImplementedError
 
     @property
+    @abc.abstractmethod
     def eval_batch(self) -> int:
         """Returns the number of examples per evaluation step."""
-        raise NotImplementedError
+
+    @property
+    @abc.abstractmethod
+    def max_kept(self) -> int:
+        """Returns how many checkpoints to keep, unless training does not evaluate them."""
 
     @property
     def record_dir(self) -> str:
         """Returns the folder of the records of features."""
         return self.output_dir
 
-    @property
-    def max_kept(self) -> int:
-        """Returns how many checkpoints to keep, unless training does not evaluate them."""
-        return self.keep_checkpoint_max
+    def check_work(self, *names: str) -> None:
+        """Rejects a run without any of the stages; raises `file_io.InputError`.
+
+        Args:
+          names: flags of the stages.
+        """
+        if not any(getattr(self, name) for name in names):
+            stages = ", ".join(f"--{name}" for name in names)
+            raise file_io.InputError(f"nothing to do: none of {stages} is given")
 
     def check(self) -> None:
         """Rejects contradictions before any work.
@@ -220,7 +234,7 @@ class Settings(training.Settings):
         if checkpoint not in (None, "best", "last"):
             raise file_io.InputError(
                 f"--cache_encoder_outputs: --checkpoint={checkpoint} may have another encoder "
-                "than the cache is of; give best or last"
+                "than the cache; give best or last"
             )
         if self.model.from_scratch and self.schedule.num_restarts:
             raise file_io.InputError(
@@ -255,6 +269,39 @@ class StepSettings(Settings):
     def check(self) -> None:
         """Rejects contradictions; see `Settings.check`."""
         self.course.check_waiting(self.do_train, self.do_eval)
+        super().check()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifierSettings(StepSettings):
+    """Settings of the commands that classify texts or words and export their models."""
+
+    export_dir: str | None = options.flag(
+        None, "Write a SavedModel of the best checkpoint to a new folder in here."
+    )
+    export_text: bool = options.flag(
+        False, "With --export_dir: also write a SavedModel that takes strings."
+    )
+    classifier_dropout_prob: float = options.flag(
+        0.1, "Dropout of the pooled output.", check=options.fraction
+    )
+    keep_checkpoint_max: int = keep_flag()
+
+    @property
+    def output_dropout_prob(self) -> float:
+        """Returns the dropout of the head's input."""
+        return self.classifier_dropout_prob
+
+    @property
+    def max_kept(self) -> int:
+        """Returns how many checkpoints to keep, unless training does not evaluate them."""
+        return self.keep_checkpoint_max
+
+    def check(self) -> None:
+        """Rejects contradictions; see `Settings.check`."""
+        self.check_work("do_train", "do_eval", "do_predict", "export_dir")
+        if self.export_text and not self.export_dir:
+            raise file_io.InputError("--export_text needs --export_dir")
         super().check()
 
 
@@ -297,7 +344,7 @@ class Work:
       do_eval: whether checkpoints are evaluated.
       export: function that writes the SavedModels of --export_dir with the `engine.Engine`; all
         workers call it.
-      draws_fractions: whether the fractions of the data are still to be drawn.
+      draws_fractions: whether `apply_options` must draw the fractions of the data.
     """
 
     task: Any
@@ -338,7 +385,7 @@ class Script:
     distill: Callable[..., distillation.Distillation] = lambda *_: distillation.Distillation()
 
 
-def main(settings: Settings, script: Script, command: record_flags.Command) -> None:
+def main(settings: Settings, script: Script, command: command_flags.Command) -> None:
     """Trains, evaluates, predicts and exports according to the settings.
 
     Args:
@@ -441,6 +488,8 @@ def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
     """
     from albert.model import model_folder
 
+    if not teacher.teacher:
+        return
     ours, theirs = find_head(settings), model_folder.described_head(teacher.teacher)
     if theirs is not None and not is_same_head(theirs, ours):
         raise file_io.InputError(
@@ -459,7 +508,7 @@ def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
         )
 
 
-def check_text_export(settings: Settings, start: Start) -> None:
+def check_text_export(settings: ClassifierSettings, start: Start) -> None:
     """Rejects --export_text with a tokenizer that a graph cannot compute."""
     if settings.export_text:
         from albert.export import graphs
@@ -502,7 +551,7 @@ def make_run(
         do_eval=work.do_eval,
         do_predict=settings.do_predict,
         record=recorder,
-        **training.course_of_run(settings, steps, work.num_warmup_steps, recipe),
+        **training.run_arguments(settings, steps, work.num_warmup_steps, recipe),
     )
 
 
@@ -528,9 +577,11 @@ def apply_options(settings: Settings, work: Work, run: Any) -> tuple[Any, Any]:
       file_io.InputError: the run resumes one whose encoder was trained, and this one's is frozen,
         or the other way round.
     """
+    from albert.data import record_values
     from albert.training import frozen_encoder
 
-    task, data, study = settings.schedule.with_metric(work.task), work.data, settings.study
+    task, study = settings.schedule.with_metric(work.task), settings.study
+    data = record_values.checked(work.data, run.model_config)
     if settings.do_train:
         frozen_encoder.check_resume(settings.output_dir, study.freeze_encoder)
     if study.freeze_encoder:

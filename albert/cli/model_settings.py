@@ -1,4 +1,4 @@
-"""Flags that name the files of the model a command starts from, and the search for these files."""
+"""Settings of the model that a command starts from or uses, and the search for its files."""
 
 import dataclasses
 from typing import Any
@@ -15,8 +15,8 @@ class ModelFiles(options.Group):
 
     albert_config_file: str | None = options.flag(
         None,
-        "JSON file of the model's sizes; by default the one beside --init_checkpoint or in the hub "
-        "module.",
+        "JSON file of the model's sizes; by default the one next to --init_checkpoint or in the "
+        "hub module.",
     )
     init_checkpoint: str | None = options.flag(
         None,
@@ -40,7 +40,7 @@ class ModelFiles(options.Group):
     )
     spm_model_file: str | None = options.flag(
         None,
-        "SentencePiece model; by default the one beside the checkpoint; from_tf_hub: that of the "
+        "SentencePiece model; by default the one next to the checkpoint; from_tf_hub: that of the "
         "hub module.",
     )
     do_lower_case: bool = options.flag(
@@ -83,7 +83,7 @@ class ModelFiles(options.Group):
             **self.start(),
         )
 
-    def start(self) -> dict[str, bool]:
+    def start(self) -> dict[str, Any]:
         """Returns further arguments of `sources.locate` from flags that the user gave."""
         return {}
 
@@ -96,7 +96,7 @@ class ModelToUse(ModelFiles):
         False, "Start from random weights; without it fine-tuning needs a model."
     )
 
-    def start(self) -> dict[str, bool]:
+    def start(self) -> dict[str, Any]:
         """Returns --from_scratch if it was given."""
         return {"from_scratch": self.from_scratch} if "from_scratch" in self.given else {}
 
@@ -114,8 +114,31 @@ class ModelToUse(ModelFiles):
 
         if do_train or self.names_model:
             return self.find(teacher=teacher)
-        sources.refuse_hub_word(None, self.spm_model_file, self.vocab_file)
+        sources.check_no_hub_word(None, self.spm_model_file, self.vocab_file)
         return kinds.read_folder(output_dir, kind).source
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inference(options.Group):
+    """Flags for the computation of a fine-tuned model."""
+
+    precision: str | None = options.flag(
+        None,
+        "Type of products and activations; by default float32, of an exported model its own.",
+        parser=options.PrecisionParser(["float32", "bfloat16"]),
+    )
+
+
+def find_trained(model_dir: str, settings: Inference, *kinds: str) -> Any:
+    """Returns the `inference.FoundModel` of a folder, whose kind must be one of those given.
+
+    Raises:
+      file_io.InputError: see `inference.find` and `inference.FoundModel.in_precision`.
+    """
+    from albert.serving import inference
+
+    found = inference.find(model_dir, *kinds)
+    return found.in_precision(settings.precision) if settings.precision else found
 
 
 def text_settings(max_seq_length: int, source: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ builds the group from parsed flags. Programs can build groups directly, without 
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from absl import flags
@@ -23,6 +23,7 @@ from absl import flags
 from albert.io import file_io
 
 _FLAG, _GROUP = "flag", "group"  # keys of a field's metadata
+_MIXED = "mixed_"
 _DEFINERS: dict[type, Any] = {
     str: flags.DEFINE_string,
     int: flags.DEFINE_integer,
@@ -109,7 +110,27 @@ class Group:
             raise file_io.InputError(f"{', '.join(missing)} must be given")
 
 
-# --- checks of single values ----------------------------------------------------------------------
+# --- values of flags ----------------------------------------------------------------------
+
+
+class PrecisionParser(flags.EnumParser):
+    """Parser of precision names; bfloat16 means mixed_bfloat16, and float16 mixed_float16.
+
+    Args:
+      names: names that the script uses; `parse` returns one of them.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = {PrecisionParser._other(name): name for name in names if "float16" in name}
+        super().__init__([*names, *self._names])
+
+    @staticmethod
+    def _other(name):
+        return name.removeprefix(_MIXED) if name.startswith(_MIXED) else _MIXED + name
+
+    def parse(self, argument: str) -> str:
+        name = super().parse(argument)
+        return self._names.get(name, name)
 
 
 def positive(name: str, value: float) -> None:

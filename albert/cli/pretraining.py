@@ -40,7 +40,7 @@ class Masks(options.Group):
     )
     do_permutation: bool = options.flag(
         False,
-        "Where masks are drawn, choose as many further tokens, permute and predict them.",
+        "Where masks are drawn, choose the same number of other tokens, permute and predict them.",
     )
 
     def config(self) -> masking.MaskingConfig:
@@ -69,7 +69,7 @@ class Blimp(options.Group):
     )
     blimp_limit: int | None = options.flag(
         None,
-        "Maximum number of pairs of each of BLiMP's paradigms, from the front; by default all.",
+        "Maximum number of pairs of each BLiMP paradigm, from the front; by default all.",
         minimum=1,
     )
 
@@ -196,7 +196,7 @@ class Settings(training.Settings):
 # --- masks ----------------------------------------------------------------------------------------
 
 
-def _refuse_without_effect(settings, files):
+def _reject_unused_rules(settings, files):
     """Rejects masking flags that have no effect with these records.
 
     Raises:
@@ -237,14 +237,14 @@ def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> A
     """
     from albert.data import dynamic_masking
 
-    _refuse_without_effect(settings, files)
+    _reject_unused_rules(settings, files)
     lacking = [path for found in files.values() for path in found.fingerprints]
     if not (settings.masked_lm_budget or lacking):
         return None
     config = settings.masks.config()
     if settings.masked_lm_budget:
         config = dataclasses.replace(config, masked_lm_prob=settings.masked_lm_budget)
-    if warning := masking.share_warning(config, settings.max_seq_length):
+    if warning := masking.limit_warning(config, settings.max_seq_length):
         logging.warning("%s", warning)
     try:
         source = settings.model.find()
@@ -293,26 +293,26 @@ def find_sentence_tasks(settings: Settings, strategy: Any) -> tuple[str, str]:
     trained = f"{path} holds a model trained with --sentence_task={' or '.join(possible)}"
     if settings.do_train:
         raise file_io.InputError(
-            f"{trained}: it cannot go on with --sentence_task={wanted}. To start anew from its "
-            "weights, name it as --init_checkpoint and use another --output_dir"
+            f"{trained}: it cannot continue with --sentence_task={wanted}. To start a new run "
+            "from its weights, give it as --init_checkpoint and use another --output_dir"
         )
     if possible == ["none"]:
         raise file_io.InputError(
-            f"{trained}: it has no head whose answers --sentence_task={wanted} could measure"
+            f"{trained}: it has no head that --sentence_task={wanted} could measure"
         )
-    _log_what_is_measured(trained, wanted, possible[0])
+    _log_measured_task(trained, wanted, possible[0])
     return wanted, possible[0]
 
 
-def _log_what_is_measured(trained, wanted, task):
+def _log_measured_task(trained, wanted, task):
     from albert.model import pretraining_heads
 
     head, labels = (pretraining_heads.SENTENCE_TASKS[name] for name in (task, wanted))
     if labels is None:
-        logging.info("%s: the answers of its %s head are not measured", trained, head)
+        logging.info("%s: its %s head is not measured", trained, head)
         return
     logging.warning(
-        "%s: %s_head_on_%s_accuracy and …_loss are those of its %s head on %s labels",
+        "%s: %s_head_on_%s_accuracy and …_loss measure its %s head on %s labels",
         trained,
         head,
         labels,
@@ -321,11 +321,11 @@ def _log_what_is_measured(trained, wanted, task):
     )
 
 
-# --- batches of equally many tokens ---------------------------------------------------------------
+# --- batches with equal numbers of tokens ---------------------------------------------------------
 
 
 def find_batch_size(settings: Settings, strategy: Any) -> int:
-    """Returns the number of examples per step; with --train_batch_tokens it is a mean.
+    """Returns the number of examples per step; with --train_batch_tokens the mean number.
 
     Raises:
       file_io.InputError: the flag cannot be combined with others, or holds fewer than two of the
@@ -344,7 +344,7 @@ def find_batch_size(settings: Settings, strategy: Any) -> int:
     several = several or strategy.num_replicas_in_sync > 1
     if several or distribution.needs_fixed_shapes(strategy):
         raise file_io.InputError(
-            f"{flag} makes batches of different numbers of examples, which cannot be dealt equally "
+            f"{flag} makes batches of different numbers of examples, which cannot be split equally "
             "among devices or --gradient_accumulation_steps, nor run on TPUs: give "
             "--train_batch_size instead"
         )

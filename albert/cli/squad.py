@@ -4,18 +4,15 @@ import dataclasses
 import functools
 from typing import Any
 
-from albert.cli import fine_tuning, options, record_flags
+from albert.cli import command_flags, fine_tuning, options
 from albert.io import file_io
 from albert.tasks.squad import features as squad_features
-from albert.tasks.squad import records as squad_records
+from albert.tasks.squad import selection
 
-_FILES = ("train_file", "predict_file", "train_feature_file", "predict_feature_file")
-_FILES += ("predict_feature_left_file",)
-
-
-def _check_warmup(name, value):
-    if not 0 <= value <= 1:
-        raise file_io.InputError(f"--{name}={value} must be a share, from 0 to 1")
+_FILES = (
+    *("train_file", "train_feature_file"),
+    *("predict_file", "predict_feature_file", "predict_feature_left_file"),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +34,7 @@ class Settings(fine_tuning.Settings):
     )
     predict_feature_left_file: str | None = options.flag(
         None,
-        "What finding the answers needs of the features, as JSON; by default in --output_dir.",
+        "Features that finding the answers needs, as JSON; by default in --output_dir.",
     )
     export_dir: str | None = options.flag(
         None, "Write the best checkpoint in here as a SavedModel (saved_model/…/)."
@@ -67,7 +64,7 @@ class Settings(fine_tuning.Settings):
     warmup_proportion: float = options.flag(
         0.1,
         "Fraction of the steps in which the learning rate rises from 0.",
-        check=_check_warmup,
+        check=options.unit_interval,
     )
     keep_checkpoint_max: int = fine_tuning.keep_flag()
     n_best_size: int = options.flag(
@@ -99,16 +96,18 @@ class Settings(fine_tuning.Settings):
         return self.predict_batch_size
 
     @property
+    def max_kept(self) -> int:
+        """Returns how many checkpoints to keep, unless training does not evaluate them."""
+        return self.keep_checkpoint_max
+
+    @property
     def beams(self) -> dict[str, Any]:
         """Returns the settings that only SQuAD 2.0 has."""
         return {}
 
     def check(self) -> None:
         """Rejects contradictions before any work."""
-        if not (self.do_train or self.do_predict or self.export_dir):
-            raise file_io.InputError(
-                "nothing to do: none of --do_train, --do_predict, --export_dir is given"
-            )
+        self.check_work("do_train", "do_predict", "export_dir")
         for stage, name in (("do_train", "train_file"), ("do_predict", "predict_file")):
             if getattr(self, stage) and not getattr(self, name):
                 raise file_io.InputError(f"--{stage} needs --{name}")
@@ -138,15 +137,12 @@ class Settings(fine_tuning.Settings):
             )
         return steps
 
-    def selections(self) -> tuple[squad_records.Selection, squad_records.Selection]:
+    def selections(self) -> tuple[selection.Selection, selection.Selection]:
         """Returns the selections of the training file and of the file to answer."""
-        shares = {"train_fraction": self.study.train_fraction}
-        shares["eval_fraction"] = self.study.eval_fraction
-        return tuple(
-            squad_records.Selection(
-                self.answerable_only, self.drop_longer_than, share, name, seed=self.course.seed
-            )
-            for name, share in shares.items()
+        kept, seed = (self.answerable_only, self.drop_longer_than), self.course.seed
+        return (
+            selection.Selection(*kept, self.study.train_fraction, "train_fraction", seed),
+            selection.Selection(*kept, self.study.eval_fraction, "eval_fraction", seed),
         )
 
 
@@ -188,7 +184,7 @@ def prepare(settings: Settings, kind: str, start: fine_tuning.Start) -> fine_tun
 def work_on(
     settings: Settings, kind: str, start: fine_tuning.Start, questions: Any
 ) -> fine_tuning.Work:
-    """Returns the task on `question_files.QuestionFiles`.
+    """Returns the task on the `question_files.QuestionFiles`.
 
     Raises:
       file_io.InputError: all checkpoints must be scored, but the correct answers are missing.
@@ -241,7 +237,7 @@ def _scores_all(settings):
     return checkpoint == "all" or (is_open and bool(checkpoints.numbered(folder)))
 
 
-def main(settings: Settings, kind: str, command: record_flags.Command) -> None:
+def main(settings: Settings, kind: str, command: command_flags.Command) -> None:
     """Trains, answers and exports according to the settings.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import common_flags, model_settings, options, record_flags
+from albert.cli import command_flags, model_settings, options
 from albert.io import file_io
 from albert.training import budget, optimizer_table
 
@@ -14,6 +14,10 @@ PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16
 AUTO = "auto"
 # Minimum positions of a batch that gain from two parts: fewer take little time, but compile longer.
 _ROWS_OF_PARTS = 2048
+_CONSTRUCTOR = (  # flags that are arguments of the optimizer's constructor
+    *("beta_1", "beta_2", "epsilon", "weight_decay_rate", "clip_norm"),
+    *("exclude_from_weight_decay", "exclude_from_layer_adaptation"),
+)
 _FAR_ABOVE = 3  # multiple of the square-root-rule rate that triggers a warning
 _ENCODER_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
@@ -23,7 +27,7 @@ class _RateParser(flags.FloatParser):
 
     syntactic_help = f'a number or "{AUTO}"'
 
-    def parse(self, argument: str) -> float | str:
+    def parse(self, argument: str) -> float | str:  # type: ignore[override]
         return AUTO if argument == AUTO else super().parse(argument)
 
 
@@ -66,7 +70,7 @@ class Compute(options.Group):
         "float32",
         "Type of products and activations; variables, normalization, losses and the optimizer stay "
         "float32. mixed_float16 scales the loss.",
-        parser=common_flags.PrecisionParser(list(PRECISIONS)),
+        parser=options.PrecisionParser(list(PRECISIONS)),
     )
     gradient_accumulation_steps: int = options.flag(
         1,
@@ -84,8 +88,8 @@ class Compute(options.Group):
         False, "Print what training with these flags needs and what would fit, and end."
     )
 
-    def of_batch(self, positions: int) -> Any:
-        """Returns the `layers.Compute` of a batch with this many positions."""
+    def for_batch(self, positions: int) -> Any:
+        """Returns the `layers.Compute` for a batch with this many positions."""
         from albert.model import layers
 
         # Each part has its own gradients of shared weights, so saving memory needs a single part.
@@ -133,7 +137,7 @@ class Course(options.Group):
             self.refuse_given("--do_eval alone", "eval_wait_secs")
 
 
-def _with_rate() -> str:
+def _optimizers_with_rate() -> str:
     """Returns the optimizers whose learning rate can be derived from the batch size."""
     rows = optimizer_table.OPTIMIZERS.items()
     return optimizer_table.listed([name for name, row in rows if row.rate])
@@ -150,7 +154,7 @@ class Optimizer(options.Group):
     )
     learning_rate: float | str = options.flag(
         5e-5,
-        f'Highest learning rate; for {_with_rate()} also "{AUTO}", by the batch size.',
+        f'Highest learning rate; for {_optimizers_with_rate()} also "{AUTO}", by the batch size.',
         parser=_RateParser(),
     )
     beta_1: float | None = options.flag(None, "Decay of the mean gradient; by default 0.9.")
@@ -180,9 +184,7 @@ class Optimizer(options.Group):
     @property
     def arguments(self) -> dict[str, Any]:
         """Returns the given arguments of the optimizer's constructor, by name."""
-        names = ("beta_1", "beta_2", "epsilon", "weight_decay_rate", "clip_norm")
-        names += ("exclude_from_weight_decay", "exclude_from_layer_adaptation")
-        found = {name: getattr(self, name) for name in names}
+        found = {name: getattr(self, name) for name in _CONSTRUCTOR}
         return {name: value for name, value in found.items() if value is not None}
 
     def check(self) -> None:
@@ -194,8 +196,8 @@ class Optimizer(options.Group):
         optimizer_table.check(self.optimizer, self.arguments)
         if self.learning_rate == AUTO and not optimizer_table.OPTIMIZERS[self.optimizer].rate:
             raise file_io.InputError(
-                f"--learning_rate={AUTO} is for --optimizer={_with_rate()}: no rule is known for "
-                f"{self.optimizer}"
+                f"--learning_rate={AUTO} is for --optimizer={_optimizers_with_rate()}: no rule is "
+                f"known for {self.optimizer}"
             )
 
     def make(
@@ -216,15 +218,16 @@ class Optimizer(options.Group):
     def rate(self, train_batch_size: int) -> float:
         """Returns the peak learning rate; logs it, or that it is far above the rule."""
         name, given = self.optimizer, self.learning_rate
-        if not optimizer_table.OPTIMIZERS[name].rate:
-            return given
+        known = optimizer_table.OPTIMIZERS[name].rate
         by_rule = optimizer_table.scaled_rate(name, train_batch_size)
-        rule = "%g * sqrt(--train_batch_size=%d / %d)"
-        rate, batch = optimizer_table.OPTIMIZERS[name].rate
-        rule %= (rate, train_batch_size, batch)
+        if known is None or by_rule is None:
+            return float(given)
+        rate, batch = known
+        rule = f"{rate:g} * sqrt(--train_batch_size={train_batch_size} / {batch})"
         if given == AUTO:
             logging.info("--learning_rate=%s: %.4g = %s", AUTO, by_rule, rule)
             return by_rule
+        given = float(given)
         if given > _FAR_ABOVE * by_rule:
             logging.warning(
                 "--learning_rate=%g is %.3g times as high as is usual for %s: %.4g = %s",
@@ -314,7 +317,7 @@ class Schedule(options.Group):
             )
         return dataclasses.replace(task, best_metric=chosen)
 
-    def judgement(self, learning_rate: Any, warmup_share: float, recipe: str | None) -> Any:
+    def judgement(self, learning_rate: Any, warmup_fraction: float, recipe: str | None) -> Any:
         """Returns the `stuck_runs.Settings` of a run; None: no check for learning."""
         return None
 
@@ -356,7 +359,7 @@ class Settings(options.Group):
 # --- parts of a run -------------------------------------------------------------------------------
 
 
-def make_strategy(settings: Settings, command: record_flags.Command) -> Any:
+def make_strategy(settings: Settings, command: command_flags.Command) -> Any:
     """Returns the `tf.distribute.Strategy` of the flags, which all workers must share.
 
     Raises:
@@ -416,7 +419,7 @@ def run_config(
         log_every_steps=course.log_every_steps,
         seed=course.seed,
         gradient_accumulation_steps=settings.compute.gradient_accumulation_steps,
-        compute=settings.compute.of_batch(settings.train_batch_size * settings.max_seq_length),
+        compute=settings.compute.for_batch(settings.train_batch_size * settings.max_seq_length),
         eval_every=schedule.eval_every,
         early_stopping_patience=schedule.early_stopping_patience,
     )
@@ -445,7 +448,7 @@ def end_with_estimate(
     def compute_with(accumulation_steps, recompute):
         saving = {"gradient_accumulation_steps": accumulation_steps, "recompute": recompute}
         changed = dataclasses.replace(compute, **saving)
-        return engine.compute_on(changed.of_batch(batch_size * settings.max_seq_length), strategy)
+        return engine.compute_on(changed.for_batch(batch_size * settings.max_seq_length), strategy)
 
     report = memory.report(
         config,
@@ -491,7 +494,7 @@ def read_config(settings: Settings, source: Any) -> Any:
     return used
 
 
-def course_of_run(
+def run_arguments(
     settings: Settings, steps: int, warmup_steps: int, recipe: str | None = None, **schedule: Any
 ) -> dict[str, Any]:
     """Returns the arguments of `stages.Run` for the length and the end of training.
@@ -502,19 +505,19 @@ def course_of_run(
       recipe: file or page with settings to try; None: no check for learning.
       **schedule: see `optimizers.create_optimizer`.
     """
-    share = warmup_steps / steps if steps else 0.0
+    warmup_fraction = warmup_steps / steps if steps else 0.0
     optimizer, batch_size = settings.optimizer, settings.train_batch_size
     return {
         "make_optimizer": lambda: optimizer.make(batch_size, steps, warmup_steps, **schedule),
         "do_train": settings.do_train,
         "checkpoint": settings.course.checkpoint,
         "eval_wait_secs": settings.course.eval_wait_secs,
-        "stuck": settings.schedule.judgement(optimizer.learning_rate, share, recipe),
-        "budget": _budget(settings, steps, share, schedule),
+        "stuck": settings.schedule.judgement(optimizer.learning_rate, warmup_fraction, recipe),
+        "budget": _budget(settings, steps, warmup_fraction, schedule),
     }
 
 
-def _budget(settings, steps, warmup_share, schedule):
+def _budget(settings, steps, warmup_fraction, schedule):
     """Returns the `budget.Settings` of the flags; None without a budget."""
     if not settings.schedule.budget_minutes:
         return None
@@ -522,7 +525,7 @@ def _budget(settings, steps, warmup_share, schedule):
 
     def make_optimizer(pace):
         batch_size = settings.train_batch_size
-        return settings.optimizer.make(batch_size, 1, warmup_share, pace=pace, **schedule)
+        return settings.optimizer.make(batch_size, 1, warmup_fraction, pace=pace, **schedule)
 
     return budget.Settings(
         settings.schedule.budget_minutes, make_optimizer, steps if is_bound else None

@@ -12,6 +12,7 @@ __all__ = (
     "instances",
     "masking",
     "record_files",
+    "record_values",
     "sequence_formats",
     "tfrecord",
 )

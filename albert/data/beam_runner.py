@@ -1,9 +1,9 @@
-"""Runs Apache Beam pipelines: the package, options, mistakes in workers, workers that are lost.
+"""Runs the work of data workers as Apache Beam pipelines: lines of a vocabulary, shards of records.
 
 The runners of clusters give the work of a lost worker to another one. Beam's DirectRunner does not:
-it fails, or waits for ever (2.77). So here it has a process of its own, which ends when a worker is
-lost, and the pipeline is run again; steps that keep what they have finished in files lose only what
-was being made.
+it fails, or waits forever (2.77). So it runs in its own process here, which ends when a worker is
+lost, and then the pipeline is run again. Steps that store their finished results in files lose only
+unfinished ones.
 """
 
 import collections
@@ -15,27 +15,34 @@ import os
 import re
 import threading
 import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from albert.data import instance_files, instance_shards, shuffling
 from albert.io import file_io, processes, progress
 from albert.text import corpus, vocabulary
 
 _ATTEMPTS = 4
-# How Beam's messages end that tell of an exception in a step, and what is before that.
+# Beam's messages have this after the message of an exception in a step.
 _IN_A_STEP = " [while running "
 _WORKER_ENDED = "Worker subprocess exited"
-# The last of the tracebacks says it.
+# In the last of the tracebacks.
 _MISTAKE = re.compile(rf"InputError: ((?:(?!InputError: ).)*?){re.escape(_IN_A_STEP)}", re.DOTALL)
+_COUNTS = "counts.json"
+BYTES_AT_A_TIME = 1 << 24
+
+AddSteps = Callable[[Any, Any], None]  # (apache_beam, pipeline)
+_Block = tuple[int, tuple[corpus.Segment, ...]]  # number, segments
 
 
-def _check_package():
-    # Not imported here: that takes 100 MB, which only the process needs that runs the pipeline.
+def _check_package() -> None:
+    # Not imported here: only the process that runs the pipeline needs its 100 MB.
     if importlib.util.find_spec("apache_beam") is None:
         raise file_io.InputError("runner=beam needs the package apache-beam: pip install '.[beam]'")
 
 
-def _options(arguments, num_workers):
-    """Options of the pipeline; without any, a run in processes of this machine."""
+def _options(arguments: Sequence[str], num_workers: int) -> Any:
+    """Returns the options of a pipeline; by default it runs in processes of this machine."""
     from apache_beam.options import pipeline_options
 
     options = pipeline_options.PipelineOptions(arguments)
@@ -47,24 +54,24 @@ def _options(arguments, num_workers):
             direct_running_mode="multi_processing",
             default_sdk_harness_log_level="WARNING",
         )
-    # Workers import the package; they need no copy of this program's state.
+    # Workers import the package; they do not need a copy of this program's state.
     options.view_as(pipeline_options.SetupOptions).save_main_session = False
     return options
 
 
-def run(add_steps, arguments, num_workers=1):
+def run(add_steps: AddSteps, arguments: Sequence[str], num_workers: int = 1) -> None:
     """Runs a pipeline to its end.
 
     Args:
-      add_steps: ``(apache_beam, pipeline)``; what a step writes must be the same however often it
-        is done. It must survive pickling where no `arguments` are given.
-      arguments: list of options of the pipeline, as Beam's programs take them on a command line;
-        by default it runs in processes of this machine, and again if one of them is lost.
-      num_workers: how many of them.
+      add_steps: ``(apache_beam, pipeline)``. A step must write the same however often it runs.
+        Without `arguments`, the function must survive pickling.
+      arguments: options of the pipeline, in the form of a command line of Beam. If empty, it runs
+        in processes of this machine, and again if one of them is lost.
+      num_workers: number of these processes.
 
     Raises:
       file_io.InputError: the package apache-beam is missing, a step raised it, or workers were lost
-        time and again.
+        repeatedly.
       RuntimeError: another exception in a step, with the traceback of the worker.
     """
     _check_package()
@@ -88,35 +95,37 @@ def run(add_steps, arguments, num_workers=1):
 
 
 class _Runner:
-    """Runs pipelines in a process that ends when a worker of the DirectRunner does."""
+    """Runs pipelines in a process that ends when a worker of the DirectRunner ends."""
 
-    def __init__(self, num_workers, advance):
+    def __init__(self, num_workers: int, advance: Callable[[int], None]) -> None:
         del advance
         self._num_workers = num_workers
-        # The runner itself does not look at what the threads raise that wait for the workers.
+        # The runner ignores exceptions of the threads that wait for the workers.
         threading.excepthook = self._note
 
-    def run(self, add_steps):
+    def run(self, add_steps: AddSteps) -> None:
         try:
             _run_here(add_steps, [], self._num_workers)
         except RuntimeError as error:
             if _IN_A_STEP in str(error):
                 raise
-            os._exit(1)  # A channel to a worker was closed.
+            os._exit(1)  # The channel to a worker is closed.
 
-    def _note(self, raised):
+    def _note(self, raised: threading.ExceptHookArgs) -> None:
         if _WORKER_ENDED in str(raised.exc_value):
             os._exit(1)
 
 
-def _run_here(add_steps, arguments, num_workers):
+def _run_here(add_steps: AddSteps, arguments: Sequence[str], num_workers: int) -> None:
     import apache_beam as beam
 
+    # Else Beam would choose coders by annotations; that of integers has only 64 bits.
+    beam.typehints.disable_type_annotations()
     logging.getLogger("apache_beam").setLevel(logging.WARNING)
     try:
         with beam.Pipeline(options=_options(arguments, num_workers)) as pipeline:
             add_steps(beam, pipeline)
-    except file_io.InputError as error:  # of a step, where all is done in this process
+    except file_io.InputError as error:  # raised by a step in this process
         raise file_io.InputError(str(error).split(_IN_A_STEP)[0]) from error
     except RuntimeError as error:
         if mistake := _MISTAKE.search(str(error)):
@@ -124,16 +133,16 @@ def _run_here(add_steps, arguments, num_workers):
         raise
 
 
-def write(path, make):
-    """Lets `make` write a file under a name that nobody else has, which then becomes `path`.
+def write(path: str, make: Callable[[str], Any]) -> None:
+    """Writes a file under a unique name, then renames it to `path`.
 
-    So it does not matter if several workers, also of several machines, write the same file.
+    So several workers, also on several machines, may write the same file.
 
     Args:
       path: file.
-      make: ``(name)``, writes the file of that name.
+      make: ``(name)``, writes a file of that name.
     """
-    temporary = own_name(path)
+    temporary = unique_name(path)
     try:
         make(temporary)
         file_io.rename(temporary, path)
@@ -141,24 +150,32 @@ def write(path, make):
         file_io.remove(temporary)
 
 
-def own_name(path):
-    """A name that begins with `path` and that nobody else has."""
+def unique_name(path: str) -> str:
+    """Returns a unique name that begins with `path`."""
     return f"{path}.{uuid.uuid4().hex}"
 
 
-# --- Draws a vocabulary's lines as an Apache Beam pipeline: those that one process draws, too ----
-
-
-def draw(plan, recipe, counts, *, folder, arguments, num_workers=1):
-    """Returns an iterator over what `vocabulary.drawn_lines` yields, after the pipeline has ended.
+def draw(
+    plan: corpus.Plan,
+    recipe: vocabulary.VocabRecipe,
+    counts: collections.Counter[str],
+    *,
+    folder: str,
+    arguments: Sequence[str],
+    num_workers: int = 1,
+) -> Iterator[str]:
+    """Draws the lines of `vocabulary.drawn_lines` in a pipeline.
 
     Args:
-      plan, recipe, counts: see there.
-      folder: new folder for the drawn lines that all workers see; it is removed in the end.
+      plan, recipe, counts: see `vocabulary.drawn_lines`.
+      folder: new folder for the drawn lines that all workers see; it is removed at the end.
       arguments, num_workers: see `run`.
 
+    Returns:
+      Iterator over the lines, after the pipeline has ended.
+
     Raises:
-      file_io.InputError: as `run`, or there is no room in the folder.
+      file_io.InputError: see `run`; or the folder cannot be written.
     """
     file_io.make_dirs(folder)
     try:
@@ -174,7 +191,7 @@ def draw(plan, recipe, counts, *, folder, arguments, num_workers=1):
     return _read(folder, len(plan.blocks))
 
 
-def _read(folder, num_blocks):
+def _read(folder: str, num_blocks: int) -> Iterator[str]:
     try:
         for number in range(num_blocks):
             with file_io.open_file(_path(folder, number), "rb") as file:
@@ -184,11 +201,13 @@ def _read(folder, num_blocks):
         file_io.remove(folder)
 
 
-def _path(folder, number):
+def _path(folder: str, number: int) -> str:
     return os.path.join(folder, f"lines-{number:06d}")
 
 
-def _add_line_steps(beam, pipeline, *, plan, recipe, folder):
+def _add_line_steps(
+    beam: Any, pipeline: Any, *, plan: corpus.Plan, recipe: vocabulary.VocabRecipe, folder: str
+) -> None:
     blocks = (
         pipeline
         | "blocks" >> beam.Create(list(enumerate(plan.blocks)))
@@ -203,57 +222,60 @@ def _add_line_steps(beam, pipeline, *, plan, recipe, folder):
     _ = blocks | "draw" >> beam.Map(_draw, beam.pvalue.AsSingleton(limit), recipe, folder)
 
 
-def _count(block):
+def _count(block: _Block) -> tuple[int, list[int]]:
     number, segments = block
     return number, corpus.count_lines(segments)
 
 
-def _limit(found, recipe):
+def _limit(
+    found: list[tuple[int, list[int]]], recipe: vocabulary.VocabRecipe
+) -> tuple[list[list[int]], int]:
     sizes = [sizes for _, sizes in sorted(found)]
     return sizes, vocabulary.sample_limit(sizes, recipe.input_sentence_size, recipe.random_seed)
 
 
-def _draw(block, sizes_and_limit, recipe, folder):
-    """Writes the drawn lines of a block, and how many it has."""
+def _draw(
+    block: _Block,
+    sizes_and_limit: tuple[list[list[int]], int],
+    recipe: vocabulary.VocabRecipe,
+    folder: str,
+) -> None:
+    """Writes the drawn lines of a block, and their number."""
     number, segments = block
     sizes, below = sizes_and_limit
-    path, drawn = _path(folder, number), []
+    path = _path(folder, number)
+    lengths: list[int] = []
 
-    def make(name):
+    def make(name: str) -> None:
         with file_io.writing(folder), file_io.open_file(name, "wb") as file:
             for line in vocabulary.drawn_of_block(number, segments, below, recipe.random_seed):
                 file.write(f"{line}\n".encode())
-                drawn.append(len(line))
+                lengths.append(len(line))
 
     write(path, make)
-    note = {"lines": sum(sizes[number]), "drawn": len(drawn)}
+    note = {"lines": sum(sizes[number]), "drawn": len(lengths)}
     write(f"{path}.json", lambda name: file_io.write_json(name, note))
 
 
-# --- Makes shards of pre-training records as an Apache Beam pipeline, on any of its runners ------
-
-
-_COUNTS = "counts.json"
-BYTES_AT_A_TIME = 1 << 24
-
-
-def make_shards(work, arguments, num_workers=1):
+def make_shards(
+    work: instance_shards.Work, arguments: Sequence[str], num_workers: int = 1
+) -> collections.Counter[str]:
     """Makes all shards of a job, and their notes, in the folder of the work.
 
     Args:
-      work: `instance_shards.Work`; all workers must see its folder and the text.
+      work: all workers must see its folder and the text.
       arguments, num_workers: see `run`.
 
     Returns:
-      Counter of what was made and left out.
+      Counter of what was made and skipped.
 
     Raises:
-      file_io.InputError: as `run`.
+      file_io.InputError: see `run`.
     """
-    num_buckets = work.num_shards * work.buckets
-    make = functools.partial(make_records, job=work.job, num_buckets=num_buckets)
-    if keeps_records(work.folder):
-        make = functools.partial(keep_records, make=make, folder=work.folder)
+    make: Callable[..., Any]
+    make = functools.partial(make_records, job=work.job, num_buckets=work.num_buckets)
+    if uses_files(work.folder):
+        make = functools.partial(store_records, make=make, folder=work.folder)
     steps = functools.partial(
         _add_record_steps, work=work, make=make, shuffle=shuffle_bucket, join=join_shard
     )
@@ -263,7 +285,15 @@ def make_shards(work, arguments, num_workers=1):
     )
 
 
-def _add_record_steps(beam, pipeline, *, work, make, shuffle, join):
+def _add_record_steps(
+    beam: Any,
+    pipeline: Any,
+    *,
+    work: instance_shards.Work,
+    make: Callable[[instance_files.Unit], Iterable[Any]],
+    shuffle: Callable[..., Any],
+    join: Callable[..., Any],
+) -> None:
     """Adds the steps of the work to a pipeline; the last three are functions of this module."""
     made = (
         pipeline
@@ -292,27 +322,26 @@ def _add_record_steps(beam, pipeline, *, work, make, shuffle, join):
     )
 
 
-# --- what the workers do --------------------------------------------------------------------------
-
-
 @functools.lru_cache(maxsize=1)
-def _maker(job):
-    """Of a process: the vocabulary is read once."""
+def _maker(job: instance_files.Job) -> instance_files.InstanceMaker:
+    """Returns the maker of this process, which reads the vocabulary once."""
     return instance_files.InstanceMaker(job)
 
 
-def make_records(unit, job, num_buckets):
+def make_records(
+    unit: instance_files.Unit, job: instance_files.Job, num_buckets: int
+) -> Iterator[tuple[int | None, Any]]:
     """Makes the records of a unit.
 
     Args:
-      unit: `instance_files.Unit`.
-      job: `instance_files.Job`.
-      num_buckets: of the whole work.
+      unit: unit of work.
+      job: settings.
+      num_buckets: number of buckets of all shards.
 
     Yields:
-      (bucket, ((block, pass, part), records)), and last (None, Counter of what the unit holds).
+      (bucket, ((block, pass, part), records)), and last (None, Counter of the unit's content).
     """
-    counts = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     for pass_number, batches, rng in _maker(job).passes(unit):
         waiting, part = shuffling.Buckets(num_buckets), 0
         for records, batch_counts in batches:
@@ -326,29 +355,31 @@ def make_records(unit, job, num_buckets):
     yield None, counts
 
 
-def keeps_records(folder):
-    """Whether records wait in files of the folder of the work, see above."""
+def uses_files(folder: str) -> bool:
+    """Returns whether `store_records` can store records in the folder of the work."""
     return not file_io.is_remote(folder)
 
 
-def keep_records(unit, make, folder):
+def store_records(
+    unit: instance_files.Unit, make: Callable[[instance_files.Unit], Iterable[Any]], folder: str
+) -> Iterator[tuple[int | None, Any]]:
     """Writes the records of a unit to a file, unless an earlier attempt has done so.
 
     Args:
-      unit: `instance_files.Unit`.
+      unit: unit of work.
       make: `make_records` with its other arguments.
-      folder: of the work, on a disk that all workers see.
+      folder: folder of the work, on a disk that all workers see.
 
     Yields:
-      As `make_records`, but instead of keys and records the fields of `shuffling.Segment`s.
+      As `make_records`, but with the fields of `shuffling.Segment` instead of keys and records.
     """
     name = f"unit-{unit.block:05d}-{unit.passes[0]}-{unit.passes[-1]}"
     note = os.path.join(folder, f"{name}.json")
     if not file_io.exists(note):
-        path = own_name(os.path.join(folder, name))
+        path = unique_name(os.path.join(folder, name))
         with file_io.writing(folder):
             found = {"file": os.path.basename(path), **_write_unit(path, make(unit))}
-            # Last: an attempt that was ended before this line counts for nothing.
+            # Last: an attempt that ended before this line is ignored.
             write(note, lambda name: file_io.write_json(name, found))
     found = file_io.read_json(note, "finished unit")
     path = os.path.join(folder, found["file"])
@@ -357,9 +388,9 @@ def keep_records(unit, make, folder):
     yield None, collections.Counter(found["counts"])
 
 
-def _write_unit(path, made):
-    """Writes the records of a unit; what its note says."""
-    segments = []
+def _write_unit(path: str, made: Iterable[tuple[int | None, Any]]) -> dict[str, Any]:
+    """Writes the records of a unit; returns the content of its note."""
+    segments: list[tuple[Any, ...]] = []
     try:
         with file_io.open_file(path, "wb") as file:
             for bucket, found in made:
@@ -373,25 +404,27 @@ def _write_unit(path, made):
     raise ValueError(f"{path}: the unit ended without its counts")
 
 
-def _total(counters):
-    total = collections.Counter()
+def _total(counters: Iterable[collections.Counter[str]]) -> collections.Counter[str]:
+    total: collections.Counter[str] = collections.Counter()
     for counter in counters:
         total.update(counter)
     return total
 
 
-def _write_counts(counts, path):
+def _write_counts(counts: collections.Counter[str], path: str) -> None:
     write(path, lambda name: file_io.write_json(name, dict(counts)))
 
 
-def shuffle_bucket(group, job, folder, buckets):
+def shuffle_bucket(
+    group: tuple[int, Iterable[Any]], job: instance_files.Job, folder: str, buckets: int
+) -> tuple[int, tuple[int, str, int]]:
     """Writes the records of a bucket in the order of a local run.
 
     Args:
-      group: (bucket, iterable of what `make_records` or `keep_records` give for it).
-      job: `instance_files.Job`.
-      folder: of the work.
-      buckets: how many a shard has.
+      group: (bucket, iterable of what `make_records` or `store_records` yield for it).
+      job: settings.
+      folder: folder of the work.
+      buckets: number of buckets per shard.
 
     Returns:
       (shard, (bucket, path of the file, number of records)).
@@ -399,14 +432,15 @@ def shuffle_bucket(group, job, folder, buckets):
     bucket, parts = group
     parts = sorted(parts)
     rng = instance_shards.shuffle_rng(job, bucket)
-    if keeps_records(folder):
+    if uses_files(folder):
         segments = [shuffling.Segment(*part) for part in parts]
         records = shuffling.shuffled_segments(segments, rng)
     else:
         records = shuffling.shuffled([found for _, found in parts], rng)
-    path, lengths = os.path.join(folder, f"shuffled-{bucket:05d}"), []
+    path = os.path.join(folder, f"shuffled-{bucket:05d}")
+    lengths: list[int] = []
 
-    def make(name):
+    def make(name: str) -> None:
         with file_io.writing(folder), file_io.open_file(name, "wb") as file:
             lengths.extend(map(file.write, records))
 
@@ -414,21 +448,23 @@ def shuffle_bucket(group, job, folder, buckets):
     return bucket // buckets, (bucket, path, len(lengths))
 
 
-def join_shard(group, job, folder):
-    """Writes a shard of its buckets.
+def join_shard(
+    group: tuple[int, Iterable[tuple[int, str, int] | None]], job: instance_files.Job, folder: str
+) -> None:
+    """Writes a shard from its buckets.
 
     Args:
-      group: (shard, iterable of what `shuffle_bucket` gives, and None).
-      job: `instance_files.Job`.
-      folder: of the work.
+      group: (shard, iterable of results of `shuffle_bucket`, and None).
+      job: settings.
+      folder: folder of the work.
     """
     shard, found = group
     instance_shards.write_shard(folder, shard, _contents(sorted(filter(None, found))), job)
 
 
-def _contents(buckets):
+def _contents(buckets: Iterable[tuple[int, str, int]]) -> Iterator[tuple[int, bytes]]:
     for _, path, number in buckets:
         with file_io.open_file(path, "rb") as file:
             while content := file.read(BYTES_AT_A_TIME):
                 yield number, content
-                number = 0  # All are counted with the first part.
+                number = 0  # The first part counts for all.

@@ -1,7 +1,7 @@
-"""Masks drawn while training and evaluating: for records without masks, and anew for the others.
+"""Draws masks while training and evaluating, for records with or without masks.
 
-The draw is a function of the seed and of the number of the batch, so a resumed run sees the masks
-that an uninterrupted one would have seen. An evaluation draws by the place of the record in its
+Masks depend on the seed and the number of the batch, so a resumed run sees the masks that an
+uninterrupted run would have seen. In an evaluation they depend on the place of the record in its
 files: always the same masks, on any number of devices.
 
 Shapes: B batch, S positions, P predictions.
@@ -9,23 +9,28 @@ Shapes: B batch, S positions, P predictions.
 
 import dataclasses
 import itertools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from albert.data import input_pipeline, instances, masking, record_files, tfrecord
+from albert.data import (
+    input_pipeline,
+    instances,
+    masking,
+    record_files,
+    record_values,
+    tfrecord,
+)
 from albert.io import file_io
 from albert.text import tokenization
 
 _HINT = "Make the records again with this version of create_pretraining_data"
-_TRAINING, _EVALUATION = 0, 1  # streams of chance
-_SCANNED_AT_ONCE = 1024  # records
-_SAMPLED_FILES = 16
-WRONG = "a record is longer than the sequence, or holds a value that cannot be"
+_TRAINING, _EVALUATION = 0, 1  # random streams
+_SAMPLED_FILES, _SAMPLED_RECORDS = 16, 1024  # for the mean length
+REMAKE = "make the records again, with the vocabulary of the model"
+INVALID = "a record is longer than the sequence, or holds an impossible value"
 LABELS = "next_sentence_labels"
-
-
-# --- which records have masks ------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,51 +38,51 @@ class RecordFiles:
     """Files of one split.
 
     Attributes:
-      paths: list of record files.
-      without_masks: they were made to be masked while training, see `instances`.
+      paths: record files.
+      without_masks: whether they were made to be masked while training, see `instances`.
       fingerprints: {path: fingerprint of its vocabulary}; empty for records with masks.
     """
 
-    paths: list
+    paths: Sequence[str]
     without_masks: bool
-    fingerprints: dict
+    fingerprints: Mapping[str, int]
 
-    def lengths(self, serialized):
-        """Tokens of records: [B] strings -> int32 [B]."""
+    def lengths(self, serialized: tf.Tensor) -> tf.Tensor:
+        """Counts the tokens of records: [B] strings -> [B] int32."""
         if self.without_masks:
             return _token_counts(serialized)
         mask = tf.io.RaggedFeature(tf.int64)
         parsed = tf.io.parse_example(serialized, {"input_mask": mask})
         return tf.cast(tf.reduce_sum(parsed["input_mask"], axis=1), tf.int32)
 
-    def mean_length(self):
-        """Mean number of tokens of the first records of up to 16 files, spread over all.
+    def mean_length(self) -> float:
+        """Returns the mean number of tokens of the first records of up to 16 of the files.
 
         Raises:
           file_io.InputError: there are no records, or a file is damaged.
         """
         chosen = self.paths[:: -(-len(self.paths) // _SAMPLED_FILES)]
-        with record_files.damage_reported(chosen):
+        with record_files.report_damage(chosen):
             found = [
                 self.lengths(serialized).numpy()
                 for path in chosen
                 for serialized in (
-                    record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE).take(1)
+                    record_files.serialized_examples([path]).batch(_SAMPLED_RECORDS).take(1)
                 )
             ]
         if not found:
             raise file_io.InputError(f"no records in {', '.join(chosen)}")
         return float(np.mean(np.concatenate(found)))
 
-    def check_vocabulary(self, fingerprint, name):
-        """Compares the vocabulary that is to be used with that of the records.
+    def check_vocabulary(self, fingerprint: int, name: str) -> None:
+        """Compares a vocabulary with that of the records.
 
         Args:
           fingerprint: `instances.Vocabulary.fingerprint`.
           name: path of the vocabulary, for messages.
 
         Raises:
-          file_io.InputError: names the first file that was made with another one.
+          file_io.InputError: names the first file that was made with another vocabulary.
         """
         for path, found in self.fingerprints.items():
             if found != fingerprint:
@@ -87,14 +92,14 @@ class RecordFiles:
                 )
 
 
-def look_at(paths):
-    """`RecordFiles` of files, by the first record of each.
+def inspect(paths: Sequence[str]) -> RecordFiles:
+    """Inspects files by the first record of each.
 
     Raises:
-      file_io.InputError: some have masks and others not, or a file is damaged.
+      file_io.InputError: some records have masks and others not, or a file is damaged.
     """
-    examples = {path: record_files.first_example(path) for path in paths}
-    examples = {path: example for path, example in examples.items() if example is not None}
+    found = {path: record_files.first_example(path) for path in paths}
+    examples = {path: example for path, example in found.items() if example is not None}
     name = instances.FINGERPRINT
     compact = [path for path, example in examples.items() if name in example.features.feature]
     masked = [path for path in examples if path not in compact]
@@ -112,15 +117,15 @@ def look_at(paths):
     )
 
 
-def _token_counts(serialized):
-    """Tokens of records without masks: [B] strings -> int32 [B]."""
+def _token_counts(serialized: tf.Tensor) -> tf.Tensor:
+    """Counts the tokens of records without masks: [B] strings -> [B] int32."""
     specs = instances.compact_feature_specs(with_fingerprint=False)[:1]
     real = input_pipeline.parse(specs, serialized)["input_ids"] >= 0
     return tf.reduce_sum(tf.cast(real, tf.int32), axis=1)
 
 
-def first_wrong(paths, seq_length, vocab_size):
-    """What to tell the user of the first record without masks that `Masker` cannot read."""
+def find_invalid_record(paths: Sequence[str], seq_length: int, vocab_size: int) -> str:
+    """Returns a message on the first record without masks that `Masker` cannot read."""
     hint = "give the max_seq_length that the records were made with"
     for path in paths:
         found = itertools.chain.from_iterable(tfrecord.read_records(path))
@@ -135,27 +140,22 @@ def first_wrong(paths, seq_length, vocab_size):
                 wrong = (example[name] < 0) | (example[name] >= high)
                 if wrong.any():
                     first = int(wrong.argmax())
-                    return f"{place}: {value_text(name, first, example[name][first], high)}"
-    return f"{WRONG}, in {', '.join(paths)}"
+                    text = record_values.describe_value(name, [first], example[name][first], high)
+                    return f"{place}: {text}: {REMAKE}"
+    return f"{INVALID}, in {', '.join(paths)}"
 
 
-def value_text(name, place, value, high):
-    """What to tell the user of a value that must be from 0 to below `high`."""
-    return (
-        f"{name}[{place}] = {value}, expected 0 to {high - 1}: make the records again, with the "
-        "vocabulary of the model"
-    )
-
-
-# --- masks -------------------------------------------------------------------------------------
-
-
-def unmask(input_ids, positions, labels, weights):
-    """[B, S] ids with the original tokens put back at the predicted positions.
+def unmask(
+    input_ids: np.ndarray, positions: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Restores the original tokens at the predicted positions.
 
     Args:
       input_ids: [B, S] masked ids.
       positions, labels, weights: [B, P]; entries of weight 0 are padding.
+
+    Returns:
+      [B, S] original ids.
     """
     original = input_ids.copy()
     rows, slots = np.nonzero(weights)
@@ -168,17 +168,23 @@ class Masker:
     """Draws masks for batches of pre-training records.
 
     Attributes:
-      config: `masking.MaskingConfig`.
-      vocabulary: `instances.Vocabulary` of the records.
-      seed: integer, the one source of chance.
+      config: how masks are drawn.
+      vocabulary: vocabulary of the records.
+      seed: non-negative integer, the only source of randomness.
     """
 
     config: masking.MaskingConfig
     vocabulary: instances.Vocabulary
     seed: int
 
-    def _draw(self, stream, input_ids, input_mask, word_starts):
-        """`masking.MaskedBatch` of [B, S] arrays; everything but [CLS] and [SEP] may be masked."""
+    def _draw(
+        self,
+        stream: tuple[int, int],
+        input_ids: np.ndarray,
+        input_mask: np.ndarray,
+        word_starts: np.ndarray,
+    ) -> masking.MaskedBatch:
+        """Masks [B, S] arrays; every token but [CLS] and [SEP] may be masked."""
         vocabulary = self.vocabulary
         special = (input_ids == vocabulary.cls_id) | (input_ids == vocabulary.sep_id)
         return masking.mask_batch(
@@ -192,8 +198,8 @@ class Masker:
             np.random.default_rng([self.seed, *map(int, stream)]),
         )
 
-    def read(self, serialized, seq_length):
-        """Features of a batch of records without masks.
+    def read(self, serialized: tf.Tensor, seq_length: int) -> dict[str, tf.Tensor]:
+        """Parses a batch of records without masks.
 
         Args:
           serialized: [B] strings.
@@ -203,8 +209,8 @@ class Masker:
           input_ids, input_mask and segment_ids [B, S] and next_sentence_labels [B, 1], all int32.
 
         Raises:
-          tf.errors.InvalidArgumentError: a record is longer than S, or holds what no record can;
-            `first_wrong` finds it.
+          tf.errors.InvalidArgumentError: a record is longer than S, or holds an impossible value;
+            `find_invalid_record` finds it.
         """
         _, *others = instances.compact_feature_specs(with_fingerprint=False)
         parsed = input_pipeline.parse(others, serialized)
@@ -217,8 +223,8 @@ class Masker:
             (starts >= 0) & (starts <= lengths) & (lengths <= seq_length),
             (labels >= 0) & (labels <= 1),
         ]
-        is_right = tf.reduce_all([tf.reduce_all(values) for values in in_range])
-        with tf.control_dependencies([tf.debugging.Assert(is_right, [WRONG])]):
+        is_valid = tf.reduce_all([tf.reduce_all(values) for values in in_range])
+        with tf.control_dependencies([tf.debugging.Assert(is_valid, [INVALID])]):
             ids = tf.cast(ids.to_tensor(-1)[:, :seq_length], tf.int32)
         ids = tf.pad(ids, [[0, 0], [0, seq_length - tf.shape(ids)[1]]], constant_values=-1)
         ids = tf.ensure_shape(ids, [None, seq_length])
@@ -231,34 +237,36 @@ class Masker:
             LABELS: labels,
         }
 
-    def transform(self, number, features):
+    def transform(self, number: tf.Tensor, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Masks a training batch, see `input_options.TrainInput.transform`.
 
         Args:
-          number: integer tensor that no other batch has.
+          number: scalar integer, the batch's own number.
           features: what `read` returns; or those of records with masks and ``token_boundary``,
-            whose masks are put aside.
+            whose masks are replaced.
 
         Returns:
           The features with input_ids [B, S] masked and with masked_lm_positions, masked_lm_ids and
           masked_lm_weights [B, P]; without ``token_boundary``.
         """
 
-        def on_arrays(number, input_ids, input_mask, *of_records):
-            if of_records:
-                word_starts = of_records[0] > 0
-                input_ids = unmask(input_ids, *of_records[1:])
+        def mask(
+            number: int, input_ids: np.ndarray, input_mask: np.ndarray, *previous: np.ndarray
+        ) -> tuple[np.ndarray, ...]:
+            if previous:  # token_boundary and the masks of the records
+                word_starts = previous[0] > 0
+                input_ids = unmask(input_ids, *previous[1:])
             else:
                 word_starts = self.vocabulary.word_starts[input_ids]
             masked = self._draw((_TRAINING, number), input_ids, input_mask, word_starts)
             filled = np.arange(self.config.num_slots) < masked.num_predictions[:, np.newaxis]
             arrays = (masked.input_ids, masked.positions, masked.labels, filled)
-            return tuple(np.int32(array) for array in arrays)
+            return tuple(array.astype(np.int32) for array in arrays)
 
         names = ("token_boundary", "masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
         inputs = [number, features["input_ids"], features["input_mask"]]
         inputs += [features[name] for name in names if name in features]
-        ids, *predicted = tf.numpy_function(on_arrays, inputs, [tf.int32] * 4)
+        ids, *predicted = tf.numpy_function(mask, inputs, [tf.int32] * 4)
         shape = features["input_ids"].shape
         predicted = [tf.ensure_shape(x, [shape[0], self.config.num_slots]) for x in predicted]
         return {
@@ -269,37 +277,40 @@ class Masker:
             "masked_lm_weights": tf.cast(predicted[2], tf.float32),
         }
 
-    def rewrite(self, number, serialized, seq_length):
+    def rewrite(self, number: tf.Tensor, serialized: tf.Tensor, seq_length: int) -> tf.Tensor:
         """Makes records with masks from records without, see `input_options.EvalInput.rewrite`.
 
         Args:
-          number: integer tensor, the block's place in the files.
+          number: scalar integer, the block's place in the files.
           serialized: [B] strings of a block of records without masks.
           seq_length: S.
 
         Returns:
-          [B] strings, of what `instances.feature_specs` says.
+          [B] strings, records with the features of `instances.feature_specs`.
 
         Raises:
           tf.errors.InvalidArgumentError: see `read`.
         """
 
-        def on_arrays(number, input_ids, input_mask, segment_ids, labels):
+        def mask(
+            number: int,
+            input_ids: np.ndarray,
+            input_mask: np.ndarray,
+            segment_ids: np.ndarray,
+            labels: np.ndarray,
+        ) -> np.ndarray:
             word_starts = self.vocabulary.word_starts[input_ids]
             masked = self._draw((_EVALUATION, number), input_ids, input_mask, word_starts)
             lengths = input_mask.sum(axis=1)
             rows = instances.serialize(masked, lengths, segment_ids, word_starts, labels)
-            # As objects: a fixed width would take zeros from the ends.
+            # As objects, as arrays of fixed width cut zeros off the ends.
             return np.array(rows, dtype=object)
 
         features = self.read(serialized, seq_length)
         names = ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")
         inputs = [number, *(features[name] for name in names[:3])]
         inputs.append(features[names[3]][:, 0])
-        return tf.ensure_shape(tf.numpy_function(on_arrays, inputs, tf.string), [None])
-
-
-# --- from the files of a run ---------------------------------------------------------------------
+        return tf.ensure_shape(tf.numpy_function(mask, inputs, tf.string), [None])
 
 
 def make_masker(
@@ -309,14 +320,14 @@ def make_masker(
     vocab_size: int,
     seed: int,
 ) -> Masker:
-    """Returns the `Masker` of records.
+    """Makes the `Masker` of records.
 
     Args:
       config: how masks are drawn.
-      files: records by split, which must be made with the vocabulary.
+      files: records by split, which must have been made with the vocabulary.
       vocabulary: paths vocab_file and spm_model_file, one of which may be None.
       vocab_size: V of the model.
-      seed: source of chance.
+      seed: source of randomness.
 
     Raises:
       file_io.InputError: the vocabulary does not fit the model or the records.
@@ -324,9 +335,9 @@ def make_masker(
     path = vocabulary["spm_model_file"] or vocabulary["vocab_file"]
     tokenizer = tokenization.FullTokenizer(do_lower_case=True, **vocabulary)
     tokenization.check_vocab_size(tokenizer, vocab_size)
-    pieces = instances.Vocabulary.of(tokenizer)
+    pieces = instances.Vocabulary.from_tokenizer(tokenizer)
     for found in files.values():
-        found.check_vocabulary(pieces.fingerprint, path)
+        found.check_vocabulary(pieces.fingerprint, str(path))
     return Masker(config, pieces, seed)
 
 
@@ -334,6 +345,6 @@ def mean_length(sources: list[input_pipeline.Source]) -> float:
     """Returns the mean number of tokens of the records of a mixture."""
     counts = input_pipeline.counts_per_block(sources)
     return sum(
-        count / input_pipeline.BLOCK * look_at(source.paths).mean_length()
+        count / input_pipeline.BLOCK * inspect(source.paths).mean_length()
         for source, count in zip(sources, counts, strict=True)
     )

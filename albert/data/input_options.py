@@ -1,11 +1,10 @@
-"""How the records of a task become batches: what `input_pipeline` needs to know beyond the files.
-
-These settings are apart from `input_pipeline`, as descriptions of tasks need no TensorFlow.
-"""
+"""Settings of `input_pipeline`, in a module without TensorFlow."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
+
+Tensors = dict[str, Any]  # features of a batch: `tf.Tensor` by name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,40 +13,40 @@ class TrainInput:
 
     Attributes:
       trim_batches: cut each batch to its real length.
-      read: ``(serialized) -> features`` of a batch; None: by the feature specifications.
+      read: ``([B] strings) -> features`` of a batch; None: as the feature specifications say.
       prepare: ``(features) -> features`` on each batch after reading.
-      transform: ``(number, features) -> features`` on each batch; no two batches of a run have
-        the same number, and it does not change when a run is resumed.
-      lengths: as `tensor_batching.equal_tokens` takes it, to cut the batches of a single replica by
-        it.
-      mixture: `input_pipeline.Source`s that the files are divided into; None: all are one.
+      transform: ``(number, features) -> features`` on each batch. Each batch of a run has its own
+        number, which does not change when a run is resumed.
+      lengths: ``([B] strings) -> [B]`` numbers of tokens, by which `tensor_batching.equal_tokens`
+        cuts the batches of a single replica; None: batches of equal size.
+      mixture: `input_pipeline.Source`s that the files are divided into; None: one source.
     """
 
     trim_batches: bool = True
-    read: Callable[[Any], dict] | None = None
-    prepare: Callable[[dict], dict] | None = None
-    transform: Callable[[Any, dict], dict] | None = None
+    read: Callable[[Any], Tensors] | None = None
+    prepare: Callable[[Tensors], Tensors] | None = None
+    transform: Callable[[Any, Tensors], Tensors] | None = None
     lengths: Callable[[Any], Any] | None = None
     mixture: Sequence[Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class EvalInput:
-    """How records become batches of evaluation and prediction.
+    """How records become batches for evaluation and prediction.
 
     Attributes:
       trim_batches: cut each batch to its real length and sort by it.
       prepare: ``(features) -> features`` on each batch after reading.
-      rewrite: ``(number, serialized) -> serialized`` of records that differ from the feature
-        specifications, in blocks that depend only on their place: how they are batched does not
-        matter.
-      max_examples: use at most this many, from the front; None: all.
-      min_tokens: an example counts as at least this many tokens, so that a batch holds at most S
-        over this times its size.
+      rewrite: ``(number, [B] strings) -> [B] strings``, which makes records that fit the feature
+        specifications, in blocks. A block and its number depend only on the place in the files,
+        not on the batch size.
+      max_examples: maximum number of examples, from the front; None: all.
+      min_tokens: an example counts as at least this many tokens, so that a batch holds at most
+        S / min_tokens times its size.
     """
 
     trim_batches: bool = True
-    prepare: Callable[[dict], dict] | None = None
+    prepare: Callable[[Tensors], Tensors] | None = None
     rewrite: Callable[[Any, Any], Any] | None = None
     max_examples: int | None = None
     min_tokens: int = 1

@@ -1,13 +1,13 @@
 """Reads records in batches: mixtures of files, parsing, and input functions.
 
-A feature is declared once, as a `FeatureSpec`, and that declaration writes it (`record_files`) and
-parses it. Input functions keep TPUEstimator's contract: ``input_fn(params) -> tf.data.Dataset``
-with the batch size in ``params["batch_size"]``.
+A `FeatureSpec` declares a feature once, for writing it (`record_files`) and for parsing it. Input
+functions keep TPUEstimator's contract: ``input_fn(params) -> tf.data.Dataset`` with the batch size
+in ``params["batch_size"]``.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -18,11 +18,15 @@ from albert.io import file_io
 from albert.model import tensor_batching
 
 FeatureSpec = tfrecord.FeatureSpec
-InputFn = Callable[[dict], tf.data.Dataset]
-
-# --- mixtures of files ---------------------------------------------------------------------------
+Params = Mapping[str, Any]  # see `train_input_fn`
+InputFn = Callable[[Params], tf.data.Dataset]
 
 BLOCK = 10_000  # records in which each source has exactly its fraction
+# Memory of a shuffle buffer of serialized records; data that fits is shuffled as a whole.
+SHUFFLE_BYTES = 512 << 20
+# Examples sorted by length at a time: enough that batches hold equal lengths, with bounded memory.
+SORT_WINDOW = 8192
+REWRITE_BATCH = 1024  # records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,17 +48,20 @@ def parse_mixture(patterns: str, what: str) -> list[Source]:
     Without weights all files are one source.
 
     Args:
-      patterns: such as ``books/*:0.3,wiki/*:0.7``; the name of an existing file counts as such.
-      what: what messages call them.
+      patterns: such as ``books/*:0.3,wiki/*:0.7``; the name of an existing file is not parsed.
+      what: name of the patterns in messages.
 
     Raises:
       file_io.InputError: a pattern matches nothing or only some have weights, a weight is not above
         0 or too small next to the others, or a file belongs to two sources.
     """
-    found = [_weighted(pattern.strip(), what) for pattern in patterns.split(",") if pattern.strip()]
+    found = [
+        _parse_weight(pattern.strip(), what) for pattern in patterns.split(",") if pattern.strip()
+    ]
     if all(weight is None for _, weight in found):
         return [Source(tuple(tfrecord.named_files(patterns, what)))]
-    sources, source_of = [], {}
+    sources: list[Source] = []
+    source_of: dict[str, str] = {}
     for pattern, weight in found:
         if weight is None:
             raise file_io.InputError(
@@ -79,52 +86,53 @@ def parse_mixture(patterns: str, what: str) -> list[Source]:
     return sources
 
 
-def _weighted(pattern, what):
-    """(glob, weight or None)."""
+def _parse_weight(pattern: str, what: str) -> tuple[str, float | None]:
+    """Returns (glob, weight or None)."""
     file_io.check_scheme(pattern, what)
     name, colon, weight = pattern.rpartition(":")
     if not colon or file_io.exists(pattern):
         return pattern, None
     try:
         return name, float(weight)
-    except ValueError:  # a colon of the name
+    except ValueError:  # The colon belongs to the name.
         return pattern, None
 
 
 def counts_per_block(sources: Sequence[Source]) -> list[int]:
-    """Returns the records of each source in a block; together they are `BLOCK`."""
+    """Returns the number of records of each source in a block; their sum is `BLOCK`."""
     total = sum(source.weight for source in sources)
     exact = [BLOCK * source.weight / total for source in sources]
     whole = [int(count) for count in exact]
-    # What is missing goes to those that lost most by rounding.
+    # The sources that lost most by rounding get the missing records.
     order = sorted(range(len(exact)), key=lambda place: whole[place] - exact[place])
     for place in order[: BLOCK - sum(whole)]:
         whole[place] += 1
     return whole
 
 
-# --- parsing -------------------------------------------------------------------------------------
-
-
-def _column(spec):
+def _column(spec: FeatureSpec) -> Any:
     dtype = tf.dtypes.as_dtype(spec.dtype)
     if spec.size is not None:
         return tf.io.FixedLenFeature(spec.shape, dtype)
     return tf.io.FixedLenSequenceFeature((), dtype, allow_missing=True, default_value=-1)
 
 
-def parse(specs: Sequence[FeatureSpec], serialized: Any, narrow: bool = True) -> dict:
-    """Parses a batch of serialized Examples: [B] strings -> {name: [B, ...]}.
-
-    Lists of any length are padded with -1 to the longest of the batch.
+def parse(
+    specs: Sequence[FeatureSpec], serialized: tf.Tensor, narrow: bool = True
+) -> dict[str, tf.Tensor]:
+    """Parses a batch of serialized Examples.
 
     Args:
       specs: feature specifications.
       serialized: [B] strings.
-      narrow: make int32 of int64.
+      narrow: cast int64 to int32.
+
+    Returns:
+      {name: [B, ...]}, int32 (or int64) or float32. Lists of any length are padded with -1 to the
+      longest of the batch.
 
     Raises:
-      tf.errors.InvalidArgumentError: a number does not fit in int32; `record_files.damage_reported`
+      tf.errors.InvalidArgumentError: a number does not fit in int32; `record_files.report_damage`
         finds its record.
     """
     features = tf.io.parse_example(serialized, {spec.name: _column(spec) for spec in specs})
@@ -132,53 +140,58 @@ def parse(specs: Sequence[FeatureSpec], serialized: Any, narrow: bool = True) ->
     return {**features, **{name: _to_int32(value) for name, value in wide.items() if narrow}}
 
 
-def _to_int32(value):
+def _to_int32(value: tf.Tensor) -> tf.Tensor:
     result = tf.cast(value, tf.int32)
     fits = tf.reduce_all(tf.equal(tf.cast(result, tf.int64), value))
     with tf.control_dependencies([tf.debugging.Assert(fits, [record_files.TOO_WIDE])]):
         return tf.identity(result)
 
 
-def _trim(specs, features):
+def _trim(specs: Sequence[FeatureSpec], features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Cuts the padding that all examples of a batch share."""
     return tensor_batching.trim(features, [spec.name for spec in specs if spec.sequence])
 
 
-# --- input functions -----------------------------------------------------------------------------
-
-# Memory that a shuffle buffer of serialized records may take; data that fits is shuffled whole.
-SHUFFLE_BYTES = 512 << 20
-# Examples sorted by length at a time: enough that batches hold equal lengths, bounded memory.
-SORT_WINDOW = 8192
-REWRITTEN_AT_ONCE = 1024  # records
-
-
 def shuffle_buffer_size(paths: Sequence[str]) -> int:
-    """Estimates by the first record's size how many records fit in `SHUFFLE_BYTES`."""
+    """Estimates how many records fit in `SHUFFLE_BYTES`, by the first record's size."""
     for serialized in record_files.serialized_examples(paths).take(1):
-        # Each buffered record also costs about a hundred bytes of bookkeeping.
+        # The buffer needs about a hundred bytes more for each record.
         return max(1, SHUFFLE_BYTES // (len(serialized.numpy()) + 100))
     return 1
 
 
-def _epoch(files, seed, buffer_size, epoch):
-    """Reads all records once, in an order that depends on (seed, epoch) alone."""
+def _epoch(
+    files: tuple[Any, ...], seed: int, buffer_size: int, epoch: tf.Tensor
+) -> tf.data.Dataset:
+    """Reads all records once, in an order that depends on (seed, epoch) alone.
+
+    Args:
+      files: result of `record_files.with_counts`.
+      seed: integer.
+      buffer_size: number of records in the shuffle buffer.
+      epoch: scalar int64.
+
+    Returns:
+      Dataset of scalar strings.
+    """
     epoch_seed = seed * 1_000_003 + epoch
     count = len(files[0])
-    files = tf.data.Dataset.from_tensor_slices(files)
-    files = files.shuffle(count, seed=epoch_seed, reshuffle_each_iteration=False)
-    records = files.interleave(record_files.counted_records, cycle_length=min(count, 16))
+    shuffled = tf.data.Dataset.from_tensor_slices(files)
+    shuffled = shuffled.shuffle(count, seed=epoch_seed, reshuffle_each_iteration=False)
+    records = shuffled.interleave(record_files.counted_records, cycle_length=min(count, 16))
     return records.shuffle(buffer_size, seed=epoch_seed, reshuffle_each_iteration=False)
 
 
-def _endless(paths, seed, consumed, fraction=1.0):
-    """Reads one epoch after the other, without the records that were consumed already.
+def _endless_records(
+    paths: Sequence[str], seed: int, consumed: int, fraction: float = 1.0
+) -> tf.data.Dataset:
+    """Reads one epoch after the other, without the records that were already consumed.
 
     Args:
       paths: TFRecord files.
       seed: integer; the same seed gives the same order.
-      consumed: number of records.
-      fraction: of the memory for shuffling.
+      consumed: number of consumed records.
+      fraction: fraction of `SHUFFLE_BYTES` to use.
     """
     buffer_size = max(1, int(shuffle_buffer_size(paths) * fraction))
     files = record_files.with_counts(paths)
@@ -189,12 +202,12 @@ def _endless(paths, seed, consumed, fraction=1.0):
     return dataset.skip(skip)
 
 
-def _mixed(sources, seed, consumed):
-    """Reads `Source`s in turn, otherwise as `_endless`."""
+def _mixed_records(sources: Sequence[Source], seed: int, consumed: int) -> tf.data.Dataset:
+    """Reads `Source`s in random turns, otherwise as `_endless_records`."""
     counts = counts_per_block(sources)
     in_turn = tf.repeat(tf.range(len(sources), dtype=tf.int64), counts)
 
-    def order(block):
+    def order(block: tf.Tensor) -> tf.Tensor:
         return tf.random.experimental.stateless_shuffle(in_turn, tf.stack([seed, block]))
 
     blocks, rest = divmod(consumed, BLOCK)
@@ -204,7 +217,7 @@ def _mixed(sources, seed, consumed):
         for number, count in enumerate(counts)
     ]
     streams = [
-        _endless(source.paths, seed + (number << 20), used[number], 1 / len(sources))
+        _endless_records(source.paths, seed + (number << 20), used[number], 1 / len(sources))
         for number, source in enumerate(sources)
     ]
     choices = tf.data.Dataset.range(blocks, tf.int64.max).flat_map(
@@ -213,7 +226,7 @@ def _mixed(sources, seed, consumed):
     return tf.data.Dataset.choose_from_datasets(streams, choices.skip(rest))
 
 
-def _deal(dataset, params):
+def _split_batches(dataset: tf.data.Dataset, params: Params) -> tf.data.Dataset:
     """Splits batches of all replicas among input pipelines, then among a pipeline's replicas."""
     pipelines = params.get("num_input_pipelines", 1)
     dataset = dataset.shard(pipelines, params.get("input_pipeline_id", 0))
@@ -222,11 +235,11 @@ def _deal(dataset, params):
     return dataset
 
 
-def _replicas(params):
+def _num_replicas(params: Params) -> int:
     return params.get("num_input_pipelines", 1) * params.get("replicas_per_pipeline", 1)
 
 
-def _pipeline_batch_size(params):
+def _pipeline_batch_size(params: Params) -> int:
     return params["batch_size"] * params.get("replicas_per_pipeline", 1)
 
 
@@ -236,7 +249,7 @@ def train_input_fn(
     seed: int,
     options: TrainInput = TrainInput(),
 ) -> InputFn:
-    """Makes the input of endless shuffled batches; (seed, epoch, step) alone decide the order.
+    """Makes the input of endless shuffled batches, in an order that (seed, epoch, step) decide.
 
     Args:
       paths: TFRecord files.
@@ -245,33 +258,33 @@ def train_input_fn(
       options: how records become batches.
 
     Returns:
-      ``input_fn(params)``. In addition to ``batch_size`` (per replica), params may hold
-      ``first_step``, the number of steps already taken, ``num_input_pipelines``,
-      ``input_pipeline_id``, ``replicas_per_pipeline``, and ``fixed_shapes``, which turns off the
-      cutting.
+      ``input_fn(params)``, which returns a dataset of {name: [B, ...]}. In addition to
+      ``batch_size`` (per replica), params may hold ``first_step``, the number of steps already
+      taken, ``num_input_pipelines``, ``input_pipeline_id``, ``replicas_per_pipeline``, and
+      ``fixed_shapes``, which turns off trimming.
     """
     paths = list(paths)
 
     @tf.autograph.experimental.do_not_convert
-    def input_fn(params):
+    def input_fn(params: Params) -> tf.data.Dataset:
         batch_size = _pipeline_batch_size(params)
         first_step, pipelines = params.get("first_step", 0), params.get("num_input_pipelines", 1)
-        # Batches are cut together: a resumed run cuts them again and skips the used ones.
+        # Batches are cut in groups: a resumed run cuts a group again and skips its used batches.
         repeated = first_step % tensor_batching.CUT_TOGETHER if options.lengths else 0
         consumed = (first_step - repeated) * batch_size * pipelines
         if options.mixture:
-            dataset = _mixed(options.mixture, seed, consumed)
+            dataset = _mixed_records(options.mixture, seed, consumed)
         else:
-            dataset = _endless(paths, seed, consumed)
+            dataset = _endless_records(paths, seed, consumed)
         if options.lengths:
             dataset = tensor_batching.equal_tokens(dataset, batch_size, options.lengths).skip(
                 repeated
             )
         else:
-            dataset = _deal(dataset.batch(batch_size, drop_remainder=True), params)
+            dataset = _split_batches(dataset.batch(batch_size, drop_remainder=True), params)
         first_batch = first_step * params.get("replicas_per_pipeline", 1)
 
-        def to_features(batch, serialized):
+        def to_features(batch: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
             features = options.read(serialized) if options.read else parse(specs, serialized)
             if options.prepare:
                 features = options.prepare(features)
@@ -287,8 +300,10 @@ def train_input_fn(
     return input_fn
 
 
-def _sorted_by_length(specs, serialized, index):
-    """Returns records and their places by falling length, and these lengths."""
+def _sorted_by_length(
+    specs: Sequence[FeatureSpec], serialized: tf.Tensor, index: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns ([N] records, [N] places, [N] lengths), longest first."""
     features = parse([spec for spec in specs if spec.name == "input_mask"], serialized)
     lengths = tf.reduce_max(
         tf.reshape(tf.reduce_sum(features["input_mask"], -1), [tf.size(index), -1]), axis=1
@@ -297,23 +312,33 @@ def _sorted_by_length(specs, serialized, index):
     return tuple(tf.gather(x, order) for x in (serialized, index, lengths))
 
 
-def _batches_of_tokens(serialized, index, lengths, tokens, min_tokens):
-    """Returns batches of records by falling length that hold nearly `tokens` tokens each.
+def _batches_of_tokens(
+    serialized: tf.Tensor, index: tf.Tensor, lengths: tf.Tensor, tokens: int, min_tokens: int
+) -> tf.data.Dataset:
+    """Divides records into batches of nearly `tokens` tokens each.
 
-    A record counts as at least `min_tokens` tokens.
+    Args:
+      serialized, index, lengths: see `_sorted_by_length`.
+      tokens: maximum number of tokens of a batch.
+      min_tokens: a record counts as at least this many tokens.
+
+    Returns:
+      Dataset of ([B] records, [B] places), with a B that differs.
     """
     lengths = tf.maximum(tf.cast(lengths, tf.int64), min_tokens)
-    # A record belongs to the batch that it starts in; its end is not to pass the limit.
+    # A record belongs to the batch that it starts in, and must not end beyond the limit.
     starts = tf.maximum(tokens - lengths[0], tokens // 2)
     batch = tf.unique(tf.cumsum(lengths, exclusive=True) // starts, tf.int64).idx
-    # Numbers of batches rise by construction; checks of that would be most of the graph.
+    # Not validated: batch numbers rise by construction, and the checks would fill the graph.
     columns = tuple(
         tf.RaggedTensor.from_value_rowids(x, batch, validate=False) for x in (serialized, index)
     )
     return tf.data.Dataset.from_tensor_slices(columns)
 
 
-def _pad_batch(serialized, index, batch_size):
+def _pad_batch(
+    serialized: tf.Tensor, index: tf.Tensor, batch_size: int
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Fills a short last batch with copies of its first record under index -1."""
     missing = batch_size - tf.size(index)
     serialized = tf.concat([serialized, tf.repeat(serialized[:1], missing)], 0)
@@ -321,16 +346,20 @@ def _pad_batch(serialized, index, batch_size):
     return tf.ensure_shape(serialized, [batch_size]), tf.ensure_shape(index, [batch_size])
 
 
-def _equal_batches(dataset, sorted_blocks, batch_size, params):
-    """Makes batches of one size for each of several replicas, or of fixed shape."""
+def _equal_batches(
+    dataset: tf.data.Dataset, sorted_blocks: bool, batch_size: int, params: Params
+) -> tf.data.Dataset:
+    """Makes batches of equal size, for several replicas or fixed shapes."""
     if sorted_blocks:
         dataset = dataset.map(lambda serialized, index, _: (serialized, index)).unbatch()
     pipelines = params.get("num_input_pipelines", 1)
     all_replicas = batch_size * pipelines
-    dataset = dataset.batch(all_replicas).map(lambda *rows: _pad_batch(*rows, all_replicas))
+    dataset = dataset.batch(all_replicas).map(
+        lambda rows, index: _pad_batch(rows, index, all_replicas)
+    )
     if pipelines > 1:
         dataset = dataset.unbatch().batch(batch_size, drop_remainder=True)
-    return _deal(dataset, params)
+    return _split_batches(dataset, params)
 
 
 def eval_input_fn(
@@ -339,7 +368,7 @@ def eval_input_fn(
     """Makes the input of every example exactly once, in batches of similar length.
 
     A single replica gets as many examples at a time as fit in the tokens of a full batch, so that
-    short ones keep it as busy as long ones.
+    short examples keep it as busy as long ones.
 
     Args:
       paths: TFRecord files.
@@ -353,29 +382,31 @@ def eval_input_fn(
     paths = list(paths)
 
     @tf.autograph.experimental.do_not_convert
-    def input_fn(params):
+    def input_fn(params: Params) -> tf.data.Dataset:
         batch_size = _pipeline_batch_size(params)
         files = record_files.with_counts(paths)
         dataset = tf.data.Dataset.from_tensor_slices(files).flat_map(record_files.counted_records)
         if options.max_examples is not None:
             dataset = dataset.take(options.max_examples)
         if options.rewrite:
-            blocks = dataset.batch(REWRITTEN_AT_ONCE).enumerate()
+            blocks = dataset.batch(REWRITE_BATCH).enumerate()
             dataset = blocks.map(options.rewrite).unbatch()
         dataset = dataset.enumerate().map(lambda index, serialized: (serialized, index))
         trims = options.trim_batches and not params.get("fixed_shapes")
         if trims:
             dataset = dataset.batch(SORT_WINDOW)
-            dataset = dataset.map(lambda *rows: _sorted_by_length(specs, *rows))
-        if trims and _replicas(params) == 1:
+            dataset = dataset.map(lambda rows, index: _sorted_by_length(specs, rows, index))
+        if trims and _num_replicas(params) == 1:
             tokens = batch_size * max(spec.shape[-1] for spec in specs if spec.sequence)
             dataset = dataset.flat_map(
-                lambda *rows: _batches_of_tokens(*rows, tokens, options.min_tokens)
+                lambda rows, index, lengths: _batches_of_tokens(
+                    rows, index, lengths, tokens, options.min_tokens
+                )
             )
         else:
             dataset = _equal_batches(dataset, trims, batch_size, params)
 
-        def to_features(serialized, index):
+        def to_features(serialized: tf.Tensor, index: tf.Tensor) -> dict[str, tf.Tensor]:
             features = parse(specs, serialized)
             if options.prepare:
                 features = options.prepare(features)

@@ -1,18 +1,22 @@
-"""What is in files of training records: counts, lengths, shares, a few instances in words."""
+"""Describes files of training records: counts, lengths, fractions, a few records as text."""
 
 import collections
 import dataclasses
 import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from albert.data import tfrecord
 from albert.io import file_io
 
-# Features of one value whose shares are reported.
+# Features of one value whose distribution is reported.
 LABELS = ("next_sentence_labels", "label_ids", "label_id", "labels")
-_MOST_LABELS = 20  # different values whose shares are reported
+_MAX_LABELS = 20  # different values; of more, no distribution is reported
 _KINDS = {"i": "int64", "f": "float32", "O": "bytes"}
+
+Example = Mapping[str, np.ndarray]  # a record: values by feature name
 
 
 @dataclasses.dataclass
@@ -21,34 +25,34 @@ class Description:
 
     Attributes:
       files: {path: number of records}.
-      num_bytes: of all records.
+      num_bytes: size of all records.
       features: {name: Counter of (type, number of values)}.
-      lengths: Counter of numbers of tokens, where records say it.
+      lengths: Counter of numbers of tokens, of records that have tokens.
       positions: sum of the lengths with padding.
-      second: tokens of second texts.
-      masked: Counter of numbers of masked tokens, where records have masks.
-      masked_of: tokens of the records that have masks.
+      second: number of tokens of second texts.
+      masked: Counter of numbers of masked tokens, of records with masks.
+      masked_of: number of tokens of the records with masks.
       labels: {name: Counter of values}.
-      examples: first records, {name: values} each.
+      examples: first records.
     """
 
-    files: dict = dataclasses.field(default_factory=dict)
+    files: dict[str, int] = dataclasses.field(default_factory=dict)
     num_bytes: int = 0
-    features: dict = dataclasses.field(
+    features: dict[str, collections.Counter[tuple[str, int]]] = dataclasses.field(
         default_factory=lambda: collections.defaultdict(collections.Counter)
     )
-    lengths: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    lengths: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     positions: int = 0
     second: int = 0
-    masked: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    masked: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     masked_of: int = 0
-    labels: dict = dataclasses.field(
+    labels: dict[str, collections.Counter[float]] = dataclasses.field(
         default_factory=lambda: collections.defaultdict(collections.Counter)
     )
-    examples: list = dataclasses.field(default_factory=list)
+    examples: list[Example] = dataclasses.field(default_factory=list)
 
-    def add(self, example):
-        """Takes in one record, a dict {name: values}."""
+    def add(self, example: Example) -> None:
+        """Adds one record."""
         for name, values in example.items():
             self.features[name][_KINDS[values.dtype.kind], len(values)] += 1
         length = num_tokens(example)
@@ -64,8 +68,8 @@ class Description:
                 self.labels[name][example[name][0].item()] += 1
 
 
-def num_tokens(example):
-    """Tokens of a record that are no padding; None if it does not say."""
+def num_tokens(example: Example) -> int | None:
+    """Returns the number of tokens of a record without padding; None if it has no tokens."""
     if "input_ids" not in example:
         return None
     if "input_mask" in example:
@@ -73,21 +77,21 @@ def num_tokens(example):
     return len(example["input_ids"]) if "segment_b_start" in example else None
 
 
-def _second_tokens(example, length):
+def _second_tokens(example: Example, length: int) -> int:
     if "segment_b_start" in example and len(example["segment_b_start"]) == 1:
         return length - int(example["segment_b_start"][0])
     return int(np.count_nonzero(example.get("segment_ids", ())))
 
 
-def describe(paths, num_examples=0):
-    """`Description` of TFRecord files, each record of which is checked.
+def describe(paths: Sequence[str], num_examples: int = 0) -> Description:
+    """Describes TFRecord files; checks each record.
 
     Args:
       paths: files, gzip or not.
-      num_examples: records from the front that are kept as they are.
+      num_examples: number of first records to keep as they are.
 
     Raises:
-      file_io.InputError: names the first record that is damaged, or that there is none.
+      file_io.InputError: a record is damaged, or there is none; the message names the first one.
     """
     result = Description()
     for path in paths:
@@ -108,25 +112,24 @@ def describe(paths, num_examples=0):
     return result
 
 
-# --- text -----------------------------------------------------------------------------------------
-
-
-def _share(part, whole):
+def fraction(part: int, whole: int) -> str:
+    """Returns the text of a number and its percentage of another one."""
     return f"{part} ({part / max(1, whole):.1%})"
 
 
-def _spread(lengths):
-    """Mean, least, median and most of a Counter {value: how often}."""
+def _summarize(lengths: collections.Counter[Any]) -> str:
+    """Returns the text of mean, minimum, median and maximum of a Counter {value: how often}."""
     total = lengths.total()
     ordered = sorted(lengths.items())
     middle = np.searchsorted(np.cumsum([count for _, count in ordered]), total / 2)
     mean = sum(value * count for value, count in ordered) / total
-    return f"mean {mean:.1f}, least {ordered[0][0]}, median {ordered[middle][0]}, most " + str(
-        ordered[-1][0]
+    return (
+        f"mean {mean:.1f}, minimum {ordered[0][0]}, median {ordered[middle][0]}, maximum "
+        f"{ordered[-1][0]}"
     )
 
 
-def _feature_line(name, found, num_records):
+def _feature_line(name: str, found: collections.Counter[tuple[str, int]], num_records: int) -> str:
     kinds = sorted({kind for kind, _ in found})
     sizes = sorted({size for _, size in found})
     size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
@@ -135,23 +138,22 @@ def _feature_line(name, found, num_records):
     return text + (f"; not in {missing} records" if missing else "")
 
 
-def _label_lines(labels):
+def _label_lines(labels: Mapping[str, collections.Counter[float]]) -> Iterator[str]:
     for name, found in labels.items():
         total = found.total()
-        if len(found) > _MOST_LABELS:
-            yield f"  {name}: {len(found)} different values, {_spread(found)}"
+        if len(found) > _MAX_LABELS:
+            yield f"  {name}: {len(found)} different values, {_summarize(found)}"
         else:
-            shares = ", ".join(f"{v}: {_share(n, total)}" for v, n in sorted(found.items()))
-            yield f"  {name}: {shares}"
+            fractions = ", ".join(f"{v}: {fraction(n, total)}" for v, n in sorted(found.items()))
+            yield f"  {name}: {fractions}"
 
 
-def report(description, pieces=None):
-    """Text of a `Description`.
+def report(description: Description, pieces: Sequence[str] | None = None) -> str:
+    """Returns the text of a `Description`.
 
     Args:
-      description: `Description`.
-      pieces: list of V pieces of the vocabulary, by id, in which to show the examples; without,
-        they are shown as ids.
+      description: sums over the records.
+      pieces: V pieces of the vocabulary, by id, to show the examples; None shows ids.
     """
     num_records = sum(description.files.values())
     lines = [
@@ -167,24 +169,24 @@ def report(description, pieces=None):
     if description.lengths:
         tokens = sum(length * count for length, count in description.lengths.items())
         lines += [
-            f"  tokens: {_share(tokens, description.positions)} of the positions; in a record: "
-            f"{_spread(description.lengths)}",
-            f"  in the second text: {_share(description.second, tokens)} of the tokens",
+            f"  tokens: {fraction(tokens, description.positions)} of the positions; in a record: "
+            f"{_summarize(description.lengths)}",
+            f"  in the second text: {fraction(description.second, tokens)} of the tokens",
         ]
     if description.masked:
         masked = sum(number * count for number, count in description.masked.items())
         lines.append(
-            f"  masked: {_share(masked, description.masked_of)} of the tokens; in a record: "
-            f"{_spread(description.masked)}"
+            f"  masked: {fraction(masked, description.masked_of)} of the tokens; in a record: "
+            f"{_summarize(description.masked)}"
         )
     lines += _label_lines(description.labels)
     for number, example in enumerate(description.examples):
-        lines.append(f"  record {number}: {in_words(example, pieces)}")
+        lines.append(f"  record {number}: {example_text(example, pieces)}")
     return "\n".join(lines)
 
 
-def in_words(example, pieces=None):
-    """One record as text: its tokens, with what was masked as [piece there=piece before].
+def example_text(example: Example, pieces: Sequence[str] | None = None) -> str:
+    """Returns a record as text: its tokens, masked ones as [piece=original piece], and labels.
 
     Args:
       example: {name: values}.
@@ -194,19 +196,19 @@ def in_words(example, pieces=None):
     if length is None:
         return ", ".join(f"{name}={values[:8].tolist()}" for name, values in example.items())
 
-    def shown(token):
+    def piece_text(token: int) -> str:
         token = int(token)
         if pieces is None:
             return str(token)
         return pieces[token] if 0 <= token < len(pieces) else f"<{token}: not in the vocabulary>"
 
-    tokens = [shown(token) for token in example["input_ids"][:length]]
+    tokens = [piece_text(token) for token in example["input_ids"][:length]]
     if "masked_lm_weights" in example:
         for place, label, weight in zip(
             *(example[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")),
             strict=False,
         ):
             if weight and place < length:
-                tokens[place] = f"[{tokens[place]}={shown(label)}]"
+                tokens[place] = f"[{tokens[place]}={piece_text(label)}]"
     labels = "".join(f" {name}={example[name].tolist()}" for name in LABELS if name in example)
     return " ".join(tokens) + labels

@@ -1,8 +1,8 @@
 """Makes pre-training record files from text files of any size: processes, shuffle, report.
 
-The corpus is divided into blocks; (block, pass) is made with a random stream of its own, so the
-files do not depend on the number of processes. Records wait in random buckets beside the output
-until all are made, and are then shuffled and dealt round-robin to the output files.
+The corpus is divided into blocks. Each pass over a block has its own random stream, so the files do
+not depend on the number of processes. Records are collected in random buckets next to the output
+until all are made, and are then shuffled and distributed round-robin to the output files.
 """
 
 import collections
@@ -11,11 +11,13 @@ import dataclasses
 import itertools
 import json
 import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from absl import logging
 
-from albert.data import instances, sequence_formats, shuffling, tfrecord
+from albert.data import instances, masking, sequence_formats, shuffling, tfrecord
+from albert.data.inspection import fraction
 from albert.io import file_io, processes, progress
 from albert.text import corpus, tokenization
 
@@ -24,10 +26,10 @@ _INSTANCE_STREAM, _BUCKET_STREAM, SHUFFLE_STREAM = 0, 1, 2
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Everything that the records depend on, beside the text.
+    """Everything that the records depend on, except the text.
 
     Attributes:
-      settings: `instances.Settings`.
+      settings: settings of the instances.
       dupe_factor: passes over the text, each with new pairs and new masks.
       vocab_file, do_lower_case, spm_model_file: see `tokenization.FullTokenizer`.
       compress: write gzip files.
@@ -40,45 +42,54 @@ class Job:
     spm_model_file: str | None = None
     compress: bool = False
 
+    def load_tokenizer(self) -> tokenization.FullTokenizer:
+        """Loads the tokenizer.
+
+        Raises:
+          file_io.InputError: the vocabulary is missing or unsuitable.
+        """
+        return tokenization.FullTokenizer(self.vocab_file, self.do_lower_case, self.spm_model_file)
+
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """What a process does in one go: some passes over a block.
+    """One task of a process: some passes over a block.
 
     Attributes:
       block: number of the block.
-      segments: its `corpus.Segment`s.
+      segments: segments of the block.
       passes: numbers of the passes.
     """
 
     block: int
-    segments: tuple
-    passes: range | tuple
+    segments: tuple[corpus.Segment, ...]
+    passes: Sequence[int]
 
     @property
-    def num_bytes(self):
+    def num_bytes(self) -> int:
         """Bytes of text in the block."""
         return sum(segment.end - segment.start for segment in self.segments)
 
 
-def create(input_paths, output_paths, job, num_workers=1):
+def create(
+    input_paths: Sequence[str], output_paths: Sequence[str], job: Job, num_workers: int = 1
+) -> collections.Counter[str]:
     """Writes TFRecord files of pre-training instances.
 
     Args:
-      input_paths: text files, one sentence a line and a blank line between documents.
+      input_paths: text files, one sentence per line and a blank line between documents.
       output_paths: files to write; replaced only when all of them are complete.
-      job: `Job`.
+      job: settings.
       num_workers: processes that make instances; 1 works in this process.
 
     Returns:
-      Counter of everything read, made and left out.
+      Counter of everything read, made and skipped.
 
     Raises:
-      file_io.InputError: unreadable text, no sentence in it, no room, no right to write.
+      file_io.InputError: the text is unreadable or has no sentences, or no files can be written.
     """
     check_outputs(input_paths, output_paths)
-    # Loaded first: a wrong vocabulary must not be found out by every worker.
-    tokenization.FullTokenizer(job.vocab_file, job.do_lower_case, job.spm_model_file)
+    job.load_tokenizer()  # Fails here for a wrong vocabulary, before workers start.
     plan = corpus.plan_blocks(input_paths)
     num_bytes = expected_bytes(plan, job)
     counts = text_counts(input_paths, plan)
@@ -96,14 +107,11 @@ def create(input_paths, output_paths, job, num_workers=1):
     return counts
 
 
-# --- checks -----------------------------------------------------------------------------------
-
-
-def check_outputs(input_paths, output_paths):
-    """Refuses outputs that cannot be written; makes their folders.
+def check_outputs(input_paths: Iterable[str], output_paths: Sequence[str]) -> None:
+    """Checks that outputs can be written; makes their folders.
 
     Raises:
-      file_io.InputError: names the path and what is wrong with it.
+      file_io.InputError: an output is a folder, an input, or occurs twice; names it.
     """
     if not output_paths:
         raise file_io.InputError("output_file names no file")
@@ -119,17 +127,17 @@ def check_outputs(input_paths, output_paths):
         file_io.make_dirs(os.path.dirname(path) or ".")
 
 
-def _absolute(path):
+def _absolute(path: str) -> str:
     return path if file_io.is_remote(path) else os.path.abspath(path)
 
 
-def expected_bytes(plan, job):
-    """Rough size of all records, for an English vocabulary."""
+def expected_bytes(plan: corpus.Plan, job: Job) -> float:
+    """Estimates the size of all records, for an English vocabulary."""
     return plan.num_bytes * job.dupe_factor * _bytes_per_text_byte(job.settings)
 
 
-def _bytes_per_text_byte(settings):
-    """Rough size of the records of one pass relative to the text, for an English vocabulary."""
+def _bytes_per_text_byte(settings: instances.Settings) -> float:
+    """Estimates the bytes of records per byte of text in one pass, for an English vocabulary."""
     if settings.mask is None:
         record = 2 * settings.max_seq_length + 150
     else:
@@ -138,8 +146,8 @@ def _bytes_per_text_byte(settings):
     return record / text
 
 
-def warn_if_disk_is_small(folder, num_bytes):
-    """Warns where a folder seems to have no room for so many bytes."""
+def warn_if_disk_is_small(folder: str, num_bytes: float) -> None:
+    """Warns if a folder seems to have less space than `num_bytes`."""
     if not hasattr(os, "statvfs"):  # not on Windows
         return
     disk = os.statvfs(folder)
@@ -153,15 +161,17 @@ def warn_if_disk_is_small(folder, num_bytes):
         )
 
 
-def check_instances(counts, input_paths, settings):
-    """Refuses text that gives no instance.
+def check_instances(
+    counts: collections.Counter[str], input_paths: Sequence[str], settings: instances.Settings
+) -> None:
+    """Checks that the text gave any instance.
 
     Raises:
-      file_io.InputError: says how much was read.
+      file_io.InputError: it gave none; says how much was read.
     """
     found = f"{len(input_paths)} input file(s) with {counts['bytes']} bytes"
     if not counts["sentences"]:
-        raise file_io.InputError(f"no sentence found in {found}; expected one sentence a line")
+        raise file_io.InputError(f"no sentence found in {found}; expected one sentence per line")
     if not counts["instances"]:
         raise file_io.InputError(
             f"no instance could be made from {counts['sentences']} sentence(s) in "
@@ -170,18 +180,17 @@ def check_instances(counts, input_paths, settings):
         )
 
 
-# --- making instances -------------------------------------------------------------------------
-
-
-def text_counts(input_paths, plan):
-    """Counter of what `corpus.plan_blocks` says of the text."""
+def text_counts(input_paths: Sequence[str], plan: corpus.Plan) -> collections.Counter[str]:
+    """Returns the Counter of the text's files, bytes and cuts, from its plan."""
     return collections.Counter(
         files=len(input_paths), bytes=plan.num_bytes, cut_documents=plan.cut_documents
     )
 
 
-def divide(blocks, dupe_factor, num_workers):
-    """Units in the order of blocks; few blocks are divided by passes, to employ all workers."""
+def divide(
+    blocks: Sequence[tuple[corpus.Segment, ...]], dupe_factor: int, num_workers: int
+) -> list[Unit]:
+    """Makes units of blocks, in order; divides few blocks by passes, to keep all workers busy."""
     groups = min(dupe_factor, -(-num_workers // max(1, len(blocks))))
     passes = np.array_split(np.arange(dupe_factor), groups)
     return [
@@ -193,14 +202,14 @@ def divide(blocks, dupe_factor, num_workers):
 
 @dataclasses.dataclass(frozen=True)
 class MakerArguments:
-    """What the processes that make instances are given.
+    """Arguments of the processes that make instances.
 
     Attributes:
-      job: `Job`.
+      job: settings.
       folder: existing local folder of the buckets.
       buckets: number of buckets.
-      run: tells the files of this run from those of earlier ones in the folder; given, each
-        process also keeps a journal there, see `journal_path`.
+      run: number that distinguishes the files of this run from those of earlier ones in the folder.
+        With it, each process also keeps a journal there, see `journal_path`.
     """
 
     job: Job
@@ -209,24 +218,26 @@ class MakerArguments:
     run: int | None = None
 
 
-def journal_path(folder, writer):
-    """File in which the writer of bucket files notes each pass over a block that it has finished.
+def journal_path(folder: str, writer: str) -> str:
+    """Returns the file in which a writer of bucket files notes each pass that it has finished.
 
     A line is JSON: [block, pass, counts].
     """
     return os.path.join(folder, f"done.{writer}")
 
 
-def make_instances(arguments, units, num_workers):
+def make_instances(
+    arguments: MakerArguments, units: list[Unit], num_workers: int
+) -> Iterator[collections.Counter[str]]:
     """Writes the records of all units to buckets.
 
     Args:
-      arguments: `MakerArguments`.
-      units: list of `Unit`s.
+      arguments: arguments of the processes.
+      units: units of work.
       num_workers: processes; 1 works in this process.
 
     Yields:
-      Counter of what a unit holds, for each, in the order in which they end.
+      Counter of the content of each unit, in the order in which units end.
     """
     num_workers = max(1, min(num_workers, len(units)))
     num_bytes = sum(unit.num_bytes * len(unit.passes) for unit in units)
@@ -241,24 +252,20 @@ def make_instances(arguments, units, num_workers):
 
 
 class InstanceMaker:
-    """Makes the records of units; the same for the same unit, wherever it does.
+    """Makes the records of units, which depend on the job and the unit alone."""
 
-    Args:
-      job: `Job`.
-    """
-
-    def __init__(self, job):
+    def __init__(self, job: Job) -> None:
         self._settings = job.settings
-        self._tokenizer = tokenization.FullTokenizer(
-            job.vocab_file, job.do_lower_case, job.spm_model_file
-        )
-        self._vocabulary = instances.Vocabulary.of(self._tokenizer)
+        self._tokenizer = job.load_tokenizer()
+        self._vocabulary = instances.Vocabulary.from_tokenizer(self._tokenizer)
 
-    def passes(self, unit):
+    def passes(
+        self, unit: Unit
+    ) -> Iterator[tuple[int, Iterator[instances.Batch], np.random.Generator]]:
         """Yields (number of a pass, its batches, generator for its buckets).
 
-        A batch is (framed records, Counter of what is in them); texts are counted with the first
-        batch of the first pass.
+        A batch is (framed records, Counter of their content). Texts are counted in the first batch
+        of the first pass.
         """
         documents, counts = instances.read_documents(unit.segments, self._tokenizer.encode_batch)
         seed = self._settings.random_seed
@@ -268,21 +275,21 @@ class InstanceMaker:
                 documents, self._settings, self._vocabulary, (_INSTANCE_STREAM, *stream)
             )
             framed = ((tfrecord.frame(records), found) for records, found in batches)
-            if pass_number == 0:
-                framed = itertools.chain([([], counts)], framed)
-            yield pass_number, framed, np.random.default_rng([seed, _BUCKET_STREAM, *stream])
+            texts: list[instances.Batch] = [([], counts)] if pass_number == 0 else []
+            rng = np.random.default_rng([seed, _BUCKET_STREAM, *stream])
+            yield pass_number, itertools.chain(texts, framed), rng
 
 
 class Maker:
     """Writes the records of units to buckets, in one process.
 
     Args:
-      arguments: `MakerArguments`.
-      advance: function that takes the number of bytes of text processed.
+      arguments: arguments of the process.
+      advance: called with numbers of processed bytes of text.
     """
 
-    def __init__(self, arguments, advance):
-        writer = os.getpid()
+    def __init__(self, arguments: MakerArguments, advance: Callable[[int], None]) -> None:
+        writer = str(os.getpid())
         self._journal = None
         if arguments.run is not None:
             writer = f"{arguments.run}.{writer}"
@@ -292,12 +299,12 @@ class Maker:
         self._writer = shuffling.BucketWriter(arguments.folder, arguments.buckets, writer)
         self._advance = advance
 
-    def run(self, unit):
-        """Counter of what the unit holds; texts are counted with the first pass only."""
-        counts = collections.Counter()
+    def run(self, unit: Unit) -> collections.Counter[str]:
+        """Returns the Counter of the unit's content; texts are counted in the first pass only."""
+        counts: collections.Counter[str] = collections.Counter()
         for pass_number, batches, rng in self._maker.passes(unit):
-            pass_counts = collections.Counter()
-            with self._writer.keyed(unit.block, pass_number):
+            pass_counts: collections.Counter[str] = collections.Counter()
+            with self._writer.group(unit.block, pass_number):
                 for records, batch_counts in batches:
                     self._writer.add(records, rng)
                     pass_counts.update(batch_counts)
@@ -310,12 +317,9 @@ class Maker:
         return counts
 
 
-# --- files ------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
-def _working_folder(output_path):
-    """A new folder beside the output (or among the system's temporary files if that is remote)."""
+def _working_folder(output_path: str) -> Iterator[str]:
+    """Makes a folder next to the output, or for temporary files if the output is remote."""
     folder, name = os.path.split(output_path)
     if file_io.is_remote(output_path):
         folder = os.environ.get("TMPDIR", "/tmp")
@@ -325,7 +329,7 @@ def _working_folder(output_path):
     ]
     if leftovers:
         logging.warning(
-            "In %s there are unused files of a run that was killed or still goes on: %s",
+            "%s holds unused files of a run that was killed or is still running: %s",
             folder or ".",
             ", ".join(leftovers),
         )
@@ -338,8 +342,10 @@ def _working_folder(output_path):
         file_io.remove(path)
 
 
-def _write_outputs(records, output_paths, compress, shown):
-    """Deals framed records round-robin to files that take their names when all are complete."""
+def _write_outputs(
+    records: Iterable[bytes], output_paths: Sequence[str], compress: bool, shown: progress.Progress
+) -> None:
+    """Distributes framed records round-robin to files, which are renamed when all are complete."""
     temporaries = [file_io.temporary_name(path) for path in output_paths]
     try:
         with file_io.writing(os.path.dirname(output_paths[0]) or "."):
@@ -358,53 +364,52 @@ def _write_outputs(records, output_paths, compress, shown):
             file_io.remove(temporary)
 
 
-# --- report -----------------------------------------------------------------------------------
-
-
-def _share(part, whole):
-    return f"{part} ({part / max(1, whole):.1%})"
-
-
-def _masked_lines(counts, mask):
+def _masked_lines(
+    counts: collections.Counter[str], mask: masking.MaskingConfig | None
+) -> list[str]:
     if mask is None:
         text = "nothing; training draws the masks, so one pass is made, whatever dupe_factor"
         return [f"  masked: {text}"]
     lines = [
-        f"  masked: {_share(counts['masked'], counts['instance_tokens'])} of the instances' "
+        f"  masked: {fraction(counts['masked'], counts['instance_tokens'])} of the instances' "
         f"tokens; asked for {mask.masked_lm_prob:.1%}, at most {mask.max_predictions_per_seq} each"
     ]
     if mask.do_permutation:
-        lines.append(f"  permuted: {_share(counts['permuted'], counts['instance_tokens'])}")
+        lines.append(f"  permuted: {fraction(counts['permuted'], counts['instance_tokens'])}")
     return lines
 
 
-def report(counts, job, output_paths, seconds):
-    """Text that tells what `create` read, made and left out.
+def report(
+    counts: collections.Counter[str], job: Job, output_paths: Sequence[str], seconds: float
+) -> str:
+    """Returns the text that describes what `create` read, made and skipped.
 
     Args:
-      counts: what `create` returned.
-      job: its `Job`.
+      counts: result of `create`.
+      job: its settings.
       output_paths: its files.
-      seconds: how long it took.
+      seconds: its duration.
     """
-    instances = counts["instances"]
+    num_instances = counts["instances"]
     settings = job.settings
+    positions = num_instances * settings.max_seq_length
     lines = [
-        f"{instances} instances in {len(output_paths)} file(s), {seconds:.1f} s, "
-        f"{instances / seconds:.0f} instances/s",
+        f"{num_instances} instances in {len(output_paths)} file(s), {seconds:.1f} s, "
+        f"{num_instances / seconds:.0f} instances/s",
         f"  read: {counts['files']} file(s), {counts['bytes']} bytes, {counts['documents']} "
         f"documents, {counts['sentences']} sentences, {counts['tokens']} tokens",
         f"  skipped: {counts['empty_lines']} empty lines, {counts['sentences_without_tokens']} "
         f"sentences and {counts['documents_without_tokens']} documents without tokens, "
-        f"{counts['single_sentences_skipped']} sentences left alone (in {job.dupe_factor} passes)",
-        f"  tokens: {_share(counts['instance_tokens'], instances * settings.max_seq_length)} of "
+        f"{counts['single_sentences_skipped']} single sentences (in {job.dupe_factor} passes)",
+        f"  tokens: {fraction(counts['instance_tokens'], positions)} of "
         "the instances' positions; the others are padding",
+        f"  words: {counts['instance_words']} in the instances",
         *_masked_lines(counts, settings.mask),
     ]
     if sequence_formats.has_sentence_task(settings.sequence_format):
         lines.append(
-            f"  label 1: {_share(counts['labels_1'], instances)}; with a random next text: "
-            f"{_share(counts['random_next'], instances)}, of these "
+            f"  label 1: {fraction(counts['labels_1'], num_instances)}; with a random next text: "
+            f"{fraction(counts['random_next'], num_instances)}, of these "
             f"{counts['random_next_single_sentence']} because a sentence was left alone"
         )
     if counts["random_next_same_document"]:

@@ -1,10 +1,10 @@
-"""Makes pre-training records as shards; a run that was killed goes on where it stopped.
+"""Makes pre-training records as shards; a run that was killed resumes where it stopped.
 
-Work in progress is in a folder beside the output. Each process notes every pass over a block that
-it has finished, then shards are made one by one and noted, and when all are there they take their
-names; a manifest, written last, says what they were made of. What a killed process left half-done
-is never read. So the files depend on text and settings alone, not on when a run was ended or how
-many processes it had.
+Unfinished files are in a folder next to the output. Each process notes every pass over a block that
+it has finished. Then shards are made one by one and noted, and when all are complete they are
+renamed. A manifest, written last, describes what they were made of. Unfinished work of a killed
+process is never read. So the files depend on text and settings alone, not on when a run ended or on
+the number of processes.
 
 The records of a block and pass are those of `instance_files.create`; here each goes to a shard
 drawn at random.
@@ -17,67 +17,108 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 from absl import logging
 
 from albert.data import instance_files, shuffling, tfrecord
 from albert.io import file_io, json_shapes, locks, manifests, processes, progress
-from albert.text import corpus, tokenization
+from albert.text import corpus
 
 VERSION = 1
 MAX_SHARDS = 99_999  # five digits
-# What files of this module raise when they are read that something else has changed.
+# Errors from files of this module that another program has changed.
 _DAMAGE = (AttributeError, KeyError, TypeError, ValueError)  # file_io.InputError is a ValueError
 _DESCRIPTION, _PUBLISHING, _LOCK = "job.json", "publishing", "lock"
+_SHARD = re.compile(r"(?P<prefix>.+)-\d{5}-of-(?P<count>\d{5})")
+_SIZES = ("instances", "instance_tokens", "instance_words")  # counts of what records hold
+_SHARDS = {"shards": [{"name": str, "instances": int, "bytes": int, "sha256": str}]}
+
+Key = tuple[int, int]  # block, pass
+Passes = dict[Key, tuple[str, collections.Counter[str]]]  # (name of the writer, counts) of each
 
 
-def shard_paths(prefix, num_shards):
-    """Names of the shards: ``<prefix>-00000-of-00003`` and so on."""
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """All shards of a job.
+
+    Attributes:
+      job: settings.
+      folder: folder to make the shards in.
+      units: units that the text is divided into.
+      num_shards: number of shards.
+      buckets: number of buckets per shard: bucket b belongs to shard b // buckets.
+    """
+
+    job: instance_files.Job
+    folder: str
+    units: list[instance_files.Unit]
+    num_shards: int
+    buckets: int
+
+    @property
+    def num_buckets(self) -> int:
+        """Number of buckets of all shards."""
+        return self.num_shards * self.buckets
+
+
+MakeShards = Callable[[Work], Mapping[str, int]]
+
+
+def shard_paths(prefix: str, num_shards: int) -> list[str]:
+    """Returns the names of the shards: ``<prefix>-00000-of-00003`` and so on."""
     return [f"{prefix}-{number:05d}-of-{num_shards:05d}" for number in range(num_shards)]
 
 
-def manifest_path(prefix):
-    """File that says what the shards were made of; it is there when they are complete."""
+def manifest_path(prefix: str) -> str:
+    """Returns the file that describes complete shards and what they were made of."""
     return prefix + tfrecord.MANIFEST
 
 
 def create(
-    input_paths, prefix, num_shards, job, num_workers=1, overwrite_shards=False, make_shards=None
-):
-    """Writes TFRecord shards of pre-training instances, or what is left to do of them.
+    input_paths: Sequence[str],
+    prefix: str,
+    num_shards: int,
+    job: instance_files.Job,
+    num_workers: int = 1,
+    overwrite_shards: bool = False,
+    make_shards: MakeShards | None = None,
+) -> collections.Counter[str]:
+    """Writes TFRecord shards of pre-training instances, or the missing ones.
 
     Args:
-      input_paths: text files, one sentence a line and a blank line between documents.
-      prefix: what the names of the shards begin with; see `shard_paths`.
+      input_paths: text files, one sentence per line and a blank line between documents.
+      prefix: begin of the names of the shards; see `shard_paths`.
       num_shards: files to write, each with a random choice of the records.
-      job: `instance_files.Job`.
+      job: settings.
       num_workers: processes; 1 works in this process.
-      overwrite_shards: make anew what was made of other text or with other settings.
-      make_shards: ``(Work) -> Counter`` that makes all shards of the work, with their notes, by
-        other means than processes of this machine; it must see the folder of the output.
+      overwrite_shards: replace shards that were made of other text or with other settings.
+      make_shards: ``(Work) -> Counter``, makes all shards of the work, with their notes, by other
+        means than processes of this machine; it must see the folder of the output.
 
     Returns:
-      Counter of everything read, made and left out, also by earlier runs.
+      Counter of everything read, made and skipped, also by earlier runs.
 
     Raises:
-      file_io.InputError: unreadable text, no room, no right to write; shards are there that were
-        made of other text or with other settings; another run is making them.
+      file_io.InputError: the text is unreadable, the files cannot be written, there are shards of
+        other text or settings, or another run is making them.
     """
     if not 1 <= num_shards <= MAX_SHARDS:
         raise file_io.InputError(f"num_shards={num_shards} must be between 1 and {MAX_SHARDS}")
     instance_files.check_outputs(input_paths, shard_paths(prefix, num_shards))
-    tokenization.FullTokenizer(job.vocab_file, job.do_lower_case, job.spm_model_file)
+    job.load_tokenizer()  # Fails here for a wrong vocabulary, before workers start.
     folder = _working_folder(prefix, shared=make_shards is not None)
     description = _describe(input_paths, num_shards, job)
     file_io.make_dirs(folder)
     lock = os.path.join(folder, _LOCK)
     message = f"another run is making {prefix}"
-    # What is remote cannot be locked.
+    # Remote files cannot be locked.
     unlocked = contextlib.nullcontext()
     with unlocked if file_io.is_remote(lock) else locks.locked(lock, message):
         try:
-            manifest = _finished(prefix, folder, description, overwrite_shards)
+            manifest = _find_finished(prefix, folder, description, overwrite_shards)
             if manifest is None:
                 _begin(folder, description, overwrite_shards)
         except file_io.InputError:
@@ -94,23 +135,17 @@ def create(
     return collections.Counter(manifest["counts"])
 
 
-# --- what a manifest says -----------------------------------------------------------------------
-
-_SHARD = re.compile(r"(?P<prefix>.+)-\d{5}-of-(?P<count>\d{5})")
-_SHARDS = {"shards": [{"name": str, "instances": int, "bytes": int, "sha256": str}]}
-
-
-def prefix_of(path):
-    """Prefix of the set that a path is a shard of, by its name; None if it is no such name."""
+def prefix_of(path: str) -> str | None:
+    """Returns the prefix of the set of shards that a path belongs to; None for other names."""
     found = _SHARD.fullmatch(path)
     return found["prefix"] if found else None
 
 
-def is_set(prefix):
-    """Whether there is a manifest of shards of this prefix."""
+def is_set(prefix: str) -> bool:
+    """Returns whether there is a manifest of shards of this prefix."""
     if not file_io.exists(manifest_path(prefix)):
         return False
-    if _shards_there(prefix):  # also where it is damaged
+    if _find_shards(prefix):  # even if the manifest is damaged
         return True
     try:
         return "shards" in file_io.read_json(manifest_path(prefix), "manifest")
@@ -118,11 +153,11 @@ def is_set(prefix):
         return False
 
 
-def _named_shards(prefix):
-    """{path: entry} of the shards that the manifest names.
+def _named_shards(prefix: str) -> dict[str, dict[str, Any]]:
+    """Returns {path: entry} of the shards that the manifest names.
 
     Raises:
-      file_io.InputError: it is damaged.
+      file_io.InputError: the manifest is damaged.
     """
     path = manifest_path(prefix)
     manifest = file_io.read_json(path, "manifest", dict)
@@ -134,12 +169,12 @@ def _named_shards(prefix):
     return dict(zip(paths, manifest["shards"], strict=True))
 
 
-def check_sums(prefix, only=None):
-    """Compares shards with their manifest; those that it does not name are wrong, too.
+def check_sums(prefix: str, only: str | None = None) -> Iterator[tuple[str, int, str | None]]:
+    """Compares shards with their manifest; reports also shards that it does not name.
 
     Args:
-      prefix: of the shards.
-      only: path of the only one to look at; by default all.
+      prefix: begin of the names of the shards.
+      only: path of the only shard to check; by default all.
 
     Yields:
       (path of a shard, number of its records, what is wrong or None).
@@ -148,7 +183,7 @@ def check_sums(prefix, only=None):
       file_io.InputError: the manifest is damaged.
     """
     named = _named_shards(prefix)
-    for path in dict.fromkeys([*named, *_shards_there(prefix)]):
+    for path in dict.fromkeys([*named, *_find_shards(prefix)]):
         if only not in (None, path):
             continue
         if shard := named.get(path):
@@ -157,26 +192,26 @@ def check_sums(prefix, only=None):
             yield path, 0, f"{manifest_path(prefix)} does not name it"
 
 
-def check_complete(paths, counts):
-    """Refuses record files of sets of shards of which one is missing, or has changed.
+def check_complete(paths: Iterable[str], counts: Mapping[str, int]) -> None:
+    """Checks that the sets of the shards among record files are complete and unchanged.
 
-    Shards that are there but not among the files, as those held out for an evaluation, do not
-    matter. Sums are left to `verify`: they take as long as reading everything.
+    Shards that exist but are not among the files, as those held out for an evaluation, are allowed.
+    The command `verify` compares checksums, which takes as long as reading everything.
 
     Args:
-      paths: record files; those that are not shards pass.
+      paths: record files; other names than those of shards are allowed.
       counts: {path: number of its records}.
 
     Raises:
-      file_io.InputError: names the shard; or a manifest is damaged.
+      file_io.InputError: a shard is missing or has changed, or a manifest is damaged.
     """
     sets = collections.defaultdict(list)
     for path in paths:
         if found := _SHARD.fullmatch(path):
             sets[found["prefix"], int(found["count"])].append(path)
     for (prefix, count), chosen in sets.items():
-        there = set(_shards_there(prefix))
-        missing = [path for path in shard_paths(prefix, count) if path not in there]
+        existing = set(_find_shards(prefix))
+        missing = [path for path in shard_paths(prefix, count) if path not in existing]
         if not file_io.exists(manifest_path(prefix)):
             if missing:
                 logging.warning(
@@ -188,7 +223,7 @@ def check_complete(paths, counts):
             f"restore it, or make the shards again (to use the others as they are, delete "
             f"{manifest_path(prefix)})"
         )
-        if missing := [path for path in named if path not in there]:
+        if missing := [path for path in named if path not in existing]:
             raise file_io.InputError(f"the shard {missing[0]} is missing: {again}")
         for path in chosen:
             wanted = named.get(path)
@@ -205,11 +240,38 @@ def check_complete(paths, counts):
                 )
 
 
-# --- what is there already ----------------------------------------------------------------------
+def words_per_token(sources: Iterable[Any]) -> float | None:
+    """Returns the words per token in the records of a run, by the manifests of sets of shards.
+
+    Tokens are counted with [CLS] and [SEP], words without.
+
+    Args:
+      sources: `input_pipeline.Source`s of the run.
+
+    Returns:
+      The mean over the records in the shares that the sources' weights give them; None if some
+      files belong to no set, or their manifest does not say how many words they hold.
+    """
+    total: collections.Counter[str] = collections.Counter()
+    for source in sources:
+        prefixes = {prefix_of(path) for path in source.paths}
+        known = [prefix for prefix in prefixes if prefix is not None and is_set(prefix)]
+        if len(known) < len(prefixes):
+            return None
+        found: collections.Counter[str] = collections.Counter()
+        for prefix in known:
+            counts = file_io.read_json(manifest_path(prefix), "manifest", dict).get("counts", {})
+            if not all(type(counts.get(name)) is int for name in _SIZES):
+                return None
+            found.update({name: counts[name] for name in _SIZES})
+        for name in ("instance_words", "instance_tokens"):
+            total[name] += source.weight * found[name] / max(1, found["instances"])
+    tokens = total["instance_tokens"]
+    return total["instance_words"] / tokens if tokens else None
 
 
-def _working_folder(prefix, shared):
-    """Beside the output, or among the system's temporary files if that is remote and not shared."""
+def _working_folder(prefix: str, shared: bool) -> str:
+    """Returns a folder next to the output, or a temporary one if that is remote and not shared."""
     if shared or not file_io.is_remote(prefix):
         return f"{prefix}.unfinished"
     digest = hashlib.sha256(prefix.encode()).hexdigest()[:16]
@@ -217,8 +279,10 @@ def _working_folder(prefix, shared):
     return os.path.join(os.environ.get("TMPDIR", "/tmp"), name)
 
 
-def _describe(input_paths, num_shards, job):
-    """JSON-ready dict of everything that the shards depend on."""
+def _describe(
+    input_paths: Sequence[str], num_shards: int, job: instance_files.Job
+) -> dict[str, Any]:
+    """Returns a JSON-ready dict of everything that the shards depend on."""
     settings = dataclasses.asdict(job)
     settings |= settings.pop("settings")
     mask = settings.pop("mask")
@@ -235,12 +299,12 @@ def _describe(input_paths, num_shards, job):
     }
 
 
-def _difference(found, wanted):
-    """How two descriptions differ, in words; None if they are equal."""
+def _difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+    """Returns how two descriptions differ, in words; None if they are equal."""
     if found.get("version") != wanted["version"]:
         return f"were made by version {found.get('version')} of this format, now {VERSION}"
     names = set(found["settings"]) | set(wanted["settings"])
-    # First: without masks none of their settings is there either.
+    # First, as without masks their settings are missing also.
     for name in sorted(names, key=lambda name: (name != "mask_in_training", name)):
         old, new = found["settings"].get(name), wanted["settings"].get(name)
         if old != new:
@@ -256,15 +320,15 @@ def _difference(found, wanted):
     return None
 
 
-def _refuse(prefix, what):
+def _raise_conflict(prefix: str, what: str) -> NoReturn:
     raise file_io.InputError(
         f"{prefix}: the shards there {what}. Choose another output_file, or give "
-        "overwrite_shards=true to make them anew"
+        "overwrite_shards=true to make them again"
     )
 
 
-def _shards_there(prefix):
-    """Names of all shards with this prefix, of any number."""
+def _find_shards(prefix: str) -> list[str]:
+    """Returns the paths of all existing shards with this prefix, of any number."""
     folder, name = os.path.split(prefix)
     if not file_io.is_dir(folder or "."):
         return []
@@ -276,8 +340,8 @@ def _shards_there(prefix):
     ]
 
 
-def _changed(prefix, shards):
-    """How finished shards differ from what their manifest says, in words; None if they do not."""
+def _find_change(prefix: str, shards: Iterable[Mapping[str, Any]]) -> str | None:
+    """Returns how finished shards differ from their manifest, in words; None if they do not."""
     for shard in shards:
         path = os.path.join(os.path.dirname(prefix), shard["name"])
         if not file_io.exists(path):
@@ -287,132 +351,107 @@ def _changed(prefix, shards):
     return None
 
 
-def _finished(prefix, folder, description, overwrite_shards):
-    """The manifest of shards that are what is wanted; None if there is something to make.
+def _find_finished(
+    prefix: str, folder: str, description: Mapping[str, Any], overwrite_shards: bool
+) -> dict[str, Any] | None:
+    """Returns the manifest of finished shards of this description; None if shards must be made.
 
     Raises:
-      file_io.InputError: other shards are there.
+      file_io.InputError: there are other shards.
     """
     if not file_io.exists(manifest_path(prefix)):
         ours = file_io.exists(os.path.join(folder, _PUBLISHING))
-        if _shards_there(prefix) and not ours and not overwrite_shards:
-            _refuse(prefix, "have no manifest: they are of another program")
+        if _find_shards(prefix) and not ours and not overwrite_shards:
+            _raise_conflict(prefix, "have no manifest: another program made them")
         return None
     try:
         manifest = file_io.read_json(manifest_path(prefix), "manifest")
-        reason = _difference(manifest, description) or _changed(prefix, manifest["shards"])
+        reason = _difference(manifest, description) or _find_change(prefix, manifest["shards"])
         if reason is None:
             json_shapes.check(manifest["counts"], {"*": int}, "counts")
             return manifest
     except _DAMAGE as error:
         reason = None
         logging.warning("%s: %s", manifest_path(prefix), error)
-    reason = reason or "have a manifest that is damaged"
+    reason = reason or "have a damaged manifest"
     if not overwrite_shards:
-        _refuse(prefix, reason)
-    logging.warning("Making %s anew: the shards there %s", prefix, reason)
+        _raise_conflict(prefix, reason)
+    logging.warning("Making %s again: the shards there %s", prefix, reason)
     return None
 
 
-def _begin(folder, description, overwrite_shards):
-    """Makes sure that what is in the working folder belongs to the job.
+def _begin(folder: str, description: Mapping[str, Any], overwrite_shards: bool) -> None:
+    """Prepares the working folder: keeps the work of the same job, removes other files.
 
     Raises:
-      file_io.InputError: it belongs to another one.
+      file_io.InputError: the folder holds the work of another job.
     """
     path = os.path.join(folder, _DESCRIPTION)
     if file_io.exists(path):
         try:
             reason = _difference(file_io.read_json(path, "unfinished job"), description)
         except _DAMAGE as error:
-            reason = f"are not described any more ({error})"
+            reason = f"have a damaged description ({error})"
         if reason is None:
             return
         if not overwrite_shards:
-            _refuse(folder.removesuffix(".unfinished"), f"are unfinished and {reason}")
+            _raise_conflict(folder.removesuffix(".unfinished"), f"are unfinished and {reason}")
         logging.warning("Removing the unfinished shards in %s: they %s", folder, reason)
-        file_io.remove(path)  # First: without it the rest counts for nothing.
+        file_io.remove(path)  # First: without it the other files are ignored.
     for name in file_io.listdir(folder):
         if name != _LOCK:
             file_io.remove(os.path.join(folder, name))
     file_io.write_json(path, description)
 
 
-# --- work -----------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Work:
-    """All shards of a job.
-
-    Attributes:
-      job: `instance_files.Job`.
-      folder: what to make them in.
-      units: `instance_files.Unit`s that the text is divided into.
-      num_shards: how many.
-      buckets: how many a shard has: bucket b belongs to shard b // buckets.
-    """
-
-    job: instance_files.Job
-    folder: str
-    units: list
-    num_shards: int
-    buckets: int
-
-
-@dataclasses.dataclass(frozen=True)
-class _ShardArguments:
-    """What the processes that make shards are given.
-
-    Attributes:
-      job: `instance_files.Job`.
-      folder: of the buckets and the shards.
-      buckets: how many a shard has.
-      writers: {(block, pass): name of the writer whose records of it count}.
-    """
-
-    job: instance_files.Job
-    folder: str
-    buckets: int
-    writers: dict
-
-
 class _ShardMaker:
-    """Makes shards of buckets, in one process."""
+    """Makes shards of buckets, in one process.
 
-    def __init__(self, arguments, advance):
-        self._arguments, self._advance = arguments, advance
+    Args:
+      arguments: the work, and {key: name of the writer whose records of this pass are used}.
+      advance: called with numbers of written records.
+    """
 
-    def run(self, shard):
+    def __init__(
+        self, arguments: tuple[Work, Mapping[Key, str]], advance: Callable[[int], None]
+    ) -> None:
+        self._work, self._writers = arguments
+        self._advance = advance
+
+    def run(self, shard: int) -> None:
         """Writes shard number `shard`, notes it and deletes its buckets."""
-        arguments = self._arguments
-        files = shuffling.bucket_files(arguments.folder)
-        buckets = range(shard * arguments.buckets, (shard + 1) * arguments.buckets)
+        work = self._work
+        files = shuffling.bucket_files(work.folder)
+        buckets = range(shard * work.buckets, (shard + 1) * work.buckets)
         records = (record for bucket in buckets for record in self._records(bucket, files[bucket]))
-        count = write_shard(arguments.folder, shard, ((1, r) for r in records), arguments.job)
+        count = write_shard(work.folder, shard, ((1, r) for r in records), work.job)
         for bucket in buckets:
             for path in files[bucket].values():
                 file_io.remove(path)
         self._advance(count)
 
-    def _records(self, bucket, files):
+    def _records(self, bucket: int, files: Mapping[str, str]) -> Iterator[bytes]:
         writer_of = {path: writer for writer, path in files.items()}
-        wanted = self._arguments.writers
         return shuffling.shuffled_bucket(
             list(writer_of),
-            shuffle_rng(self._arguments.job, bucket),
-            lambda path, *key: wanted[tuple(key)] == writer_of[path],
+            shuffle_rng(self._work.job, bucket),
+            lambda path, *key: self._writers[key] == writer_of[path],
         )
 
 
-def write_shard(folder, shard, parts, job):
-    """Writes a shard and then its note; the number of its records.
+def write_shard(
+    folder: str, shard: int, parts: Iterable[tuple[int, bytes]], job: instance_files.Job
+) -> int:
+    """Writes a shard and then its note.
 
     Args:
-      folder: of the work.
-      shard: number.
-      parts: iterable of (number of records, their framed bytes).
-      job: `instance_files.Job`.
+      folder: folder of the work.
+      shard: number of the shard.
+      parts: (number of records, their framed bytes).
+      job: settings.
+
+    Returns:
+      Number of records of the shard.
     """
     path, count = _shard_path(folder, shard), 0
     with file_io.writing(folder):
@@ -427,17 +466,17 @@ def write_shard(folder, shard, parts, job):
     return count
 
 
-def shuffle_rng(job, bucket):
-    """Generator that decides on the order within a bucket."""
+def shuffle_rng(job: instance_files.Job, bucket: int) -> np.random.Generator:
+    """Returns the generator that decides the order within a bucket."""
     seed = job.settings.random_seed
     return np.random.default_rng([seed, instance_files.SHUFFLE_STREAM, bucket])
 
 
-def _shard_path(folder, shard):
+def _shard_path(folder: str, shard: int) -> str:
     return os.path.join(folder, f"shard-{shard:05d}")
 
 
-def _note_path(folder, shard):
+def _note_path(folder: str, shard: int) -> str:
     return f"{_shard_path(folder, shard)}.json"
 
 
@@ -445,25 +484,23 @@ def _note_path(folder, shard):
 class _Run:
     """One run of a job in its working folder."""
 
-    input_paths: list
+    input_paths: Sequence[str]
     prefix: str
     num_shards: int
     job: instance_files.Job
     folder: str
     num_workers: int
 
-    def make(self, make_shards):
-        """Makes all shards that are missing; what the manifest says of them."""
+    def make(self, make_shards: MakeShards | None) -> dict[str, Any]:
+        """Makes all missing shards; returns their entries in the manifest."""
         plan = corpus.plan_blocks(self.input_paths)
         num_bytes = instance_files.expected_bytes(plan, self.job)
-        # A shard that is large has several buckets, so that memory stays bounded.
+        # A large shard has several buckets, so that memory stays bounded.
         buckets = -(-shuffling.num_buckets(num_bytes) // self.num_shards)
+        units = instance_files.divide(plan.blocks, self.job.dupe_factor, self.num_workers)
+        work = Work(self.job, self.folder, units, self.num_shards, buckets)
         counts = instance_files.text_counts(self.input_paths, plan)
-        if make_shards:
-            work = Work(self.job, self.folder, self._units(plan), self.num_shards, buckets)
-            counts.update(make_shards(work))
-        else:
-            counts.update(self._make_here(plan, buckets, num_bytes))
+        counts.update(make_shards(work) if make_shards else self._make_here(work, num_bytes))
         instance_files.check_instances(counts, self.input_paths, self.job.settings)
         notes = [
             file_io.read_json(_note_path(self.folder, shard), "finished shard")
@@ -478,61 +515,56 @@ class _Run:
         shards = [{"name": name, **note} for name, note in zip(names, notes, strict=True)]
         return {"counts": dict(counts), "shards": shards}
 
-    def _units(self, plan):
-        return instance_files.divide(plan.blocks, self.job.dupe_factor, self.num_workers)
-
-    def _make_here(self, plan, buckets, num_bytes):
-        done = self._make_instances(plan, buckets, num_bytes)
-        counts = collections.Counter()
-        for _, pass_counts in done.values():
+    def _make_here(self, work: Work, num_bytes: float) -> collections.Counter[str]:
+        """Makes all missing shards in processes of this machine."""
+        passes = self._make_instances(work, num_bytes)
+        counts: collections.Counter[str] = collections.Counter()
+        for _, pass_counts in passes.values():
             counts.update(pass_counts)
-        self._make_shards(buckets, {key: writer for key, (writer, _) in done.items()}, counts)
-        return counts
-
-    def _make_instances(self, plan, buckets, num_bytes):
-        """{(block, pass): (writer, counts)} of all, after those that were missing are made."""
-        done, last_run = _journals(self.folder)
-        units = [
-            dataclasses.replace(unit, passes=left)
-            for unit in self._units(plan)
-            if (left := tuple(n for n in unit.passes if (unit.block, n) not in done))
-        ]
-        if done:
-            logging.info(
-                "Going on with %s: %d of %d passes over a block were made earlier",
-                self.folder,
-                len(done),
-                len(plan.blocks) * self.job.dupe_factor,
-            )
-        if units:
-            instance_files.warn_if_disk_is_small(self.folder, num_bytes)
-            arguments = instance_files.MakerArguments(
-                self.job, self.folder, self.num_shards * buckets, last_run + 1
-            )
-            for _ in instance_files.make_instances(arguments, units, self.num_workers):
-                pass
-            done, _ = _journals(self.folder)
-        return done
-
-    def _make_shards(self, buckets, writers, counts):
-        left = [
+        writers = {key: writer for key, (writer, _) in passes.items()}
+        shards = [
             shard
             for shard in range(self.num_shards)
             if not file_io.exists(_note_path(self.folder, shard))
         ]
-        arguments = _ShardArguments(self.job, self.folder, buckets, writers)
-        workers = min(self.num_workers, len(left))
+        workers = min(self.num_workers, len(shards))
         with progress.Progress("writing", counts["instances"], "instances") as shown:
-            for _ in processes.run(_ShardMaker, arguments, left, workers, shown):
+            for _ in processes.run(_ShardMaker, (work, writers), shards, workers, shown):
                 pass
+        return counts
 
-    def publish(self, manifest):
-        """Gives the shards, and last the manifest, their names; older ones are removed."""
+    def _make_instances(self, work: Work, num_bytes: float) -> Passes:
+        """Makes the missing passes; returns all."""
+        passes, last_run = _read_journals(self.folder)
+        units = [
+            dataclasses.replace(unit, passes=missing)
+            for unit in work.units
+            if (missing := tuple(n for n in unit.passes if (unit.block, n) not in passes))
+        ]
+        if passes:
+            logging.info(
+                "Resuming %s: %d of %d passes over a block were made earlier",
+                self.folder,
+                len(passes),
+                sum(len(unit.passes) for unit in work.units),
+            )
+        if units:
+            instance_files.warn_if_disk_is_small(self.folder, num_bytes)
+            arguments = instance_files.MakerArguments(
+                self.job, self.folder, work.num_buckets, last_run + 1
+            )
+            for _ in instance_files.make_instances(arguments, units, self.num_workers):
+                pass
+            passes, _ = _read_journals(self.folder)
+        return passes
+
+    def publish(self, manifest: Mapping[str, Any]) -> None:
+        """Gives the shards, and last the manifest, their names; removes older ones."""
         marker = os.path.join(self.folder, _PUBLISHING)
         targets = shard_paths(self.prefix, self.num_shards)
         if not file_io.exists(marker):
             file_io.remove(manifest_path(self.prefix))
-            for path in _shards_there(self.prefix):
+            for path in _find_shards(self.prefix):
                 file_io.remove(path)
             file_io.write_text(marker, "")
         move = file_io.copy if file_io.is_remote(self.prefix) else file_io.rename
@@ -544,9 +576,10 @@ class _Run:
         move(path, manifest_path(self.prefix))
 
 
-def _journals(folder):
-    """({(block, pass): (writer, counts)} of what is finished, number of the last run)."""
-    done, last_run = {}, 0
+def _read_journals(folder: str) -> tuple[Passes, int]:
+    """Returns (finished passes, number of the last run)."""
+    passes: Passes = {}
+    last_run = 0
     start = instance_files.journal_path("", "")
     for name in file_io.listdir(folder):
         if name.startswith((start, "bucket-")):
@@ -554,14 +587,14 @@ def _journals(folder):
             last_run = max(last_run, int(writer.split(".")[0]))
         if name.startswith(start):
             text = file_io.read_text(os.path.join(folder, name), "journal")
-            # What is behind the last line end was being written when the process was killed.
+            # A killed process may have left an unfinished line at the end.
             for line in text.split("\n")[:-1]:
                 try:
                     block, pass_number, counts = json.loads(line)
-                    done.setdefault((block, pass_number), (writer, collections.Counter(counts)))
+                    passes.setdefault((block, pass_number), (writer, collections.Counter(counts)))
                 except _DAMAGE as error:
                     raise file_io.InputError(
                         f"{os.path.join(folder, name)} is damaged ({error}); remove the folder and "
                         "start again"
                     ) from error
-    return done, last_run
+    return passes, last_run

@@ -1,8 +1,11 @@
-"""Pre-training instances: text to documents to masked, serialized records.
+"""Makes pre-training instances: text to documents to masked, serialized records.
 
-Everything works on one block of a corpus (`corpus.plan_blocks`) that is tokenized once into one
-flat array; an input is a few spans of it, and a batch of inputs becomes records with a few numpy
-calls. No TensorFlow, so that worker processes start at once.
+A block of a corpus (`corpus.plan_blocks`) is tokenized once into one flat array. An input is a few
+spans of it, and a batch of inputs becomes records with a few numpy calls. No TensorFlow, so that
+worker processes start quickly.
+
+Records have masks, or none if training draws them: these compact records hold ids, the start of the
+second segment and a fingerprint of their vocabulary.
 
 Source: ALBERT (Lan et al., 2020), section 4.1 (lengths, masking).
 Shapes: B inputs in the batch, S positions, P predictions, V vocabulary.
@@ -14,52 +17,66 @@ import dataclasses
 import functools
 import hashlib
 import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from albert.data import masking, sequence_formats, tfrecord
-from albert.text import corpus
+from albert.text import corpus, tokenization
 
 FINGERPRINT = "vocabulary_fingerprint"
-_FINGERPRINT_BITS = 63  # what an int64 holds without a sign
+_FINGERPRINT_BITS = 63  # fit in an int64
+BATCH_CELLS = 1 << 18  # B * S of the arrays of a batch
+_LINES_AT_A_TIME = 2048  # sentences per call of the tokenizer
+
+EncodeBatch = Callable[[list[str]], Sequence[list[int]]]
+Batch = tuple[
+    list[bytes], collections.Counter[str]
+]  # (serialized Examples, counts of their content)
 
 
-def compact_feature_specs(with_fingerprint=True):
-    """`tfrecord.FeatureSpec` of the records.
+def compact_feature_specs(with_fingerprint: bool = True) -> tuple[tfrecord.FeatureSpec, ...]:
+    """Returns the feature specifications of records without masks.
 
     Args:
-      with_fingerprint: also ``vocabulary_fingerprint``, see `fingerprint`; it is to be compared,
-        not parsed.
+      with_fingerprint: include ``vocabulary_fingerprint`` (see `fingerprint`), which is compared
+        with a vocabulary and not parsed.
     """
     spec = tfrecord.FeatureSpec
     return (
-        # [CLS] and [SEP] counted.
+        # With [CLS] and [SEP].
         spec("input_ids", "int64", (None,), sequence=True),
-        # Tokens before the second segment: all, if there is none.
+        # Number of tokens before the second segment; all tokens if there is none.
         spec("segment_b_start", "int64", (1,)),
         spec("next_sentence_labels", "int64", (1,)),
         *([spec(FINGERPRINT, "int64", (1,))] * with_fingerprint),
     )
 
 
-def fingerprint(pieces):
-    """What tells one vocabulary from another: 63 bits of the SHA-256 of its pieces, in order."""
+def fingerprint(pieces: Iterable[str]) -> int:
+    """Returns 63 bits of the SHA-256 of a vocabulary's pieces, in order, which identify it."""
     digest = hashlib.sha256("\n".join(pieces).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 64 - _FINGERPRINT_BITS
 
 
-def serialize_compact(input_ids, lengths, segment_ids, labels, vocabulary_fingerprint):
-    """Serialized `tf.train.Example`s.
+def serialize_compact(
+    input_ids: np.ndarray,
+    lengths: np.ndarray,
+    segment_ids: np.ndarray,
+    labels: np.ndarray,
+    vocabulary_fingerprint: int,
+) -> list[bytes]:
+    """Serializes records without masks.
 
     Args:
       input_ids: [B, S] integers, padded.
-      lengths: [B] tokens of each sequence.
+      lengths: [B] number of tokens of each sequence.
       segment_ids: [B, S] booleans, true from the start of the second segment to the last token.
       labels: [B] integers, `next_sentence_labels`.
-      vocabulary_fingerprint: what `fingerprint` gives.
+      vocabulary_fingerprint: see `fingerprint`.
 
     Returns:
-      List of B byte strings.
+      List of B serialized `tf.train.Example`s.
 
     Raises:
       ValueError: a second segment does not reach to the last token.
@@ -68,69 +85,54 @@ def serialize_compact(input_ids, lengths, segment_ids, labels, vocabulary_finger
     column = np.arange(segment_ids.shape[1])
     follows = (column >= starts[:, None]) & (column < lengths[:, None])
     if not np.array_equal(segment_ids.astype(bool), follows):
-        raise ValueError("a second segment has to be all that follows the first, to the last token")
+        raise ValueError("the second segment must be all tokens after the first, to the last")
     rows = {
         "input_ids": tfrecord.packed_rows(input_ids, lengths),
         "segment_b_start": tfrecord.packed_rows(starts[:, None]),
         "next_sentence_labels": tfrecord.packed_rows(labels[:, None]),
         FINGERPRINT: [tfrecord.packed_varints([vocabulary_fingerprint])] * len(lengths),
     }
-    specs = compact_feature_specs()
-    tfrecord.check_names(specs, rows)
-    # Keys in alphabetical order, as protobuf's deterministic serialization has them.
+    entries = {name: _int64_entries(name, packed) for name, packed in rows.items()}
+    return _join_entries(compact_feature_specs(), entries)
+
+
+def _int64_entries(name: str, rows: Iterable[bytes]) -> list[bytes]:
+    """Returns the feature-map entry of each row of packed integers."""
+    return [tfrecord.int64_header(name, len(row)) + row for row in rows]
+
+
+def _join_entries(
+    specs: Sequence[tfrecord.FeatureSpec], entries: dict[str, list[bytes]]
+) -> list[bytes]:
+    """Returns B serialized Examples of B feature-map entries by name."""
+    tfrecord.check_names(specs, entries)
+    # Keys in alphabetical order, as in protobuf's deterministic serialization.
     names = sorted(map(operator.attrgetter("name"), specs))
-    entries = [
-        [tfrecord.int64_header(name, len(row)) + row for row in rows[name]] for name in names
-    ]
-    return [tfrecord.example(row) for row in zip(*entries, strict=True)]
-
-
-# --- Pre-training instances: text to documents to masked, serialized records ---------------------
-
-
-NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
-BATCH_CELLS = 1 << 18  # B * S of the arrays that are worked on at a time
-_LINES_AT_A_TIME = 2048  # sentences per call of the tokenizer
+    rows = zip(*(entries[name] for name in names), strict=True)
+    return [tfrecord.example(row) for row in rows]
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """What the instances are like.
+class Settings(sequence_formats.Settings):
+    """Settings of the instances: those of `sequence_formats.Settings`, seed and masks.
 
     Attributes:
-      max_seq_length: S.
-      short_seq_prob: share of documents (per pass) that aim at a random length in 2..S-3 tokens;
-        only of segment pairs.
-      sentence_task: "reference", "sop", "nsp" or "none"; see `sequence_formats.draw_pairs`.
-      random_seed: non-negative integer, the one source of chance.
-      mask: `masking.MaskingConfig`; None makes records without masks, see `instances`.
-      sequence_format: a name in `sequence_formats.FORMATS`; see `sequence_formats.draw_inputs`.
+      random_seed: non-negative integer, the only source of randomness.
+      mask: how masks are drawn; None makes records without masks.
     """
 
-    max_seq_length: int = 512
-    short_seq_prob: float = 0.1
-    sentence_task: str = "reference"
     random_seed: int = 12345
     mask: masking.MaskingConfig | None = masking.MaskingConfig()
-    sequence_format: str = "segment_pair"
-
-    def __post_init__(self):
-        sequence_formats.check(self)
-
-    @property
-    def max_tokens(self):
-        """Most tokens of A and B together."""
-        return self.max_seq_length - NUM_SPECIALS
 
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """What is needed of a tokenizer once the text is ids.
+    """The properties of a tokenizer that are needed when the text is ids.
 
     Attributes:
       word_starts: [V] booleans, see `masking.starts_word`.
       cls_id, sep_id, mask_id, pad_id: ids of the special pieces.
-      fingerprint: what `fingerprint` gives; only records without masks hold it.
+      fingerprint: see `fingerprint`; only records without masks hold it.
     """
 
     word_starts: np.ndarray
@@ -141,42 +143,26 @@ class Vocabulary:
     fingerprint: int = 0
 
     @classmethod
-    def of(cls, tokenizer):
+    def from_tokenizer(cls, tokenizer: tokenization.FullTokenizer) -> "Vocabulary":
         pieces = [tokenizer.inv_vocab[i] for i in range(tokenizer.vocab_size)]
         starts = masking.word_start_table(pieces, wordpiece=tokenizer.sp_model is None)
         special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id)
         return cls(starts, *special, fingerprint(pieces))
 
 
-@dataclasses.dataclass(frozen=True)
-class Documents:
-    """Tokenized documents of one block; none is empty, nor is any sentence.
-
-    Attributes:
-      tokens: ids of all sentences, one after another.
-      sentence_offsets: list, where in `tokens` each sentence begins; and the end of the last.
-      document_offsets: list, which sentence each document begins with; and the end of the last.
-    """
-
-    tokens: np.ndarray
-    sentence_offsets: list
-    document_offsets: list
-
-
-# --- text -------------------------------------------------------------------------------------
-
-
-def read_documents(segments, encode_batch):
+def read_documents(
+    segments: Iterable[corpus.Segment], encode_batch: EncodeBatch
+) -> tuple[sequence_formats.Documents, collections.Counter[str]]:
     """Reads and tokenizes a block.
 
     Args:
-      segments: `corpus.Segment`s; their ends are also ends of documents.
-      encode_batch: function, list of texts -> list of lists of ids.
+      segments: their ends are also ends of documents.
+      encode_batch: ``(texts) -> ids of each``.
 
     Returns:
-      (`Documents`, Counter of what was read and what was left out).
+      (documents, Counter of what was read and what was skipped).
     """
-    counts = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     tokens = array.array("i")
     sentence_offsets, document_offsets = [0], [0]
     lines_of_document = 0
@@ -197,11 +183,14 @@ def read_documents(segments, encode_batch):
     counts["documents"] = len(document_offsets) - 1
     counts["sentences"] = len(sentence_offsets) - 1
     counts["tokens"] = len(tokens)
-    return Documents(np.array(tokens, np.int32), sentence_offsets, document_offsets), counts
+    documents = np.array(tokens, np.int32), sentence_offsets, document_offsets
+    return sequence_formats.Documents(*documents), counts
 
 
-def _encoded_lines(segments, encode_batch, counts):
-    """Yields the ids of each line that has text, and None where a document ends."""
+def _encoded_lines(
+    segments: Iterable[corpus.Segment], encode_batch: EncodeBatch, counts: collections.Counter[str]
+) -> Iterator[list[int] | None]:
+    """Yields the ids of each line with text, and None at the end of a document."""
     for segment in segments:
         for lines in corpus.read_lines(segment):
             lines = [line.strip() for line in lines]
@@ -215,22 +204,21 @@ def _encoded_lines(segments, encode_batch, counts):
         yield None
 
 
-# --- records ----------------------------------------------------------------------------------
-
-
-def assemble(tokens, inputs, max_seq_length, vocabulary):
-    """Arrays of [CLS] span [SEP] span [SEP] … padding.
+def assemble(
+    tokens: np.ndarray, inputs: sequence_formats.Inputs, max_seq_length: int, vocabulary: Vocabulary
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Makes arrays of [CLS] span [SEP] span [SEP] … padding.
 
     Args:
-      tokens: `Documents.tokens`.
-      inputs: `sequence_formats.Inputs`, each of at most S tokens with [CLS] and [SEP].
+      tokens: `sequence_formats.Documents.tokens`.
+      inputs: each of at most S tokens with [CLS] and [SEP].
       max_seq_length: S.
-      vocabulary: `Vocabulary`.
+      vocabulary: gives the special ids.
 
     Returns:
       (input_ids [B, S], lengths [B], segment_ids [B, S] booleans, maskable [B, S] booleans).
     """
-    # First all rows in one, without padding.
+    # First all rows in one array, without padding.
     sizes = inputs.spans[:, 1] - inputs.spans[:, 0]
     row_of_span = np.repeat(np.arange(len(inputs)), np.diff(inputs.offsets))
     seps = np.cumsum(sizes + 1) + row_of_span
@@ -249,34 +237,38 @@ def assemble(tokens, inputs, max_seq_length, vocabulary):
 
     is_real = np.arange(max_seq_length) < lengths[:, None]
 
-    def padded(values, padding):
+    def pad(values: np.ndarray, padding: int) -> np.ndarray:
         rows = np.full(is_real.shape, padding, values.dtype)
         rows[is_real] = values
         return rows
 
-    return padded(ids, vocabulary.pad_id), lengths, padded(segment_ids, 0), padded(is_text, 0)
+    return pad(ids, vocabulary.pad_id), lengths, pad(segment_ids, 0), pad(is_text, 0)
 
 
 @functools.cache
-def _ones_entry(name, num_ones, size, dtype):
-    """Feature-map entry of `num_ones` ones followed by zeros."""
+def _ones_entry(name: str, num_ones: int, size: int, dtype: type[np.number]) -> bytes:
+    """Returns a feature-map entry of `num_ones` ones followed by zeros."""
     return tfrecord.feature_entry(name, (np.arange(size) < num_ones).astype(dtype))
 
 
 def feature_specs(
-    seq_length, max_predictions_per_seq, with_boundaries=True, with_sentence_labels=True
-):
-    """`tfrecord.FeatureSpec` of the records.
+    seq_length: int,
+    max_predictions_per_seq: int,
+    with_boundaries: bool = True,
+    with_sentence_labels: bool = True,
+) -> tuple[tfrecord.FeatureSpec, ...]:
+    """Returns the feature specifications of records with masks.
 
     Args:
       seq_length: S.
       max_predictions_per_seq: P.
-      with_boundaries: also ``token_boundary`` [S], 1 where a word begins; only masking needs it.
-      with_sentence_labels: also ``next_sentence_labels``, which only a sentence task needs.
+      with_boundaries: include ``token_boundary`` [S], 1 where a word begins, for masking.
+      with_sentence_labels: include ``next_sentence_labels``, which only a sentence task needs.
     """
     spec = tfrecord.FeatureSpec
-    sequences = ("input_ids", "input_mask", "segment_ids")
-    sequences += ("token_boundary",) * with_boundaries
+    sequences = ["input_ids", "input_mask", "segment_ids"]
+    if with_boundaries:
+        sequences.append("token_boundary")
     predicted = {
         "masked_lm_positions": "int64",
         "masked_lm_ids": "int64",
@@ -289,17 +281,23 @@ def feature_specs(
     )
 
 
-def serialize(masked, lengths, segment_ids, token_boundary, labels):
-    """Serialized `tf.train.Example`s.
+def serialize(
+    masked: masking.MaskedBatch,
+    lengths: np.ndarray,
+    segment_ids: np.ndarray,
+    token_boundary: np.ndarray,
+    labels: np.ndarray,
+) -> list[bytes]:
+    """Serializes records with masks.
 
     Args:
-      masked: `masking.MaskedBatch`.
-      lengths: [B] tokens of each sequence.
+      masked: masked ids and predictions.
+      lengths: [B] number of tokens of each sequence.
       segment_ids, token_boundary: [B, S] booleans.
       labels: [B] integers, `next_sentence_labels`.
 
     Returns:
-      List of B byte strings.
+      List of B serialized `tf.train.Example`s.
     """
     columns = {
         "input_ids": masked.input_ids,
@@ -310,8 +308,7 @@ def serialize(masked, lengths, segment_ids, token_boundary, labels):
         "token_boundary": token_boundary,
     }
     entries = {
-        name: [tfrecord.int64_header(name, len(row)) + row for row in tfrecord.packed_rows(values)]
-        for name, values in columns.items()
+        name: _int64_entries(name, tfrecord.packed_rows(values)) for name, values in columns.items()
     }
     seq_length, num_slots = segment_ids.shape[1], masked.positions.shape[1]
     entries["input_mask"] = [
@@ -321,27 +318,25 @@ def serialize(masked, lengths, segment_ids, token_boundary, labels):
         _ones_entry("masked_lm_weights", count, num_slots, np.float32)
         for count in masked.num_predictions.tolist()
     ]
-    specs = feature_specs(seq_length, num_slots)
-    tfrecord.check_names(specs, entries)
-    # Keys in alphabetical order, as protobuf's deterministic serialization has them.
-    rows = zip(
-        *(entries[spec.name] for spec in sorted(specs, key=operator.attrgetter("name"))),
-        strict=True,
-    )
-    return [tfrecord.example(row) for row in rows]
+    return _join_entries(feature_specs(seq_length, num_slots), entries)
 
 
-def make_records(documents, settings, vocabulary, stream):
-    """One pass over the documents of a block.
+def make_records(
+    documents: sequence_formats.Documents,
+    settings: Settings,
+    vocabulary: Vocabulary,
+    stream: tuple[int, ...],
+) -> Iterator[Batch]:
+    """Makes the records of one pass over the documents of a block.
 
     Args:
-      documents: `Documents`.
-      settings: `Settings`.
-      vocabulary: `Vocabulary`.
-      stream: tuple of integers; passes with different ones are independent of each other.
+      documents: documents of the block.
+      settings: settings of the instances.
+      vocabulary: gives the special ids and word starts.
+      stream: integers; passes with different ones are independent of each other.
 
     Yields:
-      (list of serialized Examples, Counter of what is in them).
+      (list of serialized Examples, Counter of their content).
     """
     rng = np.random.default_rng([settings.random_seed, *stream])
     inputs, counts = sequence_formats.draw_inputs(documents, settings, rng)
@@ -352,20 +347,28 @@ def make_records(documents, settings, vocabulary, stream):
         yield _make_batch(documents.tokens, batch, settings, vocabulary, rng)
 
 
-def _make_batch(tokens, inputs, settings, vocabulary, rng):
+def _make_batch(
+    tokens: np.ndarray,
+    inputs: sequence_formats.Inputs,
+    settings: Settings,
+    vocabulary: Vocabulary,
+    rng: np.random.Generator,
+) -> Batch:
     input_ids, lengths, segment_ids, maskable = assemble(
         tokens, inputs, settings.max_seq_length, vocabulary
     )
     labels = inputs.labels
-    counts = collections.Counter(
-        instances=len(inputs), instance_tokens=int(lengths.sum()), labels_1=int(labels.sum())
+    token_boundary = vocabulary.word_starts[input_ids] & maskable
+    counts: collections.Counter[str] = collections.Counter(
+        instances=len(inputs),
+        instance_tokens=int(lengths.sum()),
+        instance_words=int(np.count_nonzero(token_boundary)),
+        labels_1=int(labels.sum()),
     )
     if settings.mask is None:
         records = serialize_compact(input_ids, lengths, segment_ids, labels, vocabulary.fingerprint)
         return records, counts
-    token_boundary = vocabulary.word_starts[input_ids]
     # [CLS] and [SEP] count as words, padding does not.
-    token_boundary &= maskable
     token_boundary |= ~maskable & (np.arange(settings.max_seq_length) < lengths[:, None])
     masked = masking.mask_batch(
         input_ids,

@@ -1,8 +1,7 @@
-"""N-gram masking for masked-language-model pre-training, a batch of sequences at a time.
+"""Masks n-grams of words for masked-language-model pre-training, one batch at a time.
 
-Words are chosen for all sequences of a batch side by side, so that the cost per sequence is a few
-microseconds of numpy; there is no second, slower path. Plain numpy: data workers and input
-pipelines use the same functions.
+Words are chosen for all sequences of a batch at once, so that the cost per sequence is a few
+microseconds. Data workers and input pipelines use the same functions, in plain numpy.
 
 Source: ALBERT (Lan et al., 2020), section 4.1, n-gram masking; BERT (Devlin et al., 2019),
 section 3.1, the 80/10/10 replacement.
@@ -11,14 +10,16 @@ Shapes: B sequences in the batch, S positions, W words of the longest sequence, 
 
 import dataclasses
 import string
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-MASK_SHARE = 0.8  # of the chosen tokens become [MASK] …
-KEEP_SHARE = 0.1  # … and as many stay as they are; the rest become random vocabulary entries
+MASK_FRACTION = 0.8  # of the chosen tokens become [MASK]
+KEEP_FRACTION = 0.1  # of the chosen tokens stay; the rest become random vocabulary entries
 
-# Pieces that stand for themselves and so begin a word. An apostrophe begins one too, by the rule
-# for characters that are neither in this set nor letters.
+# Pieces that are single characters and begin a word. An apostrophe also begins one, by the rule for
+# characters that are neither in this set nor letters.
 PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~€£')
 _WORD_CHARACTERS = PUNCTUATION | frozenset(string.ascii_letters)
 
@@ -28,11 +29,11 @@ class MaskingConfig:
     """How many tokens are predicted and how they are chosen.
 
     Attributes:
-      max_predictions_per_seq: most tokens masked in one sequence.
-      masked_lm_prob: share of a sequence's tokens ([CLS] and [SEP] counted) to mask, 0 to 1.
+      max_predictions_per_seq: maximum number of tokens masked in one sequence.
+      masked_lm_prob: fraction of a sequence's tokens to mask, 0 to 1; [CLS] and [SEP] count.
       ngram: longest run of words masked together.
-      favor_shorter_ngram: a run of n words has probability proportional to 1/n; if false the same
-        probabilities in reverse order.
+      favor_shorter_ngram: a run of n words has a probability proportional to 1/n; if false, the
+        probabilities are reversed.
       do_whole_word_mask: mask all pieces of a word or none; if false every piece is a word.
       do_permutation: choose as many tokens again, outside the masked ones, and permute them.
     """
@@ -45,13 +46,13 @@ class MaskingConfig:
     do_permutation: bool = False
 
     @property
-    def num_slots(self):
+    def num_slots(self) -> int:
         """P, the length of the prediction lists."""
         return self.max_predictions_per_seq * (2 if self.do_permutation else 1)
 
 
-def share_warning(config, seq_length):
-    """A warning where `max_predictions_per_seq` stands against `masked_lm_prob`, else None.
+def limit_warning(config: MaskingConfig, seq_length: int) -> str | None:
+    """Returns a warning if `max_predictions_per_seq` does not allow `masked_lm_prob`, else None.
 
     Args:
       config: `MaskingConfig`.
@@ -70,14 +71,14 @@ def share_warning(config, seq_length):
 
 @dataclasses.dataclass(frozen=True)
 class MaskedBatch:
-    """What `mask_batch` makes.
+    """A batch with masks.
 
     Attributes:
-      input_ids: [B, S], with the replacements.
+      input_ids: [B, S] ids with the replacements.
       positions: [B, P] predicted positions in ascending order, padded with 0.
-      labels: [B, P] the original ids there, padded with 0.
-      num_predictions: [B] filled slots.
-      num_masked: [B] of which masked (the others are permuted).
+      labels: [B, P] original ids at these positions, padded with 0.
+      num_predictions: [B] number of filled slots.
+      num_masked: [B] number of masked tokens among them; the others are permuted.
     """
 
     input_ids: np.ndarray
@@ -87,8 +88,8 @@ class MaskedBatch:
     num_masked: np.ndarray
 
 
-def starts_word(piece, wordpiece=False):
-    """True if a vocabulary entry begins a word.
+def starts_word(piece: str, wordpiece: bool = False) -> bool:
+    """Returns whether a vocabulary entry begins a word.
 
     Args:
       piece: SentencePiece or WordPiece vocabulary entry.
@@ -103,37 +104,43 @@ def starts_word(piece, wordpiece=False):
     )
 
 
-def word_start_table(pieces, wordpiece=False):
-    """`starts_word` of each entry of a vocabulary, as [V] booleans to be indexed by ids."""
+def word_start_table(pieces: Iterable[str], wordpiece: bool = False) -> np.ndarray:
+    """Returns `starts_word` of each entry of a vocabulary: [V] booleans, by id."""
     return np.array([starts_word(piece, wordpiece) for piece in pieces], dtype=bool)
 
 
-def ngram_probabilities(ngram, favor_shorter=True):
-    """[ngram] probabilities of masking 1, 2, … words together."""
+def ngram_probabilities(ngram: int, favor_shorter: bool = True) -> np.ndarray:
+    """Returns the [ngram] probabilities of masking 1, 2, … words together."""
     weights = 1.0 / np.arange(1, ngram + 1)
     weights /= weights.sum()
     return weights if favor_shorter else weights[::-1]
 
 
-def num_to_predict(lengths, config):
-    """[B] tokens to mask in sequences of [B] tokens; halves are rounded to even."""
+def num_to_predict(lengths: npt.ArrayLike, config: MaskingConfig) -> np.ndarray:
+    """Returns how many of [B] tokens to mask, as [B] integers; halves are rounded to even."""
     wanted = np.rint(np.asarray(lengths) * config.masked_lm_prob).astype(np.int64)
     return np.minimum(config.max_predictions_per_seq, np.maximum(1, wanted))
 
 
-def choose_words(word_lengths, budgets, probabilities, rng, taken=None):
+def choose_words(
+    word_lengths: np.ndarray,
+    budgets: np.ndarray,
+    probabilities: Sequence[float] | np.ndarray,
+    rng: np.random.Generator,
+    excluded: np.ndarray | None = None,
+) -> np.ndarray:
     """Chooses runs of words until each sequence's budget of tokens is used up.
 
-    Words are visited in random order. At each the length of a run that begins there is drawn; the
-    run ends with the sequence, is cut word by word while it exceeds what is left of the budget,
-    and is passed over if it still does or touches a word already taken.
+    Words are visited in random order. At each word the length of a run that begins there is drawn.
+    The run ends with the sequence, and is cut word by word while it exceeds the rest of the budget.
+    It is skipped if it still exceeds the budget or touches an excluded or chosen word.
 
     Args:
       word_lengths: [B, W] tokens in each word, padded with 0.
-      budgets: [B] most tokens to choose.
+      budgets: [B] maximum number of tokens to choose.
       probabilities: probabilities of runs of 1, 2, … words.
       rng: numpy Generator.
-      taken: [B, W] booleans, words that must not be chosen.
+      excluded: [B, W] booleans, words that must not be chosen.
 
     Returns:
       [B, W] booleans, the chosen words.
@@ -151,76 +158,90 @@ def choose_words(word_lengths, budgets, probabilities, rng, taken=None):
 
     # Extra columns let a run be looked up beyond the last word without bounds checks.
     blocked = np.zeros((num_rows, num_words + ngram), bool)
-    if taken is not None:
-        blocked[:, :num_words] = taken
-    chosen = np.zeros_like(blocked)
-    left = np.array(budgets)
-    rows = np.flatnonzero((left > 0) & (counts > 0))
+    if excluded is not None:
+        blocked[:, :num_words] = excluded
+    remaining = np.array(budgets)
+    rows = np.flatnonzero((remaining > 0) & (counts > 0))
     for visit in range(num_words):
         if rows.size == 0:
             break
         first = order[rows, visit]
         length = np.minimum(lengths[rows, visit], counts[rows] - first)
-        start, room = word_ends[rows, first], left[rows]
+        start, limit = word_ends[rows, first], remaining[rows]
         tokens = word_ends[rows, first + length] - start
         for _ in range(ngram - 1):
-            length -= (tokens > room) & (length > 1)
+            length -= (tokens > limit) & (length > 1)
             tokens = word_ends[rows, first + length] - start
-        fits = tokens <= room
+        fits = tokens <= limit
         for step in range(ngram):
             fits &= ~(blocked[rows, first + step] & (step < length))
         for step in range(ngram):
             hit = fits & (step < length)
             blocked[rows[hit], first[hit] + step] = True
-            chosen[rows[hit], first[hit] + step] = True
-        left[rows] = room - tokens * fits
-        rows = rows[(left[rows] > 0) & (visit + 1 < counts[rows])]
-    return chosen[:, :num_words]
+        remaining[rows] = limit - tokens * fits
+        rows = rows[(remaining[rows] > 0) & (visit + 1 < counts[rows])]
+    chosen = blocked[:, :num_words]
+    return chosen if excluded is None else chosen & ~excluded
 
 
-def _word_indices(word_starts, maskable, whole_words):
-    """[B, S] index of the word that each maskable token belongs to.
+def _word_indices(word_starts: np.ndarray, maskable: np.ndarray, whole_words: bool) -> np.ndarray:
+    """Returns the [B, S] index of the word that each maskable token belongs to.
 
-    A piece that begins no word joins the word before it, across a [SEP] too; the first token of a
-    sequence always begins one.
+    A piece that begins no word joins the previous word, also across a [SEP]. The first token of a
+    sequence always begins a word.
     """
     starts = (word_starts & maskable) if whole_words else maskable.copy()
     starts[np.arange(len(starts)), maskable.argmax(axis=1)] = True
     return np.cumsum(starts, axis=1) - 1
 
 
-def _replace(input_ids, chosen, vocab_size, mask_id, rng):
-    """Puts [MASK], the token itself or a random entry at the chosen places, in place."""
+def _replace(
+    input_ids: np.ndarray,
+    chosen: np.ndarray,
+    vocab_size: int,
+    mask_id: int,
+    rng: np.random.Generator,
+) -> None:
+    """Replaces the chosen tokens in place by [MASK], themselves or random entries."""
     labels = input_ids[chosen]
     draws = rng.random(labels.size)
-    replaced = np.where(draws < MASK_SHARE, mask_id, labels)
-    at_random = draws >= MASK_SHARE + KEEP_SHARE
+    replaced = np.where(draws < MASK_FRACTION, mask_id, labels)
+    at_random = draws >= MASK_FRACTION + KEEP_FRACTION
     replaced[at_random] = rng.integers(vocab_size, size=np.count_nonzero(at_random))
     input_ids[chosen] = replaced
 
 
-def _permute(input_ids, chosen, rng):
-    """Permutes the tokens at the chosen places within each sequence, in place."""
+def _permute(input_ids: np.ndarray, chosen: np.ndarray, rng: np.random.Generator) -> None:
+    """Permutes the chosen tokens of each sequence in place."""
     rows, columns = np.nonzero(chosen)
     order = np.lexsort((rng.random(rows.size), rows))
     input_ids[rows, columns] = input_ids[rows, columns[order]]
 
 
-def mask_batch(input_ids, lengths, word_starts, maskable, config, vocab_size, mask_id, rng):
+def mask_batch(
+    input_ids: np.ndarray,
+    lengths: np.ndarray,
+    word_starts: np.ndarray,
+    maskable: np.ndarray,
+    config: MaskingConfig,
+    vocab_size: int,
+    mask_id: int,
+    rng: np.random.Generator,
+) -> MaskedBatch:
     """Chooses tokens to predict and replaces them.
 
     Args:
       input_ids: [B, S] integers.
-      lengths: [B] tokens of each sequence, [CLS] and [SEP] counted.
-      word_starts: [B, S] booleans, the token begins a word; see `starts_word`.
+      lengths: [B] number of tokens of each sequence, with [CLS] and [SEP].
+      word_starts: [B, S] booleans, whether a token begins a word; see `starts_word`.
       maskable: [B, S] booleans, false at [CLS], [SEP] and padding.
       config: `MaskingConfig`.
       vocab_size: V; random replacements are drawn from all V entries.
       mask_id: id of [MASK].
-      rng: numpy Generator, the only source of chance.
+      rng: numpy Generator, the only source of randomness.
 
     Returns:
-      `MaskedBatch`; `input_ids` itself is left as it is.
+      `MaskedBatch`; `input_ids` itself does not change.
     """
     num_rows = len(input_ids)
     words = _word_indices(word_starts, maskable, config.do_whole_word_mask)
@@ -236,7 +257,7 @@ def mask_batch(input_ids, lengths, word_starts, maskable, config, vocab_size, ma
     _replace(output, masked, vocab_size, mask_id, rng)
     predicted = masked
     if config.do_permutation:
-        moved_words = choose_words(word_lengths, budgets, probabilities, rng, taken=masked_words)
+        moved_words = choose_words(word_lengths, budgets, probabilities, rng, excluded=masked_words)
         moved = np.take_along_axis(moved_words, words, axis=1) & maskable
         _permute(output, moved, rng)
         predicted = masked | moved

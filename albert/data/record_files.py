@@ -1,4 +1,4 @@
-"""TFRecord files: written whole with a manifest, made once for the same settings, and checked."""
+"""Writes TFRecord files with manifests, makes them once for the same settings, and checks them."""
 
 import contextlib
 import dataclasses
@@ -6,6 +6,8 @@ import functools
 import hashlib
 import json
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,18 +17,18 @@ from google.protobuf import message
 from albert.data import instance_shards, tfrecord
 from albert.io import file_io, locks
 
+FeatureSpec = tfrecord.FeatureSpec
+Stamp = tuple[int, float]  # size, time of the last change
+
 MANIFEST_VERSION = 1
-# In TensorFlow's messages: on a record that does not parse; on a file with other records.
+# In TensorFlow's messages on a record that cannot be parsed, and on a file with other records.
 _NO_EXAMPLE = ("Name: <unknown>", "Could not parse example input", "ParseExample")
 _MISCOUNTED = "Input dataset was expected to contain"
-TOO_WIDE = "a number does not fit in 32 bits"  # said by `input_pipeline.parse`
+TOO_WIDE = "a number does not fit in 32 bits"  # in the message of `input_pipeline.parse`
 
 
-# --- writing --------------------------------------------------------------------------------------
-
-
-def encode(specs, features):
-    """Serialized `tf.train.Example` of one feature dict.
+def encode(specs: Sequence[FeatureSpec], features: Mapping[str, Any]) -> bytes:
+    """Serializes one feature dict as a `tf.train.Example`.
 
     Raises:
       ValueError: a feature is missing, undeclared, or has another number of values than declared.
@@ -41,11 +43,17 @@ def encode(specs, features):
     return tfrecord.example(entries)
 
 
-def manifest_path(path):
+def manifest_path(path: str) -> str:
     return path + tfrecord.MANIFEST
 
 
-def write(path, specs, rows, settings, ids=None):
+def write(
+    path: str,
+    specs: Sequence[FeatureSpec],
+    rows: Iterable[Mapping[str, Any]],
+    settings: Mapping[str, Any],
+    ids: list | None = None,
+) -> int:
     """Writes feature dicts to a TFRecord file and then, last, its manifest.
 
     Args:
@@ -53,7 +61,7 @@ def write(path, specs, rows, settings, ids=None):
       specs: feature specifications.
       rows: iterable of feature dicts.
       settings: JSON-ready dict of everything that the content depends on.
-      ids: list that holds the examples' ids once all rows are taken; kept in the manifest.
+      ids: list that holds the examples' ids once all rows are read; stored in the manifest.
 
     Returns:
       Number of examples written.
@@ -64,18 +72,24 @@ def write(path, specs, rows, settings, ids=None):
     return write_serialized(path, specs, (encode(specs, row) for row in rows), settings, ids)
 
 
-def write_serialized(path, specs, serialized, settings, ids=None):
-    """As `write`, from an iterable of serialized `tf.train.Example` that fit the specifications."""
+def write_serialized(
+    path: str,
+    specs: Sequence[FeatureSpec],
+    serialized: Iterable[bytes],
+    settings: Mapping[str, Any],
+    ids: list | None = None,
+) -> int:
+    """Does the same as `write` for serialized `tf.train.Example`s that fit the specifications."""
     temporary = file_io.temporary_name(path)
     count = 0
     try:
-        with file_io.room_for(path), _removed_on_failure(temporary):
+        with file_io.room_for(path), _remove_on_failure(temporary):
             with tf.io.TFRecordWriter(temporary) as writer:
                 for example in serialized:
                     writer.write(example)
                     count += 1
             num_bytes = file_io.size(temporary)
-            # Without its manifest a record file is not trusted, so this order survives a kill.
+            # A record file without a manifest is not used, so a killed process does no harm.
             file_io.remove(manifest_path(path))
             file_io.rename(temporary, path)
     except tf.errors.OpError as error:
@@ -94,7 +108,7 @@ def write_serialized(path, specs, serialized, settings, ids=None):
 
 
 @contextlib.contextmanager
-def _removed_on_failure(path):
+def _remove_on_failure(path: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
@@ -102,12 +116,14 @@ def _removed_on_failure(path):
         raise
 
 
-def _stale_reason(path, specs, settings):
-    """Why the records at `path` cannot be used with these settings; None if they can."""
+def _stale_reason(
+    path: str, specs: Sequence[FeatureSpec], settings: Mapping[str, Any]
+) -> str | None:
+    """Returns why the records at `path` cannot be used with these settings; None if they can."""
     if not file_io.exists(path):
         return "does not exist"
     if not file_io.exists(manifest_path(path)):
-        return "has no manifest (it is not finished, or from another program)"
+        return "has no manifest (it is unfinished, or another program made it)"
     try:
         manifest = file_io.read_json(manifest_path(path), "manifest", dict, most=None)
     except file_io.InputError as error:
@@ -119,8 +135,8 @@ def _stale_reason(path, specs, settings):
         return "has a manifest of another form"
     if manifest["num_bytes"] != file_io.size(path):
         return f"has {file_io.size(path)} bytes, its manifest says {manifest['num_bytes']}"
-    wanted = [{**dataclasses.asdict(spec), "shape": list(spec.shape)} for spec in specs]
-    if manifest["specs"] != wanted:
+    declared = [{**dataclasses.asdict(spec), "shape": list(spec.shape)} for spec in specs]
+    if manifest["specs"] != declared:
         return "holds other features or lengths"
     for key in sorted(set(settings) | set(manifest["settings"])):
         found = manifest["settings"].get(key)
@@ -129,10 +145,10 @@ def _stale_reason(path, specs, settings):
     return None
 
 
-def shared_name(path, specs, settings):
-    """Where records of these settings are in a folder in which runs of others keep theirs, too.
+def shared_name(path: str, specs: Sequence[FeatureSpec], settings: Mapping[str, Any]) -> str:
+    """Returns the path of records of these settings in a folder that runs of other settings share.
 
-    That is `path` itself where it was made with the same settings, else a name with their hash.
+    That is `path` itself if it was made with the same settings, else a name with their hash.
     """
     if _stale_reason(path, specs, settings) is None:
         return path
@@ -141,14 +157,20 @@ def shared_name(path, specs, settings):
     return f"{stem}-{hashlib.sha256(what.encode()).hexdigest()[:8]}{ending}"
 
 
-def cached(path, specs, settings, make_rows, writer=write):
-    """Makes a record file unless one made with the same settings is there already.
+def cached(
+    path: str,
+    specs: Sequence[FeatureSpec],
+    settings: Mapping[str, Any],
+    make_rows: Callable[[], Iterable[Any]],
+    writer: Callable[..., int] = write,
+) -> int:
+    """Makes a record file unless there is one with the same settings.
 
     Args:
       path: record file.
       specs: feature specifications.
       settings: JSON-ready dict of everything that the content depends on.
-      make_rows: function without arguments that yields what `writer` takes.
+      make_rows: ``()``, yields what `writer` takes.
       writer: `write` for feature dicts, `write_serialized` for records.
 
     Returns:
@@ -161,16 +183,21 @@ def cached(path, specs, settings, make_rows, writer=write):
     )
 
 
-def cached_with_ids(path, specs, settings, make_rows):
-    """As `cached`, of ``(id, feature dict)`` pairs; `read_ids` gives the ids."""
-    ids = []
+def cached_with_ids(
+    path: str,
+    specs: Sequence[FeatureSpec],
+    settings: Mapping[str, Any],
+    make_rows: Callable[[], Iterable[tuple[Any, Mapping[str, Any]]]],
+) -> int:
+    """Does the same as `cached` for ``(id, feature dict)`` pairs; `read_ids` reads the ids."""
+    ids: list[Any] = []
 
-    def find_reason():
+    def find_reason() -> str | None:
         reason = _stale_reason(path, specs, settings)
         no_ids = reason is None and read_ids(path) is None
         return "has no ids of its examples" if no_ids else reason
 
-    def rows():
+    def rows() -> Iterator[Mapping[str, Any]]:
         for guid, features in make_rows():
             ids.append(guid)
             yield features
@@ -178,15 +205,15 @@ def cached_with_ids(path, specs, settings, make_rows):
     return _make_once(path, find_reason, lambda: write(path, specs, rows(), settings, ids))
 
 
-def _make_once(path, find_reason, make):
-    """Number of examples in a file that is made if there is a reason to, by one process alone."""
+def _make_once(path: str, find_reason: Callable[[], str | None], make: Callable[[], int]) -> int:
+    """Makes a file if there is a reason, in one process at a time; returns its examples' number."""
     if find_reason() is None:
-        return _use(path)
+        return _read_count(path)
     file_io.make_dirs(os.path.dirname(path) or ".")
     with locks.made_by_one(path):
         reason = find_reason()  # Another process may have made it meanwhile.
         if reason is None:
-            return _use(path)
+            return _read_count(path)
         if file_io.exists(path):
             logging.warning("Making %s again: it %s", path, reason)
         count = make()
@@ -194,22 +221,19 @@ def _make_once(path, find_reason, make):
     return count
 
 
-def read_ids(path):
-    """Ids of the examples of a record file, in order; None if its manifest has none."""
+def read_ids(path: str) -> list | None:
+    """Reads the ids of the examples of a record file, in order; None if its manifest has none."""
     return file_io.read_json(manifest_path(path), "manifest", dict, most=None).get("ids")
 
 
-def _use(path):
+def _read_count(path: str) -> int:
     count = file_io.read_json(manifest_path(path), "manifest", most=None)["num_examples"]
     logging.info("Using %s: %d examples made earlier", path, count)
     return count
 
 
-# --- reading and checking -------------------------------------------------------------------------
-
-
-def with_compression(paths):
-    """(Paths, the `compression_type` of each for `tf.data.TFRecordDataset`)."""
+def with_compression(paths: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Returns (paths, the `compression_type` of each for `tf.data.TFRecordDataset`)."""
     kinds = []
     for path in paths:
         with file_io.open_file(path, "rb") as file:
@@ -217,12 +241,15 @@ def with_compression(paths):
     return list(paths), kinds
 
 
-def serialized_examples(paths):
-    """Dataset of the records of files, one file after the other; any may be compressed.
+def serialized_examples(paths: Sequence[str]) -> tf.data.Dataset:
+    """Reads the records of files, one file after the other; any may be compressed.
+
+    Returns:
+      Dataset of scalar strings.
 
     Raises:
-      file_io.InputError: a file is cut off, or a record has an impossible length: TensorFlow would
-        ask for as much memory.
+      file_io.InputError: a file is cut off, or a record has an impossible length, which TensorFlow
+        would allocate.
     """
     count_records(paths)
     paths, kinds = with_compression(paths)
@@ -232,8 +259,8 @@ def serialized_examples(paths):
     return files.flat_map(tf.data.TFRecordDataset)
 
 
-def with_counts(paths):
-    """(Paths, compression types, numbers of records) of files, as `counted_records` takes them.
+def with_counts(paths: Sequence[str]) -> tuple[list[str], list[str], np.ndarray]:
+    """Returns (paths, compression types, int64 numbers of records) for `counted_records`.
 
     Raises:
       file_io.InputError: no file has a record, or one is cut off.
@@ -241,43 +268,50 @@ def with_counts(paths):
     found = counts(paths)
     if not any(found):
         raise file_io.InputError(f"no records in {', '.join(paths)}")
-    return *with_compression(paths), np.int64(found)
+    return *with_compression(paths), np.array(found, np.int64)
 
 
-def counted_records(path, kind, count):
-    """Dataset of the records of a file that is to have so many; tensors.
+def counted_records(path: tf.Tensor, kind: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
+    """Reads the records of a file, which must have `count` records.
 
-    A file that is emptied or replaced while a run reads it ends in an error of TensorFlow, which
-    `damage_reported` explains: endless data without a record would be looked for forever.
+    A file that is emptied or replaced while a run reads it causes an error of TensorFlow, which
+    `report_damage` explains. Without it, endless data would wait for a record forever.
+
+    Args:
+      path, kind: scalar strings, the file and its compression type.
+      count: scalar int64.
+
+    Returns:
+      Dataset of scalar strings.
     """
     records = tf.data.TFRecordDataset(path, kind)
     return records.apply(tf.data.experimental.assert_cardinality(count))
 
 
-def count_records(paths):
-    """Number of records in TFRecord files, from their framing alone.
+def count_records(paths: Iterable[str]) -> int:
+    """Counts the records in TFRecord files by their framing alone.
 
     Raises:
-      file_io.InputError: a file is cut off, or is compressed and damaged; names file and place.
+      file_io.InputError: a file is cut off, or is compressed and damaged; names file and offset.
     """
     return sum(counts(paths))
 
 
-def counts(paths):
-    """Numbers of records in each of several TFRecord files; see `count_records`."""
+def counts(paths: Iterable[str]) -> list[int]:
+    """Counts the records in each of several TFRecord files; see `count_records`."""
     return [_count(path, _stamp(path)) for path in paths]
 
 
-def _stamp(path):
-    """What changes when somebody writes a file; None if it is not there."""
+def _stamp(path: str) -> Stamp | None:
+    """Returns what changes when a file is written; None if it does not exist."""
     try:
         return file_io.size(path), file_io.modified(path)
     except (OSError, tf.errors.NotFoundError):
         return None
 
 
-@functools.lru_cache(maxsize=1 << 16)  # Files may be of terabytes, and several parts ask.
-def _count(path, stamp):
+@functools.lru_cache(maxsize=1 << 16)  # Files may have terabytes, and several callers ask.
+def _count(path: str, stamp: Stamp | None) -> int:
     try:
         with file_io.open_input(path, "records", "rb") as file:
             return sum(1 for _ in tfrecord.read_record_lengths(file))
@@ -285,8 +319,8 @@ def _count(path, stamp):
         raise file_io.InputError(f"{path} is damaged: {error}; make it again") from error
 
 
-def misfit(path, count):
-    """How a file differs from what its manifest says; None if it does not, or has no manifest.
+def mismatch(path: str, count: int) -> str | None:
+    """Returns how a file differs from its manifest; None if it does not, or has no manifest.
 
     Args:
       path: record file.
@@ -304,21 +338,26 @@ def misfit(path, count):
     return "; ".join(wrong) or None
 
 
-def check_files(paths, specs, hint):
-    """Checks that files are whole, as far as can be known, and fit the specifications.
+def check_files(paths: Sequence[str], specs: Sequence[FeatureSpec], hint: str) -> None:
+    """Checks that files are complete, as far as possible, and fit the specifications.
 
-    TensorFlow takes a file that ends within a record's header for a whole one. One that was cut
-    between two records shows only in its manifest, so the number of records is logged.
+    TensorFlow accepts a file that ends within a record's header. A cut between two records shows
+    only in the manifest, so the number of records is logged.
+
+    Args:
+      paths: record files.
+      specs: feature specifications.
+      hint: advice that ends messages on features.
 
     Raises:
-      file_io.InputError: no records, a file that is cut off or not as its manifest says, or a
+      file_io.InputError: there are no records, a file is cut off or differs from its manifest, or a
         feature is missing or has another type or length.
     """
     of_file = dict(zip(paths, counts(paths), strict=True))
     logging.info("%d records in %d file(s)", sum(of_file.values()), len(of_file))
     instance_shards.check_complete(paths, of_file)
     for path, count in of_file.items():
-        if damage := misfit(path, count):
+        if damage := mismatch(path, count):
             raise file_io.InputError(f"{path} has changed: {damage}; restore it or make it again")
     for path in paths:
         if (example := first_example(path)) is not None:
@@ -327,13 +366,13 @@ def check_files(paths, specs, hint):
     raise file_io.InputError(f"no records in {', '.join(paths)}")
 
 
-def first_example(path):
-    """`tf.train.Example` of the first record of a file; None if it has none.
+def first_example(path: str) -> tf.train.Example | None:
+    """Reads the first record of a file; None if it has none.
 
     Raises:
-      file_io.InputError: the file is cut off, or damaged.
+      file_io.InputError: the file is cut off or damaged.
     """
-    with damage_reported([path]):
+    with report_damage([path]):
         for serialized in serialized_examples([path]).take(1):
             try:
                 return tf.train.Example.FromString(serialized.numpy())
@@ -344,11 +383,19 @@ def first_example(path):
     return None
 
 
-def check_example(example, path, specs, hint):
-    """Checks that a record has the features of the specifications; others do not matter.
+def check_example(
+    example: tf.train.Example, path: str, specs: Sequence[FeatureSpec], hint: str
+) -> None:
+    """Checks that a record has the features of the specifications; ignores others.
+
+    Args:
+      example: the record.
+      path: its file.
+      specs: feature specifications.
+      hint: advice that ends the message.
 
     Raises:
-      file_io.InputError: names file and feature; the hint says what to do.
+      file_io.InputError: names file and feature.
     """
     for spec in specs:
         if spec.name not in example.features.feature:
@@ -370,8 +417,8 @@ def check_example(example, path, specs, hint):
             )
 
 
-def _first_misfit(paths):
-    """Which record is no `tf.train.Example`, or has other features than the first."""
+def _find_unlike_record(paths: Sequence[str]) -> str:
+    """Returns which record is not a `tf.train.Example`, or has other features than the first."""
     first = None
     for path in paths:
         for number, serialized in enumerate(serialized_examples([path]), 1):
@@ -386,8 +433,8 @@ def _first_misfit(paths):
     return f"a record in {', '.join(paths)} has other lengths than the first"
 
 
-def _first_too_wide(paths):
-    """Which record has a number that does not fit in 32 bits, as all have for a model."""
+def _find_too_wide(paths: Sequence[str]) -> str:
+    """Returns which record has a number that does not fit in 32 bits, as models need."""
     widest = np.iinfo(np.int32)
     for path in paths:
         for number, serialized in enumerate(serialized_examples([path]), 1):
@@ -400,52 +447,52 @@ def _first_too_wide(paths):
 
 
 @contextlib.contextmanager
-def _changes_named(before):
-    """Turns a failed read into an error that names a file that is not as it was.
+def _report_changes(stamps: Mapping[str, Stamp | None]) -> Iterator[None]:
+    """Turns a failed read into an error that names a changed file.
 
     Args:
-      before: {path: `_stamp`}.
+      stamps: {path: `_stamp` before the block}.
     """
     try:
         yield
     except (tf.errors.OpError, UnicodeDecodeError) as error:
-        for path, stamp in before.items():
+        for path, stamp in stamps.items():
             if stamp != (now := _stamp(path)):
-                size = "it is gone" if now is None else f"{now[0]} bytes, {stamp[0]} at first"
+                before, after = (f"{x[0]} bytes" if x else "missing" for x in (stamp, now))
                 raise file_io.InputError(
-                    f"{path} was changed while it was read: {size}; restore it or make it again, "
-                    "then the same command goes on from the last checkpoint"
+                    f"{path} was changed while it was read ({before}, now {after}): restore it or "
+                    "make it again, then the same command resumes from the last checkpoint"
                 ) from error
         if isinstance(error, tf.errors.FailedPreconditionError) and _MISCOUNTED in error.message:
             raise file_io.InputError(
-                f"one of {', '.join(before)} was changed while it was read: {error.message}"
+                f"one of {', '.join(stamps)} was changed while it was read: {error.message}"
             ) from error
         raise
 
 
 @contextlib.contextmanager
-def damage_reported(paths):
-    """Turns a failed read inside the block into an error that names the file and the place.
+def report_damage(paths: Sequence[str]) -> Iterator[None]:
+    """Turns a failed read inside the block into an error that names the file and the record.
 
-    A damaged cache loses its manifest, so that it is made anew.
+    Removes the manifest of a damaged cache, so that it is made again.
 
     Raises:
-      file_io.InputError: a record of one of `paths` is cut off, damaged or no `tf.train.Example`;
-        or a file was changed inside the block.
+      file_io.InputError: a record of one of `paths` is cut off, damaged or not a
+        `tf.train.Example`, or a file was changed inside the block.
     """
     before = {path: _stamp(path) for path in paths}
     try:
-        with _changes_named(before):
+        with _report_changes(before):
             yield
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
         if not isinstance(error, UnicodeDecodeError) and TOO_WIDE in error.message:
-            raise file_io.InputError(f"{_first_too_wide(paths)}; make the file again") from error
-        # TensorFlow's message on bytes that it cannot parse holds these, and may be no text.
+            raise file_io.InputError(f"{_find_too_wide(paths)}; make the file again") from error
+        # TensorFlow's message on bytes that it cannot parse holds them, so it may not be UTF-8.
         if not isinstance(error, UnicodeDecodeError) and not any(
             text in error.message for text in _NO_EXAMPLE
         ):
             raise
-        raise file_io.InputError(f"{_first_misfit(paths)}; make the file again") from error
+        raise file_io.InputError(f"{_find_unlike_record(paths)}; make the file again") from error
     except tf.errors.DataLossError as error:
         count_records(paths)  # names the file if it is cut off
         again = "make the file again"

@@ -1,4 +1,4 @@
-"""How tokenized documents become the inputs of pre-training, a table of ways by name.
+"""Divides tokenized documents into inputs of pre-training, in several formats.
 
 Sources: ALBERT (Lan et al., 2020), sections 3.1 (sentence order) and 4.1 (lengths); RoBERTa (Liu
 et al., 2019), section 4.2 (the formats).
@@ -10,6 +10,7 @@ import collections
 import dataclasses
 import itertools
 import random
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,6 +19,64 @@ from albert.text import packing
 
 SENTENCE_TASKS = ("reference", "sop", "nsp", "none")
 _ONE_TEXT = ("full_sentences", "doc_sentences")  # formats without a second text
+NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Format and lengths of inputs.
+
+    Attributes:
+      max_seq_length: S.
+      short_seq_prob: fraction of documents (per pass) whose target length is random, 2..S-3
+        tokens; only of segment pairs.
+      sentence_task: "reference", "sop", "nsp" or "none"; see `draw_pairs`.
+      sequence_format: a name in `FORMATS`; see `draw_inputs`.
+
+    Raises:
+      file_io.InputError: the length is too small, the format is unknown or has no second text for
+        the sentence task; the message says what to do.
+    """
+
+    max_seq_length: int = 512
+    short_seq_prob: float = 0.1
+    sentence_task: str = "reference"
+    sequence_format: str = dataclasses.field(default="segment_pair", kw_only=True)
+
+    def __post_init__(self) -> None:
+        name, task = self.sequence_format, self.sentence_task
+        if self.max_seq_length < 5:
+            raise file_io.InputError(
+                f"max_seq_length={self.max_seq_length} must be at least 5: [CLS] A [SEP] B [SEP]"
+            )
+        if name not in FORMATS:
+            raise file_io.InputError(f"sequence_format={name} must be one of {', '.join(FORMATS)}")
+        if task != "none" and not has_sentence_task(name):
+            raise file_io.InputError(
+                f"sentence_task={task} (or random_next_sentence) contradicts "
+                f"sequence_format={name}, whose inputs have no second text; omit it or choose "
+                f"{' or '.join(filter(has_sentence_task, FORMATS))}"
+            )
+
+    @property
+    def max_tokens(self) -> int:
+        """Maximum number of tokens of A and B together."""
+        return self.max_seq_length - NUM_SPECIALS
+
+
+@dataclasses.dataclass(frozen=True)
+class Documents:
+    """Tokenized documents of one block; none is empty, nor is any sentence.
+
+    Attributes:
+      tokens: int32 ids of all sentences, one after another.
+      sentence_offsets: begin of each sentence in `tokens`, and the end of the last.
+      document_offsets: first sentence of each document, and the end of the last.
+    """
+
+    tokens: np.ndarray
+    sentence_offsets: list[int]
+    document_offsets: list[int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,9 +84,9 @@ class Inputs:
     """Inputs as spans of the text, each [CLS] span [SEP] span [SEP] …; no span is empty.
 
     Attributes:
-      spans: [N, 2] begin and end of each span as places in `instances.Documents.tokens`.
-      segment_ids: [N] segment of each span and of the [SEP] after it; of [CLS] too if the first.
-      offsets: [B + 1] which span each input begins with; and the end of the last.
+      spans: [N, 2] begin and end of each span as places in `Documents.tokens`.
+      segment_ids: [N] segment of each span and of the [SEP] after it; [CLS] has that of the first.
+      offsets: [B + 1] first span of each input, and the end of the last.
       labels: [B] labels of the sentence task.
     """
 
@@ -36,11 +95,11 @@ class Inputs:
     offsets: np.ndarray
     labels: np.ndarray
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.labels)
 
-    def part(self, start, stop):
-        """`Inputs` number `start` to `stop`."""
+    def part(self, start: int, stop: int) -> "Inputs":
+        """Returns the inputs from number `start` to before `stop`."""
         offsets = self.offsets[start : stop + 1]
         first, last = offsets[0], offsets[-1]
         return Inputs(
@@ -51,69 +110,41 @@ class Inputs:
         )
 
 
-def has_sentence_task(sequence_format):
-    """Whether inputs of the format have a second text that a sentence task can be about."""
+Drawn = tuple[Inputs, collections.Counter[str]]  # inputs, counts of special cases
+
+
+def has_sentence_task(sequence_format: str) -> bool:
+    """Returns whether inputs of the format have a second text, as a sentence task needs."""
     return sequence_format not in _ONE_TEXT
 
 
-def check(settings):
-    """Refuses a length without room, an unknown format, a sentence task without a second text.
-
-    Args:
-      settings: `instances.Settings`.
-
-    Raises:
-      file_io.InputError: names the parameters and what to do.
-    """
-    name, task = settings.sequence_format, settings.sentence_task
-    if settings.max_seq_length < 5:
-        raise file_io.InputError(
-            f"max_seq_length={settings.max_seq_length} must be at least 5: [CLS] A [SEP] B [SEP]"
-        )
-    if name not in FORMATS:
-        raise file_io.InputError(f"sequence_format={name} must be one of {', '.join(FORMATS)}")
-    if task != "none" and not has_sentence_task(name):
-        raise file_io.InputError(
-            f"sentence_task={task} (or random_next_sentence) contradicts sequence_format={name}, "
-            "whose inputs have no second text; leave it out or choose "
-            f"{' or '.join(filter(has_sentence_task, FORMATS))}"
-        )
-
-
-def longest_sentence(settings):
-    """Most tokens of a sentence that is not cut into pieces; None if none is cut in that way."""
-    if settings.sequence_format == "segment_pair":
-        return None
+def longest_sentence(settings: Settings) -> int:
+    """Returns the maximum tokens of a sentence in formats that cut longer ones into pieces."""
     if settings.sequence_format == "sentence_pair":
         return settings.max_tokens // 2  # so that any two fit
     return settings.max_seq_length - 2
 
 
-def typical_tokens(settings):
-    """Rough number of tokens of text in an input."""
+def typical_tokens(settings: Settings) -> int:
+    """Estimates the number of tokens of text in an input."""
     # Two sentences of English prose have about 50.
     usual = 50 if settings.sequence_format == "sentence_pair" else settings.max_tokens
     return min(usual, settings.max_tokens)
 
 
-def draw_inputs(documents, settings, rng):
-    """Divides documents into inputs, by the settings' format.
+def draw_inputs(documents: Documents, settings: Settings, rng: np.random.Generator) -> Drawn:
+    """Divides documents into inputs, in the format of the settings.
 
-    * "segment_pair": A and B of one or more sentences each, see `draw_pairs`; what does not fit is
-      cut off.
+    * "segment_pair": A and B of one or more sentences each, see `draw_pairs`; tokens that do not
+      fit are cut off.
     * "sentence_pair": A and B of one sentence each, see `draw_pairs`.
-    * "full_sentences": sentences one after another until the next does not fit; a [SEP] more where
-      a document follows another one. No sentence task.
+    * "full_sentences": sentences one after another until the next does not fit, with an extra [SEP]
+      between documents. No sentence task.
     * "doc_sentences": the same, but an input ends with its document.
 
     In the last two, documents are in random order and every token is in exactly one input. In all
-    but the first a sentence of more than `longest_sentence` tokens is cut into pieces of that
-    length, which are sentences from then on.
-
-    Args:
-      documents: `instances.Documents`.
-      settings: `instances.Settings`.
-      rng: numpy Generator.
+    but the first, a sentence of more than `longest_sentence` tokens is cut into pieces of that
+    length, which then count as sentences.
 
     Returns:
       (`Inputs`, Counter of special cases).
@@ -121,34 +152,28 @@ def draw_inputs(documents, settings, rng):
     return FORMATS[settings.sequence_format](documents, settings, rng)
 
 
-# --- two texts --------------------------------------------------------------------------------
-
-
-def draw_pairs(documents, settings, rng):
+def draw_pairs(
+    documents: Documents, settings: Settings, rng: random.Random
+) -> tuple[np.ndarray, collections.Counter[str]]:
     """Divides documents into pairs A and B.
 
-    Segments: sentences are collected until the target length is reached or the document ends; a
-    random split of them gives A and B. Sentences: A and B are one each. What follows depends on the
-    sentence task:
+    For segment pairs, sentences are collected until the target length is reached or the document
+    ends, and a random split of them gives A and B. For sentence pairs, A and B are one sentence
+    each. The rest depends on the sentence task:
 
-    * "reference": A and B are swapped (label 1) or not (label 0). One sentence alone is followed
-      by random text of another document, label 1.
+    * "reference": A and B are swapped (label 1) or not (label 0). A single sentence is followed by
+      random text of another document, with label 1.
     * "nsp": B is random text of another document (label 1; then the sentences after A are used
-      again) or not (label 0). One sentence alone is always followed by random text.
-    * "sop": swapped or not, and nothing else: at least two sentences are collected, and one that
-      is left alone at the end of its document is passed over.
-    * "none": never swapped, label 0. One sentence alone is A without B.
-
-    Args:
-      documents: `instances.Documents`.
-      settings: `instances.Settings`.
-      rng: `random.Random`.
+      again) or not (label 0). A single sentence is always followed by random text.
+    * "sop": A and B are swapped (label 1) or not (label 0). At least two sentences are collected,
+      and a single sentence at the end of its document is skipped.
+    * "none": never swapped, label 0. A single sentence is A without B.
 
     Returns:
       ([B, 5] integers: begin and end of A, begin and end of B as places in `documents.tokens`, and
       the label; Counter of special cases).
     """
-    counts = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     rows = []
     offsets, bounds = documents.sentence_offsets, documents.document_offsets
     task, segments = settings.sentence_task, settings.sequence_format == "segment_pair"
@@ -180,18 +205,20 @@ def draw_pairs(documents, settings, rng):
     return np.array(rows, np.int64).reshape(-1, 5), counts
 
 
-def _target_length(settings, rng):
-    """Tokens that the pairs of a document aim at."""
+def _target_length(settings: Settings, rng: random.Random) -> int:
+    """Draws the target number of tokens for the pairs of a document."""
     if rng.random() < settings.short_seq_prob:
         return rng.randint(2, settings.max_tokens)
     return settings.max_tokens
 
 
-def _random_text(documents, index, wanted, rng):
-    """Sentences of another document than number `index`, from a random one to `wanted` tokens.
+def _random_text(
+    documents: Documents, index: int, wanted: int, rng: random.Random
+) -> tuple[tuple[int, int], bool]:
+    """Draws at least a sentence and `wanted` tokens of another document than number `index`.
 
-    At least one sentence. Returns:
-      ((begin, end) in `documents.tokens`, whether there was no other document to take).
+    Returns:
+      ((begin, end) in `documents.tokens`, whether they are of the same document, as the only one).
     """
     offsets, bounds = documents.sentence_offsets, documents.document_offsets
     others = len(bounds) - 2
@@ -204,21 +231,21 @@ def _random_text(documents, index, wanted, rng):
     return (offsets[begin], offsets[end]), others == 0
 
 
-def pairs_as_inputs(pairs):
-    """`Inputs` of pairs as `draw_pairs` makes them; an empty B is no span."""
+def pairs_as_inputs(pairs: np.ndarray) -> Inputs:
+    """Returns the `Inputs` of pairs that `draw_pairs` made; an empty B is not a span."""
     spans = pairs[:, :4].reshape(-1, 2)
     filled = spans[:, 0] < spans[:, 1]
     offsets = np.concatenate([[0], np.cumsum(filled.reshape(-1, 2).sum(axis=1))])
     return Inputs(spans[filled], np.tile([0, 1], len(pairs))[filled], offsets, pairs[:, 4])
 
 
-def _segment_pairs(documents, settings, rng):
+def _segment_pairs(documents: Documents, settings: Settings, rng: np.random.Generator) -> Drawn:
     pairs, counts = draw_pairs(documents, settings, random.Random(int(rng.integers(1 << 62))))
     packing.truncate_spans_at_both_ends(pairs, settings.max_tokens, rng)
     return pairs_as_inputs(pairs), counts
 
 
-def _sentence_pairs(documents, settings, rng):
+def _sentence_pairs(documents: Documents, settings: Settings, rng: np.random.Generator) -> Drawn:
     offsets, bounds, counts = _cut_sentences(documents, longest_sentence(settings))
     pieces = dataclasses.replace(
         documents, sentence_offsets=offsets.tolist(), document_offsets=bounds.tolist()
@@ -227,14 +254,13 @@ def _sentence_pairs(documents, settings, rng):
     return pairs_as_inputs(pairs), counts + special
 
 
-# --- one text ---------------------------------------------------------------------------------
-
-
-def _cut_sentences(documents, longest):
-    """Cuts long sentences into pieces of `longest` tokens, of which the last may be shorter.
+def _cut_sentences(
+    documents: Documents, longest: int
+) -> tuple[np.ndarray, np.ndarray, collections.Counter[str]]:
+    """Cuts long sentences into pieces of `longest` tokens; the last piece may be shorter.
 
     Returns:
-      (sentence offsets [K + 1] and document offsets [D + 1] as those of `Documents`, Counter).
+      (sentence offsets [K + 1] and document offsets [D + 1] as in `Documents`, Counter).
     """
     begins = np.array(documents.sentence_offsets)
     num_pieces = -(-np.diff(begins) // longest)
@@ -246,12 +272,14 @@ def _cut_sentences(documents, longest):
     return offsets, first_piece[documents.document_offsets], counts
 
 
-def _in_order(offsets, bounds, order):
-    """Sentences of documents in another order.
+def _reorder(
+    offsets: np.ndarray, bounds: np.ndarray, order: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Puts documents in another order.
 
     Args:
-      offsets: [K + 1] where each sentence begins; and the end of the last.
-      bounds: [D + 1] which sentence each document begins with; and the end of the last.
+      offsets: [K + 1] begin of each sentence, and the end of the last.
+      bounds: [D + 1] first sentence of each document, and the end of the last.
       order: [D] numbers of documents.
 
     Returns:
@@ -264,14 +292,19 @@ def _in_order(offsets, bounds, order):
     return offsets[sentences], np.diff(offsets)[sentences], new_bounds
 
 
-def _full_sentences(documents, settings, rng, across_documents=True):
+def _full_sentences(
+    documents: Documents,
+    settings: Settings,
+    rng: np.random.Generator,
+    across_documents: bool = True,
+) -> Drawn:
     room = longest_sentence(settings)
     offsets, bounds, counts = _cut_sentences(documents, room)
     order = rng.permutation(len(bounds) - 1)
-    begins, sizes, bounds = _in_order(offsets, bounds, order)
+    begins, sizes, bounds = _reorder(offsets, bounds, order)
 
     # Positions used before each sentence, with a [SEP] before every document. An input that begins
-    # with a document has no need of that one.
+    # with a document does not need that one.
     separators = np.zeros(len(sizes), np.int64)
     separators[bounds[:-1]] = 1
     used = np.concatenate([[0], np.cumsum(sizes + separators)])
@@ -292,11 +325,11 @@ def _full_sentences(documents, settings, rng, across_documents=True):
     return Inputs(spans, zeros, input_offsets, zeros[: len(firsts)]), counts
 
 
-def _doc_sentences(documents, settings, rng):
+def _doc_sentences(documents: Documents, settings: Settings, rng: np.random.Generator) -> Drawn:
     return _full_sentences(documents, settings, rng, across_documents=False)
 
 
-FORMATS = {
+FORMATS: dict[str, Callable[..., Drawn]] = {
     "segment_pair": _segment_pairs,
     "sentence_pair": _sentence_pairs,
     "full_sentences": _full_sentences,

@@ -1,9 +1,9 @@
-"""More records than fit in memory, shuffled through files.
+"""Shuffles more records than fit in memory through files.
 
-Each record goes to a bucket drawn at random; later each bucket is shuffled in memory and the
-buckets follow each other. That is a uniform shuffle of the whole. Several processes may write at
-once: every one appends to files of its own, in segments with a key, and a bucket is read in the
-order of the keys. So the result does not depend on timing.
+Each record goes to a bucket drawn at random. Later each bucket is shuffled in memory and the
+buckets follow each other, which is a uniform shuffle of the whole. Several processes may write at
+once: each appends to its own files, in segments with a key, and a bucket is read in the order of
+the keys. So the result does not depend on timing.
 """
 
 import collections
@@ -12,31 +12,34 @@ import dataclasses
 import itertools
 import os
 import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO
 
 import numpy as np
 
 from albert.io import file_io
 
-BUCKET_BYTES = 64 << 20  # what a bucket should hold
+BUCKET_BYTES = 64 << 20  # expected size of a bucket
 MAX_BUCKETS = 4096
-FLUSH_BYTES = 16 << 20  # of records that wait in memory for being written together
+FLUSH_BYTES = 16 << 20  # of records that are collected in memory before they are written
 # A bucket longer than this is shuffled in parts, each a random choice of its records.
 MEMORY_BYTES = 4 * BUCKET_BYTES
 _SEGMENT_HEADER = struct.Struct("<QQQQ")  # block, pass, number of the segment, records
+Wanted = Callable[[str, int, int], bool]  # (path, block, pass) -> whether to read these records
 
 
-def num_buckets(expected_bytes):
-    """Buckets for about so many bytes of records."""
+def num_buckets(expected_bytes: float) -> int:
+    """Returns the number of buckets for about `expected_bytes` of records."""
     return min(MAX_BUCKETS, 1 + int(expected_bytes // BUCKET_BYTES))
 
 
-def _bucket_path(folder, bucket, writer):
+def _bucket_path(folder: str, bucket: int, writer: str) -> str:
     return os.path.join(folder, f"bucket-{bucket:05d}.{writer}")
 
 
-def bucket_files(folder):
-    """{number of a bucket: {name of a writer: path}} of a folder's bucket files."""
-    found = collections.defaultdict(dict)
+def bucket_files(folder: str) -> dict[int, dict[str, str]]:
+    """Returns {number of a bucket: {name of a writer: path}} of a folder's bucket files."""
+    found: dict[int, dict[str, str]] = collections.defaultdict(dict)
     for name in file_io.listdir(folder):
         bucket, _, writer = name.partition(".")
         if bucket.startswith("bucket-"):
@@ -45,26 +48,26 @@ def bucket_files(folder):
 
 
 class Buckets:
-    """Records that wait in memory, each in a bucket drawn at random.
+    """Collects records in memory, each in a bucket drawn at random.
 
     Args:
-      number: of buckets.
+      number: number of buckets.
     """
 
-    def __init__(self, number):
-        self._records = [[] for _ in range(number)]
+    def __init__(self, number: int) -> None:
+        self._records: list[list[bytes]] = [[] for _ in range(number)]
         self._num_bytes = 0
 
-    def add(self, records, rng):
-        """Deals out a list of byte strings; whether it is time to take them."""
+    def add(self, records: Sequence[bytes], rng: np.random.Generator) -> bool:
+        """Distributes byte strings to random buckets; returns whether it is time to take them."""
         drawn = rng.integers(len(self._records), size=len(records)).tolist()
         for record, bucket in zip(records, drawn, strict=True):
             self._records[bucket].append(record)
         self._num_bytes += sum(map(len, records))
         return self._num_bytes >= FLUSH_BYTES
 
-    def take(self):
-        """Yields (bucket, its records) of what has been added; it is forgotten."""
+    def take(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Removes all records; yields (bucket, its records)."""
         for bucket, records in enumerate(self._records):
             if records:
                 self._records[bucket] = []
@@ -78,28 +81,28 @@ class BucketWriter:
     Args:
       folder: existing local folder.
       buckets: number of buckets.
-      name: what tells this process's files from those of others.
+      name: distinguishes the files of this process from those of others.
     """
 
-    def __init__(self, folder, buckets, name):
+    def __init__(self, folder: str, buckets: int, name: str) -> None:
         self._folder = folder
         self._name = name
         self._buckets = Buckets(buckets)
-        self._key = None
+        self._key: list[int] = []
 
     @contextlib.contextmanager
-    def keyed(self, block, pass_number):
-        """Records added inside belong together; nobody else writes under this key."""
+    def group(self, block: int, pass_number: int) -> Iterator[None]:
+        """Writes the records added in the block under one key, which no other writer uses."""
         self._key = [block, pass_number, 0]
         yield
         self._flush()
 
-    def add(self, records, rng):
-        """Deals a list of byte strings out to random buckets."""
+    def add(self, records: Sequence[bytes], rng: np.random.Generator) -> None:
+        """Distributes byte strings to random buckets."""
         if self._buckets.add(records, rng):
             self._flush()
 
-    def _flush(self):
+    def _flush(self) -> None:
         for bucket, records in self._buckets.take():
             path = _bucket_path(self._folder, bucket, self._name)
             with file_io.writing(self._folder), file_io.open_file(path, "ab") as file:
@@ -109,25 +112,27 @@ class BucketWriter:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Segment:
-    """Records that stand together in a file.
+    """Records that follow each other in a file.
 
     Attributes:
-      key: (block, pass, number of the segment); decides on the order within a bucket.
-      path: of the file.
-      offset: where the records' lengths begin, which are before them.
+      key: (block, pass, number of the segment); decides the order within a bucket.
+      path: file.
+      offset: start of the records' lengths, which the records follow.
       count: number of records.
-      num_bytes: length, the header before `offset` counted.
+      num_bytes: length including the header before `offset`.
     """
 
-    key: tuple
+    key: tuple[int, ...]
     path: str
     offset: int
     count: int
     num_bytes: int
 
 
-def write_segment(file, path, key, records):
-    """Writes a list of byte strings at the end of an open file.
+def write_segment(
+    file: IO[bytes], path: str, key: Sequence[int], records: Sequence[bytes]
+) -> Segment:
+    """Appends byte strings to an open file.
 
     Args:
       file: binary file.
@@ -136,7 +141,7 @@ def write_segment(file, path, key, records):
       records: the byte strings.
 
     Returns:
-      `Segment`.
+      Their `Segment`.
     """
     start = file.tell()
     header = _SEGMENT_HEADER.pack(*key, len(records))
@@ -146,8 +151,8 @@ def write_segment(file, path, key, records):
     return Segment(tuple(key), path, start + len(header), len(records), num_bytes)
 
 
-def _segments(paths, wanted):
-    """The segments of bucket files that are wanted, in the order of their keys."""
+def _segments(paths: Iterable[str], wanted: Wanted | None) -> list[Segment]:
+    """Returns the wanted segments of bucket files, in the order of their keys."""
     segments = []
     for path in paths:
         size = file_io.size(path)
@@ -158,7 +163,7 @@ def _segments(paths, wanted):
                 lengths = _read_segment_lengths(file, min(count, (size - offset) // 4))
                 end = file.tell() + int(lengths.sum())
                 if len(lengths) < count or end > size:
-                    break  # Its writer was killed; nothing of it is wanted.
+                    break  # Its writer was killed; the segment is incomplete.
                 if wanted is None or wanted(path, *key[:2]):
                     num_bytes = _SEGMENT_HEADER.size + end - offset
                     segments.append(Segment(tuple(key), path, offset, count, num_bytes))
@@ -166,31 +171,33 @@ def _segments(paths, wanted):
     return sorted(segments)
 
 
-def _read_segment_lengths(file, count):
+def _read_segment_lengths(file: IO[bytes], count: int) -> np.ndarray:
     return np.frombuffer(file.read(4 * count), "<u4").astype(np.int64)
 
 
-def _read_segment(segment):
+def _read_segment(segment: Segment) -> list[bytes]:
     with file_io.open_file(segment.path, "rb") as file:
         file.seek(segment.offset)
         lengths = _read_segment_lengths(file, segment.count).tolist()
         return [file.read(length) for length in lengths]
 
 
-def shuffled_bucket(paths, rng, wanted=None):
+def shuffled_bucket(
+    paths: Iterable[str], rng: np.random.Generator, wanted: Wanted | None = None
+) -> Iterator[bytes]:
     """Yields the records of a bucket in random order.
 
     Args:
       paths: its files.
-      rng: `np.random.Generator`.
-      wanted: ``(path, block, pass) -> bool``, which of the keys in which of the files count; by
-        default all.
+      rng: source of randomness.
+      wanted: ``(path, block, pass) -> bool``, which records of which files to read; by default
+        all.
     """
     yield from shuffled_segments(_segments(paths, wanted), rng)
 
 
-def shuffled_segments(segments, rng):
-    """As `shuffled_bucket`, of `Segment`s in the order of their keys."""
+def shuffled_segments(segments: Sequence[Segment], rng: np.random.Generator) -> Iterator[bytes]:
+    """Does the same as `shuffled_bucket` for `Segment`s in the order of their keys."""
     yield from _shuffled(
         [segment.count for segment in segments],
         sum(segment.num_bytes for segment in segments),
@@ -199,19 +206,25 @@ def shuffled_segments(segments, rng):
     )
 
 
-def shuffled(segments, rng):
-    """As `shuffled_bucket`, of lists of records in memory, in the order of their keys."""
+def shuffled(segments: Sequence[Sequence[bytes]], rng: np.random.Generator) -> Iterator[bytes]:
+    """Does the same as `shuffled_bucket` for lists of records in memory, in order of their keys."""
     lengths = [list(map(len, records)) for records in segments]
     num_bytes = sum(_SEGMENT_HEADER.size + 4 * len(found) + sum(found) for found in lengths)
     yield from _shuffled(list(map(len, segments)), num_bytes, segments.__getitem__, rng)
 
 
-def _shuffled(counts, num_bytes, read, rng):
-    """Yields the records of segments; `read(place)` gives those of one."""
+def _shuffled(
+    counts: Sequence[int],
+    num_bytes: int,
+    read: Callable[[int], Sequence[bytes]],
+    rng: np.random.Generator,
+) -> Iterator[bytes]:
+    """Yields the records of all segments; `read(place)` returns those of one."""
     parts = 1 + num_bytes // MEMORY_BYTES
     part_of = rng.integers(parts, size=sum(counts))
     for part in range(parts):
-        records, seen = [], 0
+        records: list[bytes] = []
+        seen = 0
         for place, count in enumerate(counts):
             chosen = part_of[seen : seen + count] == part
             seen += count
@@ -220,12 +233,12 @@ def _shuffled(counts, num_bytes, read, rng):
             yield records[index]
 
 
-def shuffled_records(folder, seed):
-    """Yields all records of a folder's buckets in random order, and deletes the buckets.
+def shuffled_records(folder: str, seed: Sequence[int]) -> Iterator[bytes]:
+    """Yields all records of a folder's buckets in random order; deletes the buckets.
 
     Args:
-      folder: what the `BucketWriter`s were given; they have ended.
-      seed: list of integers; the same records and seed give the same order.
+      folder: folder of the `BucketWriter`s, which must have ended.
+      seed: non-negative integers; the same records and seed give the same order.
     """
     for number, (_, files) in enumerate(sorted(bucket_files(folder).items())):
         paths = list(files.values())

@@ -1,9 +1,10 @@
-"""TFRecord files of `tf.train.Example` messages without TensorFlow: encoded and framed.
+"""Writes and reads TFRecord files of `tf.train.Example` messages without TensorFlow.
 
-Importing TensorFlow to write a file costs 4-5 seconds and 600 MB, as much as making the data of a
-small corpus; and worker processes could not share the work. Data workers make records by the
-hundred thousand, so integer and float lists are encoded as arrays and records are framed many at a
-time. A file may be compressed as a whole with gzip, whatever its name.
+Importing TensorFlow in a worker costs 4-5 seconds and 600 MB, as much as making the data of a small
+corpus. Data workers make records by the hundred thousand, so integer and float lists are encoded as
+arrays and many records are framed at once. Readers check every byte. A whole file may be compressed
+with gzip, whatever its name.
+
 Sources: the protobuf encoding guide and tensorflow/core/example/{example,feature}.proto, field
 numbers; TensorFlow's guide "TFRecord and tf.train.Example"; CRC-32C of RFC 3720, appendix B.4;
 RFC 1952, section 2.3.1, the first bytes of a gzip file.
@@ -18,38 +19,41 @@ import itertools
 import math
 import struct
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from albert.io import file_io
 
 FLOAT_LIST, INT64_LIST = 2, 3  # field numbers of Feature's oneof
 _POLYNOMIAL = np.uint32(0x82F63B78)  # Castagnoli's, bits reversed
-MANIFEST = ".manifest.json"  # what names of files end with that say what records were made of
-# Two bytes of identification and the method, deflate. As the length of a first record they would
-# stand for half a megabyte.
+MANIFEST = ".manifest.json"  # end of the names of files that describe record files
+# Two bytes of identification and the method, deflate. No first record has the length that they
+# would stand for.
 _GZIP = b"\x1f\x8b\x08"
-BYTES_AT_A_TIME = 1 << 20  # bytes that are compressed or passed over
+BYTES_AT_A_TIME = 1 << 20  # compressed or skipped at a time
+_BATCH_RECORDS, _BATCH_BYTES = 1024, 8 << 20  # read before their checksums are compared
+_MIN_BYTES, _MAX_BYTES = 4, 1 << 30  # of a record; `crc32c` needs the minimum
+_DTYPES = {"int64_list": np.int64, "float_list": np.float32, "bytes_list": object}
 
 
-# --- messages ----------------------------------------------------------------------------------
-
-
-def _length_delimited(field, payload):
+def _length_delimited(field: int, payload: bytes) -> bytes:
     return varint(field << 3 | 2) + varint(len(payload)) + payload
 
 
-# Token ids come again and again.
+# Cached, as the same token ids occur again and again.
 @functools.lru_cache(maxsize=1 << 16)
-def varint(value):
-    """Bytes of one integer that is not negative."""
+def varint(value: int) -> bytes:
+    """Returns the bytes of one integer that is not negative."""
     low, high = value & 0x7F, value >> 7
     return bytes([low | 0x80]) + varint(high) if high else bytes([low])
 
 
 @dataclasses.dataclass(frozen=True)
 class FeatureSpec:
-    """One feature of a task's records; declared once, it writes and parses it.
+    """One feature of a task's records: one declaration for writing and parsing it.
 
     Attributes:
       name: key in the Example and in the feature dict.
@@ -60,20 +64,20 @@ class FeatureSpec:
 
     name: str
     dtype: str
-    shape: tuple = ()
+    shape: tuple[Any, ...] = ()  # int or None
     sequence: bool = False
 
     @property
-    def size(self):
-        """Number of values; None if it may be any."""
+    def size(self) -> int | None:
+        """Number of values; None for any number."""
         return None if None in self.shape else math.prod(self.shape)
 
 
-def check_names(specs, names):
-    """Refuses features that are not those of the specifications.
+def check_names(specs: Iterable[FeatureSpec], names: Iterable[str]) -> None:
+    """Checks that features are those of the specifications.
 
     Raises:
-      ValueError: a feature is missing or unknown; names it.
+      ValueError: a feature is missing or unknown; the message names it.
     """
     declared = {spec.name for spec in specs}
     unknown, missing = sorted(set(names) - declared), sorted(declared - set(names))
@@ -83,11 +87,11 @@ def check_names(specs, names):
         raise ValueError(f"features {missing} are missing")
 
 
-def packed_varints(values):
-    """Varint bytes of an integer array, one after another.
+def packed_varints(values: npt.ArrayLike) -> bytes:
+    """Returns the varint bytes of an integer array, one after another.
 
     Args:
-      values: integer array of any shape; negative values take ten bytes, as protobuf wants.
+      values: integer array of any shape; negative values take ten bytes, as in protobuf.
     """
     values = np.asarray(values).ravel()
     if values.size == 0:
@@ -112,29 +116,29 @@ def packed_varints(values):
     return table[present].tobytes()
 
 
-def packed_rows(values, lengths=None):
-    """List of the varint bytes of each row.
+def packed_rows(values: np.ndarray, lengths: np.ndarray | None = None) -> list[bytes]:
+    """Returns a list of the varint bytes of each row.
 
     Args:
       values: [B, N] integers from 0 to 2**31 - 1.
-      lengths: [B] values of each row that count, from the front; by default all.
+      lengths: [B] number of values of each row to use, from the front; by default all.
     """
     real = None if lengths is None else np.arange(values.shape[1]) < lengths[:, np.newaxis]
     counted = values if real is None else values[real]
     packed = packed_varints(counted)
-    sizes = itertools.repeat(values.shape[1], len(values)) if real is None else lengths.tolist()
+    sizes = [values.shape[1]] * len(values) if lengths is None else lengths.tolist()
     if len(packed) > counted.size:
-        of_each = np.ones(values.shape, np.int64)
+        num_bytes = np.ones(values.shape, np.int64)
         for bits in (7, 14, 21, 28):
-            of_each += values >= 1 << bits
-        sizes = of_each.sum(axis=1, where=True if real is None else real).tolist()
+            num_bytes += values >= 1 << bits
+        sizes = num_bytes.sum(axis=1, where=True if real is None else real).tolist()
     return [
         packed[start:end] for start, end in itertools.pairwise((0, *itertools.accumulate(sizes)))
     ]
 
 
-def feature_entry(name, values):
-    """Bytes of one entry of an Example's feature map.
+def feature_entry(name: str, values: npt.ArrayLike) -> bytes:
+    """Returns the bytes of one entry of an Example's feature map.
 
     Args:
       name: feature name.
@@ -153,8 +157,8 @@ def feature_entry(name, values):
     return map_entry(name, kind, payload)
 
 
-def map_entry(name, kind, payload):
-    """Feature-map entry from packed list bytes; see `INT64_LIST` and `FLOAT_LIST`."""
+def map_entry(name: str, kind: int, payload: bytes) -> bytes:
+    """Returns a feature-map entry of packed list bytes; see `INT64_LIST` and `FLOAT_LIST`."""
     packed = _length_delimited(1, payload)
     feature = _length_delimited(kind, packed)
     entry = _length_delimited(1, name.encode()) + _length_delimited(2, feature)
@@ -162,42 +166,37 @@ def map_entry(name, kind, payload):
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def int64_header(name, num_bytes):
-    """The bytes of an integer feature's entry before its packed varints, of which only the length
-    matters.
-    """
+def int64_header(name: str, num_bytes: int) -> bytes:
+    """Returns the bytes of an integer feature's entry before its packed varints."""
     entry = map_entry(name, INT64_LIST, bytes(num_bytes))
     return entry[: len(entry) - num_bytes]
 
 
-def example(entries):
-    """Serialized Example from the bytes of its feature-map entries."""
+def example(entries: Iterable[bytes]) -> bytes:
+    """Returns the serialized Example of the bytes of its feature-map entries."""
     return _length_delimited(1, b"".join(entries))
 
 
-# --- framing -----------------------------------------------------------------------------------
-
-
 @functools.cache
-def _crc_table():
-    """[65536] checksums of two bytes at a time."""
+def _crc_table() -> np.ndarray:
+    """Returns the [65536] checksums of two bytes at a time."""
     table = np.arange(1 << 16, dtype=np.uint32)
     for _ in range(16):
         table = np.where(table & 1, table >> 1 ^ _POLYNOMIAL, table >> 1)
     return table
 
 
-def crc32c(records):
-    """[B] CRC-32C checksums of B byte strings of at least four bytes each.
+def crc32c(records: Sequence[bytes]) -> np.ndarray:
+    """Returns the [B] uint32 CRC-32C checksums of B byte strings of at least four bytes each.
 
-    The bytes at one place are taken in for all records at once. Zeros before a record do not
-    change a checksum that starts from zero, and starting from all ones, as the standard has it,
-    is the same as inverting the first four bytes.
+    The bytes at one place are added for all records at once. Zeros before a record do not change a
+    checksum that starts from zero. Starting from all ones, as the standard does, is the same as
+    inverting the first four bytes.
     """
     longest = max(map(len, records), default=0)
     longest += longest % 2
-    padded = b"".join([record.rjust(longest, b"\0") for record in records])
-    padded = np.frombuffer(padded, np.uint8).reshape(len(records), longest).copy()
+    joined = b"".join([record.rjust(longest, b"\0") for record in records])
+    padded = np.frombuffer(joined, np.uint8).reshape(len(records), longest).copy()
     starts = longest - np.fromiter(map(len, records), np.int64, len(records))
     for place in range(4):
         padded[np.arange(len(records)), starts + place] ^= 0xFF
@@ -208,16 +207,16 @@ def crc32c(records):
     return ~checksums
 
 
-def masked_bytes(checksums):
-    """Little-endian bytes of the checksums in the form that TFRecord files hold."""
+def masked_bytes(checksums: np.ndarray) -> bytes:
+    """Returns the little-endian bytes of checksums, masked as in TFRecord files."""
     rotated = checksums >> 15 | checksums << 17
     return (rotated + np.uint32(0xA282EAD8)).astype("<u4").tobytes()
 
 
-def frame(records):
-    """Bytes to write for each of a list of serialized records of at least four bytes."""
-    lengths = np.fromiter(map(len, records), "<u8", len(records)).tobytes()
-    lengths = [lengths[i : i + 8] for i in range(0, len(lengths), 8)]
+def frame(records: Sequence[bytes]) -> list[bytes]:
+    """Returns the bytes to write for each serialized record, of at least four bytes."""
+    packed = np.fromiter(map(len, records), "<u8", len(records)).tobytes()
+    lengths = [packed[i : i + 8] for i in range(0, len(packed), 8)]
     length_checks, record_checks = masked_bytes(crc32c(lengths)), masked_bytes(crc32c(records))
     return [
         length + length_checks[i : i + 4] + record + record_checks[i : i + 4]
@@ -225,8 +224,8 @@ def frame(records):
     ]
 
 
-def named_files(patterns, what):
-    """Record files named by comma-separated globs, as `file_io.expand_globs`; manifests are none.
+def named_files(patterns: str, what: str) -> list[str]:
+    """Expands comma-separated globs as `file_io.expand_globs`, without manifests.
 
     Raises:
       file_io.InputError: a pattern matches nothing, or there are only manifests.
@@ -238,8 +237,8 @@ def named_files(patterns, what):
     return paths
 
 
-def is_compressed(file):
-    """True if an open binary file is in gzip format; its place is then the start."""
+def is_compressed(file: IO[bytes]) -> bool:
+    """Returns whether an open binary file is in gzip format; seeks to its start."""
     file.seek(0)
     start = file.read(len(_GZIP))
     file.seek(0)
@@ -247,10 +246,10 @@ def is_compressed(file):
 
 
 @contextlib.contextmanager
-def compressing(file):
-    """A file whose content goes to an open binary file in gzip format.
+def compressing(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Yields a file whose content goes to an open binary file in gzip format.
 
-    The same content gives the same bytes: neither name nor time are stored.
+    The same content gives the same bytes: neither name nor time is stored.
     """
     with (
         gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
@@ -259,49 +258,49 @@ def compressing(file):
         yield buffered
 
 
-def read_record_lengths(file):
+def read_record_lengths(file: IO[bytes]) -> Iterator[int]:
     """Yields the payload length of each record of an open TFRecord file.
 
-    Payloads are passed over; only those of a compressed file have to be read.
+    Skips payloads; only those of a compressed file have to be read.
 
     Args:
       file: binary file with `seek` and `tell`.
 
     Raises:
-      ValueError: the file ends inside a record, and the message gives the offset of that record; or
-        it is compressed, and what is compressed is cut off or damaged.
+      ValueError: the file ends inside a record, or its compressed data is cut off or damaged; the
+        message gives the offset of the record.
     """
     if is_compressed(file):
-        file = gzip.GzipFile(fileobj=file)
-        pass_over = functools.partial(_read_past, file)
+        file = cast(IO[bytes], gzip.GzipFile(fileobj=file))
+        skip = functools.partial(_skip_by_reading, file)
     else:
         file.seek(0, 2)
-        pass_over = functools.partial(_seek_past, file, file.tell())
+        skip = functools.partial(_skip_by_seeking, file, file.tell())
         file.seek(0)
     offset = 0
     try:
         while header := file.read(8):
             length = struct.unpack("<Q", header)[0] if len(header) == 8 else None
-            if length is None or not pass_over(4 + length + 4):
+            if length is None or not skip(4 + length + 4):
                 raise ValueError(f"the file ends inside the record at byte {offset}")
             yield length
             offset += 8 + 4 + length + 4
-    except EOFError as error:  # of `gzip`, as are the other two
-        raise ValueError(f"its compressed data is cut off behind byte {offset}") from error
+    except EOFError as error:  # raised by `gzip`, as the other two
+        raise ValueError(f"its compressed data is cut off after byte {offset}") from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"its compressed data is wrong behind byte {offset}: {error}") from error
+        raise ValueError(f"its compressed data is damaged after byte {offset}: {error}") from error
 
 
-def _seek_past(file, end, count):
-    """Goes on by so many bytes; whether the file has them."""
+def _skip_by_seeking(file: IO[bytes], end: int, count: int) -> bool:
+    """Seeks `count` bytes forward; returns whether the file has them."""
     place = file.tell() + count
     if place <= end:
         file.seek(place)
     return place <= end
 
 
-def _read_past(file, count):
-    """As `_seek_past`, where the end is not known."""
+def _skip_by_reading(file: IO[bytes], count: int) -> bool:
+    """Does the same as `_skip_by_seeking` if the end is not known."""
     while count:
         read = len(file.read(min(count, BYTES_AT_A_TIME)))
         count -= read
@@ -310,39 +309,27 @@ def _read_past(file, count):
     return True
 
 
-# --- Reads TFRecord files of `tf.train.Example` messages without TensorFlow, and checks every byte
-
-
-_RECORDS_AT_A_TIME, _BYTES_AT_A_TIME = 1024, 8 << 20
-_SMALLEST = 4  # bytes of a record that a checksum can be made of at once
-_LIMIT = 1 << 30  # bytes of a record; no file has larger ones
-_DTYPES = {"int64_list": np.int64, "float_list": np.float32, "bytes_list": object}
-
-
-# --- framing --------------------------------------------------------------------------------------
-
-
 @functools.lru_cache(maxsize=1 << 16)
-def _check_of_length(header):
+def _length_checksum(header: bytes) -> bytes:
     return masked_bytes(crc32c([header]))
 
 
-def read_records(path):
-    """Yields lists of the serialized records of a file, whose checksums are right.
+def read_records(path: str) -> Iterator[list[bytes]]:
+    """Yields lists of the serialized records of a file; checks their checksums.
 
     Args:
       path: TFRecord file, gzip or not.
 
     Raises:
-      file_io.InputError: names the first record that is cut off or damaged, by its number from 0
-        and the place of its first byte.
+      file_io.InputError: a record is cut off or damaged; the message gives its number from 0 and
+        the offset of its first byte.
     """
     with file_io.open_input(path, "input_file", "rb") as file:
         if is_compressed(file):
-            file = gzip.GzipFile(fileobj=file)
+            file = cast(IO[bytes], gzip.GzipFile(fileobj=file))
         number = offset = 0
         while True:
-            records, checks, mistake = _read_some(file)
+            records, checks, mistake = _read_batch(file)
             found = masked_bytes(crc32c(records)) if records else b""
             wrong = [i for i, check in enumerate(checks) if check != found[4 * i : 4 * i + 4]]
             if wrong:
@@ -354,46 +341,45 @@ def read_records(path):
             if mistake:
                 raise file_io.InputError(
                     f"{path}: record {number}, at byte {offset}, is bad: {mistake}. The {number} "
-                    "records before it are whole; make the file again"
+                    "records before it are intact; make the file again"
                 )
             if not records:
                 return
 
 
-def _read_some(file):
-    """(records, bytes of their checksums, what is wrong with the next one or None)."""
-    records, checks, size = [], [], 0
+def _read_batch(file: IO[bytes]) -> tuple[list[bytes], list[bytes], str | None]:
+    """Returns (records, bytes of their checksums, what is wrong with the next record or None)."""
+    records: list[bytes] = []
+    checks: list[bytes] = []
+    size = 0
     try:
-        while len(records) < _RECORDS_AT_A_TIME and size < _BYTES_AT_A_TIME:
+        while len(records) < _BATCH_RECORDS and size < _BATCH_BYTES:
             header = file.read(12)
             if not header:
                 break
             if len(header) < 12:
-                return records, checks, "the file ends inside of it"
-            if _check_of_length(header[:8]) != header[8:]:
+                return records, checks, "the file ends inside it"
+            if _length_checksum(header[:8]) != header[8:]:
                 return records, checks, "the checksum of its length is wrong"
             (length,) = struct.unpack("<Q", header[:8])
-            if not _SMALLEST <= length <= _LIMIT:
-                return records, checks, f"it has {length} bytes, which is no Example"
+            if not _MIN_BYTES <= length <= _MAX_BYTES:
+                return records, checks, f"it has {length} bytes, so it is not an Example"
             content = file.read(length + 4)
             if len(content) < length + 4:
-                return records, checks, "the file ends inside of it"
+                return records, checks, "the file ends inside it"
             records.append(content[:-4])
             checks.append(content[-4:])
             size += length
-    except EOFError:  # of `gzip`, as are the other two
+    except EOFError:  # raised by `gzip`, as the other two
         return records, checks, "its compressed data is cut off"
     except (gzip.BadGzipFile, zlib.error) as error:
-        return records, checks, f"its compressed data is wrong ({error})"
+        return records, checks, f"its compressed data is damaged ({error})"
     return records, checks, None
 
 
-# --- messages -------------------------------------------------------------------------------------
-
-
 @functools.cache
-def _example_class():
-    """Class of tf.train.Example; its map of features as a list of entries, which is the same."""
+def _example_class() -> Any:
+    """Returns the class of tf.train.Example, with its map of features as a list of entries."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     kind = descriptor_pb2.FieldDescriptorProto
@@ -422,23 +408,25 @@ def _example_class():
                 field.type, field.type_name = kind.TYPE_MESSAGE, f".example.{type_}"
             else:
                 field.type = type_
-    pool = descriptor_pool.DescriptorPool()  # of its own: TensorFlow has the same names
+    pool = descriptor_pool.DescriptorPool()  # its own: TensorFlow has the same names
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("example.Example"))
 
 
-def parse_example(serialized):
-    """{name: array of its values} of a serialized Example; integers, floats or byte strings.
+def parse_example(serialized: bytes) -> dict[str, np.ndarray]:
+    """Returns {name: array of its values} of a serialized Example.
+
+    Values are int64, float32 or byte strings (dtype object).
 
     Raises:
-      ValueError: it is no Example.
+      ValueError: the bytes are not an Example.
     """
     from google.protobuf import message
 
     try:
         example = _example_class().FromString(serialized)
     except message.DecodeError as error:
-        raise ValueError(f"it is no Example: {error}") from error
+        raise ValueError(f"it is not an Example: {error}") from error
     found = {}
     for entry in example.features.feature:
         for name, dtype in _DTYPES.items():

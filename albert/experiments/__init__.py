@@ -1,19 +1,24 @@
-"""Tools for many runs: sweeps, seeds, BLiMP, reports, model cards and reproduction."""
+"""Tools for many runs: sweeps, seeds, statistics, BLiMP, reports, cards, trackers."""
 
 # Modules that other rooms and commands may import.
 __all__ = (
     "blimp",
     "demo_data",
+    "example_statistics",
+    "exported_runs",
     "glue_table",
     "model_card",
+    "power",
     "report",
     "report_data",
     "reproduction",
     "seeds",
     "sentence_scores",
+    "statistics",
     "sweep",
     "sweep_journal",
     "sweep_plan",
     "sweep_results",
+    "trackers",
     "trial_processes",
 )

@@ -120,7 +120,7 @@ class Share:
         """Returns the fraction of the pairs that are right."""
         return self.right / self.pairs
 
-    def __add__(self, other):
+    def __add__(self, other: "Share") -> "Share":
         return Share(self.pairs + other.pairs, self.right + other.right)
 
 

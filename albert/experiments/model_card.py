@@ -15,6 +15,7 @@ import re
 from absl import logging
 
 from albert.io import file_io
+from albert.model import huggingface
 from albert.training import run_record
 
 NAME = "README.md"
@@ -50,18 +51,14 @@ class Form:
     kind: str | None = None
 
 
-# Head of `huggingface` -> kind on the Hub, class of transformers.
-_HEADS = {
-    "encoder": ("feature-extraction", "AutoModel"),
-    "pretraining": ("fill-mask", "AutoModelForPreTraining"),
-    "masked_lm": ("fill-mask", "AutoModelForMaskedLM"),
-    "classification": ("text-classification", "AutoModelForSequenceClassification"),
-    "regression": ("text-classification", "AutoModelForSequenceClassification"),
-    "multiple_choice": ("multiple-choice", "AutoModelForMultipleChoice"),
-    "token_classification": ("token-classification", "AutoModelForTokenClassification"),
-    "squad_v1": ("question-answering", "AutoModelForQuestionAnswering"),
-}
 _PRETRAINING_TAG = "fill-mask"
+# Keys of `huggingface.HEADS` that are not in a row of `kinds.KINDS` -> `pipeline_tag` on the Hub.
+_TAGS = {
+    "encoder": "feature-extraction",
+    "pretraining": _PRETRAINING_TAG,
+    "masked_lm": _PRETRAINING_TAG,
+    "regression": "text-classification",
+}
 # Published data: the set's id on the Hub, configuration, title, and SHA-256 of files by split. The
 # other files of GLUE and those of RACE have no known hash: they count as the user's own.
 _OWN = "own"
@@ -131,13 +128,16 @@ def _tag_of_script(script: str) -> str | None:
 
 def transformers_form(head: str) -> Form:
     """Returns the form of a Hugging Face folder with this head."""
-    kind, name = _HEADS[head]
+    from albert.tasks import kinds  # brings TensorFlow
+
+    tags = {row.huggingface_head: row.pipeline_tag for row in kinds.KINDS.values()} | _TAGS
+    name = "AutoModel" + huggingface.HEADS[head][0].removeprefix("Model")
     use = (
         f"```python\nfrom transformers import AutoTokenizer, {name}\n\n"
         f'folder = "…"\ntokenizer = AutoTokenizer.from_pretrained(folder)\n'
         f"model = {name}.from_pretrained(folder)\n```"
     )
-    return Form("transformers", use, kind)
+    return Form("transformers", use, tags[head])
 
 
 def write(folder: str, run_folder: str, form: Form, step: int | None, fields: CardFields) -> bool:

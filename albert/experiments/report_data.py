@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from albert.experiments import glue_table, sweep_journal, sweep_results
 from albert.io import file_io
-from albert.tasks import word_files
+from albert.tasks import entities
 from albert.training import results, run_record, stuck_runs
 
 RUN, SWEEP, GLUE, SEEDS = "run", "sweep", "GLUE sweep", "runs over seeds"
@@ -327,7 +327,7 @@ def entity_scores(run: Run) -> dict[str, dict[str, str]]:
         return found
     for name in run.names(run_record.EVAL):
         score, _, kind = name.partition("_")
-        if score in word_files.SCORES and kind:
+        if score in entities.SCORES and kind:
             found.setdefault(score, {})[kind] = name
     return found
 

@@ -102,7 +102,7 @@ class Plan:
     prune_after: int = 0
     seed: int = 12345
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.minimize is None:
             is_loss = results.is_loss(self.metric or "") or (self.metric or "").endswith("loss")
             object.__setattr__(self, "minimize", is_loss)

@@ -7,22 +7,23 @@ option for each question of RACE, a text for each question of SQuAD.
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from albert.io import file_io
-from albert.serving import predictors
+from albert.model import model_folder
+from albert.serving import inference, predictors
 
 _TOLERANCE = 0.01  # of the range of the expected numbers
 
 
-def _equal(expected, found):
+def _equal(expected: Sequence, found: Sequence) -> np.ndarray:
     """Returns which of two lists of answers are equal: an array of bools."""
     return np.array([one == other for one, other in zip(expected, found, strict=True)])
 
 
-def _near(expected, found):
+def _near(expected: Sequence, found: Sequence) -> np.ndarray:
     """Returns which numbers are close, by the range of the first ones: there may be no labels."""
     expected, found = np.array(expected), np.array(found)
     return np.abs(expected - found) <= _TOLERANCE * np.ptp(expected)
@@ -75,14 +76,20 @@ class Agreement:
         }
 
 
-def _evenly_spaced(items, limit):
+def _evenly_spaced(items: list, limit: int | None) -> list:
     """Returns `limit` items from all over a list; all if there are no more."""
     if limit is None or len(items) <= limit:
         return items
     return [items[place * len(items) // limit] for place in range(limit)]
 
 
-def read(folder, path, flag, labelled=True, max_examples=None):
+def read(
+    folder: model_folder.ModelFolder,
+    path: str,
+    flag: str,
+    labelled: bool = True,
+    max_examples: int | None = None,
+) -> Examples:
     """Reads the `Examples` of a file.
 
     Args:
@@ -120,7 +127,9 @@ def read(folder, path, flag, labelled=True, max_examples=None):
     )
 
 
-def measure(examples: Examples, expected, found) -> Agreement:
+def measure(
+    examples: Examples, expected: inference.FoundModel, found: inference.FoundModel
+) -> Agreement:
     """Measures the `Agreement` of two models.
 
     Args:

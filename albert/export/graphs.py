@@ -9,7 +9,7 @@ import unicodedata
 import tensorflow as tf
 
 from albert.io import file_io
-from albert.model import layers
+from albert.model import layers, model_folder
 from albert.serving import trained_model
 from albert.tasks import custom, kinds
 from albert.tasks.squad import answers as squad_answers
@@ -35,7 +35,9 @@ class ExportedModel(tf.Module):
       file_io.InputError: the checkpoint is not that of such a model.
     """
 
-    def __init__(self, trained, compute=layers.Compute()):
+    def __init__(
+        self, trained: model_folder.ModelFolder, compute: layers.Compute = layers.Compute()
+    ) -> None:
         super().__init__()
         self.kind = trained.kind
         row = kinds.KINDS[self.kind]
@@ -44,7 +46,7 @@ class ExportedModel(tf.Module):
         self.max_seq_length = trained.length()
         self.model = trained_model.restored_model(trained, compute)
 
-    def __call__(self, *inputs):
+    def __call__(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """int32 tensors [B, S] in the order of `inputs` -> {name: tensor} of `outputs`."""
         features = dict(zip(self.inputs, inputs, strict=True))
         found = self.model(features, training=False)
@@ -54,7 +56,9 @@ class ExportedModel(tf.Module):
             found = {name: tf.where(is_real, found[name], impossible) for name in self.outputs}
         return {name: found[name] for name in self.outputs}
 
-    def function(self, batch_size=None, seq_length=None):
+    def function(
+        self, batch_size: int | None = None, seq_length: int | None = None
+    ) -> tf.types.experimental.PolymorphicFunction:
         """`tf.function` of it with named inputs; None takes any size."""
         shape = [batch_size, seq_length]
         specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in self.inputs]
@@ -69,7 +73,7 @@ _NO_TEXT = ("Cs", "Cn", "Co")  # Unicode categories: surrogates, unassigned, pri
 _BYTES_OF_CHARACTER = 4  # at most, in UTF-8
 
 
-def check_text(tokenizer, flag="export_text"):
+def check_text(tokenizer: tokenization.FullTokenizer, flag: str = "export_text") -> None:
     """Rejects what `make` cannot do; `flag` is what the user asked for it with.
 
     Raises:
@@ -91,7 +95,7 @@ def check_text(tokenizer, flag="export_text"):
         ) from error
 
 
-def make(tokenizer):
+def make(tokenizer: tokenization.FullTokenizer) -> "SentencePiece | WordPiece":
     """The `SentencePiece` or `WordPiece` of a tokenizer.
 
     Args:
@@ -110,7 +114,7 @@ def make(tokenizer):
 class _GraphTokenizer(tf.Module):
     """`tokenization.FullTokenizer.encode` as TensorFlow operations; see `make`."""
 
-    def check_characters(self, tokenizer):
+    def check_characters(self, tokenizer: tokenization.FullTokenizer) -> None:
         """TensorFlow and Python may know different versions of Unicode: does it matter here?
 
         Raises:
@@ -138,7 +142,7 @@ class _GraphTokenizer(tf.Module):
 class SentencePiece(_GraphTokenizer):
     """For vocabularies of SentencePiece."""
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: tokenization.FullTokenizer) -> None:
         super().__init__()
         import tensorflow_text
 
@@ -157,11 +161,11 @@ class SentencePiece(_GraphTokenizer):
             replacements[i] = tokenizer.sp_model.piece_to_id(pieces)
         self._replacements = tf.ragged.constant(replacements, dtype=tf.int32)
 
-    def cleaned(self, tokenizer, text):
+    def cleaned(self, tokenizer: tokenization.FullTokenizer, text: str) -> str:
         """Returns the expected result of `preprocess` for a text."""
         return tokenizer.preprocess(text)
 
-    def preprocess(self, texts):
+    def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
         """`tokenization.preprocess_text` of strings [B]."""
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
         texts = tf.strings.strip(tf.strings.regex_replace(texts, self._space, " "))
@@ -169,7 +173,7 @@ class SentencePiece(_GraphTokenizer):
         texts = tf.strings.regex_replace(texts, self._combining, "")
         return tf.strings.lower(texts, encoding="utf-8") if self._lower else texts
 
-    def encode(self, texts):
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of strings [B]: a ragged tensor [B, (tokens)]."""
         ids = self._encoder.tokenize(self.preprocess(texts)).with_row_splits_dtype(tf.int64)
         return tf.gather(self._replacements, ids).merge_dims(1, 2)
@@ -178,7 +182,7 @@ class SentencePiece(_GraphTokenizer):
 class WordPiece(_GraphTokenizer):
     """For vocabularies of WordPiece."""
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: tokenization.FullTokenizer) -> None:
         super().__init__()
         import tensorflow_text
 
@@ -198,11 +202,11 @@ class WordPiece(_GraphTokenizer):
             no_pretokenization=True,
         )
 
-    def cleaned(self, tokenizer, text):
+    def cleaned(self, tokenizer: tokenization.FullTokenizer, text: str) -> str:
         """Returns the expected result of `preprocess` for a text."""
         return " ".join(tokenizer.basic_tokenizer.tokenize(text))
 
-    def preprocess(self, texts):
+    def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
         """The words of `wordpiece.BasicTokenizer` of strings [B], with one space between them."""
         replace = tf.strings.regex_replace
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
@@ -214,7 +218,7 @@ class WordPiece(_GraphTokenizer):
         texts = replace(texts, self._punctuation, r" \1 ")
         return tf.strings.strip(replace(texts, self._space, " "))
 
-    def encode(self, texts):
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of strings [B]: a ragged tensor [B, (tokens)]."""
         words = tf.strings.split(self.preprocess(texts))  # [B, (words)]
         lengths = tf.strings.length(words.flat_values, unit="UTF8_CHAR")

@@ -10,12 +10,15 @@ Letters in shapes: B batch, S sequence, V vocabulary, H hidden, P masked positio
 """
 
 import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from albert.export import graphs, saved_model_export
 from albert.io import file_io
-from albert.model import sources
+from albert.model import encoder, pretraining_heads, sources
+from albert.text import tokenization
 
 _INTERFACES = (
     ("input_ids", "input_mask", "segment_ids"),
@@ -25,11 +28,11 @@ _INTERFACES = (
 _POSITIONS = ("mlm_positions", "masked_lm_positions")
 
 
-def _ids(name):
+def _ids(name: str | None) -> tf.TensorSpec:
     return tf.TensorSpec([None, None], tf.int32, name=name)
 
 
-def _shared_encoder(model):
+def _shared_encoder(model: pretraining_heads.PretrainingModel) -> Callable:
     """The encoder of inputs under the names of either interface, one graph for all its callers.
 
     Every object and signature of a module calls it: its graph is built, written and read once for
@@ -51,12 +54,14 @@ def _shared_encoder(model):
     return encode
 
 
-def _mlm_logits(model, sequence_output, positions):
+def _mlm_logits(
+    model: pretraining_heads.PretrainingModel, sequence_output: tf.Tensor, positions: tf.Tensor
+) -> tf.Tensor:
     """[B, S, H], [B, P] -> [B * P, V]."""
     return model.masked_lm(tf.gather(sequence_output, positions, batch_dims=1))
 
 
-def _encoder_call(encode):
+def _encoder_call(encode: Callable) -> Callable:
     def call(inputs, training=False):
         encoded = encode(inputs, training)
         return {
@@ -68,7 +73,7 @@ def _encoder_call(encode):
     return call
 
 
-def _mlm_call(encode, model):
+def _mlm_call(encode: Callable, model: pretraining_heads.PretrainingModel) -> Callable:
     def call(inputs, training=False):
         encoded = encode(inputs, training)
         (positions,) = [inputs[name] for name in _POSITIONS if name in inputs]
@@ -81,7 +86,7 @@ def _mlm_call(encode, model):
     return call
 
 
-def _sop_call(encode, model):
+def _sop_call(encode: Callable, model: pretraining_heads.PretrainingModel) -> Callable:
     def call(inputs, training=False):
         encoded = encode(inputs, training)
         return {
@@ -93,13 +98,15 @@ def _sop_call(encode, model):
     return call
 
 
-def _variables(*modules):
+def _variables(*modules: tf.Module) -> list[tf.Variable]:
     """Returns the variables of modules, each once: a head may use one of the encoder's."""
     found = [variable for module in modules for variable in module.variables]
     return list({variable.ref(): variable for variable in found}.values())
 
 
-def _callable(call, variables, extra=((), ())):
+def _callable(
+    call: Callable, variables: Iterable[tf.Variable], extra: Sequence[Sequence[str]] = ((), ())
+) -> tf.train.Checkpoint:
     """Builds an object that is called as `call`, for both interfaces and values of ``training``.
 
     Args:
@@ -122,7 +129,7 @@ def _callable(call, variables, extra=((), ())):
     return thing
 
 
-def _signature(call, names):
+def _signature(call: Callable, names: Sequence[str]) -> Callable:
     """Builds a signature with one int32 [B, S] input (or [B, P]) per name."""
 
     def serve(*tensors):
@@ -132,7 +139,7 @@ def _signature(call, names):
     return tf.function(serve, input_signature=[_ids(name) for name in names], autograph=False)
 
 
-def _gather_assets(folder, config, source):
+def _gather_assets(folder: str, config: encoder.AlbertConfig, source: sources.Source) -> list[str]:
     """Copies what belongs to a model into a new folder, under the names of released modules.
 
     Returns:
@@ -153,7 +160,22 @@ def _gather_assets(folder, config, source):
     return paths
 
 
-def export_module(model, source, path):
+def _new_folder(path: str) -> str:
+    """Returns the path of a folder to make, without a slash at its end; raises if it exists."""
+    target = path.rstrip("/")
+    if file_io.exists(target):
+        raise file_io.InputError(f"{target} exists already; delete it or name another folder")
+    return target
+
+
+def _save(root: tf.train.Checkpoint, signatures: dict[str, Any], target: str) -> str:
+    parent, name = os.path.split(target)
+    return saved_model_export.save_model(root, signatures, parent or ".", name)
+
+
+def export_module(
+    model: pretraining_heads.PretrainingModel, source: sources.Source, path: str
+) -> str:
     """Writes a hub module.
 
     Args:
@@ -167,9 +189,7 @@ def export_module(model, source, path):
     Raises:
       file_io.InputError: the folder exists already or cannot be written.
     """
-    target = path.rstrip("/")
-    if file_io.exists(target):
-        raise file_io.InputError(f"{target} exists already; delete it or name another folder")
+    target = _new_folder(path)
     encode = _shared_encoder(model)
     encoder, words = _encoder_call(encode), _mlm_call(encode, model)
     root = _callable(encoder, _variables(model.albert))
@@ -192,14 +212,12 @@ def export_module(model, source, path):
         files = _gather_assets(assets, model.config, source)
         root.assets = [tf.saved_model.Asset(file) for file in files]
         signatures["tokenization_info"] = _tokenization_info(root.assets[1], source.do_lower_case)
-        return saved_model_export.save_model(
-            root, signatures, os.path.dirname(target) or ".", os.path.basename(target)
-        )
+        return _save(root, signatures, target)
     finally:
         file_io.remove(assets)
 
 
-def _tokenization_info(vocabulary, do_lower_case):
+def _tokenization_info(vocabulary: tf.saved_model.Asset, do_lower_case: bool) -> Callable:
     def serve():
         return {
             "vocab_file": tf.identity(vocabulary.asset_path),
@@ -209,7 +227,9 @@ def _tokenization_info(vocabulary, do_lower_case):
     return tf.function(serve, input_signature=[], autograph=False)
 
 
-def export_preprocessing(tokenizer, max_seq_length, path):
+def export_preprocessing(
+    tokenizer: tokenization.FullTokenizer, max_seq_length: int, path: str
+) -> str:
     """Writes a SavedModel that makes the inputs of an exported encoder of strings.
 
     It is called with strings [B], or with a list of two such tensors for pairs, and returns
@@ -228,9 +248,7 @@ def export_preprocessing(tokenizer, max_seq_length, path):
       file_io.InputError: the folder exists already or cannot be written, tensorflow-text is
         missing, or the vocabulary is not one that it can use.
     """
-    target = path.rstrip("/")
-    if file_io.exists(target):
-        raise file_io.InputError(f"{target} exists already; delete it or name another folder")
+    target = _new_folder(path)
     graphs.check_text(tokenizer, "preprocessing_path")
     packer = saved_model_export.TextPacker(tokenizer, max_seq_length)
 
@@ -254,6 +272,4 @@ def export_preprocessing(tokenizer, max_seq_length, path):
     root.__call__.get_concrete_function([strings, tf.TensorSpec([None], tf.string, name="pair")])
     root.tokenize = tf.function(packer.tokenizer.encode, input_signature=[strings], autograph=False)
     serve = tf.function(pack, input_signature=[strings], autograph=False)
-    return saved_model_export.save_model(
-        root, {"serving_default": serve}, os.path.dirname(target) or ".", os.path.basename(target)
-    )
+    return _save(root, {"serving_default": serve}, target)

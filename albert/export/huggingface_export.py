@@ -12,9 +12,20 @@ import functools
 import json
 import os
 import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from albert.io import file_io, manifests
-from albert.model import checkpoints, encoder, huggingface, model_folder, sources, weight_names
+from albert.model import (
+    checkpoints,
+    encoder,
+    huggingface,
+    model_folder,
+    sources,
+    weight_names,
+)
 from albert.tasks import custom, kinds
 from albert.text import tokenization
 
@@ -51,35 +62,41 @@ _SCHEMA = """
 # Pieces such as "9," are always split in two (see `tokenization.encode_pieces`): this keeps the
 # unigram model from ever choosing one.
 _NEVER = -1e4
+_METASPACE = {
+    "type": "Metaspace",
+    "replacement": tokenization.WORD_START,
+    "prepend_scheme": "always",
+    "split": True,
+}
 
 
 def export(
-    model_dir=None,
-    checkpoint=None,
-    output_dir=None,
-    head=None,
-    labels=(),
-    architecture="albert",
-    **files,
-):
-    """Writes ``model.safetensors``, the tokenizer's files and ``config.json``: all or nothing.
+    model_dir: str | None = None,
+    checkpoint: str | None = None,
+    *,
+    output_dir: str,
+    head: str | None = None,
+    labels: Sequence[str] = (),
+    architecture: str = "albert",
+    **files: Any,
+) -> str:
+    """Writes ``model.safetensors``, the tokenizer's files and ``config.json``, or nothing.
 
     Args:
       model_dir: folder of a training run or of a released model.
       checkpoint: see `checkpoints.choose`; a path if there is no `model_dir`.
       output_dir: folder to write to.
-      head: key of `huggingface.HEADS`; None: what the folder's description or the variables tell.
-      labels: names of a classifier's labels by id; none: those of the description.
+      head: key of `huggingface.HEADS`; None: from the folder's description or the variables.
+      labels: names of a classifier's labels by id; empty: those of the description.
       architecture: key of `weight_names.ARCHITECTURES`.
-      **files: what `sources.locate` takes in addition to the checkpoint.
+      **files: further arguments of `sources.locate`.
 
     Returns:
       The head that was written.
 
     Raises:
-      file_io.InputError: there is no such checkpoint, a head that transformers does not have, a
-        model of another architecture, or vocabulary, configuration and weights do not fit; nothing
-        is written then.
+      file_io.InputError: the checkpoint is missing, transformers has no such head or architecture,
+        or vocabulary, configuration and weights do not fit; nothing is written then.
     """
     prefix = choose(model_dir, checkpoint)
     described_head, described_labels, lower_case, dropout_prob = _described(model_dir)
@@ -97,19 +114,19 @@ def export(
     bias = _BIAS_OF_TOKENS if head == "token_classification" else "output_bias"
     outputs = len(tensors[bias]) if bias in tensors else None
     head = _check_head(head, outputs)
-    with_labels = head in ("classification", "token_classification")
-    labels = list(labels or described_labels) if with_labels else []
-    if with_labels:
-        labels = labels or [f"LABEL_{i}" for i in range(outputs)]
+    if head not in ("classification", "token_classification"):
+        labels = []
+    else:
+        labels = list(labels or described_labels) or [f"LABEL_{i}" for i in range(outputs)]
         if len(labels) != outputs:
             raise file_io.InputError(
                 f"`labels`: the model has {outputs} labels, got {len(labels)}: {labels}"
             )
     weights = huggingface.convert_weights(tensors, config, head, architecture)
-    about = (config, head, labels, tokenizer, architecture, dropout_prob)
     with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as folder:
         huggingface.write_weights(folder, weights)
         write_tokenizer(folder, tokenizer, config.max_position_embeddings)
+        about = (config, head, labels, tokenizer, architecture, dropout_prob)
         huggingface.write_config(folder, huggingface.convert_config(*about))
         manifests.write(folder)
     return head
@@ -127,7 +144,7 @@ def choose(model_dir: str | None, checkpoint: str | None) -> str:
     return checkpoints.choose(model_dir, checkpoint)
 
 
-def _described(model_dir):
+def _described(model_dir: str | None) -> tuple[str | None, list[str], bool | None, float]:
     """What the description of a fine-tuned model's folder says, if there is any.
 
     Returns:
@@ -152,7 +169,7 @@ def _described(model_dir):
     return head, labels, folder.source.do_lower_case, rate
 
 
-def _check_head(head, outputs):
+def _check_head(head: str | None, outputs: int | None) -> str:
     """The head; what one output alone is has to be said."""
     if head is None and outputs == 1:
         raise file_io.InputError(
@@ -169,7 +186,7 @@ def _check_head(head, outputs):
     return head
 
 
-def _check_layers(prefix, tensors):
+def _check_layers(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
     """Rejects a head with a layer before its output."""
     if any(name.startswith("head_hidden/") for name in tensors):
         raise file_io.InputError(
@@ -178,7 +195,9 @@ def _check_layers(prefix, tensors):
         )
 
 
-def _check_words(prefix, tensors, config):
+def _check_words(
+    prefix: str, tensors: Mapping[str, np.ndarray], config: encoder.AlbertConfig
+) -> None:
     """Rejects weights for another vocabulary than the configuration's."""
     words = tensors.get("bert/embeddings/word_embeddings")
     if words is not None and words.shape != (config.vocab_size, config.embedding_size):
@@ -191,7 +210,7 @@ def _check_words(prefix, tensors, config):
 # --- tokenizer ----------------------------------------------------------------------------------
 
 
-def write_tokenizer(folder, tokenizer, max_length):
+def write_tokenizer(folder: str, tokenizer: tokenization.FullTokenizer, max_length: int) -> None:
     """Writes the files of the tokenizer: same text, same ids.
 
     Args:
@@ -223,7 +242,7 @@ def write_tokenizer(folder, tokenizer, max_length):
 
 
 @functools.cache
-def _spm_class():
+def _spm_class() -> Any:
     """Returns the message class of SentencePiece models."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
@@ -232,7 +251,7 @@ def _spm_class():
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("albert.Model"))
 
 
-def _describe_tokenizer(tokenizer):
+def _describe_tokenizer(tokenizer: tokenization.FullTokenizer) -> dict[str, Any]:
     """Content of ``tokenizer.json`` for a SentencePiece model."""
     model = _spm_class().FromString(tokenizer.sp_model.serialized_model_proto())
     special = (
@@ -244,9 +263,9 @@ def _describe_tokenizer(tokenizer):
         "padding": None,
         "added_tokens": [_added(tokenizer, i) for i in sorted(special)],
         "normalizer": {"type": "Sequence", "normalizers": list(_normalizers(tokenizer, model))},
-        "pre_tokenizer": _metaspace(split=True),
+        "pre_tokenizer": _METASPACE,
         "post_processor": _template(tokenizer),
-        "decoder": _metaspace(split=True),
+        "decoder": _METASPACE,
         "model": {
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
@@ -256,7 +275,7 @@ def _describe_tokenizer(tokenizer):
     }
 
 
-def _added(tokenizer, i):
+def _added(tokenizer: tokenization.FullTokenizer, i: int) -> dict[str, Any]:
     return {
         "id": i,
         "content": tokenizer.inv_vocab[i],
@@ -268,11 +287,11 @@ def _added(tokenizer, i):
     }
 
 
-def _replace(pattern, content):
+def _replace(pattern: str, content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
 
-def _normalizers(tokenizer, model):
+def _normalizers(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[dict[str, Any]]:
     """The steps of `tokenization.preprocess_text`, then those of the SentencePiece model."""
     yield _replace(tokenization.character_class(str.isspace) + "+", " ")
     yield {"type": "Strip", "strip_left": True, "strip_right": True}
@@ -289,16 +308,7 @@ def _normalizers(tokenizer, model):
         yield {"type": "Strip", "strip_left": True, "strip_right": True}
 
 
-def _metaspace(split):
-    return {
-        "type": "Metaspace",
-        "replacement": tokenization.WORD_START,
-        "prepend_scheme": "always",
-        "split": split,
-    }
-
-
-def _scores(model):
+def _scores(model: Any) -> Iterator[tuple[Any, float]]:
     """(piece, score) of every piece, with the scores that SentencePiece effectively uses."""
     highest = max(piece.score for piece in model.pieces if piece.type == _NORMAL)
     for piece in model.pieces:
@@ -310,7 +320,7 @@ def _scores(model):
             yield piece, piece.score
 
 
-def _template(tokenizer):
+def _template(tokenizer: tokenization.FullTokenizer) -> dict[str, Any]:
     """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` with the token types of the model."""
     cls, sep = tokenizer.inv_vocab[tokenizer.cls_id], tokenizer.inv_vocab[tokenizer.sep_id]
 

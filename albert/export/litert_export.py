@@ -10,19 +10,22 @@ Letters in shapes: B batch, S sequence.
 """
 
 import json
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
 from albert.export import graphs
 from albert.io import file_io
+from albert.model import model_folder
+from albert.serving import serving_folder
 
 # Names of the signatures: of any sizes, and of one input of the longest length.
 ANY_SIZE, FIXED_SIZE = "serving_default", "fixed_length"
 METADATA = "albert"  # name of the entry that says what the model is
 
 
-def write(folder, trained):
+def write(folder: serving_folder.ServingFolder, trained: model_folder.ModelFolder) -> None:
     """Writes the model's file of a serving folder.
 
     It has two signatures, which share their weights: `ANY_SIZE` takes int32 [B, S] of any sizes,
@@ -52,7 +55,13 @@ def write(folder, trained):
         file.write(content)
 
 
-def convert(module, functions, about, path, is_quantized=False):
+def convert(
+    module: tf.Module,
+    functions: dict[str, Any],
+    about: dict[str, Any],
+    path: str,
+    is_quantized: bool = False,
+) -> bytes:
     """Returns the bytes of a LiteRT model.
 
     Args:
@@ -82,7 +91,7 @@ def convert(module, functions, about, path, is_quantized=False):
     return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
 
 
-def _put_in_order(model, about):
+def _put_in_order(model: Any, about: dict[str, Any]) -> None:
     """Names and orders inputs and outputs, which the converter leaves to chance."""
     for signature in model.signatureDefs:
         graph = model.subgraphs[signature.subgraphIndex]
@@ -94,7 +103,7 @@ def _put_in_order(model, about):
             graph.tensors[index].name = name.encode()
 
 
-def _add_metadata(model, name, content):
+def _add_metadata(model: Any, name: str, content: bytes) -> None:
     from tensorflow.lite.python import schema_py_generated as schema
 
     buffer, entry = schema.BufferT(), schema.MetadataT()

@@ -8,13 +8,14 @@ H hidden, I intermediate, N heads, D head size, K labels or starts kept, M ends 
 """
 
 import json
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from albert.export import onnx_graph
 from albert.io import file_io
-from albert.model import checkpoints, configuration, head_config, heads
-from albert.serving import trained_model
+from albert.model import checkpoints, configuration, encoder, head_config, heads, model_folder
+from albert.serving import serving_folder, trained_model
 from albert.tasks import custom, kinds
 from albert.tasks.squad import task as squad_task
 
@@ -24,7 +25,9 @@ _MASKED = -10000.0  # added to the scores of padding
 PARTS = ("query_key_value", "attention_output", "intermediate", "output")
 
 
-def product(graph, x, weight, depth, part):
+def product(
+    graph: onnx_graph.Graph, x: str, weight: tuple[str, np.ndarray], depth: int, part: str
+) -> str:
     """A product of a block as it is; see `Model`."""
     return graph.node("MatMul", x, graph.constant(*weight))
 
@@ -44,7 +47,7 @@ class Model:
       file_io.InputError: see `trained_model.restored_model`.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: model_folder.ModelFolder) -> None:
         self.folder = folder
         self.kind = kinds.KINDS[folder.kind]
         model = trained_model.restored_model(folder)
@@ -52,7 +55,7 @@ class Model:
         variables = checkpoints.variables_by_name(model)
         self.weights = {name: variable.numpy() for name, variable in variables.items()}
 
-    def graph(self, product=product):
+    def graph(self, product: Callable = product) -> onnx_graph.Graph:
         """The `onnx_graph.Graph` of the model.
 
         Args:
@@ -65,7 +68,7 @@ class Model:
         self._add_head(self, graph, encoder)
         return graph
 
-    def block_weights(self):
+    def block_weights(self) -> dict[tuple[int, str], tuple[str, np.ndarray]]:
         """{(depth, part): (name, array [in, out])} of the products of all blocks."""
         found = {}
 
@@ -77,21 +80,21 @@ class Model:
         return found
 
     @property
-    def head(self):
+    def head(self) -> head_config.Head:
         return self.folder.settings_as(head_config.Head)
 
     @property
-    def labels(self):
+    def labels(self) -> tuple[str, ...]:
         return custom.labels_of(self.folder)
 
     @property
-    def metadata(self):
+    def metadata(self) -> dict[str, str]:
         """What the file tells about itself: {key: text}."""
         values = {"kind": self.folder.kind, **self.folder.settings}
         return {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
 
 
-def write(folder, model, product=product):
+def write(folder: serving_folder.ServingFolder, model: Model, product: Callable = product) -> None:
     """Writes the file of a serving folder.
 
     Args:
@@ -116,14 +119,20 @@ class _Encoder:
       product: see `Model.graph`.
     """
 
-    def __init__(self, graph, config, weights, product):
+    def __init__(
+        self,
+        graph: onnx_graph.Graph,
+        config: encoder.AlbertConfig,
+        weights: dict[str, np.ndarray],
+        product: Callable,
+    ) -> None:
         self._graph = graph
         self._config = config
         self._weights = weights
         self._product = product
         self.mask = graph.cast("input_mask", np.float32)  # [B, S]
 
-    def __call__(self, first_only):
+    def __call__(self, first_only: bool) -> str:
         """The output of the last block: [B, S, H], or of the first position alone [B, 1, H]."""
         config, inner = self._config, self._config.inner_group_num
         padding = self._graph.node("Sub", self._graph.number(1.0), self.mask)
@@ -141,11 +150,11 @@ class _Encoder:
             hidden = self._feed_forward(hidden, names[1], depth)
         return hidden
 
-    def _layer_norm(self, x, name):
+    def _layer_norm(self, x: str, name: str) -> str:
         gamma, beta = (self._weights[f"{name}/{part}"] for part in ("gamma", "beta"))
         return self._graph.layer_norm(x, name, gamma, beta, configuration.LAYER_NORM_EPSILON)
 
-    def _embed(self):
+    def _embed(self) -> str:
         """[B, S] ids -> [B, S, H]."""
         graph, name = self._graph, "bert/embeddings"
 
@@ -166,11 +175,11 @@ class _Encoder:
         parts = (self._weights[f"{name}/{part}"] for part in ("kernel", "bias"))
         return graph.dense(hidden, name, *parts)
 
-    def _dense(self, x, name, depth, part):
+    def _dense(self, x: str, name: str, depth: int, part: str) -> str:
         """A product of a block: [B, R, in] -> [B, R, out], without its bias."""
         return self._product(self._graph, x, (name, self._weights[name]), depth, part)
 
-    def _joined(self, name):
+    def _joined(self, name: str) -> list[np.ndarray]:
         """Kernel [H, 3H] and bias [3H] of queries, which are scaled, keys and values."""
         scale = np.float32((self._config.hidden_size // self._config.num_attention_heads) ** -0.5)
         found = []
@@ -182,7 +191,7 @@ class _Encoder:
             found.append(np.concatenate([query * scale, key, value], axis=-1))
         return found
 
-    def _attend(self, hidden, bias, name, depth, last):
+    def _attend(self, hidden: str, bias: str, name: str, depth: int, last: bool) -> str:
         """[B, S, H] -> [B, R, H]: self attention, residual and LayerNorm."""
         graph, heads = self._graph, self._config.num_attention_heads
         size = self._config.hidden_size
@@ -206,7 +215,7 @@ class _Encoder:
         attended = self._dense(context, f"{output}/kernel", depth, "attention_output")
         return self._add(attended, f"{output}/bias", hidden, f"{name}/LayerNorm")
 
-    def _feed_forward(self, hidden, name, depth):
+    def _feed_forward(self, hidden: str, name: str, depth: int) -> str:
         """[B, R, H] -> [B, R, H]: both dense layers, residual and LayerNorm."""
         graph, layers = self._graph, f"{name}/ffn_1/intermediate"
         bias = f"{layers}/dense/bias"
@@ -216,7 +225,7 @@ class _Encoder:
         x = self._dense(x, f"{layers}/output/dense/kernel", depth, "output")
         return self._add(x, f"{layers}/output/dense/bias", hidden, f"{name}/LayerNorm_1")
 
-    def _add(self, x, bias, residual, norm):
+    def _add(self, x: str, bias: str, residual: str, norm: str) -> str:
         x = self._graph.node("Add", x, self._graph.constant(bias, self._weights[bias]))
         return self._layer_norm(self._graph.node("Add", x, residual), norm)
 
@@ -224,7 +233,7 @@ class _Encoder:
 # --- heads ----------------------------------------------------------------------------------------
 
 
-def _hidden_layer(model, graph, x):
+def _hidden_layer(model: Model, graph: onnx_graph.Graph, x: str) -> str:
     """[..., H] -> [..., size]: `heads.HiddenLayer`."""
     head = model.head
     if not head.head_hidden_size:
@@ -234,13 +243,13 @@ def _hidden_layer(model, graph, x):
     return graph.activation(graph.dense(x, "head_hidden", kernel, bias), head.head_activation)
 
 
-def _label_scores(model, graph, x, name):
+def _label_scores(model: Model, graph: onnx_graph.Graph, x: str, name: str) -> str:
     """[..., size] -> [..., K]: `heads.LabelWeights`."""
     kernel = model.weights[f"{name}output_weights"].T
     return graph.dense(x, f"{name}output", kernel, model.weights[f"{name}output_bias"])
 
 
-def _text_scores(model, graph, encoder):
+def _text_scores(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> str:
     """[B, K] of whole texts."""
     first = graph.at(encoder(first_only=True), axis=1, index=0)  # [B, H]
     name = "bert/pooler/dense"
@@ -249,19 +258,19 @@ def _text_scores(model, graph, encoder):
     return _label_scores(model, graph, _hidden_layer(model, graph, pooled), "")
 
 
-def _choose(graph, logits, shape):
+def _choose(graph: onnx_graph.Graph, logits: str, shape: Sequence[str | int]) -> None:
     """Adds the outputs of a choice between labels with logits [*shape]."""
     best = graph.cast(graph.node("ArgMax", logits, axis=-1, keepdims=0), np.int32)
     graph.output("predictions", best, np.int32, shape[:-1])
     graph.output("probabilities", graph.node("Softmax", logits, axis=-1), np.float32, shape)
 
 
-def _classifier(model, graph, encoder):
+def _classifier(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> None:
     scores = _text_scores(model, graph, encoder)
     _choose(graph, scores, ("batch", len(model.labels)))
 
 
-def _regression(model, graph, encoder):
+def _regression(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> None:
     """A number for each text, under the names that the kind of model has for it."""
     scores = _text_scores(model, graph, encoder)
     score = graph.at(scores, 1, 0)
@@ -272,13 +281,13 @@ def _regression(model, graph, encoder):
     graph.output("probabilities", scores, np.float32, ("batch", 1))
 
 
-def _token_classifier(model, graph, encoder):
+def _token_classifier(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> None:
     sequence = _hidden_layer(model, graph, encoder(first_only=False))
     logits = _label_scores(model, graph, sequence, "cls/token/")  # [B, S, K]
     _choose(graph, logits, ("batch", "sequence", len(model.labels)))
 
 
-def _squad_v1(model, graph, encoder):
+def _squad_v1(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> None:
     sequence = _hidden_layer(model, graph, encoder(first_only=False))
     logits = _label_scores(model, graph, sequence, "cls/squad/")  # [B, S, 2]
     for place, name in enumerate(model.kind.outputs):
@@ -289,7 +298,7 @@ def _squad_v1(model, graph, encoder):
         graph.output(name, score, np.float32, ("batch", "sequence"))
 
 
-def _masked_log_softmax(graph, logits, possible):
+def _masked_log_softmax(graph: onnx_graph.Graph, logits: str, possible: str) -> str:
     """Over the last axis; `possible` is 1 where an answer may be and else 0."""
     impossible = graph.node("Sub", graph.number(1.0), possible)
     penalty = graph.node("Mul", impossible, graph.number(_NO_ANSWER))
@@ -297,7 +306,7 @@ def _masked_log_softmax(graph, logits, possible):
     return graph.node("LogSoftmax", masked, axis=-1)
 
 
-def _squad_v2(model, graph, encoder):
+def _squad_v2(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> None:
     """See `heads.SquadV2Model`."""
     settings = model.folder.settings_as(squad_task.Settings)
     starts, ends = settings.start_n_top, settings.end_n_top
@@ -319,12 +328,14 @@ def _squad_v2(model, graph, encoder):
     graph.output("cls_logits", answerability, np.float32, ("batch",))
 
 
-def _dense_of(model, graph, x, name):
+def _dense_of(model: Model, graph: onnx_graph.Graph, x: str, name: str) -> str:
     kernel, bias = (model.weights[f"{name}/{part}"] for part in ("kernel", "bias"))
     return graph.dense(x, name, kernel, bias)
 
 
-def _end_scores(model, graph, sequence, index, possible):
+def _end_scores(
+    model: Model, graph: onnx_graph.Graph, sequence: str, index: str, possible: str
+) -> str:
     """[B, S, H], starts [B, K], [B, S] -> log-probabilities of ends [B, K, S]."""
     name = "end_logits/dense_0"
     kernel, bias = (model.weights[f"{name}/{part}"] for part in ("kernel", "bias"))
@@ -347,7 +358,7 @@ def _end_scores(model, graph, sequence, index, possible):
     return _masked_log_softmax(graph, logits, graph.node("Unsqueeze", possible, graph.integers(1)))
 
 
-def _answerability(model, graph, sequence, start_scores):
+def _answerability(model: Model, graph: onnx_graph.Graph, sequence: str, start_scores: str) -> str:
     """[B]: the logit of "no answer", from the expected start and the first token."""
     weights = graph.node("Exp", start_scores)  # [B, S]
     weights = graph.node("Unsqueeze", weights, graph.integers(1))

@@ -4,6 +4,10 @@ The operations are those of the standard alone, so every runtime reads the files
 Runtime and OpenVINO compute as one pass (such as a product of what comes from DequantizeLinear).
 """
 
+from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
 import numpy as np
 
 from albert.io import file_io
@@ -12,7 +16,7 @@ OPSET = 20  # the first with Gelu
 _IR_VERSION = 10  # what runtimes of that time read
 
 
-def package():
+def package() -> ModuleType:
     """Imports the package onnx.
 
     Raises:
@@ -32,21 +36,21 @@ class Graph:
       inputs: names of its inputs, int32 [batch, sequence].
     """
 
-    def __init__(self, inputs):
+    def __init__(self, inputs: Iterable[str]) -> None:
         self._helper = package().helper
         self._types = package().TensorProto
         self._inputs = [self._info(name, np.int32, ("batch", "sequence")) for name in inputs]
-        self._outputs = []
-        self._nodes = []
-        self._constants = {}
+        self._outputs: list[Any] = []
+        self._nodes: list[Any] = []
+        self._constants: dict[str, Any] = {}
 
-    def _type(self, dtype):
+    def _type(self, dtype: Any) -> int:
         return self._helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
-    def _info(self, name, dtype, shape):
+    def _info(self, name: str, dtype: Any, shape: Sequence[int | str | None]) -> Any:
         return self._helper.make_tensor_value_info(name, self._type(dtype), shape)
 
-    def constant(self, name, value):
+    def constant(self, name: str, value: Any) -> str:
         """Adds a tensor that the file holds once per name; returns the name."""
         if name not in self._constants:
             self._constants[name] = package().numpy_helper.from_array(
@@ -62,7 +66,7 @@ class Graph:
         """An int64 vector."""
         return self.constant(f"integers {values}", np.array(values, np.int64))
 
-    def node(self, operation, *inputs, outputs=1, **attributes):
+    def node(self, operation: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
         """Adds a node; returns the name of its output, or a list of `outputs` names."""
         names = [f"{operation}_{len(self._nodes)}_{number}" for number in range(outputs)]
         self._nodes.append(
@@ -70,11 +74,11 @@ class Graph:
         )
         return names[0] if outputs == 1 else names
 
-    def cast(self, x, dtype):
+    def cast(self, x: str, dtype: Any) -> str:
         """Casts a tensor to another type."""
         return self.node("Cast", x, to=self._type(dtype))
 
-    def output(self, name, x, dtype, shape):
+    def output(self, name: str, x: str, dtype: Any, shape: Sequence[int | str | None]) -> None:
         """Makes a tensor an output of the graph.
 
         Args:
@@ -86,7 +90,7 @@ class Graph:
         self._nodes.append(self._helper.make_node("Identity", [x], [name], name))
         self._outputs.append(self._info(name, dtype, shape))
 
-    def to_bytes(self, metadata):
+    def to_bytes(self, metadata: Mapping[str, str]) -> bytes:
         """Returns the content of the file.
 
         Args:
@@ -104,17 +108,19 @@ class Graph:
 
     # --- what several nodes make up ---------------------------------------------------------------
 
-    def dense(self, x, name, kernel, bias):
+    def dense(self, x: str, name: str, kernel: np.ndarray, bias: np.ndarray) -> str:
         """``x @ kernel + bias`` of x [..., inputs]; the constants are called after `name`."""
         product = self.node("MatMul", x, self.constant(f"{name}/kernel", kernel))
         return self.node("Add", product, self.constant(f"{name}/bias", bias))
 
-    def layer_norm(self, x, name, gamma, beta, epsilon):
+    def layer_norm(
+        self, x: str, name: str, gamma: np.ndarray, beta: np.ndarray, epsilon: float
+    ) -> str:
         """Normalizes the last axis."""
         scale, shift = self.constant(f"{name}/gamma", gamma), self.constant(f"{name}/beta", beta)
         return self.node("LayerNormalization", x, scale, shift, axis=-1, epsilon=epsilon)
 
-    def activation(self, x, name):
+    def activation(self, x: str, name: str) -> str:
         """A function of `layers.ACTIVATIONS`."""
         if name == "linear":
             return x
@@ -122,14 +128,14 @@ class Graph:
             return self.node("Gelu", x, approximate="tanh" if name == "gelu" else "none")
         return self.node({"relu": "Relu", "tanh": "Tanh"}[name], x)
 
-    def reshape(self, x, *sizes):
+    def reshape(self, x: str, *sizes: int) -> str:
         """0 keeps a size, -1 is what is left."""
         return self.node("Reshape", x, self.integers(*sizes))
 
-    def at(self, x, axis, index):
+    def at(self, x: str, axis: int, index: int) -> str:
         """The part at one place of an axis, which goes."""
         return self.node("Gather", x, self.constant(f"at {index}", np.int64(index)), axis=axis)
 
-    def first(self, x, axis):
+    def first(self, x: str, axis: int) -> str:
         """The part at the first place of an axis, which stays."""
         return self.node("Slice", x, self.integers(0), self.integers(1), self.integers(axis))

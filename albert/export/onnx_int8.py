@@ -6,12 +6,15 @@ itself, the embeddings and the heads stay in float32.
 """
 
 import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
 
-from albert.export import agreement, onnx_export
-from albert.serving import inference, runtimes
+from albert.export import agreement, onnx_export, onnx_graph
+from albert.model import model_folder
+from albert.serving import inference, runtimes, serving_folder
 
 _MOST_ROWS = 128  # activation rows kept per site to choose its scale
 _ALPHAS = (None, 0.25, 0.5, 0.75)  # strengths of smoothing; None: as it is
@@ -27,12 +30,12 @@ class Observations:
       rows: float32 [R, C], of `_MOST_ROWS` at most, from all over the examples.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.low = self.high = None
         self.rows, self._marks = None, None
         self._random = np.random.default_rng(0)
 
-    def add(self, x):
+    def add(self, x: np.ndarray) -> None:
         """Activations [rows, C]."""
         low, high = x.min(axis=0), x.max(axis=0)
         self.low = low if self.low is None else np.minimum(self.low, low)
@@ -44,7 +47,7 @@ class Observations:
         self._marks, self.rows = marks[kept], x[kept]
 
     @property
-    def largest(self):
+    def largest(self) -> np.ndarray:
         """[C]: largest absolute values."""
         return np.maximum(np.abs(self.low), np.abs(self.high))
 
@@ -62,13 +65,13 @@ class Scale:
     zero_point: int
 
     @classmethod
-    def of(cls, low, high):
+    def of(cls, low: float, high: float) -> "Scale":
         """The scale of a range, which is widened to hold 0."""
         low, high = min(float(low), 0.0), max(float(high), 0.0)
         scale = max((high - low) / 255, 1e-12)
         return cls(scale, int(np.clip(round(-low / scale), 0, 255)))
 
-    def rounded(self, x):
+    def rounded(self, x: np.ndarray) -> np.ndarray:
         """The numbers that stand for x."""
         levels = np.clip(np.round(x / np.float32(self.scale)) + self.zero_point, 0, 255)
         return (levels - self.zero_point) * np.float32(self.scale)
@@ -95,12 +98,12 @@ class Product:
     errors: dict
 
     @property
-    def error(self):
+    def error(self) -> float:
         """Mean of `errors`."""
         return float(np.mean(list(self.errors.values())))
 
 
-def quantize_columns(kernel):
+def quantize_columns(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """int8 [C, O] and float32 scales [O] of a kernel [C, O].
 
     Two neighbours in a column are together 128 at most. Processors without VNNI add the products of
@@ -114,7 +117,9 @@ def quantize_columns(kernel):
     return np.clip(np.round(kernel / scales), -127, 127).astype(np.int8), scales
 
 
-def smoothing_factors(kernel, observed, alpha):
+def smoothing_factors(
+    kernel: np.ndarray, observed: Sequence[Observations], alpha: float
+) -> np.ndarray:
     """float32 [C] that inputs are divided by; their geometric mean is 1.
 
     Args:
@@ -131,7 +136,7 @@ def smoothing_factors(kernel, observed, alpha):
     return np.clip(factors, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR).astype(np.float32)
 
 
-def quantize(kernel, observed):
+def quantize(kernel: np.ndarray, observed: dict[int, Observations]) -> Product:
     """The `Product` of a kernel with the least error.
 
     Args:
@@ -141,7 +146,7 @@ def quantize(kernel, observed):
     return min((_product(kernel, observed, alpha) for alpha in _ALPHAS), key=lambda p: p.error)
 
 
-def _product(kernel, observed, alpha):
+def _product(kernel: np.ndarray, observed: dict[int, Observations], alpha: float | None) -> Product:
     factors = None
     if alpha is not None:
         factors = smoothing_factors(kernel, list(observed.values()), alpha)
@@ -171,7 +176,11 @@ _TOKENS = 512
 _ENOUGH = 0.995
 
 
-def write(folder, trained, calibration):
+def write(
+    folder: serving_folder.ServingFolder,
+    trained: model_folder.ModelFolder,
+    calibration: agreement.Examples,
+) -> dict[str, Any]:
     """Writes the file of a serving folder.
 
     Parts of the block are left in float32, those with the largest errors first, until the answers
@@ -220,7 +229,7 @@ def write(folder, trained, calibration):
     }
 
 
-def _uses(model):
+def _uses(model: onnx_export.Model) -> dict[str, tuple[np.ndarray, str, list[int]]]:
     """{name of a weight: (kernel, part, depths)}."""
     found = {}
     for (depth, part), (name, kernel) in model.block_weights().items():
@@ -228,7 +237,7 @@ def _uses(model):
     return found
 
 
-def _errors(model, products):
+def _errors(model: onnx_export.Model, products: dict[str, Product]) -> dict[str, float]:
     """{part: mean error of its products at all depths}."""
     found = {part: [] for part in onnx_export.PARTS}
     for (depth, part), (name, _) in model.block_weights().items():
@@ -236,7 +245,9 @@ def _errors(model, products):
     return {part: float(np.mean(values)) for part, values in found.items()}
 
 
-def observe(model, examples):
+def observe(
+    model: onnx_export.Model, examples: agreement.Examples
+) -> tuple[dict[tuple[int, str], Observations], list]:
     """Answers examples in float32, and watches what flows into the products of the blocks.
 
     Args:
@@ -290,12 +301,14 @@ class Quantized:
       parts: those of `onnx_export.PARTS` that are in int8.
     """
 
-    def __init__(self, products, parts):
+    def __init__(self, products: dict[str, Product], parts: Collection[str]) -> None:
         self._products = products
         self._parts = parts
         self._weights = {}
 
-    def __call__(self, graph, x, weight, depth, part):
+    def __call__(
+        self, graph: onnx_graph.Graph, x: str, weight: tuple[str, np.ndarray], depth: int, part: str
+    ) -> str:
         if part not in self._parts:
             return onnx_export.product(graph, x, weight, depth, part)
         name, product = weight[0], self._products[weight[0]]
@@ -310,7 +323,7 @@ class Quantized:
         x = graph.node("DequantizeLinear", graph.node("QuantizeLinear", x, *how), *how)
         return graph.node("MatMul", x, self._weight(graph, name, product))
 
-    def _weight(self, graph, name, product):
+    def _weight(self, graph: onnx_graph.Graph, name: str, product: Product) -> str:
         if name not in self._weights:
             self._weights[name] = graph.node(
                 "DequantizeLinear",

@@ -10,18 +10,21 @@ Letters in shapes: B batch, K labels, S sequence.
 import math
 import os
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
-from albert.data import input_pipeline
+from albert.data import input_pipeline, tfrecord
 from albert.export import graphs, litert_export
 from albert.io import file_io, manifests, tables
-from albert.model import checkpoints, layers, model_folder, tensor_batching
-from albert.tasks import race, token_classification
+from albert.model import checkpoints, encoder, heads, layers, model_folder, tensor_batching
+from albert.serving import serving_folder
+from albert.tasks import glue, race, token_classification
 from albert.tasks.squad import task as squad_task
 from albert.text import tokenization
+from albert.training import contracts, engine
 
 MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids")
 SAVED_MODEL = "saved_model"
@@ -32,7 +35,9 @@ _OTHER_NAMES = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
 _LITE_OUTPUTS = ("end_logits", "start_logits")
 
 
-def model_to_serve(task, config, prefix, skip_padding=True):
+def model_to_serve(
+    task: contracts.Task, config: encoder.AlbertConfig, prefix: str, skip_padding: bool = True
+) -> heads.Model:
     """Builds the model of a task with the weights of a checkpoint, to be loaded anywhere.
 
     It computes in float32, as how low precision is computed depends on the machine.
@@ -55,14 +60,16 @@ def model_to_serve(task, config, prefix, skip_padding=True):
 class _ExampleServer(tf.Module):
     """Answers serialized tf.Examples with a classifier's probabilities and predictions."""
 
-    def __init__(self, model, specs, threshold):
+    def __init__(
+        self, model: heads.Model, specs: Sequence[tfrecord.FeatureSpec], threshold: float | None
+    ) -> None:
         super().__init__()
         self._model = model
         self._specs = tuple(spec for spec in specs if spec.name in MODEL_INPUTS)
         self._threshold = threshold
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="input")], autograph=False)
-    def serve(self, examples):
+    def serve(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
         features = tensor_batching.trim(input_pipeline.parse(self._specs, examples), MODEL_INPUTS)
         outputs = self._model(features, training=False)
         answer = {name: outputs[name] for name in ("probabilities", "predictions")}
@@ -73,11 +80,16 @@ class _ExampleServer(tf.Module):
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False
     )
-    def serve_examples(self, examples):
+    def serve_examples(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
         return self.serve(examples)
 
 
-def export_classifier(model, specs, export_dir, threshold=None):
+def export_classifier(
+    model: heads.Model,
+    specs: Sequence[tfrecord.FeatureSpec],
+    export_dir: str,
+    threshold: float | None = None,
+) -> str:
     """Writes a SavedModel whose signatures take serialized tf.Examples.
 
     The signature ``serving_default`` calls them ``input``, as the original does, the signature
@@ -137,7 +149,7 @@ def save_model(module: Any, signatures: dict, parent: str, name: str) -> str:
     return target
 
 
-def _size_of(module):
+def _size_of(module: Any) -> int | None:
     """Bytes of its variables, nearly all of a model's; None of an object that does not list any."""
     if not isinstance(module, tf.Module):
         return None
@@ -148,7 +160,7 @@ def _size_of(module):
 # --- SQuAD --------------------------------------------------------------------------------------
 
 
-def answer_mask(input_mask, segment_ids):
+def answer_mask(input_mask: tf.Tensor, segment_ids: tf.Tensor) -> tf.Tensor:
     """Returns the feature ``p_mask`` of inputs that come without it.
 
     Args:
@@ -168,11 +180,13 @@ def answer_mask(input_mask, segment_ids):
 class _SquadServer(tf.Module):
     """A model behind the three inputs that all programs have."""
 
-    def __init__(self, model):
+    def __init__(self, model: heads.Model) -> None:
         super().__init__()
         self._model = model
 
-    def __call__(self, input_ids, input_mask, segment_ids):
+    def __call__(
+        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """Returns the outputs of the model."""
         features = {
             "input_ids": input_ids,
@@ -182,28 +196,32 @@ class _SquadServer(tf.Module):
         }
         return self._model(features, training=False)
 
-    def under_all_names(self, input_ids, input_mask, segment_ids):
+    def under_all_names(
+        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """The same, logits of SQuAD 1.1 under both of their names."""
         outputs = self(input_ids, input_mask, segment_ids)
         others = {name: ours for name, ours in _OTHER_NAMES.items() if ours in outputs}
         return outputs | {name: tf.identity(outputs[ours]) for name, ours in others.items()}
 
 
-def _function(method, batch_size, seq_length):
+def _function(method: Callable, batch_size: int | None, seq_length: int | None) -> Callable:
     """`tf.function` of a server's method with named int32 inputs [batch_size, seq_length]."""
     shape = [batch_size, seq_length]
     specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in MODEL_INPUTS]
     return tf.function(method, input_signature=specs, autograph=False)
 
 
-def _lite_model(server, max_seq_length, path):
+def _lite_model(server: _SquadServer, max_seq_length: int, path: str) -> bytes:
     """Bytes of the TensorFlow Lite model that is to go to a path."""
     function = _function(server.__call__, 1, max_seq_length)
     about = {"inputs": MODEL_INPUTS, "outputs": _LITE_OUTPUTS}
     return litert_export.convert(server, {"serving_default": function}, about, path)
 
 
-def export_squad(runner, checkpoint, max_seq_length, export_dir):
+def export_squad(
+    runner: engine.Engine, checkpoint: str | None, max_seq_length: int, export_dir: str
+) -> None:
     """Writes a new folder of ``saved_model/`` and, for SQuAD 1.1, ``albert_model.tflite``.
 
     The SavedModel takes int32 ``input_ids``, ``input_mask`` and ``segment_ids`` [B, S] of any sizes
@@ -238,7 +256,9 @@ def export_squad(runner, checkpoint, max_seq_length, export_dir):
 # --- strings ------------------------------------------------------------------------------------
 
 
-def kept_lengths(lengths_a, lengths_b, max_length):
+def kept_lengths(
+    lengths_a: tf.Tensor, lengths_b: tf.Tensor, max_length: int
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Lengths [B] of two texts after `packing.truncate_pair`, whose rule this is in a graph."""
     excess = tf.maximum(lengths_a + lengths_b - max_length, 0)
     until_equal = tf.minimum(excess, tf.abs(lengths_a - lengths_b))
@@ -247,7 +267,7 @@ def kept_lengths(lengths_a, lengths_b, max_length):
     return lengths_a - drop_a, lengths_b - (excess - drop_a)
 
 
-def _cut(ids, lengths):
+def _cut(ids: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     """The first `lengths` [B] ids of each row of a ragged tensor."""
     return tf.RaggedTensor.from_tensor(ids.to_tensor(), lengths=lengths)
 
@@ -263,14 +283,14 @@ class TextPacker(tf.Module):
       tokenizer: what `graphs.make` makes.
     """
 
-    def __init__(self, tokenizer, max_seq_length):
+    def __init__(self, tokenizer: tokenization.FullTokenizer, max_seq_length: int) -> None:
         super().__init__()
         self.tokenizer = graphs.make(tokenizer)
         self._max_seq_length = max_seq_length
         self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
         self._pad_id = tokenizer.pad_id
 
-    def features(self, text, text_pair=None):
+    def features(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """`packing.pack` of strings [B]: dict of int32 tensors [B, S'], S' the longest of them."""
         first = self.tokenizer.encode(text)
         if text_pair is None:
@@ -282,7 +302,9 @@ class TextPacker(tf.Module):
         )
         return self.pack(*(_cut(*pair) for pair in zip((first, second), lengths, strict=True)))
 
-    def pack(self, first, second=None):
+    def pack(
+        self, first: tf.RaggedTensor, second: tf.RaggedTensor | None = None
+    ) -> dict[str, tf.Tensor]:
         """`packing.pack` of ragged ids [B, (tokens)] that fit: as `features`."""
         rows = first.nrows(tf.int32)
 
@@ -314,7 +336,14 @@ class TextServer(TextPacker):
         [B] (label names; for regression numbers) and, for labels, probabilities and labels [B, K].
     """
 
-    def __init__(self, model, tokenizer, max_seq_length, labels, is_pair):
+    def __init__(
+        self,
+        model: heads.Model,
+        tokenizer: tokenization.FullTokenizer,
+        max_seq_length: int,
+        labels: Sequence[str],
+        is_pair: bool,
+    ) -> None:
         super().__init__(tokenizer, max_seq_length)
         self._model = model
         self._labels = tuple(labels)
@@ -322,7 +351,12 @@ class TextServer(TextPacker):
         signature = [tf.TensorSpec([None], tf.string, name=name) for name in names]
         self.serve = tf.function(self._answer, input_signature=signature, autograph=False)
 
-    def _answer(self, text, text_pair=None):
+    @property
+    def signatures(self) -> dict[str, Any]:
+        """The functions of the signatures by name."""
+        return {"serving_default": self.serve}
+
+    def _answer(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         outputs = self._model(self.features(text, text_pair), training=False)
         if not self._labels:
             return {"prediction": outputs["predictions"]}
@@ -334,7 +368,14 @@ class TextServer(TextPacker):
         }
 
 
-def export_text_classifier(model, tokenizer, max_seq_length, labels, is_pair, export_dir):
+def export_text_classifier(
+    model: heads.Model,
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    labels: Sequence[str],
+    is_pair: bool,
+    export_dir: str,
+) -> str:
     """Writes a SavedModel with the signature of `TextServer.serve`.
 
     Args: as `TextServer`; the model goes to a new folder of ``<export_dir>/text``, see
@@ -347,8 +388,7 @@ def export_text_classifier(model, tokenizer, max_seq_length, labels, is_pair, ex
       file_io.InputError: see `graphs.make`, or the folder cannot be written.
     """
     server = TextServer(model, tokenizer, max_seq_length, labels, is_pair)
-    parent = os.path.join(export_dir, "text")
-    return save_version(server, {"serving_default": server.serve}, parent)
+    return save_version(server, server.signatures, os.path.join(export_dir, "text"))
 
 
 # --- Models that choose answers to questions about texts, as functions of strings in a graph -----
@@ -372,7 +412,13 @@ class ChoiceServer(TextPacker):
         ``probabilities`` [B, C].
     """
 
-    def __init__(self, model, tokenizer, max_seq_length, max_qa_length):
+    def __init__(
+        self,
+        model: heads.Model,
+        tokenizer: tokenization.FullTokenizer,
+        max_seq_length: int,
+        max_qa_length: int,
+    ) -> None:
         super().__init__(tokenizer, max_seq_length)
         self._model = model
         self._room, self._max_qa_length = max_seq_length - 3, max_qa_length
@@ -380,7 +426,14 @@ class ChoiceServer(TextPacker):
         signature = [tf.TensorSpec(shape, tf.string, name) for name, shape in shapes.items()]
         self.serve = tf.function(self._answer, input_signature=signature, autograph=False)
 
-    def _answer(self, article, question, options):
+    @property
+    def signatures(self) -> dict[str, Any]:
+        """The functions of the signatures by name."""
+        return {"serving_default": self.serve}
+
+    def _answer(
+        self, article: tf.Tensor, question: tf.Tensor, options: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         shape = tf.shape(options)
         endings = endings_of(tf.repeat(question, shape[1]), tf.reshape(options, [-1]))
         first = self.tokenizer.encode(tf.repeat(article, shape[1]))
@@ -396,7 +449,7 @@ class ChoiceServer(TextPacker):
         }
 
 
-def endings_of(questions, options):
+def endings_of(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
     """`race.ending` of strings [B] and [B]."""
     parts = tf.strings.split(questions, _BLANK)  # [B, (parts)]
     ends = tf.repeat(parts.row_splits[1:], parts.row_lengths())
@@ -439,7 +492,7 @@ def export_ids(model: Any, export_dir: str) -> str:
     return save_version(module, {"serving_default": module.serve}, export_dir)
 
 
-class WordServer(tf.Module):
+class WordServer(TextPacker):
     """Answers texts and words with a token classifier.
 
     Args:
@@ -455,12 +508,16 @@ class WordServer(tf.Module):
       serve_words: the same of strings ``words`` [B, W], with "" behind the last word.
     """
 
-    def __init__(self, model, tokenizer, max_seq_length, labels):
-        super().__init__()
+    def __init__(
+        self,
+        model: heads.Model,
+        tokenizer: tokenization.FullTokenizer,
+        max_seq_length: int,
+        labels: Sequence[str],
+    ) -> None:
+        super().__init__(tokenizer, max_seq_length)
         self._model = model
-        self._tokenizer = graphs.make(tokenizer)
-        self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
-        self._pad_id, self._unk_id = tokenizer.pad_id, tokenizer.unk_id
+        self._unk_id = tokenizer.unk_id
         self._room = max_seq_length - 2
         self._labels = tuple(labels)
         self._space = tokenization.character_class(str.isspace) + "+"
@@ -469,19 +526,24 @@ class WordServer(tf.Module):
         self.serve = tf.function(self._of_text, input_signature=[text], autograph=False)
         self.serve_words = tf.function(self._of_words, input_signature=[words], autograph=False)
 
-    def _of_text(self, text):
+    @property
+    def signatures(self) -> dict[str, Any]:
+        """The functions of the signatures by name."""
+        return {"serving_default": self.serve, "words": self.serve_words}
+
+    def _of_text(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         return self._answer(tf.strings.split(tf.strings.regex_replace(text, self._space, " ")))
 
-    def _of_words(self, words):
+    def _of_words(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
         return self._answer(tf.RaggedTensor.from_tensor(words, padding=""))
 
-    def _answer(self, words):
+    def _answer(self, words: tf.RaggedTensor) -> dict[str, tf.Tensor]:
         """Outputs for a ragged tensor of words [B, (W)]."""
         pieces = self._pieces(words.flat_values)
         ids = words.with_values(pieces).merge_dims(1, 2)  # [B, (pieces)]
         row = words.value_rowids()
         place = pieces.row_starts() - tf.gather(ids.row_starts(), row)  # of the first piece
-        outputs = self._model(self._features(ids), training=False)
+        outputs = self._model(self.pack(ids[:, : self._room]), training=False)
         fits = place < self._room
         index = tf.stack([row, tf.where(fits, place + 1, 0)], axis=1)
         found = {name: tf.gather_nd(outputs[name], index) for name in outputs}
@@ -493,28 +555,22 @@ class WordServer(tf.Module):
             "probabilities": words.with_values(tf.where(fits, best, 0.0)).to_tensor(0.0),
         }
 
-    def _pieces(self, words):
+    def _pieces(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Ids of strings [N]: ragged [N, (pieces)], one at least and as many as there is room."""
-        pieces = self._tokenizer.encode(words).with_row_splits_dtype(tf.int64)
+        pieces = self.tokenizer.encode(words).with_row_splits_dtype(tf.int64)
         empty = tf.cast(pieces.row_lengths() == 0, tf.int64)
         unknown = tf.fill([tf.reduce_sum(empty)], self._unk_id)
         unknown = tf.RaggedTensor.from_row_lengths(unknown, empty)
         return tf.concat([pieces, unknown], axis=1)[:, : self._room]
 
-    def _features(self, ids):
-        def mark(piece):
-            return tf.fill([ids.nrows(tf.int32), 1], piece)
 
-        whole = tf.concat([mark(self._cls_id), ids[:, : self._room], mark(self._sep_id)], axis=1)
-        input_ids = whole.to_tensor(self._pad_id)
-        return {
-            "input_ids": input_ids,
-            "input_mask": tf.sequence_mask(whole.row_lengths(), dtype=tf.int32),
-            "segment_ids": tf.zeros_like(input_ids),
-        }
-
-
-def export_text(model, tokenizer, max_seq_length, labels, export_dir):
+def export_text(
+    model: heads.Model,
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    labels: Sequence[str],
+    export_dir: str,
+) -> str:
     """Writes a SavedModel with the signatures of `WordServer`: serving_default and words.
 
     Args: as of `WordServer`; the model goes to a new folder of ``<export_dir>/text``.
@@ -526,8 +582,7 @@ def export_text(model, tokenizer, max_seq_length, labels, export_dir):
       file_io.InputError: see `graphs.make`, or the folder cannot be written.
     """
     server = WordServer(model, tokenizer, max_seq_length, labels)
-    signatures = {"serving_default": server.serve, "words": server.serve_words}
-    return save_version(server, signatures, os.path.join(export_dir, "text"))
+    return save_version(server, server.signatures, os.path.join(export_dir, "text"))
 
 
 # --- Writes the SavedModels of serving folders: for ids, and for texts ---------------------------
@@ -537,7 +592,9 @@ TEXT_MODEL = "saved_model_text"  # next to the model of ids
 DESCRIPTION = "description"  # name of the signature that says what the model is
 
 
-def write(folder, trained, with_texts=True):
+def write(
+    folder: serving_folder.ServingFolder, trained: model_folder.ModelFolder, with_texts: bool = True
+) -> None:
     """Writes the models of a serving folder.
 
     The model of ids has the signature ``serving_default``, int32 [B, S] of any sizes, with the
@@ -563,16 +620,16 @@ def write(folder, trained, with_texts=True):
     if not with_texts:
         return
     try:
-        server, signatures = _text_server(exported, trained)
+        server = _text_server(exported, trained)
     except file_io.InputError as error:
         logging.warning("There is no model of texts in the folder: %s", error)
         return
     if server:
         server.describe = exported.describe
-        _save(server, signatures | about, os.path.join(folder.path, TEXT_MODEL))
+        _save(server, server.signatures | about, os.path.join(folder.path, TEXT_MODEL))
 
 
-def _description(exported):
+def _description(exported: graphs.ExportedModel) -> Callable:
     def describe():
         return {
             "kind": tf.constant(exported.kind),
@@ -583,27 +640,58 @@ def _description(exported):
     return tf.function(describe, input_signature=[], autograph=False)
 
 
-def _text_server(exported, trained):
-    """The module that takes texts and its signatures; None for models without one."""
-    if exported.kind in squad_task.KINDS:
-        return None, {}
+def _text_server(
+    exported: graphs.ExportedModel, trained: model_folder.ModelFolder
+) -> TextPacker | None:
+    """Returns the server of texts for a model; None for SQuAD models, which have none.
+
+    Raises:
+      file_io.InputError: see `graphs.make`.
+    """
+    make = _TEXT_SERVERS.get(exported.kind)
+    if make is None:
+        return None
     tokenizer = model_folder.load_tokenizer(trained.source, trained.config)
     graphs.check_text(tokenizer, "a model of texts")
-    values = exported.model, tokenizer, exported.max_seq_length
-    if exported.kind == race.KIND:
-        length = trained.length("max_qa_length", 1)
-        server = ChoiceServer(*values, length)
-        return server, {"serving_default": server.serve}
-    values = *values, exported.labels
-    if exported.kind == token_classification.KIND:
-        server = WordServer(*values)
-        return server, {"serving_default": server.serve, "words": server.serve_words}
+    return make(exported, trained, tokenizer)
+
+
+def _make_text_server(
+    exported: graphs.ExportedModel,
+    trained: model_folder.ModelFolder,
+    tokenizer: tokenization.FullTokenizer,
+) -> TextServer:
     is_pair = trained.setting("columns", tables.are_columns)["text_pair"] is not None
-    server = TextServer(*values, is_pair)
-    return server, {"serving_default": server.serve}
+    length = exported.max_seq_length
+    return TextServer(exported.model, tokenizer, length, exported.labels, is_pair)
 
 
-def _save(module, signatures, path):
+def _make_word_server(
+    exported: graphs.ExportedModel,
+    trained: model_folder.ModelFolder,
+    tokenizer: tokenization.FullTokenizer,
+) -> WordServer:
+    return WordServer(exported.model, tokenizer, exported.max_seq_length, exported.labels)
+
+
+def _make_choice_server(
+    exported: graphs.ExportedModel,
+    trained: model_folder.ModelFolder,
+    tokenizer: tokenization.FullTokenizer,
+) -> ChoiceServer:
+    max_qa_length = trained.length("max_qa_length", 1)
+    return ChoiceServer(exported.model, tokenizer, exported.max_seq_length, max_qa_length)
+
+
+# Kind of model: ``(exported, trained, tokenizer) -> server of texts``.
+_TEXT_SERVERS = {
+    glue.KIND: _make_text_server,
+    token_classification.KIND: _make_word_server,
+    race.KIND: _make_choice_server,
+}
+
+
+def _save(module: Any, signatures: dict[str, Any], path: str) -> None:
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     try:
         tf.saved_model.save(module, path, signatures=signatures, options=options)

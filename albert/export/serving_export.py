@@ -1,24 +1,39 @@
 """Exports fine-tuned models as serving folders, and rejects exports whose answers differ."""
 
+from typing import Any
+
 from absl import logging
 
 from albert.export import agreement, litert_export, onnx_export, onnx_int8, saved_model_export
 from albert.io import file_io
+from albert.model import model_folder
 from albert.serving import inference, runtimes, serving_folder
 from albert.tasks import kinds
 
 
-def _write_onnx(folder, trained, calibration):
+def _write_onnx(
+    folder: serving_folder.ServingFolder,
+    trained: model_folder.ModelFolder,
+    calibration: agreement.Examples | None,
+) -> dict[str, Any]:
     onnx_export.write(folder, onnx_export.Model(trained))
     return {}
 
 
-def _write_litert(folder, trained, calibration):
+def _write_litert(
+    folder: serving_folder.ServingFolder,
+    trained: model_folder.ModelFolder,
+    calibration: agreement.Examples | None,
+) -> dict[str, Any]:
     litert_export.write(folder, trained)
     return {}
 
 
-def _write_saved_model(folder, trained, calibration):
+def _write_saved_model(
+    folder: serving_folder.ServingFolder,
+    trained: model_folder.ModelFolder,
+    calibration: agreement.Examples | None,
+) -> dict[str, Any]:
     saved_model_export.write(folder, trained)
     return {}
 
@@ -47,15 +62,15 @@ _CALIBRATION_EXAMPLES = 512  # at most
 
 
 def export(
-    model_dir,
-    output_dir,
-    format,
-    precision="float32",
-    calibration_file=None,
-    check_file=None,
-    min_agreement=0.99,
-    max_metric_drop=1.0,
-):
+    model_dir: str,
+    output_dir: str,
+    format: str,
+    precision: str = "float32",
+    calibration_file: str | None = None,
+    check_file: str | None = None,
+    min_agreement: float = 0.99,
+    max_metric_drop: float = 1.0,
+) -> serving_folder.ServingFolder:
     """Writes a serving folder: all or nothing.
 
     Args:
@@ -100,7 +115,9 @@ def export(
     return serving_folder.read(output_dir)
 
 
-def _check_parameters(format, precision, calibration_file, check_file):
+def _check_parameters(
+    format: str, precision: str, calibration_file: str | None, check_file: str | None
+) -> None:
     """Rejects combinations that cannot be written, before any work."""
     if (format, precision) not in WRITERS:
         known = ", ".join(f"{one} in {other}" for one, other in WRITERS)
@@ -122,14 +139,20 @@ def _check_parameters(format, precision, calibration_file, check_file):
         runtimes.module_of(runtimes.of(format, precision)[0])
 
 
-def _check_limits(min_agreement, max_metric_drop):
+def _check_limits(min_agreement: float, max_metric_drop: float) -> None:
     if not 0 <= min_agreement <= 1:
         raise file_io.InputError(f"min_agreement={min_agreement} must be a share, from 0 to 1")
     if not max_metric_drop >= 0:
         raise file_io.InputError(f"max_metric_drop={max_metric_drop:g} must be at least 0 points")
 
 
-def _checked(folder, trained, check, min_agreement, max_metric_drop):
+def _checked(
+    folder: serving_folder.ServingFolder,
+    trained: model_folder.ModelFolder,
+    check: agreement.Examples,
+    min_agreement: float,
+    max_metric_drop: float,
+) -> dict[str, Any]:
     """Measures the exported model.
 
     Raises:

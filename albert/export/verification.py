@@ -7,7 +7,7 @@ import dataclasses
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
@@ -73,7 +73,7 @@ def check(path: str) -> Iterator[Item]:
         )
 
 
-def _checker_of(path):
+def _checker_of(path: str) -> Callable[[str], Item] | None:
     """The function that checks a file; None where its name tells nothing, or it is not there."""
     if not file_io.exists(path):
         return None
@@ -86,7 +86,7 @@ def _checker_of(path):
     return None
 
 
-def _check_folder(folder):
+def _check_folder(folder: str) -> Iterator[Item]:
     names = [name for name in file_io.listdir(folder) if not _TEMPORARY.search(name)]
     if saved_model_files.NAME in names:
         yield _check_saved_model(folder)
@@ -115,7 +115,7 @@ def _check_folder(folder):
             yield checker(path)
 
 
-def _check_shards(prefix, only=None):
+def _check_shards(prefix: str, only: str | None = None) -> Iterator[Item]:
     """An `Item` for each shard, or for one; and one for their manifest where that is damaged."""
     try:
         for path, count, damage in instance_shards.check_sums(prefix, only):
@@ -124,7 +124,7 @@ def _check_shards(prefix, only=None):
         yield Item(instance_shards.manifest_path(prefix), "manifest of shards", str(error))
 
 
-def _check_without_file(path):
+def _check_without_file(path: str) -> Iterator[Item]:
     """What has a manifest, but not the file that it is named after.
 
     Another program that deletes or renames a checkpoint leaves its manifest.
@@ -136,7 +136,7 @@ def _check_without_file(path):
         yield Item(path, "records", f"there is {manifest}, but no {path}")
 
 
-def _check_checkpoint(prefix):
+def _check_checkpoint(prefix: str) -> Item:
     has_manifest = file_io.exists(prefix + _MANIFEST)
     what = "checkpoint"
     try:
@@ -153,22 +153,22 @@ def _check_checkpoint(prefix):
     return Item(prefix, what, damage)
 
 
-def _check_records(path):
+def _check_records(path: str) -> Item:
     """Reads every record, whose checksums TensorFlow compares, and compares their number."""
     has_manifest = file_io.exists(record_files.manifest_path(path))
     try:
-        with record_files.damage_reported([path]):
+        with record_files.report_damage([path]):
             count = 0
             for batch in record_files.serialized_examples([path]).batch(1024):
                 count += len(batch)
-        damage = record_files.misfit(path, count)
+        damage = record_files.mismatch(path, count)
     except (file_io.InputError, tf.errors.OpError) as error:
         return Item(path, "records", str(error))
     what = f"{count} records{'' if has_manifest else ', without a manifest'}"
     return Item(path, "records" if damage else what, damage)
 
 
-def _check_weights(path):
+def _check_weights(path: str) -> Item:
     try:
         count = len(huggingface.Reader(path).get_variable_to_shape_map())
     except file_io.InputError as error:
@@ -176,7 +176,7 @@ def _check_weights(path):
     return Item(path, f"weights, {count} variables", None)
 
 
-def _check_lite(path):
+def _check_lite(path: str) -> Item:
     try:
         with file_io.open_file(path, "rb") as file, warnings.catch_warnings(action="ignore"):
             tf.lite.Interpreter(model_content=file.read())
@@ -185,14 +185,14 @@ def _check_lite(path):
     return Item(path, "TensorFlow Lite model", None)
 
 
-def _check_saved_model(folder):
+def _check_saved_model(folder: str) -> Item:
     has_manifest = file_io.exists(os.path.join(folder, manifests.NAME))
     what = f"SavedModel{'' if has_manifest else ', without a manifest'}"
     damage = manifests.export_mismatch(folder) or _damage_of_saved_model(folder)
     return Item(folder, what, damage)
 
 
-def _damage_of_saved_model(folder):
+def _damage_of_saved_model(folder: str) -> str | None:
     """Returns what is wrong with graph, variables or assets of a SavedModel; None for nothing."""
     try:
         graphs = saved_model_files.read_graphs(folder)

@@ -1,4 +1,4 @@
-"""Gzipped tar archives of models: unpacked once into a cache, and nothing in them is trusted."""
+"""Unpacks gzipped tar archives of models, without trusting them, and reads compressed files."""
 
 import bz2
 import contextlib
@@ -6,48 +6,51 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from albert.io import file_io
 
+ENDINGS = (".gz", ".bz2", ".zst")
 _CHUNK = 1 << 20  # bytes read at a time
-# What an archive may unpack to: weights hardly shrink, so more is meant to fill the disk.
-_MOST_TIMES_LARGER, ALWAYS_UNPACKED = 20, 1 << 30
-_MOST_MEMBERS = 10_000  # files and folders, those in the middle of names as well
-_DEEPEST = 32  # folders in each other
-# Bytes of an extended header (a long name, settings of pax), of all of them, and how many may
-# stand before one member.
-_LARGEST_HEADER, _MOST_HEADER_BYTES, _MOST_HEADERS = 1 << 16, 1 << 24, 16
-_LONGEST_NAME = 100  # characters of a name in a message
+# An archive may unpack to this many times its size, or bytes if that is more. Compression hardly
+# shrinks weights, so larger contents are meant to fill the disk.
+_MAX_RATIO, ALWAYS_UNPACKED = 20, 1 << 30
+_MAX_MEMBERS = 10_000  # files and folders, including those in the middle of names
+_MAX_DEPTH = 32  # nested folders
+# Bytes of an extended header (a long name, settings of pax) and of all, and number of extended
+# headers of one member.
+_MAX_HEADER, _MAX_HEADER_BYTES, _MAX_HEADERS = 1 << 16, 1 << 24, 16
+_MAX_NAME = 100  # characters of a name in a message
 _BLOCK = 512
 _LONG_NAME, _LONG_LINK, _SPARSE = b"L", b"K", b"S"
 _PAX, _PAX_OLD, _PAX_FOR_ALL = b"x", b"X", b"g"
 _EXTENDED = (_LONG_NAME, _LONG_LINK, _PAX, _PAX_OLD, _PAX_FOR_ALL)
+_kept: dict[str, Any] = {}  # {path: `_Place`} of at most one file, see `open_at`
 
 
 def is_archive(path: str) -> bool:
-    """True for the names of gzipped tar archives."""
+    """Returns whether a name is that of a gzipped tar archive."""
     return path.endswith((".tar.gz", ".tgz"))
 
 
 def unpack_archive(path: str, cache_dir: str) -> str:
-    """Unpacks an archive into a cache, unless that was done before; nothing in it is trusted.
+    """Unpacks an archive into a cache, unless it is there already; trusts nothing in it.
 
     Args:
       path: local ``.tar.gz`` file.
-      cache_dir: the contents go to a folder in here that is named by the archive's SHA-256; it
-        appears whole or not at all.
+      cache_dir: gets a folder for the contents, named by the archive's SHA-256; it appears
+        complete or not at all.
 
     Returns:
       That folder, or the only folder in it if it holds nothing else.
 
     Raises:
-      file_io.InputError: the archive is cut off, damaged or none, has a member that is neither a
-        file nor a folder, that lies outside or has no possible name, or unpacks to far more than
-        its size, or there is no room; nothing is left behind.
+      file_io.InputError: the file is cut off, damaged or not an archive; a member is neither a file
+        nor a folder, lies outside or has an impossible name; the contents are far larger than the
+        archive; or the disk is full. Removes what was unpacked.
     """
-    # Opened once: what is unpacked is what was hashed, even if the path gets another file.
+    # Opened once, to unpack what was hashed even if the file is replaced.
     with file_io.open_input(path, "archive", "rb") as file:
         target = os.path.join(cache_dir, file_io.sha256_of(file)[:32])
         if not file_io.is_dir(target):
@@ -59,11 +62,8 @@ def unpack_archive(path: str, cache_dir: str) -> str:
     return only if file_io.is_dir(only) else target
 
 
-def _unpack(path, file, target):
-    # Imported here: data workers, which start in milliseconds, unpack nothing.
-    import gzip
-    import tarfile
-    import zlib
+def _unpack(path: str, file: IO[bytes], target: str) -> None:
+    import tarfile  # not above: data workers, which start in milliseconds, unpack nothing
 
     damage = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
     temporary = file_io.temporary_name(target)
@@ -79,75 +79,75 @@ def _unpack(path, file, target):
                 while name not in names:  # with the folders in its middle
                     names.add(name)
                     name = os.path.dirname(name)
-                if len(names) > _MOST_MEMBERS:
-                    raise _refusal(path, f"holds more than {_MOST_MEMBERS} files and folders")
+                if len(names) > _MAX_MEMBERS:
+                    raise _rejection(path, f"holds more than {_MAX_MEMBERS} files and folders")
                 _write_member(path, stream, member, temporary)
-            stream.read_to_end()  # where the checksum is
+            stream.read_to_end()  # The checksum is there.
         file_io.rename(temporary, target)
     except damage as error:
         raise file_io.InputError(
             f"{path} is cut off, damaged or not a .tar.gz archive ({error}); fetch it again"
         ) from error
     except OSError:
-        if not file_io.is_dir(target):  # else another process has unpacked it meanwhile
+        if not file_io.is_dir(target):  # else another process has unpacked it
             raise
     finally:
         file_io.remove(temporary)
 
 
-def _refusal(path, said):
-    return file_io.InputError(f"{path} {said}; not unpacked")
+def _rejection(path: str, reason: str) -> file_io.InputError:
+    return file_io.InputError(f"{path} {reason}; not unpacked")
 
 
-def _of(member):
-    """A member as messages have it."""
-    return f"the member {member.name[:_LONGEST_NAME]!r}"
+def _describe(member: Any) -> str:
+    """Returns the words for a member in messages."""
+    return f"the member {member.name[:_MAX_NAME]!r}"
 
 
 class _Stream:
-    """The unpacked bytes of an archive, whose contents may be only so large.
+    """The unpacked bytes of an archive, up to a maximum.
 
     Args:
-      path: of the archive, for messages.
+      path: the archive, for messages.
       content: file of the unpacked bytes.
-      size: of the archive, in bytes.
+      size: size of the archive in bytes.
     """
 
-    def __init__(self, path, content, size):
+    def __init__(self, path: str, content: Any, size: int) -> None:
         self.path = path
         self._content = content
-        self._left = max(_MOST_TIMES_LARGER * size, ALWAYS_UNPACKED)
+        self._left = max(_MAX_RATIO * size, ALWAYS_UNPACKED)
 
-    def _count(self, size):
+    def _count(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise _refusal(self.path, f"unpacks to more than {_MOST_TIMES_LARGER} times its size")
+            raise _rejection(self.path, f"unpacks to more than {_MAX_RATIO} times its size")
 
-    def read(self, count):
-        """Exactly so many bytes; those of headers, which have other limits, are not counted."""
+    def read(self, count: int) -> bytes:
+        """Reads exactly `count` bytes; does not count them, as headers have other limits."""
         content = self._content.read(count)
         if len(content) < count:
             raise EOFError("it ends in the middle of a member")
         return content
 
-    def read_block(self):
-        """The next block, which is shorter at the end."""
+    def read_block(self) -> bytes:
+        """Reads the next block, which is shorter at the end."""
         return self._content.read(_BLOCK)
 
-    def chunks(self, size):
-        """Yields a content of so many bytes."""
+    def chunks(self, size: int) -> Iterator[bytes]:
+        """Yields the content of a member of `size` bytes."""
         self._count(size)
         for start in range(0, size, _CHUNK):
             yield self.read(min(_CHUNK, size - start))
         self.skip_padding(size)
 
-    def skip_padding(self, size):
-        """Reads what fills the last block of a content of so many bytes."""
+    def skip_padding(self, size: int) -> None:
+        """Reads the padding of the last block of a content of `size` bytes."""
         self.read(-size % _BLOCK)
 
-    def read_to_end(self):
-        """Reads, and forgets, what is behind the last member."""
-        self._left += _CHUNK  # tar fills its last blocks up
+    def read_to_end(self) -> None:
+        """Reads and ignores the rest after the last member."""
+        self._left += _CHUNK  # tar pads its last blocks
         while content := self._content.read(_CHUNK):
             self._count(len(content))
 
@@ -155,8 +155,7 @@ class _Stream:
 def _members(stream):
     """Yields a `tarfile.TarInfo` for each member; the caller reads the content of files.
 
-    This is not left to `tarfile`, which calls itself for each extended header and keeps what these
-    hold in memory, of any size.
+    `tarfile` itself would recurse for each extended header, and keep headers of any size in memory.
     """
     import tarfile
 
@@ -175,10 +174,10 @@ def _members(stream):
             if member.type not in _EXTENDED:
                 break
             extended, header_bytes = extended + 1, header_bytes + member.size
-            if member.size > _LARGEST_HEADER or header_bytes > _MOST_HEADER_BYTES:
-                raise _refusal(stream.path, f"has a header of {member.size} bytes, or too many")
-            if extended > _MOST_HEADERS:
-                raise _refusal(stream.path, f"has more than {_MOST_HEADERS} headers for a member")
+            if member.size > _MAX_HEADER or header_bytes > _MAX_HEADER_BYTES:
+                raise _rejection(stream.path, f"has a header of {member.size} bytes, or too many")
+            if extended > _MAX_HEADERS:
+                raise _rejection(stream.path, f"has more than {_MAX_HEADERS} headers for a member")
             content = stream.read(member.size)
             stream.skip_padding(member.size)
             if member.type == _PAX_FOR_ALL:
@@ -187,20 +186,20 @@ def _members(stream):
             else:
                 settings.update(_settings(member.type, content))
             block = stream.read_block()
-        yield _with(stream.path, member, settings)
+        yield _apply_settings(stream.path, member, settings)
         number += 1
 
 
-def _settings(kind, content):
-    """What an extended header says, as {keyword of pax: value}."""
+def _settings(kind: bytes, content: bytes) -> dict[str, str]:
+    """Returns {keyword of pax: value} of an extended header."""
     if kind in (_PAX, _PAX_OLD):
         return _pax(content)
     name = content.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-    return {"path": name} if kind == _LONG_NAME else {}  # links are refused anyway
+    return {"path": name} if kind == _LONG_NAME else {}  # Links are rejected anyway.
 
 
 def _pax(content):
-    """{keyword: value} of an extended header of pax: lines "length keyword=value"."""
+    """Returns {keyword: value} of an extended header of pax: lines "length keyword=value"."""
     import tarfile
 
     found, start = {}, 0
@@ -217,37 +216,37 @@ def _pax(content):
     return found
 
 
-def _with(path, member, settings):
-    """A member as its extended headers describe it."""
+def _apply_settings(path, member, settings):
+    """Returns the member with the settings of its extended headers."""
     import tarfile
 
     member.name = settings.get("path", member.name)
     if member.type == _SPARSE or any(keyword.startswith("GNU.sparse") for keyword in settings):
-        raise _refusal(path, f"has a sparse file, {_of(member)}")
+        raise _rejection(path, f"has a sparse file, {_describe(member)}")
     size = settings.get("size", str(member.size))
     if not (size.isascii() and size.isdigit() and len(size) < 20):
-        raise tarfile.InvalidHeaderError("a size that is no number")
+        raise tarfile.InvalidHeaderError("a size that is not a number")
     member.size = int(size)
     return member
 
 
-def _checked_name(path, member):
-    """Name of a file or folder of an archive; one that leads out is refused."""
+def _checked_name(path: str, member: Any) -> str:
+    """Returns the name of a file or folder of an archive; rejects one outside of it."""
     name = os.path.normpath(member.name)
     if os.path.isabs(name) or name.split(os.sep)[0] == "..":
-        raise file_io.InputError(f"{path}: {_of(member)} lies outside; not unpacked")
+        raise file_io.InputError(f"{path}: {_describe(member)} lies outside; not unpacked")
     if not (member.isfile() or member.isdir()):
         raise file_io.InputError(
-            f"{path}: {_of(member)} is neither a file nor a folder; not unpacked"
+            f"{path}: {_describe(member)} is neither a file nor a folder; not unpacked"
         )
-    if name.count(os.sep) >= _DEEPEST:
+    if name.count(os.sep) >= _MAX_DEPTH:
         raise file_io.InputError(
-            f"{path}: {_of(member)} lies in more than {_DEEPEST} folders; not unpacked"
+            f"{path}: {_describe(member)} lies in more than {_MAX_DEPTH} folders; not unpacked"
         )
     return "" if name == os.curdir else name
 
 
-def _write_member(path, stream, member, folder):
+def _write_member(path: str, stream: _Stream, member: Any, folder: str) -> None:
     """Writes one file or folder of an archive under `folder`."""
     target = os.path.join(folder, os.path.normpath(member.name))
     try:
@@ -255,40 +254,35 @@ def _write_member(path, stream, member, folder):
         if member.isdir():
             return
         out = file_io.open_file(target, "xb")
-    except (OSError, ValueError) as error:  # too long, a NUL in it, a folder, there already
+    except (OSError, ValueError) as error:  # too long, has a NUL, is a folder, exists
         if file_io.disk_full_reason(error.__cause__ or error):
             raise
         raise file_io.InputError(
-            f"{path}: {_of(member)} cannot be written: {error}; not unpacked"
+            f"{path}: {_describe(member)} cannot be written: {error}; not unpacked"
         ) from error
     with out:
         for chunk in stream.chunks(member.size):
             out.write(chunk)
 
 
-# --- Reads files as they are or compressed: gzip, bzip2 and Zstandard, in one or several streams
-
-
-ENDINGS = (".gz", ".bz2", ".zst")
-_kept: dict[str, Any] = {}  # {path: `_Place`} of at most one file, see `open_at`
-
-
 class _Unpacked(io.RawIOBase):
-    """Content of a compressed file, which has a mistake of its own for damage.
+    """Content of a compressed file, whose damage raises `file_io.InputError`.
 
     Args:
-      read: function, number of bytes -> at most so many bytes, none at the end.
-      damage: what it raises where the file is cut off or damaged.
-      name: what messages call the file.
+      read: ``(count) -> bytes``, at most `count`, none at the end.
+      damage: exceptions of `read` if the file is cut off or damaged.
+      name: name of the file in messages.
     """
 
-    def __init__(self, read, damage, name):
+    def __init__(
+        self, read: Callable[[int], bytes], damage: tuple[type[Exception], ...], name: str
+    ) -> None:
         self._read, self._damage, self._name = read, damage, name
 
-    def readable(self):
+    def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: Any) -> int:
         try:
             content = self._read(len(buffer))
         except self._damage as error:
@@ -299,10 +293,10 @@ class _Unpacked(io.RawIOBase):
         return len(content)
 
 
-def _zstd_read(file, decompressor):
-    """Function that reads content of a file in zstd format, of one or several frames.
+def _zstd_read(file: IO[bytes], decompressor: Any) -> Callable[[int], bytes]:
+    """Returns a function that reads the content of a zstd file of one or more frames.
 
-    The reader of the package would take a file that is cut off for a whole one.
+    The package's own reader would accept a file that is cut off.
     """
 
     def chunks():
@@ -330,19 +324,17 @@ def _zstd_read(file, decompressor):
 
 @contextlib.contextmanager
 def open_input(path: str, what: str) -> Iterator[IO[bytes]]:
-    """Opens a file that the user named for reading bytes; its name says how it is compressed.
-
-    Names that end in .gz, .bz2 or .zst do so, any other file is read as it is.
+    """Opens a file that the user named for reading bytes; unpacks .gz, .bz2 and .zst.
 
     Raises:
-      file_io.InputError: as `file_io.open_input`; or the file is cut off or damaged, or there is no
-        package for it.
+      file_io.InputError: see `file_io.open_input`; or the file is cut off or damaged, or its
+        package is missing.
     """
     ending = os.path.splitext(path)[1].lower()
     with file_io.open_input(path, what, "rb") as file:
         if ending == ".gz":
             damage: tuple[type[Exception], ...] = (EOFError, zlib.error, gzip.BadGzipFile)
-            read = gzip.GzipFile(fileobj=file).read
+            read: Callable[[int], bytes] = gzip.GzipFile(fileobj=file).read
         elif ending == ".bz2":
             damage = (EOFError, OSError)
             read = bz2.BZ2File(file).read
@@ -363,42 +355,42 @@ def open_input(path: str, what: str) -> Iterator[IO[bytes]]:
 
 
 def is_compressed(path: str) -> bool:
-    """Whether the name of a file says that it is compressed."""
+    """Returns whether the name of a file is that of a compressed one."""
     return os.path.splitext(path)[1].lower() in ENDINGS
 
 
 class _Place:
-    """A compressed file that is read from the front, and how far it was."""
+    """A compressed file that is read from the front, and its current place."""
 
-    def __init__(self, path, what):
+    def __init__(self, path: str, what: str) -> None:
         self.stamp = _stamp(path)
         self._stack = contextlib.ExitStack()
         self._file = self._stack.enter_context(open_input(path, what))
         self.place = 0
         self.close = self._stack.close
 
-    def read(self, count):
+    def read(self, count: int) -> bytes:
         content = self._file.read(count)
         self.place += len(content)
         return content
 
-    def go_to(self, start):
+    def skip_to(self, start: int) -> None:
         while self.place < start and self.read(min(start - self.place, _CHUNK)):
             pass
 
 
-def _stamp(path):
+def _stamp(path: str) -> tuple[int, float] | None:
     """Returns what changes when the file is written; None if it is gone."""
     return (file_io.size(path), file_io.modified(path)) if file_io.exists(path) else None
 
 
 @contextlib.contextmanager
 def open_at(path: str, what: str, start: int) -> Iterator[IO[bytes]]:
-    """As `open_input`, from a byte of the content on.
+    """Opens a file as `open_input`, at a byte of its content.
 
-    There is no way to a place in a compressed file but reading everything before it. So such a file
-    is left open at the end of the block, and the next block goes on from there if it can: parts
-    that are read in order, also with gaps, cost no more than reading all once.
+    To reach a place in a compressed file, everything before it must be read. So such a file stays
+    open at the end of the block, and the next block continues from there if it can: reading parts
+    in order, also with gaps, costs no more than reading all once.
     """
     if not is_compressed(path):
         with open_input(path, what) as plain:
@@ -411,7 +403,7 @@ def open_at(path: str, what: str, start: int) -> Iterator[IO[bytes]]:
         file = None
     file = file or _Place(path, what)
     try:
-        file.go_to(start)
+        file.skip_to(start)
         yield file
     except BaseException:
         file.close()

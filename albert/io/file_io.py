@@ -24,16 +24,37 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
-# No room, a quota, or a limit of the size of files.
+# The disk is full, or a quota or a limit of the size of files is reached.
 _CODES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CHUNK = 1 << 20  # bytes read at a time
+# Maximum bytes of a file that is read as a whole and describes something, such as `model.json`.
+# Files of data, which are as large as users make them, have no maximum.
+SMALL = 64 << 20
+# Without a change: some files are written to with long pauses.
+_LOST_SECONDS = 24 * 3600.0
+
+
+class InputError(ValueError):
+    """A mistake in the input of the user: says what was expected, what was found and what to do.
+
+    Commands print its message without a stack trace.
+    """
+
+
+class UnreadableError(InputError):
+    """A file exists, but the system cannot read it: says why."""
+
+
+class NoRoomError(InputError):
+    """A disk is full: says for what file, how much it needs and how much is free."""
 
 
 def disk_full_reason(error: BaseException) -> str | None:
-    """What the system says of an error that comes of too little room; None for other errors.
+    """Returns the system's message for an error of a full disk; None for other errors.
 
     Args:
-      error: exception of Python, or of a library, such as TensorFlow, whose messages hold what the
-        system says.
+      error: exception of Python, or of a library, such as TensorFlow, whose messages include that
+        of the system.
     """
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno) if error.errno in _CODES else None
@@ -42,14 +63,14 @@ def disk_full_reason(error: BaseException) -> str | None:
 
 
 def refusal(error: BaseException) -> str | None:
-    """What the system says, and what to do, where nothing may be written; None for other errors."""
+    """Returns the system's message and advice if writing is forbidden; None for other errors."""
     if isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return f"{error.strerror}; name a folder that can be written to"
     return None
 
 
 def describe(count: int) -> str:
-    """A number of bytes as people say it."""
+    """Returns a number of bytes as text with a unit."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -57,14 +78,13 @@ def describe(count: int) -> str:
 
 
 def message(path: str, reason: str, needed: int | None, free: int | None) -> str:
-    """The message to the user.
+    """Returns the message for a full disk.
 
     Args:
       path: file or folder that could not be written.
-      reason: of `reason`.
-      needed: its bytes; None if they are not known.
-      free: bytes that are free on its disk without what has been written of it; None if they are
-        not known.
+      reason: result of `disk_full_reason`.
+      needed: bytes that it needs; None if unknown.
+      free: bytes that are free on its disk without the unfinished file; None if unknown.
     """
     text = f"cannot write {path}: {reason}"
     is_full = reason == os.strerror(errno.ENOSPC)
@@ -76,51 +96,26 @@ def message(path: str, reason: str, needed: int | None, free: int | None) -> str
     elif free is not None:
         text += f"; {describe(free)} are free there"
         if not is_full:
-            text += " by now, so a limit (such as a quota) or another program is in the way"
+            text += ", so a limit (such as a quota) or another program is the cause"
     return f"{text}. Make room there, or name a folder on another disk"
 
 
-# --- The only place that opens, lists, renames, deletes or unpacks files -------------------------
-
-
-_CHUNK = 1 << 20  # bytes read at a time
-# Most bytes of a file that is read whole and describes something, such as `model.json`. Files of
-# data, which are as large as users make them, have no limit.
-SMALL = 64 << 20
-_LOST_SECONDS = 24 * 3600.0  # without a change: some files are written to with long pauses
-
-
-class InputError(ValueError):
-    """A mistake in what the user gave: says what was expected, what was found and what to do.
-
-    Scripts print its message without a stack trace.
-    """
-
-
-class UnreadableError(InputError):
-    """A file is there, but the system does not let it be read: says why."""
-
-
-class NoRoomError(InputError):
-    """A disk is full: says for what, how much that needs and how much is free."""
-
-
 def is_remote(path: str) -> bool:
-    """True for paths with a scheme, such as ``gs://bucket/file``."""
+    """Returns whether a path has a scheme, such as ``gs://bucket/file``."""
     return "://" in str(path)
 
 
-def _gfile():
+def _gfile() -> Any:
     import tensorflow as tf
 
     return tf.io.gfile
 
 
 def check_regular(path: str) -> None:
-    """Refuses what is neither a file nor a folder: a device or a pipe may never end.
+    """Checks that a path is a file or a folder: a device or a pipe may never end.
 
     Raises:
-      InputError: names what was found.
+      InputError: it is neither; names what was found.
     """
     if is_remote(path):
         return
@@ -137,7 +132,7 @@ def open_file(path: str, mode: str = "r") -> IO[Any]:
     """Opens `path`; text is UTF-8, line ends are kept as they are.
 
     Raises:
-      InputError: what is to be read is not a regular file.
+      InputError: the file to read is not a regular file.
     """
     if is_remote(path):
         return _gfile().GFile(path, mode)
@@ -175,27 +170,27 @@ def is_dir(path: str) -> bool:
 
 
 def size(path: str) -> int:
-    """Length of the file in bytes."""
+    """Returns the length of a file in bytes."""
     return _gfile().stat(path).length if is_remote(path) else os.path.getsize(path)
 
 
 def listdir(path: str) -> list[str]:
-    """Sorted names of the entries of a folder."""
+    """Returns the sorted names of the entries of a folder."""
     if is_remote(path):
         return sorted(name.rstrip("/") for name in _gfile().listdir(path))
     return sorted(os.listdir(path))
 
 
 def glob(pattern: str) -> list[str]:
-    """Sorted paths that match a shell pattern."""
+    """Returns the sorted paths that match a shell pattern."""
     return sorted(_gfile().glob(pattern) if is_remote(pattern) else _glob.glob(pattern))
 
 
 def check_scheme(path: str, what: str) -> None:
-    """Refuses a remote path that neither TensorFlow nor tensorflow-io can read.
+    """Checks that TensorFlow or tensorflow-io can read a path, if it is remote.
 
     Raises:
-      InputError: names the scheme and what to do.
+      InputError: they cannot; names the scheme and what to do.
     """
     if not is_remote(path):
         return
@@ -211,12 +206,12 @@ def check_scheme(path: str, what: str) -> None:
 
 
 def expand_globs(patterns: str, what: str) -> list[str]:
-    """Files named by comma-separated globs, in order and without repetition.
+    """Expands comma-separated globs to files, in order and without repetition.
 
-    The name of an existing file counts as such, whatever signs are in it.
+    The name of an existing file stands for it, whatever characters it has.
 
     Raises:
-      InputError: a pattern matches nothing, or what is not a regular file.
+      InputError: a pattern matches nothing, or something that is not a regular file.
     """
     paths = []
     for pattern in patterns.split(","):
@@ -267,7 +262,7 @@ def rename(source: str, target: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Deletes a file or a folder with all its contents; a missing one is no error."""
+    """Deletes a file or a folder with all its contents, if it exists."""
     if is_remote(path):
         if exists(path):
             (_gfile().rmtree if is_dir(path) else _gfile().remove)(path)
@@ -288,7 +283,7 @@ def copy(source: str, target: str) -> None:
 
 
 def link(source: str, target: str) -> None:
-    """Gives a file a second name, which takes the place of `target`; copies it where none can be.
+    """Gives a file a second name, which replaces `target`; copies it if links are not possible.
 
     Neither name may be written to afterwards, but both may be replaced or removed.
     """
@@ -304,7 +299,7 @@ def link(source: str, target: str) -> None:
 
 @functools.cache
 def machine() -> str:
-    """What only processes that see each other share, of a start of the system and a container."""
+    """Returns an id of the running system and container: processes with it see each other."""
     name = socket.gethostname()
     with contextlib.suppress(OSError), open_file("/proc/sys/kernel/random/boot_id") as file:
         name = f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
@@ -312,22 +307,22 @@ def machine() -> str:
 
 
 def temporary_name(path: str) -> str:
-    """A name beside `path` that only this process uses.
+    """Returns a name next to `path` that only this process uses.
 
-    What killed processes have left for `path` is deleted: those of this machine at once, others
-    when nothing has changed in it for a day.
+    Deletes the temporary files of killed processes for `path`: those of this machine at once, those
+    of others if they have not changed for a day.
     """
     if not is_remote(path):
         for left in _glob.glob(f"{_glob.escape(str(path))}.tmp-*"):
             if _is_left_over(left):
-                with contextlib.suppress(OSError):  # a read-only folder; gone by now
+                with contextlib.suppress(OSError):  # a read-only folder; already gone
                     remove(left)
     return f"{path}.tmp-{os.getpid()}-{machine()}"
 
 
-def _is_left_over(temporary):
-    """Whether the process that a temporary name bears is no more."""
-    # A thread, and what belongs to which part, may stand behind.
+def _is_left_over(temporary: str) -> bool:
+    """Returns whether the process in a temporary name has ended."""
+    # A thread and the name of a part may follow.
     parts = [*temporary.rpartition(".tmp-")[2].partition(".")[0].split("-"), ""]
     number, mark = parts[:2]
     if mark != machine():
@@ -341,26 +336,26 @@ def _is_left_over(temporary):
     return False
 
 
-def _is_old(path):
-    """Whether nothing in a file or folder has changed for long."""
+def _is_old(path: str) -> bool:
+    """Returns whether nothing in a file or folder has changed for long."""
     try:
         inside = _glob.iglob(f"{_glob.escape(path)}/**", recursive=True)
         changed = max(os.lstat(name).st_mtime for name in (path, *inside))
-    except OSError:  # It is gone, or at work.
+    except OSError:  # It is gone, or in use.
         return False
     return time.time() - changed > _LOST_SECONDS
 
 
 @contextlib.contextmanager
 def room_for(path: str, count: int | None = None) -> Iterator[None]:
-    """Names what cannot be written, and the room that is missing if it is that.
+    """Turns failures to write into errors that name the file, and the missing space.
 
     Args:
-      path: file or folder that the block writes, and removes where that fails.
-      count: bytes that it needs; None: nobody knows before.
+      path: file or folder that the block writes, and removes if that fails.
+      count: bytes that it needs; None if unknown.
 
     Raises:
-      InputError: it may not be written; `NoRoomError`: there is no room.
+      InputError: writing is forbidden; `NoRoomError`: the disk is full.
     """
     try:
         yield
@@ -374,8 +369,8 @@ def room_for(path: str, count: int | None = None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _renamed_at_the_end(path, count):
-    """Yields a temporary name, which becomes `path` only if the block ends well."""
+def _renamed_at_the_end(path: str, count: int | None) -> Iterator[str]:
+    """Yields a temporary name, which becomes `path` only if the block succeeds."""
     temporary = temporary_name(path)
     with room_for(path, count):
         try:
@@ -383,15 +378,20 @@ def _renamed_at_the_end(path, count):
             rename(temporary, path)
         finally:
             with contextlib.suppress(OSError):
-                remove(temporary)  # A rename leaves it, too, if both are one file already.
+                remove(temporary)  # A rename also leaves it if both are the same file.
 
 
 @contextlib.contextmanager
 def atomic_writer(path: str, mode: str = "w", count: int | None = None) -> Iterator[IO[Any]]:
-    """Opens a temporary file that takes the place of `path` only if the block ends well.
+    """Opens a temporary file that replaces `path` only if the block succeeds.
+
+    Args:
+      path: file to write.
+      mode: mode of `open_file`.
+      count: number of bytes that will be written, if known.
 
     Raises:
-      NoRoomError: there is no room for it, or for its `count` of bytes where that is known.
+      NoRoomError: the disk is full.
     """
     with _renamed_at_the_end(path, count) as temporary, open_file(temporary, mode) as file:
         yield file
@@ -402,25 +402,25 @@ def atomic_writer(path: str, mode: str = "w", count: int | None = None) -> Itera
 
 @contextlib.contextmanager
 def atomic_folder(path: str, last: str) -> Iterator[str]:
-    """Makes a temporary folder, whose files get to the folder `path` only if the block ends well.
+    """Makes a temporary folder, whose files move to the folder `path` only if the block succeeds.
 
-    Other files there stay.
+    Other files in `path` stay.
 
     Args:
-      path: folder, made where it does not exist.
-      last: name of the file without which the others count for nothing: while older files are
-        replaced, there is none.
+      path: folder, made if missing.
+      last: name of the file that makes the others valid. It is missing while older files are
+        replaced.
 
     Raises:
-      InputError: the folder cannot be made or written to, or there is no room.
+      InputError: the folder cannot be made or written to, or the disk is full.
     """
     path = str(path).rstrip("/")
     new = not exists(path)
-    make_dirs((os.path.dirname(path) or ".") if new else path)  # can it be written to?
-    # Inside a folder that exists: that may be a file system of its own.
-    # Hidden, so that nothing takes it for the folder that it is to be, however the process ends.
-    beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}")
-    temporary = temporary_name(beside if new else os.path.join(path, ".new"))
+    make_dirs((os.path.dirname(path) or ".") if new else path)  # checks that it can be written to
+    # Inside an existing folder, which may be its own file system. Hidden, so that nothing mistakes
+    # it for the finished folder if the process is killed.
+    hidden = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}")
+    temporary = temporary_name(hidden if new else os.path.join(path, ".new"))
     make_dirs(temporary)
     try:
         yield temporary
@@ -437,9 +437,9 @@ def atomic_folder(path: str, last: str) -> Iterator[str]:
 
 
 def create(path: str, text: str) -> bool:
-    """Writes a small file unless one of that name is there; whether it was written.
+    """Writes a small file unless the name exists; returns whether it was written.
 
-    On local disks only one of several processes succeeds, and nobody sees half of the file.
+    On local disks only one of several processes succeeds, and others never see half of the file.
     """
     if is_remote(path):
         if exists(path):
@@ -463,7 +463,7 @@ def create(path: str, text: str) -> bool:
     return True
 
 
-def _create_in_place(path, text):
+def _create_in_place(path: str, text: str) -> bool:
     with contextlib.suppress(FileExistsError), open_file(path, "x") as file:
         file.write(text)
         return True
@@ -471,17 +471,17 @@ def _create_in_place(path, text):
 
 
 def modified(path: str) -> float:
-    """When a file was written last, in seconds by the clock of the file system."""
+    """Returns when a file was last written, in seconds by the clock of the file system."""
     return _gfile().stat(path).mtime_nsec / 1e9 if is_remote(path) else os.stat(path).st_mtime
 
 
 def changed(path: str) -> float:
-    """When a file was written, renamed or linked last, by the clock of the file system."""
+    """Returns when a file was last written, renamed or linked, by the clock of the file system."""
     return modified(path) if is_remote(path) else max(modified(path), os.stat(path).st_ctime)
 
 
 def touch(path: str, text: str) -> None:
-    """Makes `modified` of a file now; `text` is what it holds."""
+    """Sets the time of `modified` of a file to now; `text` is its content."""
     if is_remote(path):
         write_text(path, text)
     else:
@@ -505,15 +505,15 @@ def write_json(path: str, value: Any) -> None:
 
 
 def read_bytes(path: str, what: str, most: int | None = SMALL) -> bytes:
-    """The whole content of a file that the user named; see `open_input`.
+    """Reads a file that the user named; see `open_input`.
 
     Args:
       path: the file.
-      what: what it is for, for messages.
-      most: bytes that it may have; None: any number.
+      what: its purpose, for messages.
+      most: maximum number of bytes; None for any number.
 
     Raises:
-      InputError: see `open_input`, or it is larger.
+      InputError: see `open_input`; or the file is larger.
     """
     try:
         with open_input(path, what, "rb") as file:
@@ -526,7 +526,7 @@ def read_bytes(path: str, what: str, most: int | None = SMALL) -> bytes:
 
 
 def read_text(path: str, what: str, most: int | None = SMALL) -> str:
-    """The whole text of a file that the user named; see `read_bytes`."""
+    """Reads the text of a file that the user named; see `read_bytes`."""
     try:
         return read_bytes(path, what, most).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -534,11 +534,11 @@ def read_text(path: str, what: str, most: int | None = SMALL) -> str:
 
 
 def text_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, str]]:
-    """Decodes the lines of a text; a byte order mark at its start is dropped.
+    """Decodes the lines of a text; drops a byte order mark at its start.
 
     Args:
-      lines: iterable of bytes, such as a file opened for reading bytes.
-      name: what messages call it.
+      lines: lines, such as a file opened for reading bytes.
+      name: name of the text in messages.
 
     Yields:
       (number from 1, line with its line end).
@@ -563,10 +563,10 @@ def text_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, str]]:
 
 
 def parse_json(text: str) -> Any:
-    """Parsed JSON of a text.
+    """Parses a text as JSON.
 
     Raises:
-      InputError: malformed, or nested or numbers longer than Python takes; names no file.
+      InputError: it is malformed, or Python cannot parse its nesting or numbers; names no file.
     """
     try:
         return json.loads(text)
@@ -577,17 +577,17 @@ def parse_json(text: str) -> Any:
 
 
 def read_json(path: str, what: str, kind: Any = None, most: int | None = SMALL) -> Any:
-    """Parsed JSON of a file that the user named.
+    """Reads a JSON file that the user named.
 
     Args:
       path: the file.
-      what: what it is for, for messages.
-      kind: `dict` or `list`, where only an object or a list will do.
-      most: bytes that it may have; None: any number.
+      what: its purpose, for messages.
+      kind: `dict` or `list`, if only an object or a list is valid.
+      most: maximum number of bytes; None for any number.
 
     Raises:
-      InputError: missing file, a larger one, see `parse_json`, or a value of another kind; names
-        the file.
+      InputError: the file is missing, too large, malformed (see `parse_json`) or holds another kind
+        of value; names the file.
     """
     text = read_text(path, what, most).removeprefix("\ufeff")
     try:
@@ -601,13 +601,13 @@ def read_json(path: str, what: str, kind: Any = None, most: int | None = SMALL) 
 
 
 def sha256(path: str) -> str:
-    """Hexadecimal SHA-256 of a file's bytes."""
+    """Returns the hexadecimal SHA-256 of a file's bytes."""
     with open_file(path, "rb") as file:
         return sha256_of(file)
 
 
 def sha256_of(file: IO[bytes]) -> str:
-    """Hexadecimal SHA-256 of what is left to read of a file that was opened for reading bytes."""
+    """Returns the hexadecimal SHA-256 of the rest of a file that was opened for reading bytes."""
     digest = hashlib.sha256()
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
@@ -615,7 +615,7 @@ def sha256_of(file: IO[bytes]) -> str:
 
 
 def free_bytes(path: str) -> int:
-    """Room that is left on the disk of a local path, which need not be there yet."""
+    """Returns the free bytes on the disk of a local path, which need not exist yet."""
     path = os.path.abspath(path)
     while not os.path.isdir(path):
         path = os.path.dirname(path)
@@ -623,7 +623,7 @@ def free_bytes(path: str) -> int:
 
 
 def map_bytes(path: str) -> mmap.mmap:
-    """The bytes of a local file, read when they are looked at; empty ones cannot be mapped."""
+    """Maps the bytes of a local file into memory; empty files cannot be mapped."""
     with open_file(path, "rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 

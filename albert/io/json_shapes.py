@@ -1,7 +1,7 @@
-"""Checks that a value of JSON has the shape that a program relies on, and names what has not.
+"""Checks that a value of JSON has the expected shape.
 
 A shape is a type or a tuple of types (`NUMBER`, `NoneType`), ``[shape]`` for lists, or a dict of
-shapes by key: a key that ends in "?" may be missing, "*" stands for all keys that are not named.
+shapes by key: a key that ends in "?" may be missing, "*" stands for all other keys.
 """
 
 import json
@@ -20,15 +20,16 @@ _NAMES = {
 
 
 def check(value: Any, shape: Any, place: str) -> None:
-    """Refuses a value of another shape.
+    """Checks the shape of a value.
 
     Args:
       value: parsed JSON.
       shape: see the module.
-      place: what messages call the value.
+      place: name of the value in messages.
 
     Raises:
-      file_io.InputError: names the place inside of the value, what was expected and what was found.
+      file_io.InputError: the shape differs; names the place inside the value, and what was expected
+        and found.
     """
     if isinstance(shape, list):
         _check_type(value, (list,), place)
@@ -47,9 +48,9 @@ def check(value: Any, shape: Any, place: str) -> None:
         _check_type(value, shape if isinstance(shape, tuple) else (shape,), place)
 
 
-def _check_type(value, types, place):
+def _check_type(value: Any, types: tuple[type, ...], place: str) -> None:
     is_right = isinstance(value, types)
-    if isinstance(value, bool):  # which Python counts among the whole numbers
+    if isinstance(value, bool):  # For Python, booleans are also integers.
         is_right = bool in types or ANY in types
     if not is_right:
         wanted = " or ".join(_NAMES[kind] for kind in types)
@@ -59,12 +60,12 @@ def _check_type(value, types, place):
 
 
 def check_text(value: Any, place: str) -> None:
-    """Refuses a value with text, however deep, that cannot be written to a file.
+    """Checks that the texts in a value can be written to a file.
 
     Raises:
-      file_io.InputError: names the place.
+      file_io.InputError: a text has no UTF-8 form; names the place.
     """
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise file_io.InputError(f"{place} holds no valid text: {error}") from error
+        raise file_io.InputError(f"{place} holds invalid text: {error}") from error

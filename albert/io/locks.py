@@ -271,9 +271,6 @@ def _flock(file: IO[Any], wait: bool = False) -> bool:
     return True
 
 
-# --- processes ----------------------------------------------------------------------------------
-
-
 def _this_process() -> dict[str, Any]:
     return {
         "host": socket.gethostname(),

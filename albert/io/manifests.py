@@ -1,14 +1,17 @@
-"""Sizes and SHA-256 sums of files, as manifests hold them."""
+"""Manifests: sizes and SHA-256 sums of files, also of the folder of an exported model."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from albert.io import file_io
 
+NAME = "export.manifest.json"
+VERSION = 1
 
-def of(start: str, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """{name: {"bytes", "sha256"}} of the files at `start` + name.
+
+def describe_files(start: str, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Returns {name: {"bytes", "sha256"}} of the files at `start` + name.
 
     Raises:
       OSError: a file cannot be read.
@@ -20,14 +23,14 @@ def of(start: str, names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def read(path: str, version: int) -> dict[str, Any]:
-    """What `of` returned, from the entry ``files`` of a manifest.
+    """Reads the result of `describe_files` from the entry ``files`` of a manifest.
 
     Args:
       path: JSON file.
-      version: what it must have as ``version``.
+      version: required value of its entry ``version``.
 
     Raises:
-      file_io.InputError: it is damaged, or another kind of file.
+      file_io.InputError: the file is damaged or not such a manifest.
     """
     found = file_io.read_json(path, "manifest", dict)
     files = found.get("files")
@@ -42,7 +45,7 @@ def read(path: str, version: int) -> dict[str, Any]:
     return files
 
 
-def _is_entry(value):
+def _is_entry(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and isinstance(value.get("bytes"), int)
@@ -51,29 +54,29 @@ def _is_entry(value):
 
 
 def mismatch(start: str, files: Mapping[str, dict[str, Any]]) -> str | None:
-    """Which file is not as it was, and in what; None if all are.
+    """Returns which file has changed and how; None if none has.
 
     Args:
-      start: what the names are added to.
-      files: of `read`.
+      start: begin of the paths, before the names.
+      files: result of `read`.
 
     Raises:
-      file_io.UnreadableError: a file cannot be read, so nobody knows.
+      file_io.UnreadableError: a file cannot be read.
     """
     try:
-        return _misfit(start, files)
+        return _find_mismatch(start, files)
     except OSError as error:
         raise file_io.UnreadableError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
-def _misfit(start, files):
+def _find_mismatch(start: str, files: Mapping[str, dict[str, Any]]) -> str | None:
     for name, wanted in files.items():
         path = start + name
         if not file_io.exists(path):
             return f"{path} is missing"
         if (size := file_io.size(path)) != wanted["bytes"]:
             return f"{path} has {size} bytes, {wanted['bytes']} were written"
-    for name, wanted in files.items():  # which takes longer
+    for name, wanted in files.items():  # This takes longer.
         digest = file_io.sha256(start + name)
         if digest != wanted["sha256"]:
             sums = f"{digest[:12]}…, {wanted['sha256'][:12]}…"
@@ -81,21 +84,14 @@ def _misfit(start, files):
     return None
 
 
-# --- The manifest of an exported model: size and SHA-256 of every file of its folder -------------
-
-
-NAME = "export.manifest.json"
-VERSION = 1
-
-
 def write(folder: str) -> None:
-    """Writes the manifest of a folder whose other files are all there."""
-    files = of(f"{folder}/", sorted(_files(folder)))
+    """Writes the manifest of the folder of an exported model, after all other files."""
+    files = describe_files(f"{folder}/", sorted(_files(folder)))
     file_io.write_json(os.path.join(folder, NAME), {"version": VERSION, "files": files})
 
 
-def _files(folder, start=""):
-    """Names of the files in a folder and in those below it."""
+def _files(folder: str, start: str = "") -> Iterator[str]:
+    """Yields the names of the files in a folder and its subfolders."""
     for name in file_io.listdir(os.path.join(folder, start)):
         path = os.path.join(start, name)
         if file_io.is_dir(os.path.join(folder, path)):
@@ -105,11 +101,11 @@ def _files(folder, start=""):
 
 
 def export_mismatch(folder: str, name: str | None = None) -> str | None:
-    """What is wrong with a folder by its manifest; None if it fits, or if there is none.
+    """Returns how an exported model differs from its manifest; None if it does not, or has none.
 
     Args:
-      folder: the folder; files that were added later are none of the manifest's business.
-      name: of the only file to look at; by default all.
+      folder: the folder; files that were added later are ignored.
+      name: name of the only file to check; by default all.
     """
     path = os.path.join(folder, NAME)
     if not file_io.exists(path):

@@ -32,7 +32,7 @@ def duration(seconds: float) -> str:
 class Progress:
     """Shows a bar on a terminal, else a log line every ten seconds; both with the time left.
 
-    What comes before the first progress, such as starting processes, says nothing about the speed.
+    The time before the first progress, such as starting processes, does not count for the speed.
 
     Args:
       what: words for the job.

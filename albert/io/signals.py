@@ -1,11 +1,10 @@
-"""Requests from outside: SIGTERM saves and ends a run, SIGUSR1 saves and goes on.
+"""Handles signals: SIGTERM saves and ends a run, SIGUSR1 saves and lets it continue.
 
-SIGHUP, of a terminal that is closed, does what SIGTERM does, unless it is ignored as by `nohup`.
-A signal may come at any time. Python handles it between two of its own operations; where none ends
-for long, as something waits that never comes, the process ends without that. Where everything that
-was computed is on the disk already (before the first step, in an evaluation, in a prediction)
-SIGTERM ends the process there. While steps are taken both are only noted, and the training loop
-asks for them between two steps.
+SIGHUP, which a closed terminal sends, does what SIGTERM does, unless it is ignored as by `nohup`.
+A signal may come at any time. Python handles it between two of its own operations. If an operation
+takes too long, as it waits forever, the process ends without that. SIGTERM ends the process at once
+while everything computed is on the disk (before the first step, in an evaluation, in a prediction).
+During training both signals are only noted, and the training loop checks for them between steps.
 """
 
 import contextlib
@@ -19,24 +18,24 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-# Of a process that was ended by SIGTERM: EX_TEMPFAIL of sysexits.h, "try again".
+# Exit status after SIGTERM: EX_TEMPFAIL from sysexits.h, "try again".
 STATUS = 75
-# A signal is to be handled within so many seconds; a second Ctrl-C behind the other time counts.
+# Seconds to handle a signal, and after which a second Ctrl-C ends the process.
 SECONDS, _SECOND_PRESS = 30.0, 1.0
 
 
 class Terminated(BaseException):
-    """SIGTERM has come and nothing is left to be saved; like KeyboardInterrupt no error.
+    """SIGTERM has come and everything is saved; like KeyboardInterrupt, not an error.
 
-    Its text says what is left: what the same command goes on from, for example.
+    Its text describes what was saved, such as the step that the same command resumes from.
     """
 
 
-def end_behind(error: BaseException | None) -> type[BaseException] | None:
-    """`Terminated` or KeyboardInterrupt if an error comes of it, else None.
+def root_interrupt(error: BaseException | None) -> type[BaseException] | None:
+    """Returns `Terminated` or KeyboardInterrupt if it caused an error, else None.
 
-    Both may come anywhere, also in code that makes another error of them or that fails because of
-    them, as TensorFlow's does while it traces a function.
+    Both may be raised anywhere, also in code that turns them into another error or fails because of
+    them, as TensorFlow does while it traces a function.
     """
     while error is not None:
         for end in (Terminated, KeyboardInterrupt):
@@ -47,16 +46,16 @@ def end_behind(error: BaseException | None) -> type[BaseException] | None:
 
 
 class Requests:
-    """What signals have asked for so far.
+    """Requests of the signals that have come so far.
 
     Attributes:
       terminate: end as soon as everything is saved.
-      by: name of the signal that has asked for it.
-      save: save, and go on.
+      by: name of the signal that requested the end.
+      save: save, and continue.
       interrupt: Ctrl-C has come. Python may have raised it where exceptions are lost (in
-        callbacks of its memory management), so the training loop asks, too.
-      answered: what deferred SIGTERM knows that it has come.
-      seconds: how long a computation may take that Python cannot interrupt.
+        callbacks of its memory management), so the training loop checks this also.
+      answered: the code that deferred SIGTERM knows that it has come.
+      seconds: maximum duration of a computation that Python cannot interrupt.
     """
 
     def __init__(self) -> None:
@@ -104,18 +103,15 @@ def _handle(number, _):
             raise Terminated
 
 
-def _interrupt(number, frame):
+def _interrupt(number: int, frame: Any) -> None:
     REQUESTS.interrupt = True
     signal.default_int_handler(number, frame)
 
 
 def wait(process: subprocess.Popen[Any]) -> int:
-    """The exit status of a process that this one has started, which ends with it.
+    """Waits for a process that this one has started; returns its exit status.
 
-    Ctrl-C has reached the process, too; other signals are handed on, so that it can save.
-
-    Args:
-      process: `subprocess.Popen`.
+    The process gets Ctrl-C itself; other signals are passed on to it, so that it can save.
     """
     try:
         return process.wait()
@@ -133,17 +129,17 @@ def raise_interrupt() -> None:
 
 
 def allow(seconds: float) -> None:
-    """Notes that a computation may take so long before a signal ends it; the longest counts."""
+    """Allows a computation this many seconds before a signal ends it; the maximum counts."""
     REQUESTS.seconds = max(REQUESTS.seconds, seconds)
 
 
 @contextlib.contextmanager
 def deferred(on_arrival: Callable[[], Any] | None = None) -> Iterator[None]:
-    """Lets SIGTERM be noted only; the block is to ask `REQUESTS` and to act on it.
+    """Only notes SIGTERM during the block, which must check `REQUESTS` and act on it.
 
     Args:
-      on_arrival: function without arguments that a thread calls as soon as any signal comes, also
-        while this thread waits for a computation and no handler of Python can run.
+      on_arrival: ``()``, called by a thread as soon as any signal comes, also while this thread
+        waits for a computation and no handler of Python can run.
 
     Raises:
       Terminated: at the end of the block, if SIGTERM has come.
@@ -160,7 +156,7 @@ def deferred(on_arrival: Callable[[], Any] | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def not_deferred() -> Iterator[None]:
-    """Lets SIGTERM end the process again, for a part of `deferred` in which all is saved."""
+    """Lets SIGTERM end the process again, for a part of `deferred` in which everything is saved."""
     before, REQUESTS.deferred = REQUESTS.deferred, False
     try:
         if REQUESTS.terminate:
@@ -171,17 +167,17 @@ def not_deferred() -> Iterator[None]:
 
 
 def obeyed() -> contextlib.AbstractContextManager[None]:
-    """A context in which SIGTERM and Ctrl-C end the process, also where Python cannot handle them.
+    """Returns a context in which SIGTERM and Ctrl-C end the process even if Python cannot run.
 
-    That is where a computation of TensorFlow takes longer than `REQUESTS.seconds`, as one does that
-    waits for data forever. What was saved by then stays, as when the process is killed.
+    Python cannot run if a computation of TensorFlow takes longer than `REQUESTS.seconds`, for
+    example because it waits for data forever. Saved files stay, as when a process is killed.
     """
     pressed = []
 
     def arrived(numbers):
         for number in numbers:
             if signal.getsignal(number) not in (_handle, _interrupt) or number == signal.SIGUSR1:
-                continue  # Somebody else's handler, or nothing to end for.
+                continue  # Another handler, or no request to end.
             seconds = REQUESTS.seconds
             if number == signal.SIGINT:
                 pressed.append(time.monotonic())
@@ -194,21 +190,21 @@ def obeyed() -> contextlib.AbstractContextManager[None]:
     return _watching(arrived)
 
 
-def _end_unless_handled(number):
+def _end_unless_handled(number: int) -> None:
     is_handled = REQUESTS.interrupt
-    if number != signal.SIGINT:  # Noted only is not enough: a computation may have begun then.
+    if number != signal.SIGINT:  # Only noted is not handled: a computation may have begun.
         is_handled = REQUESTS.terminate and (REQUESTS.answered or not REQUESTS.deferred)
     if not is_handled:
         sys.stderr.write(
             f"ended by {signal.Signals(number).name} in a computation that does not end; the same "
-            "command goes on from the last checkpoint\n"
+            "command resumes from the last checkpoint\n"
         )
         sys.stderr.flush()
         os._exit(128 + number if number == signal.SIGINT else STATUS)
 
 
-def _unwatch():
-    """In a fork: what comes to a child is no news for those who watch the parent."""
+def _unwatch() -> None:
+    """Stops watching in a forked child, whose signals are not those of the parent."""
     with contextlib.suppress(ValueError):
         signal.set_wakeup_fd(-1)
 
@@ -217,8 +213,8 @@ os.register_at_fork(after_in_child=_unwatch)
 
 
 @contextlib.contextmanager
-def _watching(on_arrival):
-    """Has a thread call a function with the numbers of signals as they come, as bytes."""
+def _watching(on_arrival: Callable[[bytes], Any]) -> Iterator[None]:
+    """Calls a function in a thread with the numbers of signals as they come, as bytes."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Only the main thread gets signals.
         return
@@ -226,15 +222,15 @@ def _watching(on_arrival):
     sender.setblocking(False)
 
     def watch():
-        # A signal that the system gives to this thread would not wake the main thread.
+        # A signal that the system delivers to this thread would not wake the main thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while numbers := receiver.recv(64):
             on_arrival(numbers)
-            if before >= 0:  # who has watched before does so still
+            if before >= 0:  # an outer block also watches
                 with contextlib.suppress(OSError):
                     os.write(before, numbers)
 
-    # Python's own part of a handler writes there at once, whatever the main thread is doing.
+    # Python's C handler writes there at once, whatever the main thread is doing.
     before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     thread = threading.Thread(target=watch, name="signals", daemon=True)
     thread.start()

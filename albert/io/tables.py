@@ -1,8 +1,8 @@
-"""Files of rows: csv, tsv and jsonl with named columns are read, predictions are written.
+"""Reads rows of csv, tsv and jsonl files with named columns; writes predictions.
 
-csv is read as Python's `csv` module does; in tsv, as in GLUE's files, quotation marks are plain
+Reads csv as Python's `csv` module does. In tsv, as in GLUE's files, quotation marks are plain
 characters and every line is a row. csv and tsv begin with a line of column names. jsonl holds one
-JSON object a line. Empty lines are passed over.
+JSON object per line. Empty lines are skipped.
 """
 
 import collections
@@ -11,7 +11,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -24,7 +24,7 @@ _PROBABILITY = "probability_"
 # Tabs, line breaks, halves of surrogate pairs.
 _NOT_IN_NAMES = r"[\t\r\n\ud800-\udfff]"
 
-# --- reading -----------------------------------------------------------------------------------
+Row = tuple[str, dict[str, Any]]  # (file and line for messages, values by column)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Columns:
     Attributes:
       text: the text, or the first of two.
       text_pair: the second text; None for single texts.
-      label: the label; None where there is none to read.
-      guid: id of a row; None: rows are numbered from 0.
+      label: the label; None if there is none to read.
+      guid: id of a row; None numbers rows from 0.
     """
 
     text: str = "text"
@@ -45,7 +45,7 @@ class Columns:
 
 
 def are_columns(value: Any) -> bool:
-    """Whether a value of JSON has the entries of `Columns`."""
+    """Returns whether a value of JSON has the entries of `Columns`."""
     if not isinstance(value, dict) or not isinstance(value.get("text"), str):
         return False
     names = {field.name for field in dataclasses.fields(Columns)}
@@ -53,7 +53,7 @@ def are_columns(value: Any) -> bool:
 
 
 def format_of(path: str, known: Sequence[str] = ("csv", "tsv", "jsonl")) -> str:
-    """Which of the known forms a file has, from the ending of its name.
+    """Returns which of the known formats a file has, by the ending of its name.
 
     Raises:
       file_io.InputError: another ending.
@@ -66,8 +66,8 @@ def format_of(path: str, known: Sequence[str] = ("csv", "tsv", "jsonl")) -> str:
     return ending
 
 
-def _csv_fields(lines, name):
-    """(number of its first line, fields) of each row."""
+def _csv_fields(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields (number of its first line, fields) of each row."""
     reader = csv.reader((line for _, line in file_io.text_lines(lines, name)), strict=True)
     number = 1
     try:
@@ -80,14 +80,16 @@ def _csv_fields(lines, name):
         ) from error
 
 
-def _tsv_fields(lines, name):
+def _tsv_fields(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str]]]:
     for number, line in file_io.text_lines(lines, name):
         line = line.rstrip("\r\n")
         yield number, line.split("\t") if line else []
 
 
-def _below_header(numbered_fields, name):
-    """(place, {column: text}) of the rows below the header."""
+def _rows_below_header(
+    numbered_fields: Iterable[tuple[int, list[str]]], name: str
+) -> Iterator[Row]:
+    """Yields (place, {column: text}) of the rows below the header."""
     header = None
     for number, fields in numbered_fields:
         place = f"{name} line {number}"
@@ -108,7 +110,7 @@ def _below_header(numbered_fields, name):
             yield place, dict(zip(header, fields, strict=True))
 
 
-def _jsonl_rows(lines, name):
+def _jsonl_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
     for number, line in file_io.text_lines(lines, name):
         place = f"{name} line {number}"
         if not line.strip():
@@ -124,7 +126,7 @@ def _jsonl_rows(lines, name):
         yield place, row
 
 
-def _txt_rows(lines, name, columns):
+def _txt_rows(lines: Iterable[bytes], name: str, columns: Columns) -> Iterator[Row]:
     names = [name for name in (columns.text, columns.text_pair) if name]
     for number, line in file_io.text_lines(lines, name):
         place = f"{name} line {number}"
@@ -137,46 +139,44 @@ def _txt_rows(lines, name, columns):
         yield place, dict(zip(names, texts, strict=True))
 
 
-FORMATS = {
-    "csv": lambda lines, name, columns: _below_header(_csv_fields(lines, name), name),
-    "tsv": lambda lines, name, columns: _below_header(_tsv_fields(lines, name), name),
+FORMATS: dict[str, Callable[[Iterable[bytes], str, Any], Iterator[Row]]] = {
+    "csv": lambda lines, name, columns: _rows_below_header(_csv_fields(lines, name), name),
+    "tsv": lambda lines, name, columns: _rows_below_header(_tsv_fields(lines, name), name),
     "jsonl": lambda lines, name, columns: _jsonl_rows(lines, name),
     "txt": _txt_rows,
 }
 
 
-def read_rows(
-    lines: Iterable[bytes], name: str, form: str, columns: Any = None
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows of a file.
+def read_rows(lines: Iterable[bytes], name: str, form: str, columns: Any = None) -> Iterator[Row]:
+    """Reads the rows of a file.
 
     Args:
       lines: its lines as bytes; see `file_io.text_lines`.
-      name: what messages call it.
-      form: key of `FORMATS`; "txt" holds a text a line, or two with a tab between.
-      columns: `Columns` that rows of "txt" get.
+      name: name of the file in messages.
+      form: key of `FORMATS`; "txt" holds one text per line, or two with a tab between.
+      columns: `Columns` of rows of "txt".
 
     Yields:
-      (place, row): file and line for messages, and a dict by column, of str but for jsonl.
+      (place, row): file and line for messages, and a dict by column, of str except for jsonl.
 
     Raises:
-      file_io.InputError: a row that is not of that form or has another number of columns.
+      file_io.InputError: a row has another format or number of columns.
     """
     return FORMATS[form](lines, name, columns)
 
 
-def read_file(path: str, flag: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """`read_rows` of a file that the flag named; its name says its form.
+def read_file(path: str, flag: str) -> Iterator[Row]:
+    """Reads the rows of a file that a flag names, in the format of its ending; see `read_rows`.
 
     Raises:
-      file_io.InputError: also if there is no such file.
+      file_io.InputError: see `read_rows`; or the file does not exist.
     """
     form = format_of(path)
     with file_io.open_input(path, flag, "rb") as file:
         yield from read_rows(file, path, form)
 
 
-def _value(row, column, flag, place):
+def _value(row: Mapping[Any, Any], column: str | int, flag: str, place: str) -> Any:
     if column not in row:
         raise file_io.InputError(
             f"{place}: there is no column {column!r} ({flag}); there are {', '.join(row)}"
@@ -185,7 +185,7 @@ def _value(row, column, flag, place):
 
 
 def text_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) -> str:
-    """The text in a column of a row.
+    """Returns the text in a column of a row.
 
     Args:
       row: dict by column.
@@ -194,7 +194,7 @@ def text_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) ->
       place: file and line, for messages.
 
     Raises:
-      file_io.InputError: no such column (lists those there are), or no text in it.
+      file_io.InputError: the column does not exist (lists the others), or holds no text.
     """
     value = _value(row, column, flag, place)
     if not isinstance(value, str):
@@ -205,13 +205,13 @@ def text_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) ->
 
 
 def name_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) -> str:
-    """The label or id in a column of a row, as text: numbers and truth values as in JSON.
+    """Returns the label or id in a column of a row as text: numbers and booleans as in JSON.
 
-    Args: as `text_of`.
+    Args: see `text_of`.
 
     Raises:
-      file_io.InputError: no such column, nothing in it, or a tab or line break, for which there is
-        no room in prediction files, or half of a surrogate pair, which has no UTF-8 form.
+      file_io.InputError: the column does not exist, is empty, or has a tab or line break, which
+        prediction files cannot hold, or half of a surrogate pair, which has no UTF-8 form.
     """
     value = _value(row, column, flag, place)
     if isinstance(value, str):
@@ -227,26 +227,23 @@ def name_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) ->
 
 
 def is_name(value: Any) -> bool:
-    """Whether a value is text that `name_of` would take."""
+    """Returns whether a value is text that `name_of` accepts."""
     return isinstance(value, str) and bool(value) and not re.search(_NOT_IN_NAMES, value)
 
 
-# --- predictions -------------------------------------------------------------------------------
-
-
 def json_line(value: Any) -> str:
-    """A line of jsonl; halves of surrogate pairs, which have no UTF-8 form, become U+FFFD."""
+    """Returns a line of jsonl; halves of surrogate pairs (no UTF-8 form) become U+FFFD."""
     text = json.dumps(value, ensure_ascii=False)
     return re.sub("[\ud800-\udfff]", "\ufffd", text) + "\n"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a model says of one example.
+    """The prediction of a model for one example.
 
     Attributes:
       guid: id of the example.
-      prediction: name of the likeliest label; for regression the number.
+      prediction: name of the most probable label; for regression the number.
       probabilities: {label name: probability} in the order of the label ids; empty for regression.
     """
 
@@ -255,13 +252,13 @@ class Prediction:
     probabilities: dict[str, float]
 
     @property
-    def chosen(self) -> Any:
+    def chosen(self) -> str:
         """`prediction` as text."""
-        is_name = isinstance(self.prediction, str)
-        return self.prediction if is_name else _number(self.prediction)
+        value = self.prediction
+        return value if isinstance(value, str) else _number(value)
 
 
-def _number(value):
+def _number(value: float) -> str:
     # str() of a float32 is the shortest text that reads back as the same number.
     return str(np.float32(value))
 
@@ -287,22 +284,25 @@ def predictions(
             yield Prediction(guid, index, {})
 
 
-def _tsv_lines(labels, rows):
+def _tsv_lines(labels: Sequence[str], rows: Iterable[Prediction]) -> Iterator[str]:
     yield "\t".join(["id", "prediction", *(_PROBABILITY + label for label in labels)])
     for row in rows:
         yield "\t".join([row.guid, row.chosen, *map(_number, row.probabilities.values())])
 
 
 def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
-    """JSON-ready `Prediction`: id, prediction and, for labels, their probabilities."""
-    fields = {"id": row.guid, "prediction": row.chosen if labels else float(row.chosen)}
+    """Returns a JSON-ready `Prediction`: id, prediction and, for labels, their probabilities."""
+    fields: dict[str, Any] = {
+        "id": row.guid,
+        "prediction": row.chosen if labels else float(row.chosen),
+    }
     if labels:
         numbers = map(float, map(_number, row.probabilities.values()))
         fields["probabilities"] = dict(zip(labels, numbers, strict=True))
     return fields
 
 
-def _json_lines(labels, rows):
+def _json_lines(labels: Sequence[str], rows: Iterable[Prediction]) -> Iterator[str]:
     for row in rows:
         yield json.dumps(to_dict(labels, row), ensure_ascii=False)
 
@@ -330,13 +330,13 @@ def write_table(output_dir: str, labels: Sequence[str], rows: Any) -> None:
 def write_classifier_files(output_dir: str, rows: Any, ids: Any, labels: Sequence[str]) -> None:
     """Writes ``test_results.tsv``, ``submit_results.tsv`` and ``predictions.tsv``.
 
-    The first holds the tab-separated probabilities (for regression the score) of each example, the
-    second a header, then id and predicted label name (for regression the score), the third all of
-    these under a header, see `write`.
+    The first holds the tab-separated probabilities (for regression the score) of each example. The
+    second has a header, then id and predicted label name (for regression the score). The third has
+    all of these, see `write_predictions`.
 
     Args:
       output_dir: folder to write to.
-      rows: dict of arrays in input order: probabilities [B, K], predictions [B].
+      rows: arrays in input order: probabilities [B, K], predictions [B].
       ids: ids of the examples [B].
       labels: label names by id; empty for regression.
     """
@@ -344,11 +344,10 @@ def write_classifier_files(output_dir: str, rows: Any, ids: Any, labels: Sequenc
     indices = rows["predictions"]
     if len(ids) != len(indices):
         raise ValueError(f"{len(ids)} ids for {len(indices)} predictions")
-    # str() of a float32 is the shortest text that reads back as the same number.
     with file_io.atomic_writer(os.path.join(output_dir, "test_results.tsv")) as file:
         file.writelines("\t".join(map(str, row)) + "\n" for row in probabilities)
 
-    def named():
+    def named() -> Iterator[Prediction]:
         return predictions(labels, ids, indices, probabilities)
 
     with file_io.atomic_writer(os.path.join(output_dir, "submit_results.tsv")) as file:
@@ -358,12 +357,12 @@ def write_classifier_files(output_dir: str, rows: Any, ids: Any, labels: Sequenc
 
 
 def write_scores(output_dir: str, evaluator: Any, rows: Any) -> dict[str, float]:
-    """Writes the scores of labelled test data to ``predict_results.txt``.
+    """Writes the scores of labeled test data to ``predict_results.txt``.
 
     Args:
       output_dir: folder to write to.
       evaluator: see `contracts.Task.evaluator`.
-      rows: dict of arrays, first axis the examples.
+      rows: arrays whose first axis is the examples.
 
     Returns:
       The scores.

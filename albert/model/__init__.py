@@ -23,5 +23,6 @@ __all__ = (
     "saved_model_files",
     "sources",
     "tensor_batching",
+    "token_rows",
     "weight_names",
 )

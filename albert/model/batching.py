@@ -5,7 +5,7 @@ round lengths in the same way. Letters in shapes: see the docstring of the packa
 number of examples.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,24 @@ def batches_by_length(lengths: Any, batch_size: int) -> list[np.ndarray]:
     """
     order = np.argsort(-np.asarray(lengths), kind="stable")
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+
+def trimmed_batches(
+    columns: Mapping[str, np.ndarray], batch_size: int, least: int = 1
+) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Yields batches of rows of similar length, without the padding that they have in common.
+
+    Args:
+      columns: arrays [N, S] by name, with `input_mask`.
+      batch_size: B.
+      least: minimum length that is kept.
+
+    Yields:
+      Indices of the rows, int [B], and arrays [B, S'] by name. The last batch may be smaller.
+    """
+    for chosen in batches_by_length(columns["input_mask"].sum(axis=1), batch_size):
+        batch = {name: values[chosen] for name, values in columns.items()}
+        yield chosen, trim_arrays(batch, columns, least)
 
 
 def places_in(batches: Sequence[np.ndarray]) -> np.ndarray:

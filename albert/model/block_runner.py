@@ -25,7 +25,7 @@ class BlockRunner:
 
     def __init__(
         self, blocks: list, weights: dict, rows: Any, compute: layers.Compute, training: bool
-    ):
+    ) -> None:
         self._rows, self._compute, self._training = rows, compute, training
         distinct = dict.fromkeys(blocks)
         self._are_shared = len(distinct) < len(blocks)

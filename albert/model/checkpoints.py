@@ -54,7 +54,7 @@ def write(prefix: str, step: int | None, names: Iterable[str]) -> None:
     Raises:
       OSError: a file cannot be read or written.
     """
-    files = manifests.of(prefix, parts(prefix))
+    files = manifests.describe_files(prefix, parts(prefix))
     manifest = {"version": VERSION, "step": step, "variables": sorted(names), "files": files}
     file_io.write_json(path_of(prefix), manifest)
 
@@ -143,7 +143,7 @@ class LoadReport:
     def to_dict(self) -> dict:
         return dataclasses.asdict(self)
 
-    def __str__(self):
+    def __str__(self) -> str:
         text = f"{self.path}: loaded {len(self.loaded)} variables"
         if self.new:
             text += f"; new, with random values: {', '.join(self.new)}"
@@ -342,7 +342,7 @@ def group_zero_name(name: str) -> str:
 def _mismatch(shapes, variables):
     """Explains how a checkpoint's shapes differ from a model's variables."""
     here = {name: variable.shape.as_list() for name, variable in variables.items()}
-    return weight_names.explain_misfit(shapes, here)
+    return weight_names.explain_mismatch(shapes, here)
 
 
 def _check_surplus(prefix, unused, shapes, variables):

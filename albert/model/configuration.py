@@ -95,7 +95,7 @@ class AlbertConfig:
     initializer_range: float = 0.02
     share: str = "all"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             _check_value(field.name, field.type, getattr(self, field.name))
         parts = {"hidden_size": "num_attention_heads", "num_hidden_layers": "num_hidden_groups"}

@@ -28,7 +28,7 @@ AlbertConfig = configuration.AlbertConfig
 class _Embeddings(tf.Module):
     """Sum of word, token type and position embeddings, normalized."""
 
-    def __init__(self, name, config, seed):
+    def __init__(self, name, config, seed) -> None:
         super().__init__(name="embeddings")
         self._dropout_rate = config.hidden_dropout_prob
 
@@ -111,7 +111,7 @@ class AlbertModel(tf.Module):
         config: AlbertConfig,
         seed: int | None = None,
         compute: layers.Compute = layers.Compute(),
-    ):
+    ) -> None:
         super().__init__()
         self.config = config
         self._compute = compute

@@ -27,7 +27,7 @@ class Head:
     head_input_activation: str = "linear"
     head_dropout_prob: float = 0.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         size, rate = self.head_hidden_size, self.head_dropout_prob
         if size is not None and (not isinstance(size, int) or size < 1):
             raise file_io.InputError(f"head_hidden_size={size!r} must be an integer of at least 1")

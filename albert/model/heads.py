@@ -39,7 +39,7 @@ class Model(tf.Module):
         config: encoder.AlbertConfig,
         compute: layers.Compute = layers.Compute(),
         seed: int | None = None,
-    ):
+    ) -> None:
         super().__init__()
         self._is_frozen = False
         self.config = config
@@ -49,6 +49,11 @@ class Model(tf.Module):
     def uses_pooler(self) -> bool:
         """Whether the loss depends on the pooler, which every model has for its checkpoints."""
         return True
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether training leaves the encoder as it is, see `freeze_encoder`."""
+        return self._is_frozen
 
     @property
     def used_variables(self) -> list[tf.Variable]:
@@ -184,7 +189,9 @@ class HiddenLayer(tf.Module):
       file_io.InputError: an activation is unknown.
     """
 
-    def __init__(self, head: head_config.Head, config: encoder.AlbertConfig, seed: int | None):
+    def __init__(
+        self, head: head_config.Head, config: encoder.AlbertConfig, seed: int | None
+    ) -> None:
         super().__init__(name="hidden_layer")
         self._head = head
         self.size = head.head_hidden_size or config.hidden_size
@@ -195,6 +202,11 @@ class HiddenLayer(tf.Module):
                     known = ", ".join(layers.ACTIVATIONS)
                     raise file_io.InputError(f"{name}={getattr(head, name)!r}: known are {known}")
             self._dense = layers.Dense("head_hidden", config.hidden_size, self.size, config, seed)
+
+    @property
+    def has_layer(self) -> bool:
+        """Whether there is a dense layer."""
+        return self._dense is not None
 
     def __call__(self, x: tf.Tensor, dropout: layers.Dropout) -> tf.Tensor:
         """Maps [..., H] to [..., size]."""
@@ -220,7 +232,7 @@ class LabelWeights(tf.Module):
         config: encoder.AlbertConfig,
         seed: int | None,
         size: int | None = None,
-    ):
+    ) -> None:
         super().__init__(name="label_weights")
         self.weights = layers.normal_variable(
             f"{name}output_weights", [labels, size or config.hidden_size], config, seed
@@ -252,7 +264,7 @@ class _LabelModel(Model):
 
     _term = None  # name of the loss term
 
-    def __init__(self, config, compute, seed, dropout_prob, head, num_outputs):
+    def __init__(self, config, compute, seed, dropout_prob, head, num_outputs) -> None:
         check_rate(dropout_prob)
         super().__init__(config, compute, seed)
         self._dropout_prob = dropout_prob
@@ -330,7 +342,7 @@ class ClassifierModel(_LabelModel):
         seed: int | None = None,
         dropout_prob: float = 0.1,
         head: head_config.Head = head_config.NO_LAYER,
-    ):
+    ) -> None:
         check_labels(num_labels)
         super().__init__(config, compute, seed, dropout_prob, head, num_labels)
 
@@ -357,7 +369,7 @@ class RegressionModel(_LabelModel):
         seed: int | None = None,
         dropout_prob: float = 0.1,
         head: head_config.Head = head_config.NO_LAYER,
-    ):
+    ) -> None:
         super().__init__(config, compute, seed, dropout_prob, head, 1)
 
     def _label_loss(self, label_ids, logits):
@@ -383,7 +395,7 @@ class _SequenceModel(Model):
 
     uses_pooler = False
 
-    def __init__(self, config, compute, seed, head):
+    def __init__(self, config, compute, seed, head) -> None:
         super().__init__(config, compute, seed)
         self.hidden = HiddenLayer(head, config, seed)
 
@@ -424,7 +436,7 @@ class TokenClassifierModel(_SequenceModel):
         seed: int | None = None,
         dropout_prob: float = 0.1,
         head: head_config.Head = head_config.NO_LAYER,
-    ):
+    ) -> None:
         check_labels(num_labels)
         check_rate(dropout_prob)
         super().__init__(config, compute, seed, head)
@@ -474,11 +486,16 @@ class MultipleChoiceModel(_LabelModel):
         compute: layers.Compute = layers.Compute(),
         seed: int | None = None,
         head: head_config.Head = head_config.NO_LAYER,
-    ):
+    ) -> None:
         if num_choices < 2:
             raise file_io.InputError(f"multiple choice needs at least 2 choices; got {num_choices}")
         super().__init__(config, compute, seed, dropout_prob, head, 1)
         self._choices = num_choices
+
+    @property
+    def choices(self) -> int:
+        """C, the number of texts to choose from."""
+        return self._choices
 
     def _fold(self, name, x):
         """Maps [B, C, S] or [B, C * S] to [B * C, S]."""
@@ -530,7 +547,7 @@ class SquadV1Model(_SquadModel):
         compute: layers.Compute = layers.Compute(),
         seed: int | None = None,
         head: head_config.Head = head_config.NO_LAYER,
-    ):
+    ) -> None:
         super().__init__(config, compute, seed, head)
         self.output = LabelWeights("cls/squad/", 2, config, seed, self.hidden.size)
 
@@ -579,7 +596,7 @@ class SquadV2Model(_SquadModel):
         compute: layers.Compute = layers.Compute(),
         seed: int | None = None,
         head: head_config.Head = head_config.NO_LAYER,
-    ):
+    ) -> None:
         if min(start_n_top, end_n_top) < 1:
             raise file_io.InputError(
                 f"start_n_top and end_n_top must be at least 1; got {start_n_top} and {end_n_top}"

@@ -142,7 +142,7 @@ class Reader:
 
     optional = (_POOLER,)
 
-    def __init__(self, path: str):
+    def __init__(self, path: str) -> None:
         folder = os.path.dirname(path) or "."
         config = read_config(folder)
         found = _read_tensors(path)

@@ -76,7 +76,7 @@ class Dense(tf.Module):
         config: Any,
         seed: int | None,
         use_bias: bool = True,
-    ):
+    ) -> None:
         super().__init__()
         self.kernel = normal_variable(f"{name}/kernel", [inputs, outputs], config, seed)
         self.bias = tf.Variable(tf.zeros([outputs]), name=f"{name}/bias") if use_bias else None
@@ -95,7 +95,7 @@ class Dense(tf.Module):
 class LayerNorm(tf.Module):
     """Normalizes the last axis (biased variance) in float32; returns the type of its input."""
 
-    def __init__(self, name: str, size: int):
+    def __init__(self, name: str, size: int) -> None:
         super().__init__()
         self.gamma = tf.Variable(tf.ones([size]), name=f"{name}/gamma")
         self.beta = tf.Variable(tf.zeros([size]), name=f"{name}/beta")
@@ -117,7 +117,7 @@ class Dropout:
       part: number of the part of the batch; each has its own masks.
     """
 
-    def __init__(self, training: bool, seed: Any = None, part: int = 0):
+    def __init__(self, training: bool, seed: Any = None, part: int = 0) -> None:
         self.training = training
         self._seed = seed if seed is None or part == 0 else tf.random.fold_in(seed, part)
 
@@ -177,7 +177,7 @@ class BlockSeeds(NamedTuple):
 class SelfAttention(tf.Module):
     """Parameters of multi-head self attention and of the LayerNorm after it."""
 
-    def __init__(self, name: str, config: Any, seed: int | None):
+    def __init__(self, name: str, config: Any, seed: int | None) -> None:
         super().__init__(name="self_attention")
         size = config.hidden_size
         self._scale = (size // config.num_attention_heads) ** -0.5
@@ -199,7 +199,7 @@ class SelfAttention(tf.Module):
 class FeedForward(tf.Module):
     """Parameters of the two dense layers after the attention and of the LayerNorm after them."""
 
-    def __init__(self, name: str, config: Any, seed: int | None):
+    def __init__(self, name: str, config: Any, seed: int | None) -> None:
         super().__init__(name="feed_forward")
         hidden, inner = config.hidden_size, config.intermediate_size
         name_of_layers = f"{name}/ffn_1/intermediate"
@@ -225,7 +225,7 @@ class Block(tf.Module):
       config: AlbertConfig.
     """
 
-    def __init__(self, attention: SelfAttention, feed_forward: FeedForward, config: Any):
+    def __init__(self, attention: SelfAttention, feed_forward: FeedForward, config: Any) -> None:
         super().__init__(name="block")
         self._config = config
         self.attention = attention

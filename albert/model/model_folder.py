@@ -333,9 +333,8 @@ def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
 
 
 def _resolve(path):
-    from albert.model import (
-        checkpoints,
-    )  # with TensorFlow, which folders without weights do not need
+    # It imports TensorFlow, which folders without weights do not need.
+    from albert.model import checkpoints
 
     return checkpoints.resolve(path)
 

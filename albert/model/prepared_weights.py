@@ -22,7 +22,7 @@ class PreparedWeights:
       dtype: type of products.
     """
 
-    def __init__(self, layers: Iterable, dtype: str):
+    def __init__(self, layers: Iterable, dtype: str) -> None:
         self._layers = tuple(dict.fromkeys(layers))
         self._dtype = dtype
         self._by_layer = {}
@@ -62,7 +62,7 @@ class CompiledModel:
       names: of the features, int32 matrices of any sizes.
     """
 
-    def __init__(self, model: Any, outputs: Callable[[dict], Any], names: Iterable[str]):
+    def __init__(self, model: Any, outputs: Callable[[dict], Any], names: Iterable[str]) -> None:
         self._model, self._outputs = model, outputs
         self.refresh()
         features = {name: tf.TensorSpec([None, None], tf.int32) for name in names}

@@ -29,7 +29,7 @@ class MaskedLmHead(tf.Module):
 
     def __init__(
         self, config: encoder.AlbertConfig, embedding_table: tf.Variable, seed: int | None = None
-    ):
+    ) -> None:
         super().__init__()
         name = "cls/predictions"
         self._embedding_table = embedding_table
@@ -75,7 +75,7 @@ class PretrainingModel(heads.Model):
         compute: layers.Compute = layers.Compute(),
         seed: int | None = None,
         sentence_task: str = "sop",
-    ):
+    ) -> None:
         if sentence_task not in SENTENCE_TASKS:
             raise file_io.InputError(
                 f"sentence_task={sentence_task}: expected one of {', '.join(SENTENCE_TASKS)}"

@@ -71,7 +71,7 @@ def locate(
     """
     _check_contradictions(checkpoint, hub_handle, from_scratch)
     if not hub_handle:
-        refuse_hub_word(config_file, spm_model_file, vocab_file)
+        check_no_hub_word(config_file, spm_model_file, vocab_file)
     folder, lower_case, complete = None, None, False
     if hub_handle:
         module = resolve_hub(hub_handle)
@@ -190,7 +190,7 @@ def _check_contradictions(checkpoint, hub_handle, from_scratch):
         )
 
 
-def refuse_hub_word(
+def check_no_hub_word(
     config_file: str | None, spm_model_file: str | None, vocab_file: str | None
 ) -> None:
     """Rejects "from_tf_hub" as the name of a file if there is no hub module.
@@ -198,9 +198,9 @@ def refuse_hub_word(
     Raises:
       file_io.InputError: names the flag.
     """
-    wordpiece.refuse_hub_word(CONFIG_FLAG, config_file)
-    wordpiece.refuse_hub_word(SPM_FLAG, spm_model_file)
-    wordpiece.refuse_hub_word(VOCAB_FLAG, vocab_file)
+    wordpiece.check_no_hub_word(CONFIG_FLAG, config_file)
+    wordpiece.check_no_hub_word(SPM_FLAG, spm_model_file)
+    wordpiece.check_no_hub_word(VOCAB_FLAG, vocab_file)
 
 
 def _existing(flag, given, hub_handle):

@@ -65,7 +65,7 @@ class PaddedRows:
     Only attention needs to know where rows sit; all else in the encoder works on rows alone.
     """
 
-    def __init__(self, input_mask: Any, batch: Any, length: Any, heads: int):
+    def __init__(self, input_mask: Any, batch: Any, length: Any, heads: int) -> None:
         self.batch = batch
         self.length = length
         self.heads = heads
@@ -115,7 +115,7 @@ class TokenRows(PaddedRows):
     row; as nothing that counts reads padded positions, their gradients are 0.
     """
 
-    def __init__(self, input_mask: Any, batch: Any, length: Any, heads: int):
+    def __init__(self, input_mask: Any, batch: Any, length: Any, heads: int) -> None:
         super().__init__(input_mask, batch, length, heads)
         self._real = tf.reshape(tf.cast(input_mask, tf.bool), [-1])  # [B * S]
         tokens_first = tf.concat([tf.where(self._real), tf.where(~self._real)], 0)[:, 0]

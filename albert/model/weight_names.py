@@ -219,7 +219,7 @@ def sizes(shapes: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def explain_misfit(checkpoint: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+def explain_mismatch(checkpoint: Mapping[str, Any], model: Mapping[str, Any]) -> str:
     """Explains which sizes of a checkpoint differ from the model's; "" if no difference is known.
 
     Args:
@@ -253,7 +253,7 @@ class RenamingReader:
       keys: {name here: key in the checkpoint}.
     """
 
-    def __init__(self, checkpoint: Any, keys: Mapping[str, str]):
+    def __init__(self, checkpoint: Any, keys: Mapping[str, str]) -> None:
         self._checkpoint = checkpoint
         self._keys = keys
 

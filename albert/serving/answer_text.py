@@ -1,10 +1,13 @@
-"""Reads questions, and shows answers as lines of text and objects of JSON."""
+"""Reads questions, and formats answers as text and JSON."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from albert.io import tables
 
 
-def describe(reply, context, num_answers):
-    """Yields lines of text that show a `question_predictor.Reply`."""
+def describe(reply: Any, context: str, num_answers: int) -> Iterator[str]:
+    """Yields lines of text that describe a `question_predictor.Reply`."""
     if reply.null_odds is not None:
         verdict = "there is an answer" if reply.has_answer else "no answer in the text"
         sign = "<" if reply.null_odds < reply.threshold else ">="
@@ -19,13 +22,13 @@ def describe(reply, context, num_answers):
         yield f"{answer.probability:6.3f}  {text}  ({place})"
 
 
-def _describe_place(place):
+def _describe_place(place: Any) -> str:
     text = f" ({place.text.strip()!r})" if place.text.strip() else ""
     return f"token {place.token}{text} of window {place.window}"
 
 
-def describe_example(example, found, num_answers):
-    """Yields lines of text that show a SQuAD example and its `question_predictor.Explanation`."""
+def describe_example(example: Any, found: Any, num_answers: int) -> Iterator[str]:
+    """Yields lines of text that describe an example and its `question_predictor.Explanation`."""
     yield f"question:       {example.question_text}"
     yield f"text:           {' '.join(example.paragraph_text.split())}"
     gold = "not known" if example.answers is None else "none"
@@ -40,13 +43,15 @@ def describe_example(example, found, num_answers):
     yield from describe(found.reply, example.paragraph_text, num_answers)
 
 
-def read_questions(lines, name, context):
+def read_questions(
+    lines: Iterable[bytes], name: str, context: str | None
+) -> Iterator[tuple[str, str, str, str]]:
     """Yields (id, place for messages, question, text) for each object of a jsonl file.
 
     Args:
       lines: iterable of bytes.
       name: name of the file, for messages.
-      context: the text of questions that have none; None: each must have one.
+      context: text for questions without one; None: each question must have its own.
     """
     for number, (place, row) in enumerate(tables.read_rows(lines, name, "jsonl")):
         question = tables.text_of(row, "question", "question", place)
@@ -57,8 +62,8 @@ def read_questions(lines, name, context):
         yield guid, place, question, text
 
 
-def to_dict(reply):
-    """Returns a JSON-ready `question_predictor.Reply`: the best answers with their places."""
+def to_dict(reply: Any) -> dict[str, Any]:
+    """Returns a JSON-ready dict of the best answers of a `question_predictor.Reply`."""
     question = reply.question
     found = [answer for answer in reply.answers if answer.start is not None]
     answers = [

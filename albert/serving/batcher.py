@@ -1,8 +1,8 @@
-"""Rows of many requests, computed together in one thread.
+"""Batches the rows of many requests and computes them in one thread.
 
-Rows wait until enough of them are there or the oldest has waited long enough; those of similar
-length are taken together. A CPU gains nothing from several inferences side by side, so there is one
-thread, and while it computes, others wait and become the next batch.
+Rows wait until there are enough of them or the oldest has waited long enough; rows of similar
+length form a batch. A CPU gains nothing from concurrent inferences, so there is one thread. Rows
+that arrive while it computes become the next batch.
 """
 
 import collections
@@ -19,26 +19,25 @@ from absl import logging
 
 from albert.io import file_io
 
-# The padded size of a batch is at most this many times its real one.
-_MOST_PADDING = 1.5
-_LONGEST_RETRY = 60  # seconds
-_REMEMBERED = 0.8  # weight of the past in the mean time per row
+_MAX_PADDING = 1.5  # maximum ratio of a batch's padded size to its real size
+_MAX_RETRY = 60  # seconds
+_DECAY = 0.8  # weight of the past in the moving average of the time per sequence
 
 
 class Full(Exception):
-    """No room for the rows of a request.
+    """The queue has no room for the rows of a request.
 
     Attributes:
-      retry_after: whole seconds after which there may be some.
+      retry_after: whole seconds after which there may be room.
     """
 
-    def __init__(self, message: str, retry_after: int):
+    def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
 class Closed(Exception):
-    """No further requests are taken."""
+    """The batcher accepts no further requests."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,9 +45,9 @@ class Row:
     """One input row of a request.
 
     Attributes:
-      value: what the function of the model takes.
-      length: about how long it is, in any unit; at least 1.
-      weight: about how many sequences it brings.
+      value: argument of the model's function.
+      length: approximate length in any unit; at least 1.
+      weight: approximate number of sequences of the row.
     """
 
     value: Any
@@ -58,11 +57,11 @@ class Row:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Pending:
-    """A request some of whose rows are not answered yet.
+    """A request with unanswered rows.
 
     Attributes:
       future: `concurrent.futures.Future` of `results`.
-      results: list, one for each row.
+      results: list with one entry per row.
       missing: number of rows without a result.
     """
 
@@ -76,21 +75,21 @@ class Pending:
         if not self.missing:
             self.end(self.future.set_result, self.results)
 
-    def end(self, set_to, value):
-        # It may be cancelled, by another thread, until the very end.
+    def end(self, set_to: Callable[[Any], None], value: Any) -> None:
+        # Another thread may cancel it at any time.
         with contextlib.suppress(concurrent.futures.InvalidStateError):
             set_to(value)
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Waiting:
-    """A row that waits.
+    """A queued row.
 
     Attributes:
       row: `Row`.
-      arrived: when it came, in seconds.
+      arrived: time of arrival in seconds.
       request: `Pending`.
-      place: of the row in the request, from 0.
+      place: index of the row in the request, from 0.
     """
 
     row: Row
@@ -100,32 +99,32 @@ class Waiting:
 
 
 class Queue:
-    """Rows that wait, in the order in which they came; without threads and without a clock.
+    """Queued rows in order of arrival; without threads and without a clock.
 
     Args:
       max_batch_size: maximum number of sequences per batch; a larger row is computed alone.
       delay: seconds that the oldest row may wait for others.
     """
 
-    def __init__(self, max_batch_size: int, delay: float):
+    def __init__(self, max_batch_size: int, delay: float) -> None:
         self._max_batch_size = max_batch_size
         self._delay = delay
-        self._waiting = collections.deque()
+        self._waiting: collections.deque[Waiting] = collections.deque()
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._waiting)
 
     @property
-    def weight(self):
-        """Sequences that all rows bring."""
+    def weight(self) -> int:
+        """Number of sequences of all rows."""
         return sum(item.row.weight for item in self._waiting)
 
-    def add(self, item):
-        """Puts a `Waiting` behind the others."""
+    def add(self, item: Waiting) -> None:
+        """Appends a row."""
         self._waiting.append(item)
 
     def drop_cancelled(self) -> None:
-        """Removes the rows of requests that were cancelled or have failed."""
+        """Removes the rows of cancelled or failed requests."""
         kept = [item for item in self._waiting if not item.request.future.done()]
         self._waiting = collections.deque(kept)
 
@@ -138,14 +137,15 @@ class Queue:
         return max(0.0, self._waiting[0].arrived + self._delay - now)
 
     def take(self) -> list[Waiting]:
-        """Removes a batch: the oldest row, and those that are nearest to it in length."""
+        """Removes and returns a batch: the oldest row and the rows nearest to it in length."""
         oldest = self._waiting[0]
         near = sorted(self._waiting, key=lambda item: abs(item.row.length - oldest.row.length))
-        batch, sequences, longest, total = [], 0, 0, 0
-        for item in near:  # the oldest is the first: the order of equals stays
+        batch: list[Waiting] = []
+        sequences = longest = total = 0
+        for item in near:  # the oldest is first: the sort is stable
             longest, total = max(longest, item.row.length), total + item.row.length
             sequences += item.row.weight
-            is_padding = longest * (len(batch) + 1) > _MOST_PADDING * total
+            is_padding = longest * (len(batch) + 1) > _MAX_PADDING * total
             if batch and (is_padding or sequences > self._max_batch_size):
                 break
             batch.append(item)
@@ -155,13 +155,12 @@ class Queue:
 
 
 class Batcher:
-    """Answers requests of any thread with a function that takes the rows of several.
+    """Answers requests of any thread with a function that takes rows of several requests.
 
-    A row that the function fails with ends its own request only: the rows of a batch that failed
-    are tried one by one.
+    If a batch fails, its rows are computed one by one, so a bad row fails its own request only.
 
     Args:
-      function: ``(values) -> results``, one for each, in their order.
+      function: ``(values) -> results``, one result per value, in order.
       max_batch_size, delay: see `Queue`.
       capacity: maximum number of queued rows.
       clock: function that returns seconds.
@@ -176,7 +175,7 @@ class Batcher:
         capacity: int,
         clock: Callable = time.monotonic,
         on_batch: Callable = lambda rows, seconds: None,
-    ):
+    ) -> None:
         self._function = function
         self._queue = Queue(max_batch_size, delay)
         self._capacity = capacity
@@ -188,8 +187,8 @@ class Batcher:
         self._thread = threading.Thread(target=self._work, name="inference", daemon=True)
         self._thread.start()
 
-    def __len__(self):
-        """Number of rows that wait, and that somebody still waits for."""
+    def __len__(self) -> int:
+        """Returns the number of queued rows whose requests are not cancelled."""
         with self._changed:
             self._queue.drop_cancelled()
             return len(self._queue)
@@ -201,14 +200,14 @@ class Batcher:
           rows: list of `Row`, at least one.
 
         Returns:
-          `concurrent.futures.Future` of the list of results. If it is cancelled, those of its rows
-          that still wait are not computed.
+          `concurrent.futures.Future` of the list of results. If it is cancelled, its queued rows
+          are not computed.
 
         Raises:
-          Full: too many rows wait.
+          Full: too many rows are queued.
           Closed: after `close`.
         """
-        future = concurrent.futures.Future()
+        future: concurrent.futures.Future = concurrent.futures.Future()
         request = Pending(future, [None] * len(rows), len(rows))
         with self._changed:
             if self._closed:
@@ -217,7 +216,7 @@ class Batcher:
                 seconds = math.ceil(self._queue.weight * self._row_seconds)
                 raise Full(
                     f"{len(self._queue)} texts wait already, of at most {self._capacity}",
-                    min(max(seconds, 1), _LONGEST_RETRY),
+                    min(max(seconds, 1), _MAX_RETRY),
                 )
             now = self._clock()
             for place, row in enumerate(rows):
@@ -226,14 +225,14 @@ class Batcher:
         return future
 
     def close(self) -> None:
-        """Answers the queued rows, rejects new ones, and returns when the thread has ended."""
+        """Answers queued rows, rejects new ones, and returns when the thread has ended."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         self._thread.join()
 
-    def _next_batch(self):
-        """Waits for a batch; None after the last."""
+    def _next_batch(self) -> list[Waiting] | None:
+        """Waits for the next batch; returns None after the last one."""
         with self._changed:
             while True:
                 self._queue.drop_cancelled()
@@ -244,18 +243,18 @@ class Batcher:
                     return self._queue.take()
                 self._changed.wait(due)
 
-    def _work(self):
+    def _work(self) -> None:
         while batch := self._next_batch():
             started = self._clock()
             self._answer(batch)
             seconds = self._clock() - started
             mean = seconds / sum(item.row.weight for item in batch)
-            past = _REMEMBERED if self._row_seconds else 0.0
+            past = _DECAY if self._row_seconds else 0.0
             self._row_seconds = past * self._row_seconds + (1 - past) * mean
             self._on_batch(len(batch), seconds)
-            batch = None  # else the last texts would stay in memory
+            batch = None  # frees the last texts while waiting
 
-    def _answer(self, batch):
+    def _answer(self, batch: list[Waiting]) -> None:
         try:
             results = self._function([item.row.value for item in batch])
             for item, result in zip(batch, results, strict=True):

@@ -1,11 +1,13 @@
-"""Chooses answers to questions about texts with a model that was fine-tuned on RACE.
+"""Chooses answers to questions about texts with a model fine-tuned on RACE.
 
-Letters in shapes: C choices, R inputs (one for each choice of some questions), S sequence.
+Letters in shapes: C choices, R inputs (one per choice of some questions), S sequence.
 """
 
 import dataclasses
 import itertools
 import string
+from collections.abc import Iterable, Iterator
+from typing import IO
 
 import numpy as np
 
@@ -25,7 +27,7 @@ class Question:
     Attributes:
       guid: its id.
       article: the text.
-      question: the question; options take the place of "_" in it, else they stand behind it.
+      question: the question; an option replaces the "_" in it, or is appended if there is none.
       options: tuple of C texts, 2 to 26.
     """
 
@@ -37,12 +39,12 @@ class Question:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """The option that a model chooses.
+    """The option chosen by a model.
 
     Attributes:
       question: `Question`.
-      number: which option, from 0.
-      probabilities: [C] of the options.
+      number: index of the option, from 0.
+      probabilities: those of the options, [C].
     """
 
     question: Question
@@ -50,7 +52,7 @@ class Choice:
     probabilities: list
 
     def to_dict(self) -> dict:
-        """JSON-ready: id, prediction (a letter), answer (its text), probabilities by letter."""
+        """Returns a JSON-ready dict: id, prediction (letter), answer (text), probabilities."""
         rounded = [round(float(p), 6) for p in self.probabilities]
         return {
             "id": self.question.guid,
@@ -60,16 +62,16 @@ class Choice:
         }
 
 
-def read_questions(lines, name):
-    """Yields a `Question` for each object of a jsonl file; without "id" they are numbered from 0.
+def read_questions(lines: Iterable[bytes], name: str) -> Iterator[Question]:
+    """Yields a `Question` per object of a jsonl file; the default of "id" counts from 0.
 
     Args:
       lines: iterable of bytes.
-      name: what messages call them.
+      name: name of the file, for messages.
 
     Raises:
-      file_io.InputError: a line is no object, or lacks one of article, question (texts) and options
-        (2 to 26 texts); names the line.
+      file_io.InputError: a line is not an object, or lacks one of article, question (texts) and
+        options (2 to 26 texts); names the line.
     """
     for number, (place, row) in enumerate(tables.read_rows(lines, name, "jsonl")):
         missing = [key for key in _KEYS if key not in row]
@@ -91,18 +93,18 @@ def read_questions(lines, name):
 
 
 class ChoicePredictor:
-    """A fine-tuned model, loaded from the folder of its training run, or a serving folder.
+    """A fine-tuned model, loaded from the folder of its training run or from a serving folder.
 
     Args:
       model_dir: output folder of run_race (its best checkpoint is used, else its last), or a
         serving folder.
-      runtime, threads: of serving folders; see `runtimes.load`.
+      runtime, threads: for serving folders; see `runtimes.load`.
 
     Attributes:
       max_seq_length: S of the training.
 
     Raises:
-      file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
+      file_io.InputError: the folder is missing, of another kind of model or without a checkpoint.
     """
 
     form = requests.CHOICE
@@ -111,7 +113,12 @@ class ChoicePredictor:
     batches_ahead = 64
     gives_numbers = False
 
-    def __init__(self, model_dir, runtime: str = "auto", threads: int | None = None):
+    def __init__(
+        self,
+        model_dir: str | inference.FoundModel,
+        runtime: str = "auto",
+        threads: int | None = None,
+    ) -> None:
         found = inference.find(model_dir, race.KIND)
         folder = found.folder
         max_qa_length = folder.length("max_qa_length", 1)
@@ -120,30 +127,33 @@ class ChoicePredictor:
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self._infer = found.load(runtime, threads)
 
-    def predict(self, questions, batch_size=32, batches_ahead=16):
+    def predict(
+        self, questions: Iterable[Question], batch_size: int = 32, batches_ahead: int = 16
+    ) -> Iterator[Choice]:
         """Yields a `Choice` for each `Question`, in order.
 
         Args:
           questions: iterable of `Question`.
-          batch_size: R, maximum number of inputs that are computed together.
-          batches_ahead: `batch_size` times this many questions are read at a time, so that inputs
-            of similar length can be put together.
+          batch_size: R, maximum number of inputs per batch.
+          batches_ahead: reads `batch_size` times this many questions at a time, to batch inputs of
+            similar length.
         """
         questions = iter(questions)
         while window := list(itertools.islice(questions, batch_size * batches_ahead)):
             features = [self._features(question) for question in window]
             columns = {name: np.concatenate([f[name] for f in features]) for name in _INPUTS}
             logits = np.zeros(len(columns["input_ids"]), np.float32)
-            for chosen in batching.batches_by_length(columns["input_mask"].sum(axis=1), batch_size):
-                batch = {name: values[chosen] for name, values in columns.items()}
-                logits[chosen] = self._infer(batching.trim_arrays(batch, _INPUTS))["logits"]
+            for chosen, batch in batching.trimmed_batches(columns, batch_size):
+                logits[chosen] = self._infer(batch)["logits"]
             ends = np.cumsum([len(question.options) for question in window])
             for question, scores in zip(window, np.split(logits, ends[:-1]), strict=True):
                 powers = np.exp(scores - np.max(scores))
                 probabilities = (powers / np.sum(powers)).tolist()
                 yield Choice(question, int(np.argmax(scores)), probabilities)
 
-    def read_lines(self, lines, name, form="jsonl"):
+    def read_lines(
+        self, lines: Iterable[bytes], name: str, form: str = "jsonl"
+    ) -> Iterator[Question]:
         """Yields the questions of a jsonl file; see `read_questions`."""
         return read_questions(lines, name)
 
@@ -171,7 +181,7 @@ class ChoicePredictor:
             raise file_io.InputError(f"{path}: there is no question")
         return questions, gold
 
-    def of_request(self, fields: dict):
+    def of_request(self, fields: dict) -> Question:
         """Returns the example of a request."""
         return Question("", fields["article"], fields["question"], tuple(fields["options"]))
 
@@ -179,24 +189,24 @@ class ChoicePredictor:
         """Returns the batch size for examples of requests that are computed together."""
         return sum(len(question.options) for question in examples)
 
-    def to_json(self, result) -> dict:
+    def to_json(self, result: Choice) -> dict:
         """Returns a JSON-ready `Choice`."""
         return result.to_dict()
 
-    def write(self, file, form, results):
+    def write(self, file: IO[str], form: str, results: Iterable[Choice]) -> None:
         """Writes results as jsonl."""
         file.writelines(tables.json_line(self.to_json(result)) for result in results)
 
-    def answers(self, results) -> list:
-        """Returns the numbers of the options, to compare and score."""
+    def answers(self, results: Iterable[Choice]) -> list:
+        """Returns the indices of the chosen options, to compare and score."""
         return [result.number for result in results]
 
     def score(self, gold: list, found: list) -> float:
         """Returns the accuracy in percentage points."""
         return 100 * float(np.mean(np.array(found) == gold))
 
-    def _features(self, question):
-        """int32 arrays [C, S]."""
+    def _features(self, question: Question) -> dict[str, np.ndarray]:
+        """Returns the features of a question: int32 arrays [C, S] by name."""
         example = race.RaceExample(
             question.guid,
             question.guid,

@@ -1,7 +1,7 @@
-"""The encoder's vectors for texts, and the files that hold them.
+"""Computes the encoder's vectors for texts and writes them to files.
 
-Letters in shapes: B batch, S sequence, T tokens of a text (with [CLS] and [SEP]), L layers asked
-for, H hidden, N texts.
+Letters in shapes: B batch, S sequence, T tokens of a text (with [CLS] and [SEP]), L requested
+layers, H hidden, N texts.
 """
 
 import array
@@ -10,25 +10,33 @@ import dataclasses
 import itertools
 import json
 import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert.io import file_io
-from albert.model import batching, checkpoints, encoder, model_folder, prepared_weights
+from albert.model import (
+    batching,
+    checkpoints,
+    encoder,
+    model_folder,
+    prepared_weights,
+    sources,
+)
 from albert.text import packing
 
 KINDS = ("tokens", "mean", "first", "pooled")
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
-# That many batches are read at a time, so that texts of similar length can be put together.
-_BATCHES_AHEAD = 16
+_BATCHES_AHEAD = 16  # read at a time, to batch texts of similar length
 _CHUNK = 1 << 20
 _DECIMALS = 6  # of numbers in jsonl
 
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """What is known of one text.
+    """The tokens and vectors of a text.
 
     Attributes:
       tokens: its T pieces.
@@ -41,11 +49,11 @@ class Features:
     vectors: np.ndarray
 
 
-def check_layers(layers, config):
-    """Refuses numbers of layers that the model does not have.
+def check_layers(layers: Sequence[int], config: encoder.AlbertConfig) -> None:
+    """Rejects numbers of layers that the model does not have.
 
     Raises:
-      file_io.InputError: names them and what there is.
+      file_io.InputError: a layer does not exist; names the valid numbers.
     """
     count = config.num_hidden_layers * config.inner_group_num
     wrong = [layer for layer in layers if not -count <= layer < count]
@@ -57,21 +65,28 @@ def check_layers(layers, config):
 
 
 class Extractor:
-    """An encoder and what is wanted of it.
+    """An encoder that returns vectors of some layers.
 
     Args:
       source: `sources.Source`; without a checkpoint the weights are random.
       layers: numbers of layers, 0 the first after the embeddings, -1 the last.
-      kind: "tokens": a vector for each token; "mean": their mean; "first": that of [CLS]; "pooled":
-        the pooler's output, of the last layer only, whatever `layers` says.
-      max_seq_length: S; longer texts are cut.
-      seed: source of random weights.
+      kind: "tokens": one vector per token; "mean": their mean; "first": the vector of [CLS];
+        "pooled": the pooler's output, of the last layer only, and `layers` is ignored.
+      max_seq_length: S; longer texts are truncated.
+      seed: seed of random weights.
 
     Raises:
-      file_io.InputError: a file of the source is missing or does not fit, or a layer is not there.
+      file_io.InputError: a file of the source is missing or does not fit, or a layer is invalid.
     """
 
-    def __init__(self, source, layers, kind, max_seq_length, seed=0):
+    def __init__(
+        self,
+        source: sources.Source,
+        layers: Sequence[int],
+        kind: str,
+        max_seq_length: int,
+        seed: int = 0,
+    ) -> None:
         config = encoder.AlbertConfig.from_json_file(source.config_file)
         check_layers(layers, config)
         if not 3 < max_seq_length <= config.max_position_embeddings:
@@ -86,7 +101,7 @@ class Extractor:
             checkpoints.restore(self._model, source.checkpoint)
         self._infer = prepared_weights.CompiledModel(self._model, self._vectors, _INPUTS)
 
-    def _vectors(self, features):
+    def _vectors(self, features: dict[str, tf.Tensor]) -> tf.Tensor:
         encoded = self._model(*(features[name] for name in _INPUTS))
         if self._kind == "pooled":
             return encoded.pooled_output
@@ -99,11 +114,11 @@ class Extractor:
         mask = tf.cast(features["input_mask"], tf.float32)[:, :, tf.newaxis, tf.newaxis]
         return tf.reduce_sum(vectors * mask, 1) / tf.reduce_sum(mask, 1)  # [B, L, H]
 
-    def extract(self, texts, batch_size):
-        """Yields `Features` for each text, in order; memory does not depend on their number.
+    def extract(self, texts: Iterable[str], batch_size: int) -> Iterator[Features]:
+        """Yields `Features` for each text, in order; memory use does not depend on their number.
 
         Args:
-          texts: iterable of str; two texts of a pair have a tab between them.
+          texts: iterable of str; a tab separates the two texts of a pair.
           batch_size: B.
         """
         texts = iter(texts)
@@ -113,16 +128,16 @@ class Extractor:
                 name: np.stack(column).astype(np.int32)
                 for name, column in zip(_INPUTS, packed, strict=True)
             }
+            found = {}
+            for chosen, batch in batching.trimmed_batches(columns, batch_size):
+                found.update(zip(chosen, self._infer(batch), strict=True))
             lengths = columns["input_mask"].sum(axis=1)
-            batches = batching.batches_by_length(lengths, batch_size)
-            found = [vectors for chosen in batches for vectors in self._run(columns, chosen)]
-            places = batching.places_in(batches)
-            for ids, length, place in zip(columns["input_ids"], lengths, places, strict=True):
-                ids, vectors = ids[:length], found[place]
+            for number, length in enumerate(lengths):
+                ids, vectors = columns["input_ids"][number, :length], found[number]
                 vectors = vectors[:length] if self._kind == "tokens" else vectors
                 yield Features(self._tokenizer.convert_ids_to_tokens(ids), ids, vectors)
 
-    def _pack(self, text):
+    def _pack(self, text: str) -> Any:
         ids = [self._tokenizer.encode(part) for part in text.split("\t", 1)]
         ids_a, ids_b = packing.truncate_to_fit(*ids, *[None] * (2 - len(ids)), self._length)
         tokenizer = self._tokenizer
@@ -130,20 +145,15 @@ class Extractor:
             ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, self._length, tokenizer.pad_id
         )
 
-    def _run(self, columns, chosen):
-        """Vectors of some of the packed texts."""
-        batch = {name: values[chosen] for name, values in columns.items()}
-        return self._infer(batching.trim_arrays(batch, _INPUTS))
-
 
 # --- files ------------------------------------------------------------------------------------
 
 
-def write_jsonl(path, rows):
-    """Writes one JSON object a text: ``index``, ``tokens``, ``vectors`` (nested lists).
+def write_jsonl(path: str | None, rows: Iterable[Features]) -> int:
+    """Writes one JSON object per text: ``index``, ``tokens``, ``vectors`` (nested lists).
 
     Args:
-      path: file that appears when it is whole; None writes to standard output.
+      path: file, which appears when it is complete; None writes to standard output.
       rows: iterable of `Features`.
 
     Returns:
@@ -159,7 +169,7 @@ def write_jsonl(path, rows):
     return count
 
 
-def _text_output(path):
+def _text_output(path: str | None) -> contextlib.AbstractContextManager[IO[str]]:
     if path:
         return file_io.atomic_writer(path)
     import sys
@@ -167,14 +177,15 @@ def _text_output(path):
     return contextlib.nullcontext(sys.stdout)
 
 
-def write_npz(path, rows):
+def write_npz(path: str, rows: Iterable[Features]) -> int:
     """Writes arrays that `numpy.load` reads.
 
-    ``vectors`` [N, …], or for "tokens" those of all texts one after another; ``token_ids`` of all
-    texts, int32; ``offsets`` int64 [N + 1]: text i has the entries offsets[i] to offsets[i + 1].
+    ``vectors`` float32 [N, …], for "tokens" the vectors of all texts concatenated; ``token_ids``
+    int32, those of all texts; ``offsets`` int64 [N + 1]: text i has the entries offsets[i] to
+    offsets[i + 1].
 
     Args:
-      path: file that appears when it is whole.
+      path: file, which appears when it is complete.
       rows: iterable of `Features`, all of one kind.
 
     Returns:
@@ -195,7 +206,7 @@ def write_npz(path, rows):
             file_io.atomic_writer(path, "wb") as file,
             zipfile.ZipFile(file, "w", allowZip64=True) as archive,
         ):
-            # The length is known only now, and it stands in front of the vectors.
+            # The header comes before the vectors, but their number is known only now.
             with (
                 file_io.open_file(spool, "rb") as vectors,
                 archive.open("vectors.npy", "w", force_zip64=True) as member,

@@ -1,11 +1,13 @@
-"""Connections of a server: how many there may be, what comes of broken ones, what the log says.
+"""Limits, error replies and log lines for the connections of a server.
 
-A client costs at most a line of the log, however often it comes, and never the file handles that
-others need.
+A client costs at most one line of the log, however often it connects, and never the file handles
+that others need.
 """
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from absl import logging
 from aiohttp import web
@@ -16,52 +18,52 @@ from albert.serving import requests
 # Kinds of notes.
 NO_HTTP, GONE = "Not HTTP", "A client left before its answer"
 OWN_ERROR = "an error of the server, see its log"
-NOTE_SECONDS = 60.0  # in which the log has one line of a kind, and then how many more there were
+NOTE_SECONDS = 60.0  # one line per kind and period; its end logs how many more there were
 _LONGEST_NOTE = 200  # characters of what a client sent
-_MOST_ACCEPTED = 32  # connections taken at once, before any of them is counted
-_MOST_IN_QUEUE = 128  # connections that the system keeps until they are taken
-_SPARE = 8  # connections beyond the bound, for questions about health
-# File handles that connections leave to others: those accepted but not yet counted (they take
-# some turns of the loop to be counted, and to be closed), the model's files, the log.
+_MAX_ACCEPTED = 32  # connections accepted at once, before any of them is counted
+_MAX_IN_QUEUE = 128  # connections that the system queues until they are accepted
+_SPARE = 8  # connections beyond the limit, for requests to /healthz and /metrics
+# File handles that connections leave free: for connections accepted but not yet counted (counting
+# and closing them takes some turns of the event loop), the model's files and the log.
 _KEPT_HANDLES = 192
 _TURNS = 6
-_ASK_SECONDS = 1.0
+_PROBE_SECONDS = 1.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Notes:
-    """Lines of the log about clients: the first of a kind at once, of others only their number."""
+    """Log lines about clients: logs the first event of a kind, then only the number of others."""
 
-    def __init__(self):
-        self._more = {}  # kind: how many came since its line
+    def __init__(self) -> None:
+        self._more: dict[str, int] = {}  # kind: number of events since its line
 
-    def add(self, kind, said):
-        """Logs an event, or counts it where one of its kind was logged not long ago.
+    def add(self, kind: str, message: object) -> None:
+        """Logs an event, or counts it if one of its kind was logged within `NOTE_SECONDS`.
 
         Args:
-          kind: of the event, in a few words.
-          said: what happened; a client may have written it.
+          kind: the kind of event, in a few words.
+          message: what happened; its text may come from a client.
         """
         if kind in self._more:
             self._more[kind] += 1
             return
         self._more[kind] = 0
-        text = " ".join(str(said).split())
+        text = " ".join(str(message).split())
         text = text.encode("unicode_escape").decode()
         logging.warning("%s: %.*s", kind, _LONGEST_NOTE, text)
-        asyncio.get_running_loop().call_later(NOTE_SECONDS, self._tell, kind)
+        asyncio.get_running_loop().call_later(NOTE_SECONDS, self._log_count, kind)
 
-    def _tell(self, kind):
+    def _log_count(self, kind: str) -> None:
         if more := self._more.pop(kind, 0):
             logging.warning("%s: %d more in %g seconds", kind, more, NOTE_SECONDS)
 
-    def close(self):
-        """Logs the numbers that were not told yet."""
+    def close(self) -> None:
+        """Logs the counts that are not logged yet."""
         for kind in list(self._more):
-            self._tell(kind)
+            self._log_count(kind)
 
-    def of_loop(self, loop, context):
-        """Handler of exceptions for `asyncio`, which itself logs each with its traceback."""
+    def of_loop(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Handles exceptions of the event loop, which would log each with its traceback."""
         error = context.get("exception")
         if isinstance(error, OSError):
             self.add("A connection failed", f"{context['message']}: {error}")
@@ -69,26 +71,31 @@ class Notes:
             loop.default_exception_handler(context)
 
 
-def what_is_wrong(error):
-    """What `aiohttp` says of a request, without the bytes of the request that it quotes."""
+def what_is_wrong(error: object) -> str:
+    """Returns the error message of `aiohttp`, without the bytes of the request that it quotes."""
     return (getattr(error, "message", "") or str(error or "")).partition(":")[0].strip()
 
 
-def error_reply(status, error, headers=None):
-    """A reply in JSON that says what is wrong."""
-    return web.Response(
-        text=requests.to_json({"error": str(error)}),
-        status=status,
-        headers=headers,
-        content_type="application/json",
-    )
+def json_reply(
+    value: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """Returns a reply in JSON."""
+    text = requests.to_json(value)
+    return web.Response(text=text, status=status, headers=headers, content_type="application/json")
 
 
-# --- how many -----------------------------------------------------------------------------------
+def error_reply(
+    status: int, error: object, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """Returns a reply in JSON with an error message."""
+    return json_reply({"error": str(error)}, status, headers)
 
 
-def _free_handles():
-    """File handles that this process may still open; None: without a limit, or none is known."""
+# --- limits -------------------------------------------------------------------------------------
+
+
+def _free_handles() -> int | None:
+    """Returns how many files this process may still open; None: unlimited or unknown."""
     with contextlib.suppress(ImportError):
         import resource
 
@@ -101,32 +108,34 @@ def _free_handles():
 class Connections:
     """The open connections of a server.
 
-    Beyond their bound the one is closed that has been open longest without a whole request. Where
-    all have one, a few more are taken, which are told about health and nothing else.
+    Beyond their limit, the connection that has been open longest without a whole request is closed.
+    If all have a whole request, a few more are accepted, which may only ask for health and metrics.
 
     Args:
-      most: bound that is wanted; it becomes less where file handles are short.
+      most: maximum number of connections; lower if the process may open too few files.
       notes: `Notes`.
-      count_closed: function without arguments, called for each one that is closed to make room.
+      count_closed: function without arguments, called for each connection closed to make room.
     """
 
-    def __init__(self, most, notes, count_closed):
+    def __init__(self, most: int, notes: Notes, count_closed: Callable[[], None]) -> None:
         free = _free_handles()
         kept = _KEPT_HANDLES if free is None else max(0, min(_KEPT_HANDLES, free // 2))
         self.most = most if free is None else max(1, min(most, free - kept))
-        self._at_once = max(1, min(_MOST_ACCEPTED, kept // _TURNS))
+        self._at_once = max(1, min(_MAX_ACCEPTED, kept // _TURNS))
         self._notes = notes
         self._count_closed = count_closed
-        self._open = {}  # oldest first
+        self._open: dict[Connection, None] = {}  # oldest first
         if self.most < most:
-            said = f"At most {self.most} connections instead of {most}"
-            logging.warning("%s: this process may open only %d more files (ulimit -n)", said, free)
+            limit = f"At most {self.most} connections instead of {most}"
+            logging.warning("%s: this process may open only %d more files (ulimit -n)", limit, free)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._open)
 
-    async def listen(self, manager, make, host, port):
-        """`asyncio.Server` of an address.
+    async def listen(
+        self, manager: web.Server, make: Callable[[], "Connection"], host: str, port: int
+    ) -> asyncio.Server:
+        """Listens at an address and returns its `asyncio.Server`.
 
         Args:
           manager: `aiohttp.web.Server` of the connections.
@@ -144,15 +153,15 @@ class Connections:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(make, host, port, backlog=self._at_once)
         for listening in server.sockets:
-            with listening.dup() as same:  # asyncio has one number for both
-                same.listen(_MOST_IN_QUEUE)
+            with listening.dup() as same:  # asyncio uses its backlog for both
+                same.listen(_MAX_IN_QUEUE)
         return server
 
-    def add(self, connection):
-        """Counts a connection that was made.
+    def add(self, connection: "Connection") -> bool:
+        """Counts a new connection.
 
         Returns:
-          Whether there was room; else it is one of the few that are told about health only.
+          Whether there was room; if not, it may only ask for health and metrics.
         """
         self._open[connection] = None
         if len(self._open) <= self.most:
@@ -168,60 +177,69 @@ class Connections:
                 "without a whole request was closed",
             )
             self.remove(closed)
-            closed.transport.abort()
+            if closed.transport:
+                closed.transport.abort()
         return oldest is not None
 
-    def remove(self, connection):
-        """Counts a connection no more."""
+    def remove(self, connection: "Connection") -> None:
+        """Stops counting a connection."""
         self._open.pop(connection, None)
 
 
 class Connection(web.RequestHandler):
     """A connection to a client.
 
-    What is no HTTP is answered in JSON and noted in a line. A client that has ended its side after
-    its requests still gets the answers.
+    Input that is not HTTP is answered in JSON and logged in one line. A client that has ended its
+    side after its requests still gets the replies.
 
     Args:
       manager: `aiohttp.web.Server`.
       connections: `Connections`.
       notes: `Notes`.
-      count: function of a status, called for each reply that is made here.
-      **options: of `aiohttp.web.RequestHandler`.
+      count: ``(status)``, called for each reply that this class makes.
+      **options: keyword arguments of `aiohttp.web.RequestHandler`.
 
     Attributes:
       has_ended: whether the client has ended its side.
       has_room: see `Connections.add`.
     """
 
-    def __init__(self, manager, connections, notes, count, **options):
+    def __init__(
+        self,
+        manager: web.Server,
+        connections: Connections,
+        notes: Notes,
+        count: Callable[[int], None],
+        **options: Any,
+    ) -> None:
         super().__init__(manager, **options)
         self._connections, self._notes, self._count = connections, notes, count
         self.has_ended, self.has_room = False, True
-        self._request, self._is_answered = None, True
+        self._request: Any = None  # `web.BaseRequest` that is answered, or was answered last
+        self._is_answered = True
 
-    def connection_made(self, transport):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.has_room = self._connections.add(self)
 
-    def connection_lost(self, exc):
+    def connection_lost(self, exc: BaseException | None) -> None:
         self._connections.remove(self)
         super().connection_lost(exc)
 
-    def begin(self, request):
-        """Called with each request when it is its turn to be answered."""
+    def begin(self, request: web.BaseRequest) -> None:
+        """Called with each request before it is answered."""
         self._request, self._is_answered = request, False
 
-    def is_idle(self):
-        """Whether there is no whole request to answer."""
+    def is_idle(self) -> bool:
+        """Returns whether there is no whole request to answer."""
         return not self._messages and (self._is_answered or not self._request.content.is_eof())
 
-    def is_last(self):
-        """Whether no request can follow the one that is being answered."""
+    def is_last(self) -> bool:
+        """Returns whether no request can follow the one that is being answered."""
         return self.has_ended and not self._messages
 
-    def eof_received(self):
-        """Called when the client has ended its side; True keeps the other one open."""
+    def eof_received(self) -> Any:  # bool: `aiohttp` declares None
+        """Called when the client has ended its side; returns True to keep the other one open."""
         self.has_ended = True
         if self._is_answered and not self._messages:
             return False
@@ -229,39 +247,47 @@ class Connection(web.RequestHandler):
         if not body.is_eof():
             body.set_exception(web.RequestPayloadError("the body of the request is not complete"))
             body.feed_eof()
-        self._loop.call_later(_ASK_SECONDS, self._ask)
+        self._loop.call_later(_PROBE_SECONDS, self._probe)
         return True
 
-    def _ask(self):
-        """Finds out whether a client that has ended its side is still there.
+    def _probe(self) -> None:
+        """Sends "100 Continue" to find out whether a client that has ended its side is still there.
 
-        One that is not there answers with a reset, so that what it asked need not be computed.
+        If it has gone, its system answers with a reset, and its request need not be computed.
         """
         if self.transport is None or self.transport.is_closing():
             return
         request = self._request
         if not self._is_answered and request.version >= (1, 1) and not request.writer.output_size:
             self.transport.write(_CONTINUE)
-        self._loop.call_later(_ASK_SECONDS, self._ask)
+        self._loop.call_later(_PROBE_SECONDS, self._probe)
 
-    def handle_error(self, request, status=500, exc=None, message=None):
-        """Reply to what is no HTTP, or to a mistake of the server outside of its paths."""
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Replies to input that is not HTTP, and after errors outside of the handlers of paths."""
         if isinstance(exc, ConnectionError) or request.writer.output_size:
             self._notes.add(GONE, "other")
             raise ConnectionError("nobody takes a reply") from exc
         self._count(status)
         if status == 400:
-            said = what_is_wrong(exc) or message
-            self._notes.add(NO_HTTP, f"from {request.remote}: {said}")
-            reply = error_reply(status, f"the request: expected HTTP/1.1, found {said}")
+            error = what_is_wrong(exc) or message
+            self._notes.add(NO_HTTP, f"from {request.remote}: {error}")
+            reply = error_reply(status, f"the request: expected HTTP/1.1, found {error}")
         else:
             logging.error("%s could not be answered", request.path, exc_info=exc)
             reply = error_reply(status, OWN_ERROR)
         reply.force_close()
         return reply
 
-    async def finish_response(self, request, resp, start_time):
-        """Sends a reply; those that `aiohttp` makes itself become JSON."""
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Sends a reply; turns error replies that `aiohttp` makes into JSON."""
         if isinstance(resp, web.HTTPException):
             self._count(resp.status)
             resp = error_reply(resp.status, f"{request.method} {request.path}: {resp.reason}")
@@ -271,6 +297,6 @@ class Connection(web.RequestHandler):
         finally:
             self._is_answered = True
 
-    def log_exception(self, *args, exc_info=None, **_):
-        """Called by `aiohttp` where a connection ended in an error."""
+    def log_exception(self, *args: Any, exc_info: Any = None, **_: Any) -> None:
+        """Called by `aiohttp` if a connection ended in an error."""
         self._notes.add("A connection failed", exc_info or args)

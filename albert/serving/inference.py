@@ -1,4 +1,4 @@
-"""Fine-tuned models as functions of arrays, from the folder of a training or a serving folder."""
+"""Loads fine-tuned models as functions of arrays, from training folders or serving folders."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,20 +7,20 @@ from albert.io import file_io
 from albert.model import model_folder
 from albert.serving import runtimes, serving_folder
 from albert.tasks import kinds
-from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import task as squad_task
+from albert.tasks.squad import threshold as squad_threshold
 
 
 @dataclasses.dataclass(frozen=True)
 class FoundModel:
-    """A fine-tuned model that can be loaded.
+    """A fine-tuned model that is not loaded yet.
 
     Attributes:
       folder: `model_folder.ModelFolder` of its settings and vocabulary.
-      serving: `serving_folder.ServingFolder`; None for the folder of a training.
-      function: what `load` returns, where that is there already.
-      precision: type of products and activations, "float32" or "bfloat16"; of the folder of a
-        training, as serving folders have their own.
+      serving: `serving_folder.ServingFolder`; None for a training folder.
+      function: the function that `load` returns, if it exists already.
+      precision: type of products and activations, "float32" or "bfloat16", for training folders;
+        serving folders have their own.
     """
 
     folder: model_folder.ModelFolder
@@ -32,12 +32,11 @@ class FoundModel:
         """Loads the model as a function.
 
         Args:
-          runtime, threads: see `runtimes.load`; of serving folders alone.
+          runtime, threads: for serving folders only; see `runtimes.load`.
 
         Returns:
           ``(features) -> outputs``: both dicts of arrays by name, see `kinds.Kind`. Other features
-          are ignored. In scores of SQuAD 1.1 the folder of a training may have any number at
-          padding.
+          are ignored. Scores of SQuAD 1.1 from a training folder are undefined at padding.
 
         Raises:
           file_io.InputError: the model does not fit its settings, or see `runtimes.load`.
@@ -46,17 +45,16 @@ class FoundModel:
             return self.function
         if self.serving:
             return runtimes.load(self.serving, runtime, threads)
-        from albert.serving import (
-            trained_model,
-        )  # with TensorFlow, which serving folders may not need
+        # It imports TensorFlow, which serving folders may not need.
+        from albert.serving import trained_model
 
         return trained_model.from_training_folder(self.folder, self.precision)
 
     def in_precision(self, precision: str) -> "FoundModel":
-        """Returns the same model, to be computed in "float32" or "bfloat16".
+        """Returns the same model, computed in "float32" or "bfloat16".
 
         Raises:
-          file_io.InputError: it is a serving folder of another precision.
+          file_io.InputError: the serving folder has another precision.
         """
         if self.serving and precision != self.serving.precision:
             raise file_io.InputError(
@@ -71,19 +69,19 @@ class FoundModel:
             return self.serving.null_odds_threshold
         if self.folder.kind != squad_task.V2:
             return None
-        return squad_answers.read(self.folder.source.checkpoint)
+        return squad_threshold.read(self.folder.source.checkpoint)
 
 
-def find(path, *names):
-    """Finds the `FoundModel` of a training's folder or a serving folder.
+def find(path: str | FoundModel, *names: str) -> FoundModel:
+    """Finds the `FoundModel` of a training folder or a serving folder.
 
     Args:
-      path: the folder; of a training's the best checkpoint is used, else the last. Or what this
-        function returns, which is returned again.
+      path: the folder; a training folder's best checkpoint is used, or else its last. A
+        `FoundModel` is returned unchanged.
       names: the kinds that the caller can use; none means any.
 
     Raises:
-      file_io.InputError: no such folder, or one of another kind of model or damaged.
+      file_io.InputError: the folder is missing, damaged or of another kind of model.
     """
     if isinstance(path, FoundModel):
         return path

@@ -1,4 +1,4 @@
-"""Predictors: fine-tuned models of every kind behind one protocol, from files to results.
+"""One protocol for fine-tuned models of every kind, from files to results.
 
 `predict`, `ask`, the server and the check of exports use nothing else of a task.
 """
@@ -24,9 +24,9 @@ class Predictor(Protocol):
       max_seq_length: S of the training.
       form: `requests.Form` of its examples in requests.
       metric: name of the score.
-      gives_numbers: whether its answers are numbers, which are equal if they are close.
-      input_forms, output_forms: forms of the files that it reads without labels, and writes; the
-        first one is that of standard input or output.
+      gives_numbers: whether its answers are numbers, which count as equal if they are close.
+      input_forms, output_forms: formats of files without labels that it reads, and of files that it
+        writes; the first one is also used for standard input or output.
       batches_ahead: number of batches of a file that `predict` should read at a time.
     """
 
@@ -49,7 +49,7 @@ class Predictor(Protocol):
         """
 
     def of_request(self, fields: dict) -> Any:
-        """Returns the example of a request that `form` has read."""
+        """Returns the example for fields that `form` has read from a request."""
 
     def predict(
         self, examples: Iterable[Any], batch_size: int = ..., batches_ahead: int = ...
@@ -66,7 +66,7 @@ class Predictor(Protocol):
         """Writes results in one of `output_forms`."""
 
     def answers(self, results: Iterable[Any]) -> list:
-        """Returns what results say, to compare and score: one answer per example or per word."""
+        """Returns one answer per example or per word, to compare and score."""
 
     def score(self, gold: list, found: list) -> float:
         """Returns the score of answers, from 0 to 100."""
@@ -88,17 +88,17 @@ def load(
 
     Args:
       model: folder of a training or serving folder, or what `inference.find` returns.
-      runtime, threads: of serving folders; see `runtimes.load`.
+      runtime, threads: for serving folders; see `runtimes.load`.
 
     Raises:
-      file_io.InputError: there is no such folder, or it holds no such model.
+      file_io.InputError: the folder is missing or holds no fine-tuned model.
     """
     found = inference.find(model)
     return PREDICTORS[found.folder.kind](found, runtime, threads)
 
 
 def reader(folder: model_folder.ModelFolder) -> Predictor:
-    """Returns a predictor without weights, which reads and scores, but does not predict."""
+    """Returns a predictor without weights, which reads and scores but cannot predict."""
 
     def no_weights(features):
         raise file_io.InputError(f"the weights of {folder.path} are not loaded")

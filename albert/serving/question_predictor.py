@@ -1,7 +1,9 @@
-"""Answers questions about texts with a model that was fine-tuned on SQuAD."""
+"""Answers questions about texts with a model fine-tuned on SQuAD."""
 
 import dataclasses
 import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO
 
 import numpy as np
 from absl import logging
@@ -12,11 +14,12 @@ from albert.serving import answer_text, inference, requests
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import metrics as squad_metrics
+from albert.tasks.squad import positions, question_files
 from albert.tasks.squad import task as squad_task
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")
-BATCH_SIZE = 16  # windows that are computed together
-_TEXTS_KEPT = 128  # texts of any length, which a server would otherwise keep forever
+BATCH_SIZE = 16  # windows per batch
+_CACHED_TEXTS = 128  # limits the memory of a server
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class Question:
     Attributes:
       question, context: the question and the text.
       guid: its id.
-      place: where it was read, for messages; "" if nowhere.
+      place: its origin, for messages; "" if unknown.
       num_answers: maximum number of answers in its JSON.
     """
 
@@ -43,9 +46,10 @@ class Reply:
 
     Attributes:
       question: `Question`.
-      answers: list of `squad_answers.Answer`, best first; `start` and `end` are places in the text.
-      null_odds: the odds that there is no answer; None under SQuAD 1.1.
-      threshold: null odds from which no answer is given; None under SQuAD 1.1.
+      answers: list of `squad_answers.Answer`, best first; `start` and `end` are positions in the
+        text.
+      null_odds: the odds that there is no answer; None for SQuAD 1.1.
+      threshold: null odds from which no answer is given; None for SQuAD 1.1.
     """
 
     question: Question
@@ -55,7 +59,7 @@ class Reply:
 
     @property
     def has_answer(self) -> bool:
-        """False if no answer was found, or the text has none."""
+        """Returns whether an answer was found and its null odds are below the threshold."""
         if self.answers[0].start is None:
             return False
         return self.null_odds is None or self.null_odds < self.threshold
@@ -63,11 +67,11 @@ class Reply:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A token of a window that a question is asked in.
+    """A token of a window of a question and its text.
 
     Attributes:
       window, token: their numbers from 0.
-      text: what the token stands for in the text; "" where it belongs to the question or is [CLS].
+      text: the token's characters in the text; "" for [CLS] and tokens of the question.
     """
 
     window: int
@@ -77,13 +81,13 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """An answer next to the gold one.
+    """An answer and the gold answer.
 
     Attributes:
       reply: `Reply`.
       start, end: `Place`s with the highest scores.
       gold: `Place`s of the first gold answer's first and last token, in the window with most of the
-        text around it; None where there is no answer, or its place is not known.
+        text around it; None if there is no answer or its position is unknown.
     """
 
     reply: Reply
@@ -97,7 +101,7 @@ class Answerer:
 
     Args:
       model_dir: output folder of run_squad_v1 or run_squad_v2, or a serving folder.
-      runtime, threads: of serving folders; see `runtimes.load`.
+      runtime, threads: for serving folders; see `runtimes.load`.
 
     Attributes:
       max_seq_length: S of the training.
@@ -112,18 +116,23 @@ class Answerer:
     batches_ahead = 4
     gives_numbers = False
 
-    def __init__(self, model_dir, runtime: str = "auto", threads: int | None = None):
+    def __init__(
+        self,
+        model_dir: str | inference.FoundModel,
+        runtime: str = "auto",
+        threads: int | None = None,
+    ) -> None:
         found = inference.find(model_dir, *squad_task.KINDS)
         folder = found.folder
         self.max_seq_length = folder.length()
         self._settings = folder.settings_as(squad_task.Settings)
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        # It keeps texts that it has seen, so further questions about one cost little.
+        # It caches texts, so further questions about a text cost little.
         self._featurizer = squad_features.Featurizer(
             self._tokenizer,
             **self._settings.window,
             is_training=False,
-            paragraphs_kept=_TEXTS_KEPT,
+            paragraphs_kept=_CACHED_TEXTS,
         )
         self._infer = found.load(runtime, threads)
         self._threshold = found.null_odds_threshold()
@@ -139,26 +148,29 @@ class Answerer:
           `Reply`.
 
         Raises:
-          file_io.InputError: the question is empty, or the text is or does not fit the vocabulary.
+          file_io.InputError: the question or the text is empty, or the text does not fit the
+            vocabulary.
         """
         (reply,) = self.predict([Question(question, context)])
         return reply
 
-    def predict(self, questions, batch_size=BATCH_SIZE, batches_ahead=4):
-        """Yields a `Reply` for each question, in order; windows of several are computed together.
+    def predict(
+        self, questions: Iterable[Question], batch_size: int = BATCH_SIZE, batches_ahead: int = 4
+    ) -> Iterator[Reply]:
+        """Yields a `Reply` for each question, in order; batches hold windows of several questions.
 
         Args:
           questions: iterable of `Question`.
-          batch_size: number of windows that are computed together.
-          batches_ahead: `batch_size` times this many questions are read at a time.
+          batch_size: number of windows per batch.
+          batches_ahead: reads `batch_size` times this many questions at a time.
 
         Raises:
-          file_io.InputError: see `ask`; with the place.
+          file_io.InputError: see `ask`; names the question's `place`.
         """
         questions = iter(questions)
         while block := list(itertools.islice(questions, batch_size * batches_ahead)):
             examples = [
-                squad_answers.SquadExample("question", q.question, q.context) for q in block
+                squad_features.SquadExample("question", q.question, q.context) for q in block
             ]
             windows = [
                 self._windows_of(example, question.place)
@@ -171,7 +183,14 @@ class Answerer:
             for question, example, found in zip(block, examples, windows, strict=True):
                 yield self._reply(question, example, found, results)
 
-    def read_lines(self, lines, name, form="jsonl", context=None, num_answers=3):
+    def read_lines(
+        self,
+        lines: Iterable[bytes],
+        name: str,
+        form: str = "jsonl",
+        context: str | None = None,
+        num_answers: int = 3,
+    ) -> Iterator[Question]:
         """Yields a `Question` for each object of a jsonl file; see `answer_text.read_questions`."""
         for guid, place, question, text in answer_text.read_questions(lines, name, context):
             yield Question(question, text, guid, place, num_answers)
@@ -187,7 +206,7 @@ class Answerer:
             return questions, None
         return questions, [list(example.answers or ()) for example in found]
 
-    def of_request(self, fields: dict):
+    def of_request(self, fields: dict) -> Question:
         """Returns the example of a request."""
         return Question(fields["question"], fields["context"], num_answers=fields["num_answers"])
 
@@ -195,15 +214,15 @@ class Answerer:
         """Returns the batch size for examples of requests that are computed together."""
         return BATCH_SIZE
 
-    def to_json(self, result) -> dict:
+    def to_json(self, result: Reply) -> dict:
         """Returns a JSON-ready `Reply`."""
         return answer_text.to_dict(result)
 
-    def write(self, file, form, results):
+    def write(self, file: IO[str], form: str, results: Iterable[Reply]) -> None:
         """Writes results as jsonl."""
         file.writelines(tables.json_line(self.to_json(result)) for result in results)
 
-    def answers(self, results) -> list:
+    def answers(self, results: Iterable[Reply]) -> list:
         """Returns the texts of the best answers, "" for none, to compare and score."""
         return [result.answers[0].text if result.has_answer else "" for result in results]
 
@@ -213,8 +232,8 @@ class Answerer:
         _, f1 = squad_metrics.raw_scores_v2(gold, found)
         return 100 * float(np.mean(list(f1.values())))
 
-    def explain(self, example):
-        """Answers a question of a data set: an `Explanation`.
+    def explain(self, example: squad_answers.SquadExample) -> Explanation:
+        """Answers a question of a data set and returns an `Explanation`.
 
         Args:
           example: `squad_utils.SquadExample`, not of training.
@@ -222,20 +241,18 @@ class Answerer:
         Raises:
           file_io.InputError: see `ask`.
         """
-        windows, results = self._search(example)
+        windows = self._windows_of(example)
+        for number, window in enumerate(windows):
+            window.unique_id = number
+        results = self._results(windows)
         start, end = self._highest(example, windows, results)
         question = Question(example.question_text, example.paragraph_text, example.qas_id)
         reply = self._reply(question, example, windows, results)
         return Explanation(reply, start, end, _gold(example, windows))
 
-    def _search(self, example):
-        """The windows of a question, numbered from 0, and {number: scores}."""
-        windows = self._windows_of(example)
-        for number, window in enumerate(windows):
-            window.unique_id = number
-        return windows, self._results(windows)
-
-    def _windows_of(self, example, place=""):
+    def _windows_of(
+        self, example: squad_answers.SquadExample, place: str = ""
+    ) -> list[squad_features.SquadFeatures]:
         at = f"{place}: " if place else ""
         if not example.question_text.strip():
             raise file_io.InputError(f"{at}the question is empty")
@@ -252,8 +269,13 @@ class Answerer:
             raise file_io.InputError(f"{at}the text cannot be searched: {windows}")
         return windows
 
-    def _highest(self, example, windows, results):
-        """`Place`s of the highest start and end; under SQuAD 2.0 of the end given that start."""
+    def _highest(
+        self,
+        example: squad_answers.SquadExample,
+        windows: Sequence[squad_features.SquadFeatures],
+        results: dict[int, dict[str, np.ndarray]],
+    ) -> tuple[Place, ...]:
+        """Returns `Place`s of the highest start and end; for SQuAD 2.0 of that start's end."""
         if self._threshold is None:
             places = []
             for name in ("start_log_prob", "end_log_prob"):
@@ -266,22 +288,30 @@ class Answerer:
             _place(example, best, int(found[f"{n}_top_index"][0])) for n in ("start", "end")
         )
 
-    def _results(self, windows, batch_size=BATCH_SIZE):
-        """{unique id: scores} of the windows."""
+    def _results(
+        self, windows: Sequence[squad_features.SquadFeatures], batch_size: int = BATCH_SIZE
+    ) -> dict[int, dict[str, np.ndarray]]:
+        """Returns the scores of windows by unique id."""
         results = {}
-        lengths = [np.sum(window.input_mask) for window in windows]
-        for chosen in batching.batches_by_length(lengths, batch_size):
-            batch = [windows[place] for place in chosen]
-            columns = {
-                name: np.int32([getattr(window, name) for window in batch]) for name in _INPUTS
-            }
-            columns = batching.trim_arrays(columns, _INPUTS, self._settings.widest_beam)
-            rows = squad_answers.scores_of(self._infer(columns), columns["input_mask"])
-            for place, window in enumerate(batch):
-                results[window.unique_id] = {name: row[place] for name, row in rows.items()}
+        columns = {
+            name: np.int32([getattr(window, name) for window in windows]) for name in _INPUTS
+        }
+        widest = self._settings.widest_beam
+        for chosen, batch in batching.trimmed_batches(columns, batch_size, widest):
+            rows = squad_answers.scores_of(self._infer(batch), batch["input_mask"])
+            for place, number in enumerate(chosen):
+                results[windows[number].unique_id] = {
+                    name: row[place] for name, row in rows.items()
+                }
         return results
 
-    def _reply(self, question, example, windows, results):
+    def _reply(
+        self,
+        question: Question,
+        example: squad_answers.SquadExample,
+        windows: Sequence[squad_features.SquadFeatures],
+        results: dict[int, dict[str, np.ndarray]],
+    ) -> Reply:
         settings = self._settings
         limits = (settings.n_best_size, settings.max_answer_length)
         if self._threshold is None:
@@ -293,17 +323,21 @@ class Answerer:
         return Reply(question, answers, null_odds[example.qas_id], self._threshold)
 
 
-def _place(example, window, token):
-    """`Place` of a token of a window."""
+def _place(
+    example: squad_answers.SquadExample, window: squad_features.SquadFeatures, token: int
+) -> Place:
+    """Returns the `Place` of a token of a window."""
     piece, text = token - window.text_begin, ""
     if 0 <= piece < len(window.piece_start):
         text = example.paragraph_text[window.piece_start[piece] : window.piece_end[piece] + 1]
     return Place(window.unique_id, token, text)
 
 
-def _gold(example, windows):
-    """See `Explanation`."""
-    found = squad_task.targets(squad_task.Questions([example], windows))
+def _gold(
+    example: squad_answers.SquadExample, windows: Sequence[squad_features.SquadFeatures]
+) -> tuple[Place, ...] | None:
+    """Returns `Explanation.gold`."""
+    found = positions.targets(question_files.Questions([example], windows))
     whole = [w for w in windows if not found["is_impossible"][w.unique_id]]
     if not whole:
         return None

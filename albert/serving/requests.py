@@ -1,10 +1,8 @@
-"""Requests of a server: JSON to the rows of a model, and results to JSON.
+"""Parses the requests of a server, from JSON to examples, and writes results as JSON.
 
-Each kind of model has a `Form`, which says what an example is. A request of our own holds an
-example, or a list of them under "examples"; one in the form of TensorFlow Serving holds them row by
-row under "instances" or column by column under "inputs".
-
-Source of the latter: TensorFlow Serving, RESTful API.
+Each kind of model has a `Form`, which describes its examples. A request in the toolkit's format
+holds an example, or a list of examples under "examples". A request in the format of TensorFlow
+Serving (source: its RESTful API) holds rows under "instances" or columns under "inputs".
 """
 
 import base64
@@ -14,7 +12,7 @@ import itertools
 import json
 import string
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from albert.io import file_io, json_shapes, tables
@@ -22,14 +20,13 @@ from albert.serving import batcher
 
 _SIGNATURE = "serving_default"
 _EXAMPLES = "examples"
-_MOST_ANSWERS = 20
-_ANSWERS = 3
-# About the characters of a token, to compare lengths before a text is tokenized.
-_CHARACTERS = 5
-_SHORTEST = 40  # characters: shorter texts take no less time
-# Normalization may make a text so many times longer than texts may be; three times is what Korean
-# needs, and a single character can become 18.
-_MOST_TIMES_LONGER = 4
+_MAX_ANSWERS = 20
+_DEFAULT_ANSWERS = 3
+_TOKEN_CHARACTERS = 5  # approximate, to compare lengths before a text is tokenized
+_MIN_LENGTH = 40  # characters: shorter texts take no less time
+# Maximum length after normalization, as a multiple of `Limits.characters`. Korean needs a factor of
+# three, and a single character can become 18.
+_MAX_GROWTH = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +35,9 @@ class Limits:
 
     Attributes:
       examples: maximum number of examples.
-      characters: maximum total number of characters in an example's texts. Texts
-        that normalization makes `_MOST_TIMES_LONGER` than that are cut, or rejected if the whole
-        text is answered.
+      characters: maximum total number of characters in an example's texts. Texts that exceed
+        `_MAX_GROWTH` times this number after normalization are truncated, or rejected if the model
+        reads the whole text.
     """
 
     examples: int = 64
@@ -50,8 +47,8 @@ class Limits:
 # --- values of fields ---------------------------------------------------------------------------
 
 
-def _text(value, place):
-    if isinstance(value, dict) and value.keys() == {"b64"}:  # of TensorFlow Serving
+def _text(value: Any, place: str) -> str:
+    if isinstance(value, dict) and value.keys() == {"b64"}:  # TensorFlow Serving's form
         json_shapes.check(value["b64"], str, f"{place}.b64")
         try:
             value = base64.b64decode(value["b64"], validate=True).decode()
@@ -65,7 +62,7 @@ def _text(value, place):
     return value
 
 
-def _words(value, place):
+def _words(value: Any, place: str) -> list[str]:
     if not isinstance(value, list):
         value = _text(value, place).split()
     if not value:
@@ -79,7 +76,7 @@ def _words(value, place):
     return value
 
 
-def _options(value, place):
+def _options(value: Any, place: str) -> list[str]:
     json_shapes.check(value, list, place)
     most = len(string.ascii_uppercase)
     if not 2 <= len(value) <= most:
@@ -87,14 +84,14 @@ def _options(value, place):
     return [_text(option, f"{place}[{number}]") for number, option in enumerate(value)]
 
 
-def _count(value, place):
+def _count(value: Any, place: str) -> int:
     json_shapes.check(value, int, place)
-    if not 1 <= value <= _MOST_ANSWERS:
-        raise file_io.InputError(f"{place}: expected 1 to {_MOST_ANSWERS}, found {value}")
+    if not 1 <= value <= _MAX_ANSWERS:
+        raise file_io.InputError(f"{place}: expected 1 to {_MAX_ANSWERS}, found {value}")
     return value
 
 
-# --- what each kind of model is asked -----------------------------------------------------------
+# --- examples of each kind of model -------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,11 +99,11 @@ class Form:
     """The examples of a kind of model.
 
     Attributes:
-      entry: path of requests of our own.
-      fields: {name: function ``(value, place) -> value``}, of those that an example must have.
-      optional: {name: (function, default)} of others.
+      entry: path of requests in the toolkit's format.
+      fields: {name: function ``(value, place) -> value``}, the required fields.
+      optional: {name: (function, default)}, the optional fields.
       other_names: {name that a client may use: name of the field}.
-      is_split: long texts become several sequences; else they are cut.
+      is_split: whether long texts become several sequences; otherwise they are truncated.
     """
 
     entry: str
@@ -116,21 +113,21 @@ class Form:
     is_split: bool = False
 
     @property
-    def bare(self):
-        """Name of the field that may stand without its name, or None."""
+    def bare(self) -> str | None:
+        """Name of the field whose value may come without a name, or None."""
         return next(iter(self.fields)) if len(self.fields) == 1 else None
 
-    def read(self, value, place, limits):
+    def read(self, value: Any, place: str, limits: Limits) -> dict[str, Any]:
         """Reads an example as a dict by field.
 
         Args:
           value: parsed JSON.
-          place: what messages call it; "" for the whole request.
+          place: its name in messages; "" for the whole request.
           limits: `Limits`.
 
         Raises:
-          file_io.InputError: a field is missing, not known, of another type or too long; names it,
-            what was expected and what was found.
+          file_io.InputError: a field is missing, unknown, of another type or too long; names the
+            field, what was expected and what was found.
         """
         json_shapes.check(value, dict, place or "the request")
 
@@ -156,11 +153,11 @@ class Form:
                 f"{place or 'the request'}: expected at most {limits.characters} characters, found "
                 f"{length}"
             )
-        given = self._cut(given, _MOST_TIMES_LONGER * limits.characters, place)
+        given = self._cut(given, _MAX_GROWTH * limits.characters, place)
         return {name: default for name, (_, default) in self.optional.items()} | given
 
-    def _cut(self, given, most, place):
-        """An example whose texts do not take long to normalize: longer ones are cut before."""
+    def _cut(self, given: dict[str, Any], most: int, place: str) -> dict[str, Any]:
+        """Truncates the texts of an example that would take long to normalize."""
         texts = list(_texts(given))
         if sum(len(text) if text.isascii() else sum(_lengths(text)) for text in texts) <= most:
             return given
@@ -171,7 +168,7 @@ class Form:
             )
         return _map_texts(lambda text: _start(text, most // len(texts)), given)
 
-    def _expected(self):
+    def _expected(self) -> str:
         alternatives = {field: other for other, field in self.other_names.items()}
         names = [
             f"{field} (or {alternatives[field]})" if field in alternatives else field
@@ -181,8 +178,8 @@ class Form:
         return f"{'the fields' if len(names) > 1 else 'the field'} {', '.join(names)}{more}"
 
 
-def _texts(value):
-    """All texts in the fields of an example."""
+def _texts(value: Any) -> Iterator[str]:
+    """Yields all texts in the fields of an example."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list)):
@@ -190,7 +187,7 @@ def _texts(value):
             yield from _texts(part)
 
 
-def _map_texts(function, value):
+def _map_texts(function: Callable[[str], str], value: Any) -> Any:
     if isinstance(value, str):
         return function(value)
     if isinstance(value, list):
@@ -200,18 +197,18 @@ def _map_texts(function, value):
     return value
 
 
-def _lengths(text):
-    """Number of characters that each one of a text decomposes into."""
+def _lengths(text: str) -> Iterator[int]:
+    """Yields how many characters each character of a text decomposes into."""
     found = {character: len(unicodedata.normalize("NFKD", character)) for character in set(text)}
-    return map(found.get, text)
+    return (found[character] for character in text)
 
 
-def _start(text, most):
+def _start(text: str, most: int) -> str:
     """Returns the longest start of a text that decomposes into at most `most` characters."""
     return text[: sum(end <= most for end in itertools.accumulate(_lengths(text)))]
 
 
-def _characters(value):
+def _characters(value: Any) -> int:
     return sum(map(len, _texts(value)))
 
 
@@ -222,19 +219,19 @@ CHOICE = Form("/predict", {"article": _text, "question": _text, "options": _opti
 QUESTION = Form(
     "/ask",
     {"question": _text, "context": _text},
-    optional={"num_answers": (_count, _ANSWERS)},
+    optional={"num_answers": (_count, _DEFAULT_ANSWERS)},
     is_split=True,
 )
 
 
-def measured(form, example, max_seq_length):
-    """`batcher.Row` of an example, whose length is in characters."""
-    longest = _CHARACTERS * max_seq_length
+def measured(form: Form, example: dict[str, Any], max_seq_length: int) -> batcher.Row:
+    """Returns the `batcher.Row` of an example, with its length in characters."""
+    longest = _TOKEN_CHARACTERS * max_seq_length
     length = _characters(example)
     sequences = len(example.get("options", [None]))
     if form.is_split:
         sequences = -(-length // longest)
-    return batcher.Row(example, max(min(length, longest), _SHORTEST), sequences)
+    return batcher.Row(example, max(min(length, longest), _MIN_LENGTH), sequences)
 
 
 # --- requests and replies -----------------------------------------------------------------------
@@ -246,14 +243,14 @@ class Request:
 
     Attributes:
       examples: dicts as `Form.read` makes them.
-      reply: function of their results, which are dicts, too; makes the value of the JSON reply.
+      reply: function from their results, also dicts, to the value of the JSON reply.
     """
 
     examples: list
     reply: Callable
 
 
-def _parse(body):
+def _parse(body: bytes) -> Any:
     try:
         return file_io.parse_json(body.decode())
     except UnicodeDecodeError as error:
@@ -262,7 +259,7 @@ def _parse(body):
         raise file_io.InputError(f"the request: expected JSON, found {error}") from error
 
 
-def _read_all(values, name, form, limits):
+def _read_all(values: Any, name: str, form: Form, limits: Limits) -> list[dict]:
     json_shapes.check(values, list, name)
     if not 1 <= len(values) <= limits.examples:
         raise file_io.InputError(
@@ -283,7 +280,7 @@ def read(body: bytes, form: Form, limits: Limits) -> Request:
       `Request`.
 
     Raises:
-      file_io.InputError: it is no such request; see `Form.read`.
+      file_io.InputError: the request is invalid; see `Form.read`.
     """
     value = _parse(body)
     json_shapes.check(value, dict, "the request")
@@ -298,10 +295,10 @@ def read(body: bytes, form: Form, limits: Limits) -> Request:
 
 
 def read_tensorflow(body: bytes, form: Form, limits: Limits) -> Request:
-    """Reads a request in the form of TensorFlow Serving; see `read`.
+    """Reads a request in the format of TensorFlow Serving; see `read`.
 
-    Where an example has a single field, its values may stand without a name; so do those of results
-    with a single one.
+    If an example has a single field, its values may come without a name. Results with a single
+    field have no name.
     """
     value = _parse(body)
     json_shapes.check(value, dict, "the request")
@@ -327,18 +324,18 @@ def read_tensorflow(body: bytes, form: Form, limits: Limits) -> Request:
     return Request(examples, lambda results: {"outputs": _columns(results)})
 
 
-def _named(form, value):
-    """An example of one field that may stand without its name."""
+def _named(form: Form, value: Any) -> dict[str, Any]:
+    """Adds the name of the only field to an example without it."""
     is_named = isinstance(value, dict) and value.keys() != {"b64"}
-    return value if is_named else {form.bare: value}
+    return value if is_named else {str(form.bare): value}
 
 
-def _unnamed(result):
+def _unnamed(result: dict[str, Any]) -> Any:
     return next(iter(result.values())) if len(result) == 1 else result
 
 
-def _rows(inputs, form):
-    """Columns to rows."""
+def _rows(inputs: Any, form: Form) -> list[dict]:
+    """Converts columns to rows."""
     if form.bare and isinstance(inputs, list):
         return [_named(form, value) for value in inputs]
     json_shapes.check(inputs, {"*": [json_shapes.ANY]}, "inputs")
@@ -349,8 +346,8 @@ def _rows(inputs, form):
     return [dict(zip(inputs, values, strict=True)) for values in zip(*inputs.values(), strict=True)]
 
 
-def _columns(results):
-    """Rows to columns."""
+def _columns(results: list[dict]) -> Any:
+    """Converts rows to columns."""
     columns = {name: [result[name] for result in results] for name in results[0]}
     return _unnamed(columns)
 

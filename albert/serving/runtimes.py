@@ -1,4 +1,4 @@
-"""Programs that run the models of serving folders, each behind the same function.
+"""Loads the models of serving folders with different programs, all as the same function.
 
 Letters in shapes: B batch, S sequence.
 """
@@ -6,9 +6,15 @@ Letters in shapes: B batch, S sequence.
 import dataclasses
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import ModuleType
+
+import numpy as np
 
 from albert.io import file_io
+from albert.serving import serving_folder
+
+# --- runtimes -----------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,9 +23,8 @@ class Runtime:
 
     Attributes:
       module: name of its module in Python.
-      package: what pip calls it.
-      format: format of the serving folders that it runs.
-      precisions: their precisions.
+      package: name of its package for pip.
+      format, precisions: those of the serving folders that it runs.
       load: ``(module, folder, threads) -> function`` as `load` returns it.
     """
 
@@ -30,12 +35,14 @@ class Runtime:
     load: Callable
 
 
-def _int32(features, names):
-    """The features of these names as int32 arrays."""
+def _int32(features: dict[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Returns the named features as int32 arrays."""
     return {name: features[name].astype("int32", copy=False) for name in names}
 
 
-def _load_onnxruntime(module, folder, threads):
+def _load_onnxruntime(
+    module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
+) -> Callable[[dict], dict]:
     options = module.SessionOptions()
     if threads is not None:
         options.intra_op_num_threads = threads
@@ -52,7 +59,9 @@ def _load_onnxruntime(module, folder, threads):
     return score
 
 
-def _load_openvino(module, folder, threads):
+def _load_openvino(
+    module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
+) -> Callable[[dict], dict]:
     core = module.Core()
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     if folder.precision == "bfloat16":
@@ -70,10 +79,12 @@ def _load_openvino(module, folder, threads):
     return score
 
 
-def _load_litert(module, folder, threads):
+def _load_litert(
+    module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
+) -> Callable[[dict], dict]:
     threads = os.cpu_count() if threads is None else threads
     interpreter = module.Interpreter(folder.model_file, num_threads=threads)
-    # Of the signatures the one that takes any sizes.
+    # The signature that takes any sizes.
     run = interpreter.get_signature_runner("serving_default")
 
     def score(features):
@@ -82,13 +93,15 @@ def _load_litert(module, folder, threads):
     return score
 
 
-def _load_tensorflow(module, folder, threads):
+def _load_tensorflow(
+    module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
+) -> Callable[[dict], dict]:
     from albert.serving import saved_model_runtime
 
     return saved_model_runtime.load(folder, threads)
 
 
-# By name; of those that run a folder, the first is its own.
+# By name; "auto" takes the first that runs a folder.
 RUNTIMES = {
     "onnxruntime": Runtime(
         "onnxruntime", "onnxruntime", "onnx", ("float32", "int8"), _load_onnxruntime
@@ -118,21 +131,23 @@ def of(format: str, precision: str) -> list[str]:
     ]
 
 
-def load(folder, runtime="auto", threads=None):
+def load(
+    folder: serving_folder.ServingFolder, runtime: str = "auto", threads: int | None = None
+) -> Callable[[dict], dict]:
     """Loads the model of a serving folder as a function.
 
     Args:
       folder: `serving_folder.ServingFolder`.
-      runtime: key of `RUNTIMES`, or "auto" for the format's own.
+      runtime: key of `RUNTIMES`, or "auto" for the first that runs the format.
       threads: number of threads that compute; None: one per core.
 
     Returns:
-      ``(features) -> outputs``: int32 arrays [B, S] by name in, arrays by name out, as
-      `kinds.Kind` says. Other features are ignored. It is for one thread at a time.
+      ``(features) -> outputs``: from int32 arrays [B, S] to arrays, both by name; see `kinds.Kind`.
+      Other features are ignored. Only one thread may call it at a time.
 
     Raises:
       file_io.InputError: the runtime does not run such models, is not installed, or cannot read the
-        model; says what to do.
+        model; names the remedy.
     """
     fitting = of(folder.format, folder.precision)
     name = fitting[0] if runtime == "auto" else runtime
@@ -145,7 +160,7 @@ def load(folder, runtime="auto", threads=None):
     module = module_of(name)
     try:
         score = found.load(module, folder, threads)
-    except Exception as error:  # each runtime has its own kinds
+    except Exception as error:  # each runtime raises its own types
         raise file_io.InputError(f"{name} cannot load {folder.model_file}: {error}") from error
     longest = folder.model.config.max_position_embeddings
     settings = folder.model.settings
@@ -167,14 +182,14 @@ def load(folder, runtime="auto", threads=None):
     return checked
 
 
-def module_of(name):
+def module_of(name: str) -> ModuleType:
     """Imports the Python module of a runtime.
 
     Args:
       name: key of `RUNTIMES`.
 
     Raises:
-      file_io.InputError: it is not installed; says how to install it.
+      file_io.InputError: it is not installed; names the command that installs it.
     """
     found = RUNTIMES[name]
     try:

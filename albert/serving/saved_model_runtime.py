@@ -4,15 +4,18 @@ Letters in shapes: B batch, S sequence.
 """
 
 import os
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import checkpoints, saved_model_files
+from albert.serving import serving_folder
 
 SIGNATURE = "serving_default"
-# What exported models consist of.
+# The operations of exported models.
 _OPERATIONS = frozenset(
     """
     AddV2 All ArgMax Assert BatchMatMulV2 BiasAdd Bitcast BitwiseAnd BroadcastTo Cast ConcatV2
@@ -26,20 +29,22 @@ _OPERATIONS = frozenset(
 )
 
 
-def load(folder, threads=None):
+def load(
+    folder: serving_folder.ServingFolder, threads: int | None = None
+) -> Callable[[dict], dict]:
     """Loads the model of a serving folder as a function.
 
     Args:
       folder: `serving_folder.ServingFolder` of the format "saved_model".
-      threads: how many threads TensorFlow computes with, in all of this process; None: as many as
-        there are cores.
+      threads: number of threads with which TensorFlow computes in the whole process; None: one per
+        core.
 
     Returns:
       See `runtimes.load`.
 
     Raises:
-      file_io.InputError: the model is damaged or does more than compute, or TensorFlow has started
-        with another number of threads.
+      file_io.InputError: the model is damaged or has other operations than computations, or
+        TensorFlow has already started with another number of threads.
     """
     _set_threads(threads)
     graph_def, signature = _read(folder)
@@ -47,8 +52,8 @@ def load(folder, threads=None):
     graph_def = _needed(graph_def, answers.values(), folder.model_file)
     try:
         session = _session(graph_def, folder.model_file, threads)
-        asked = [signature.inputs[name].name for name in folder.inputs]
-        compute = session.make_callable(list(answers.values()), asked)
+        inputs = [signature.inputs[name].name for name in folder.inputs]
+        compute = session.make_callable(list(answers.values()), inputs)
     except (ValueError, KeyError, tf.errors.OpError) as error:
         raise file_io.InputError(f"{folder.model_file} is damaged: {error}") from error
 
@@ -59,7 +64,7 @@ def load(folder, threads=None):
     return score
 
 
-def _set_threads(threads):
+def _set_threads(threads: int | None) -> None:
     if threads in (None, tf.config.threading.get_intra_op_parallelism_threads()):
         return
     try:
@@ -70,8 +75,8 @@ def _set_threads(threads):
         ) from error
 
 
-def _read(folder):
-    """`GraphDef` and `SignatureDef` of a folder's model, with the inputs and outputs it needs."""
+def _read(folder: serving_folder.ServingFolder) -> tuple[Any, Any]:
+    """Reads `GraphDef` and `SignatureDef` of a folder's model; checks its inputs and outputs."""
     path = folder.model_file
     graphs = saved_model_files.read_graphs(path)
     signature = graphs[0].signature_def[SIGNATURE] if len(graphs) == 1 else None
@@ -84,8 +89,8 @@ def _read(folder):
     return graphs[0].graph_def, signature
 
 
-def _needed(graph_def, tensors, path):
-    """The part of a graph that tensors depend on, which must be of `_OPERATIONS`."""
+def _needed(graph_def: Any, tensors: Iterable[str], path: str) -> tf.compat.v1.GraphDef:
+    """Returns the part of a graph that tensors depend on; rejects all but `_OPERATIONS`."""
     functions = saved_model_files.functions_of(graph_def)
     by_name = {node.name: node for node in graph_def.node}
     nodes, called, waiting = {}, {}, [_node_of(tensor) for tensor in tensors]
@@ -103,12 +108,12 @@ def _needed(graph_def, tensors, path):
     )
 
 
-def _node_of(tensor):
+def _node_of(tensor: str) -> str:
     return tensor.removeprefix("^").split(":")[0]
 
 
-def _check(node, functions, called, path):
-    """Rejects a node that does more than compute; adds the functions that it calls to `called`."""
+def _check(node: Any, functions: dict[str, Any], called: dict[str, Any], path: str) -> None:
+    """Rejects nodes that are not of `_OPERATIONS`; adds the functions they call to `called`."""
     if node.op not in _OPERATIONS:
         raise file_io.InputError(
             f"{path} has the operation {node.op}, which exported models do not consist of; run it "
@@ -126,8 +131,8 @@ def _check(node, functions, called, path):
                 _check(inner, functions, called, path)
 
 
-def _session(graph_def, path, threads):
-    """Session of a graph of its own, whose variables have the values of the SavedModel."""
+def _session(graph_def: Any, path: str, threads: int | None) -> tf.compat.v1.Session:
+    """Returns a session of a new graph, whose variables have the values of the SavedModel."""
     values = checkpoints.reader(os.path.join(path, "variables", "variables"))
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads or 0)
     with tf.Graph().as_default() as graph:

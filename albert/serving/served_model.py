@@ -1,4 +1,4 @@
-"""A fine-tuned model as a server uses it: loaded, and tried before the first request.
+"""Loads a fine-tuned model for a server and warms it up before the first request.
 
 Letters in shapes: S sequence.
 """
@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import time
 from collections.abc import Callable
+from typing import Any
 
 from absl import logging
 
@@ -18,13 +19,13 @@ _WORD = "a"  # a token in most vocabularies
 
 @dataclasses.dataclass(frozen=True)
 class ServedModel:
-    """A model that is loaded.
+    """A loaded model.
 
     Attributes:
       kind: see `model_folder.ModelFolder`.
       form: `requests.Form` of its examples.
       max_seq_length: S of the training.
-      answer: function from a list of examples to a list of JSON-ready dicts, computed together.
+      answer: function from a list of examples, computed together, to a list of JSON-ready dicts.
     """
 
     kind: str
@@ -60,11 +61,11 @@ def load(model_dir: str, runtime: str = "auto", threads: int | None = None) -> S
     return ServedModel(found.folder.kind, predictor.form, predictor.max_seq_length, answer)
 
 
-# --- the first time -----------------------------------------------------------------------------
+# --- warm-up ------------------------------------------------------------------------------------
 
 
-def _sample(form, tokens):
-    """Returns an example of about this many tokens."""
+def _sample(form: requests.Form, tokens: int) -> dict[str, Any]:
+    """Returns an example of about `tokens` tokens."""
     words = [_WORD] * max(tokens - 3 * len(form.fields), 1)
     text = " ".join(words)
     samples = {
@@ -81,24 +82,24 @@ def _sample(form, tokens):
 
 
 def shapes(max_seq_length: int, max_batch_size: int) -> list[tuple[int, int]]:
-    """(rows, tokens) of the inputs that `warm` tries: one row of each length that is computed, and
-    more rows, in powers of two, of the longest."""
+    """Returns the (rows, tokens) that `warm` tries: one row of each length that batches can have,
+    and powers of two of rows of the longest."""
     lengths = {min(batching.round_up(n), max_seq_length) for n in range(1, max_seq_length + 1)}
     rows = [2**k for k in range(1, max_batch_size.bit_length())]
     return [(1, n) for n in sorted(lengths)] + [(n, max_seq_length) for n in rows]
 
 
-def warm(model, max_batch_size, go_on=lambda: True):
-    """Runs a model for the first time, when its graph is traced, and with inputs of all lengths.
+def warm(model: ServedModel, max_batch_size: int, go_on: Callable[[], bool] = lambda: True) -> None:
+    """Runs a model with inputs of all lengths, which traces its graph.
 
-    In float32 nothing is compiled for a shape (see `kernels.for_block`), but the first use of one
-    takes memory and makes oneDNN choose its products. What is in memory then stays there, so the
-    garbage collector need not look at it again, which takes longer than a short text does.
+    In float32 nothing is compiled for a shape (see `kernels.for_block`), but the first use of a
+    shape allocates memory and makes oneDNN choose its products. Objects that exist afterwards stay,
+    so the garbage collector ignores them: scanning them takes longer than a short text.
 
     Args:
       model: `ServedModel`.
       max_batch_size: maximum number of rows.
-      go_on: function without arguments, called before each input; False ends the trial.
+      go_on: function without arguments, called before each input; False stops the warm-up.
     """
     started, tried = time.monotonic(), shapes(model.max_seq_length, max_batch_size)
     for rows, tokens in tried:

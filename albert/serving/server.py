@@ -1,7 +1,7 @@
-"""A model behind HTTP: what is asked, refused and counted, and how it stops.
+"""The HTTP server of a model: paths, limits, errors, metrics and shutdown.
 
-Connections are read and written by one thread, which never computes; one more computes. A slow
-client therefore holds up nobody, and is given up after a while. There is no encryption and no
+One thread reads and writes connections and never computes; another one computes. A slow client
+therefore delays nobody, and is dropped after a timeout. There is no encryption and no
 authentication.
 """
 
@@ -13,6 +13,8 @@ import re
 import signal
 import socket
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
 
 from absl import logging
 from aiohttp import web
@@ -24,8 +26,8 @@ _LOADING, _READY, _STOPPING = "loading", "ready", "stopping"
 _RETRY_LOADING = 5  # seconds
 _GONE = 499  # counted for clients that left before their answer
 _HEALTH, _METRICS = "/healthz", "/metrics"
-# What a Host header holds: a name or an address, perhaps a port.
-_HOST = re.compile(r"(?:\[(?P<v6>[^][]*)\]|(?P<name>[^][:]+))(?::\d*)?")
+# A name or an address, and perhaps a port.
+_HOST_HEADER = re.compile(r"(?:\[(?P<v6>[^][]*)\]|(?P<name>[^][:]+))(?::\d*)?")
 ANY_HOST = "*"
 
 
@@ -34,17 +36,17 @@ class Settings:
     """The settings of a server.
 
     Attributes:
-      host, port: address to listen at; port 0: any that is free.
-      model_name: in paths of TensorFlow Serving's form.
+      host, port: address to listen at; port 0: any free port.
+      model_name: name in the paths that TensorFlow Serving also has.
       max_batch_size: see `batcher.Queue`.
       batch_deadline: seconds that a row may wait for others.
       max_waiting: maximum number of queued rows.
-      max_request_bytes: largest body of a request.
+      max_request_bytes: maximum bytes of the body of a request.
       limits: `requests.Limits`.
-      request_timeout: seconds after which a request that was read is given up.
+      request_timeout: seconds from reading a request to giving up its answer.
       read_timeout: seconds for a client to send a request's head, to send its body, or to take a
-        reply; a connection without requests is closed after as long.
-      max_connections: maximum number of connections; fewer where file handles are short.
+        reply; also until a connection without requests is closed.
+      max_connections: maximum number of connections; lower if the process may open too few files.
       allowed_hosts: names in Host headers, in addition to addresses, "localhost", `host` and the
         machine's name; `ANY_HOST`: any name.
     """
@@ -71,7 +73,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _is_address(host):
+def _is_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -80,9 +82,9 @@ def _is_address(host):
 
 
 class _Refusal(Exception):
-    """A reply that says why there is no other."""
+    """An error reply with its status."""
 
-    def __init__(self, status, message, headers=None):
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.headers = headers or {}
@@ -95,26 +97,27 @@ class Server:
       settings: `Settings`.
     """
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._state = _LOADING
-        self._model = self._batcher = None
+        self._model: Any = None
+        self._batcher: Any = None
         model = f"/v1/models/{settings.model_name}"
         self._paths = {_HEALTH, _METRICS, "/predict", "/ask", model, f"{model}:predict"}
         hosts = ("localhost", settings.host, socket.gethostname(), *settings.allowed_hosts)
         self._hosts = {host.lower() for host in hosts}
         self._notes = http_connections.Notes()
-        self._connections = ()
+        self._connections: Any = ()
         self._metrics = server_metrics.Metrics(
             waiting=lambda: len(self._batcher) if self._batcher else 0,
             connections=lambda: len(self._connections),
             ready=lambda: self._state == _READY,
         )
 
-    # --- life ---
+    # --- start and stop ---
 
-    def start(self, model):
-        """Starts to answer requests.
+    def start(self, model: Any) -> None:
+        """Starts answering requests.
 
         Args:
           model: `served_model.ServedModel`.
@@ -136,15 +139,15 @@ class Server:
         self._state = _STOPPING
 
     def close(self) -> None:
-        """Ends the thread that computes, after what it has accepted."""
+        """Answers the accepted requests and ends the thread that computes."""
         if self._batcher:
             self._batcher.close()
 
     @contextlib.asynccontextmanager
-    async def listening(self):
-        """A context in which connections are taken, until its function to stop that is called.
+    async def listening(self) -> AsyncIterator[tuple[str, int, Callable[[], None]]]:
+        """Accepts connections within a block, until the block calls the function that it gets.
 
-        At its end what was accepted is answered.
+        At the end of the block, accepted requests are answered.
 
         Yields:
           ``(host, port, stop)``.
@@ -163,12 +166,10 @@ class Server:
             shutdown_timeout=settings.read_timeout * 2 + settings.request_timeout,
         )
         await runner.setup()
+        manager: Any = runner.server
         try:
             listening = await self._connections.listen(
-                runner.server,
-                lambda: self._connection(runner.server),
-                settings.host,
-                settings.port,
+                manager, lambda: self._connection(manager), settings.host, settings.port
             )
             try:
                 host, port = listening.sockets[0].getsockname()[:2]
@@ -179,7 +180,7 @@ class Server:
             await runner.cleanup()
             self._notes.close()
 
-    def _connection(self, manager):
+    def _connection(self, manager: web.Server) -> http_connections.Connection:
         timeout = self._settings.read_timeout
         return http_connections.Connection(
             manager,
@@ -188,16 +189,16 @@ class Server:
             lambda status: self._metrics.count_request("other", status),
             loop=asyncio.get_running_loop(),
             access_log=None,
-            # Also the time until the first request has come with all of its head.
+            # Also the time for the complete head of the first request.
             keepalive_timeout=timeout,
-            # After a refusal the rest of a body is taken, and forgotten, for as long.
+            # How long the rest of a rejected body is read and dropped.
             lingering_time=timeout,
             auto_decompress=False,
         )
 
     # --- paths ---
 
-    def _application(self):
+    def _application(self) -> web.Application:
         app = web.Application(
             middlewares=[self._guard], client_max_size=self._settings.max_request_bytes
         )
@@ -209,15 +210,15 @@ class Server:
         app.router.add_post("/v1/models/{name}:predict", self._answer_tensorflow)
         return app
 
-    async def _health(self, _):
+    async def _health(self, _: web.Request) -> web.Response:
         status = 200 if self._state == _READY else 503
-        return _json({"status": self._state}, status)
+        return http_connections.json_reply({"status": self._state}, status)
 
-    async def _show_metrics(self, _):
+    async def _show_metrics(self, _: web.Request) -> web.Response:
         headers = {"Content-Type": server_metrics.CONTENT_TYPE}
         return web.Response(body=self._metrics.page(), headers=headers)
 
-    async def _status(self, request):
+    async def _status(self, request: web.Request) -> web.Response:
         self._check_name(request)
         states = {_LOADING: "LOADING", _READY: "AVAILABLE", _STOPPING: "UNLOADING"}
         version = {
@@ -225,13 +226,13 @@ class Server:
             "state": states[self._state],
             "status": {"error_code": "OK", "error_message": ""},
         }
-        return _json({"model_version_status": [version]})
+        return http_connections.json_reply({"model_version_status": [version]})
 
-    async def _answer_tensorflow(self, request):
+    async def _answer_tensorflow(self, request: web.Request) -> web.Response:
         self._check_name(request)
         return await self._answer(request, requests.read_tensorflow)
 
-    async def _answer_own(self, request):
+    async def _answer_own(self, request: web.Request) -> web.Response:
         self._check_state()
         entry = self._model.form.entry
         if request.path != entry:
@@ -240,64 +241,68 @@ class Server:
             )
         return await self._answer(request, requests.read)
 
-    def _check_name(self, request):
+    def _check_name(self, request: web.Request) -> None:
         name, known = request.match_info["name"], self._settings.model_name
         if name != known:
             raise _Refusal(404, f"expected the model {known!r}, found {name!r}")
 
-    def _check_state(self):
+    def _check_state(self) -> None:
         if self._state == _LOADING:
             retry = {"Retry-After": str(_RETRY_LOADING)}
             raise _Refusal(503, "the model is still being loaded", retry)
         if self._state == _STOPPING:
             raise batcher.Closed("the server is stopping")
 
-    async def _answer(self, request, read):
+    async def _answer(
+        self, request: web.Request, read: Callable[..., requests.Request]
+    ) -> web.Response:
         self._check_state()
         body = await self._body(request)
         form, length = self._model.form, self._model.max_seq_length
-        asked = read(body, form, self._settings.limits)
-        rows = [requests.measured(form, value, length) for value in asked.examples]
+        parsed = read(body, form, self._settings.limits)
+        rows = [requests.measured(form, value, length) for value in parsed.examples]
         future = asyncio.wrap_future(self._batcher.submit(rows))
         timeout = self._settings.request_timeout
         try:
             results = await asyncio.wait_for(future, timeout)
         except asyncio.TimeoutError:
             raise _Refusal(504, f"no answer within {timeout:g} seconds") from None
-        return _json(asked.reply(results))
+        return http_connections.json_reply(parsed.reply(results))
 
-    async def _body(self, request):
+    async def _body(self, request: web.Request) -> bytes:
         most, timeout = self._settings.max_request_bytes, self._settings.read_timeout
         coding = request.headers.get("Content-Encoding", "identity")
         if coding != "identity":
             raise _Refusal(415, f"Content-Encoding: expected none, found {coding!r}")
-        found = request.content_length
+        size = request.content_length
         try:
-            if found is not None and found > most:
-                raise web.HTTPRequestEntityTooLarge(most, found)
+            if size is not None and size > most:
+                raise web.HTTPRequestEntityTooLarge(most, size)
             return await asyncio.wait_for(request.read(), timeout)
         except web.HTTPRequestEntityTooLarge:
-            size = f"{found} bytes" if found else "more"
-            raise _Refusal(413, f"the request: expected at most {most} bytes, found {size}") from (
+            found = f"{size} bytes" if size else "more"
+            raise _Refusal(413, f"the request: expected at most {most} bytes, found {found}") from (
                 None
             )
         except asyncio.TimeoutError:
             raise _Refusal(408, f"the request did not come within {timeout:g} seconds") from None
         except web.RequestPayloadError as error:
-            said = http_connections.what_is_wrong(error.__cause__ or error)
-            self._notes.add(http_connections.NO_HTTP, f"from {request.remote}: {said}")
-            raise _Refusal(400, f"the request: expected a whole body, found {said}") from error
+            found = http_connections.what_is_wrong(error.__cause__ or error)
+            self._notes.add(http_connections.NO_HTTP, f"from {request.remote}: {found}")
+            raise _Refusal(400, f"the request: expected a whole body, found {found}") from error
 
     # --- around all paths ---
 
     @web.middleware
-    async def _guard(self, request, handler):
-        """Turns errors into replies, counts, and gives up clients that do not take a reply."""
+    async def _guard(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Turns errors into replies, counts, and drops clients that do not take a reply."""
         started = time.monotonic()
         path = request.path if request.path in self._paths else "other"
         try:
             response = await self._reply(request, handler)
-            # A reply to a request that was not read, or that comes at the end, ends the connection.
+            # The connection ends after a reply to an unread request, or to the last one.
             if self._is_last(request):
                 response.force_close()
             try:
@@ -311,29 +316,29 @@ class Server:
             raise
         except ConnectionError:
             self._count_gone(request, path)
-            return web.Response()  # which nobody gets
+            return web.Response()  # never sent
         self._metrics.time_request(path, time.monotonic() - started)
         return response
 
-    def _is_last(self, request):
-        connection = request.protocol
+    def _is_last(self, request: web.Request) -> bool:
+        connection: Any = request.protocol  # `http_connections.Connection`
         is_unread = request.can_read_body and not request.content.at_eof()
         is_spare = not connection.has_room
         return self._state == _STOPPING or is_unread or is_spare or connection.is_last()
 
-    def _count_gone(self, request, path):
+    def _count_gone(self, request: web.Request, path: str) -> None:
         self._metrics.count_request(path, _GONE)
         self._notes.add(http_connections.GONE, path)
 
-    def _check_host(self, request):
-        """Refuses names that are not this server's, as a page of another site would send them."""
+    def _check_host(self, request: web.Request) -> None:
+        """Rejects host names of other servers, which a page of another site would send."""
         found = request.headers.getall("Host", [])
         if not found and request.version < (1, 1):
             return
-        match = _HOST.fullmatch(found[0].strip()) if len(found) == 1 else None
+        match = _HOST_HEADER.fullmatch(found[0].strip()) if len(found) == 1 else None
         if match is None:
-            said = ", ".join(map(repr, found)) or "none"
-            raise _Refusal(400, f"Host: expected one name or address, found {said}")
+            names = ", ".join(map(repr, found)) or "none"
+            raise _Refusal(400, f"Host: expected one name or address, found {names}")
         name = (match["v6"] or match["name"]).lower().rstrip(".")
         if not (_is_address(name) or name in self._hosts or ANY_HOST in self._hosts):
             raise _Refusal(
@@ -341,11 +346,14 @@ class Server:
                 f"Host: expected localhost, an address or one of allowed_hosts, found {name!r}",
             )
 
-    def _check_room(self, request):
-        if not request.protocol.has_room and request.path not in (_HEALTH, _METRICS):
+    def _check_room(self, request: web.Request) -> None:
+        connection: Any = request.protocol
+        if not connection.has_room and request.path not in (_HEALTH, _METRICS):
             raise _Refusal(503, "too many connections are open", {"Retry-After": "1"})
 
-    async def _reply(self, request, handler):
+    async def _reply(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
         try:
             self._check_host(request)
             self._check_room(request)
@@ -370,17 +378,12 @@ class Server:
             return http_connections.error_reply(500, http_connections.OWN_ERROR)
 
 
-def _json(value, status=200, headers=None):
-    text = requests.to_json(value)
-    return web.Response(text=text, status=status, headers=headers, content_type="application/json")
-
-
-async def _send(request, response):
+async def _send(request: web.Request, response: web.StreamResponse) -> None:
     await response.prepare(request)
     await response.write_eof()
 
 
-async def _serve(settings, load):
+async def _serve(settings: Settings, load: Callable) -> None:
     server, stop = Server(settings), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, *signals.ending()):
@@ -403,16 +406,16 @@ async def _serve(settings, load):
         server.close()
 
 
-def run(settings, load):
-    """Serves a model until SIGTERM, SIGHUP or SIGINT, then answers what was accepted and returns.
+def run(settings: Settings, load: Callable) -> None:
+    """Serves a model until SIGTERM, SIGHUP or SIGINT, then answers accepted requests and returns.
 
     Args:
       settings: `Settings`.
-      load: function that loads a `served_model.ServedModel` and tries it, called in a thread; it
-        gets a function that returns whether to continue.
+      load: function that loads and warms up a `served_model.ServedModel`, called in a thread; its
+        argument is a function that returns whether to continue.
 
     Raises:
       OSError: the address is not available.
-      file_io.InputError: what `load` raises.
+      file_io.InputError: raised by `load`.
     """
     asyncio.run(_serve(settings, load))

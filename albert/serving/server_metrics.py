@@ -25,7 +25,7 @@ class Metrics:
         waiting: Callable[[], int],
         connections: Callable[[], int],
         ready: Callable[[], bool],
-    ):
+    ) -> None:
         self._registry = registry = prometheus_client.CollectorRegistry()
         self._requests = prometheus_client.Counter(
             "albert_requests_total",

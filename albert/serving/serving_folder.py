@@ -1,25 +1,27 @@
-"""Serving folders: fine-tuned models in forms that run without training's checkpoints.
+"""Reads and writes serving folders: fine-tuned models that run without training checkpoints.
 
-A serving folder has what makes a training's folder usable alone (``model.json``, the
-configuration and the vocabulary, see `model_folder`), the model in one of `MODEL_FILES`,
-``serving.json``, which says how to run it and what was measured when it was made, and the manifest
-that `manifests` writes. It appears whole or not at all.
+A serving folder holds the description of the model (``model.json``, the configuration and the
+vocabulary, see `model_folder`), the model in one of `MODEL_FILES`, ``serving.json``, which says how
+to run it and what was measured at the export, and the manifest that `manifests` writes. It appears
+complete or not at all.
 """
 
 import contextlib
 import dataclasses
 import os
+from collections.abc import Iterator
 from types import NoneType
+from typing import Any
 
 from albert.io import file_io, json_shapes, manifests
 from albert.model import model_folder
 from albert.tasks import kinds
-from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import task as squad_task
+from albert.tasks.squad import threshold as squad_threshold
 
 NAME = "serving.json"
 VERSION = 1
-# Format: the model's file or folder in the serving folder.
+# Format -> the model's file or folder in the serving folder.
 MODEL_FILES = {"saved_model": "saved_model", "litert": "model.tflite", "onnx": "model.onnx"}
 PRECISIONS = ("float32", "bfloat16", "int8")
 _SHAPE = {
@@ -37,7 +39,7 @@ _SHAPE = {
 
 @dataclasses.dataclass(frozen=True)
 class ServingFolder:
-    """A fine-tuned model that was exported.
+    """An exported fine-tuned model.
 
     Attributes:
       path: the folder.
@@ -45,9 +47,9 @@ class ServingFolder:
         vocabulary and settings.
       format: key of `MODEL_FILES`.
       precision: one of `PRECISIONS`.
-      null_odds_threshold: null odds from which on a question is not answered; None but for SQuAD
+      null_odds_threshold: null odds from which a question is not answered; None except for SQuAD
         2.0.
-      measured: JSON-ready dict of what was measured at the export: agreement, metrics, calibration.
+      measured: JSON-ready dict of measurements at the export: agreement, metrics, calibration.
     """
 
     path: str
@@ -58,21 +60,21 @@ class ServingFolder:
     measured: dict = dataclasses.field(default_factory=dict)
 
     @property
-    def kind(self):
+    def kind(self) -> str:
         return self.model.kind
 
     @property
-    def model_file(self):
+    def model_file(self) -> str:
         """Path of the model's file or folder."""
         return os.path.join(self.path, MODEL_FILES[self.format])
 
     @property
-    def inputs(self):
+    def inputs(self) -> tuple[str, ...]:
         """Names of the inputs; see `kinds.Kind`."""
         return kinds.KINDS[self.kind].inputs
 
     @property
-    def outputs(self):
+    def outputs(self) -> tuple[str, ...]:
         """Names of the outputs; see `kinds.Kind`."""
         return kinds.KINDS[self.kind].outputs
 
@@ -90,7 +92,7 @@ def read(path: str, *names: str) -> ServingFolder:
       names: the kinds that the caller can use; none means any.
 
     Raises:
-      file_io.InputError: no such folder, one of another kind of model, or damaged; names the file.
+      file_io.InputError: the folder is missing, damaged or of another kind; names the file.
     """
     name = os.path.join(path, NAME)
     found = file_io.read_json(name, "description of an exported model", dict)
@@ -116,12 +118,12 @@ def read(path: str, *names: str) -> ServingFolder:
             )
     if not file_io.exists(folder.model_file):
         raise file_io.InputError(f"{folder.model_file} is missing, which {name} names")
-    file_io.check_regular(folder.model_file)  # which runtimes open
+    file_io.check_regular(folder.model_file)  # as runtimes open it
     return folder
 
 
-def _description(folder):
-    """Content of ``serving.json``."""
+def _description(folder: ServingFolder) -> dict[str, Any]:
+    """Returns the content of ``serving.json``."""
     return {
         "version": VERSION,
         "kind": folder.kind,
@@ -141,13 +143,15 @@ def describe(folder: ServingFolder) -> None:
 
 
 def measured(folder: ServingFolder, found: dict) -> ServingFolder:
-    """Returns the `ServingFolder` with `found` added to what was measured."""
+    """Returns the `ServingFolder` with further measurements."""
     return dataclasses.replace(folder, measured={**folder.measured, **found})
 
 
 @contextlib.contextmanager
-def creating(path, trained, format, precision):
-    """Makes a serving folder that appears at the end of the block, or not at all.
+def creating(
+    path: str, trained: model_folder.ModelFolder, format: str, precision: str
+) -> Iterator[ServingFolder]:
+    """Creates a serving folder that appears at the end of the block, or not at all.
 
     Args:
       path: folder, which must not exist.
@@ -156,11 +160,11 @@ def creating(path, trained, format, precision):
       precision: one of `PRECISIONS`.
 
     Yields:
-      `ServingFolder` in a temporary place, described but for the model's file, which the block
-      writes, and for what is measured: see `measured` and `describe`.
+      `ServingFolder` in a temporary place. The block writes the model's file and adds measurements
+      with `measured` and `describe`.
 
     Raises:
-      file_io.InputError: there is something at `path`, or it cannot be written.
+      file_io.InputError: `path` exists already or cannot be written.
     """
     path = str(path).rstrip("/")
     if file_io.exists(path):
@@ -172,7 +176,7 @@ def creating(path, trained, format, precision):
         )
         threshold = None
         if trained.kind == squad_task.V2:
-            threshold = squad_answers.read(trained.source.checkpoint)
+            threshold = squad_threshold.read(trained.source.checkpoint)
         model = model_folder.read(temporary, with_weights=False)
         folder = ServingFolder(temporary, model, format, precision, threshold)
         describe(folder)

@@ -6,6 +6,8 @@ Letters in shapes: B batch, K labels, S sequence.
 import dataclasses
 import itertools
 import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any
 
 import numpy as np
 
@@ -18,28 +20,33 @@ _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 class TextPredictor:
-    """A fine-tuned model, loaded from the folder of its training run, or a serving folder.
+    """A fine-tuned model, loaded from the folder of its training run or from a serving folder.
 
     Args:
-      model_dir: the folder; of a training run the best checkpoint is used, else the last.
-      runtime, threads: of serving folders; see `runtimes.load`.
+      model_dir: the folder; a training run's best checkpoint is used, or else its last.
+      runtime, threads: for serving folders; see `runtimes.load`.
 
     Attributes:
       labels: K label names by id; empty for regression.
       columns: `tables.Columns` of the training.
-      max_seq_length: S of the training; longer texts are cut.
+      max_seq_length: S of the training; longer texts are truncated.
       tokenizer: `tokenization.FullTokenizer`.
       form, metric, gives_numbers: see `predictors.Predictor`.
 
     Raises:
-      file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
+      file_io.InputError: the folder is missing, of another kind of model or without a checkpoint.
     """
 
     input_forms = ("txt", "csv", "tsv", "jsonl")
     output_forms = ("tsv", "jsonl")
     batches_ahead = 64
 
-    def __init__(self, model_dir, runtime: str = "auto", threads: int | None = None):
+    def __init__(
+        self,
+        model_dir: str | inference.FoundModel,
+        runtime: str = "auto",
+        threads: int | None = None,
+    ) -> None:
         found = inference.find(model_dir, glue.KIND)
         folder = found.folder
         self.columns = tables.Columns(**folder.setting("columns", tables.are_columns))
@@ -47,7 +54,7 @@ class TextPredictor:
         self._row = custom.CustomTask({}, self.columns, labels, name)
         self.labels = self._row.labels
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        self.max_seq_length = folder.length(least=glue.least_length(self._row))
+        self.max_seq_length = folder.length(least=glue.min_length(self._row))
         plain = dataclasses.replace(self.columns, guid=None)
         self._plain_task = dataclasses.replace(self._row, columns=plain)
         self._number_score = None if self.labels else glue.REGRESSION_SCORES[0]
@@ -58,13 +65,13 @@ class TextPredictor:
 
     # --- examples ---
 
-    def columns_of(self, form, **given):
+    def columns_of(self, form: str, **given: str | None) -> tables.Columns:
         """Returns the `tables.Columns` of a file without labels.
 
         Args:
           form: one of `input_forms`.
-          given: text, text_pair or guid, to replace the columns of the training; None: as there,
-            "": no such column.
+          given: text, text_pair or guid, to replace the columns of the training; None: keep it, "":
+            no such column.
         """
         if form == "txt":
             return tables.Columns(self.columns.text, self.columns.text_pair, None, None)
@@ -74,7 +81,9 @@ class TextPredictor:
         }
         return tables.Columns(**names, label=None)
 
-    def read_lines(self, lines, name, form, **columns):
+    def read_lines(
+        self, lines: Iterable[bytes], name: str, form: str, **columns: str | None
+    ) -> Iterator[glue.InputExample]:
         """Yields a `glue.InputExample` for each row of a file without labels.
 
         Args:
@@ -84,16 +93,17 @@ class TextPredictor:
           columns: see `columns_of`.
 
         Raises:
-          file_io.InputError: the columns are of another number of texts than the model takes, or a
-            row lacks one.
+          file_io.InputError: the model takes another number of texts, or a row lacks a column.
         """
         columns = self.columns_of(form, **columns)
         return self.examples_of(tables.read_rows(lines, name, form, columns), columns)
 
-    def examples_of(self, rows, columns):
+    def examples_of(
+        self, rows: Iterable[tuple[str, dict[str, Any]]], columns: tables.Columns
+    ) -> Iterator[glue.InputExample]:
         """Yields a `glue.InputExample` for each (place for messages, dict by column).
 
-        Without a column of ids, rows are numbered from 0.
+        Without a column of ids, ids count from 0.
         """
         if (columns.text_pair is None) != (self.columns.text_pair is None):
             expected = (
@@ -119,28 +129,30 @@ class TextPredictor:
             example.label for example in found
         ]
 
-    def _task_of(self, path, labelled):
-        """Returns the task that reads a file as its split "dev", or without labels as "test"."""
+    def _task_of(self, path: str, labelled: bool) -> glue.GlueTask | custom.CustomTask:
+        """Returns a task that reads a file as its split "dev", or without labels as "test"."""
         known = [row for row in glue.TASKS if row.name == self._row.name.lower()]
         if known and path.endswith(".tsv"):
             row, name = known[0], os.path.basename(path)
             changes = {"folder": "", "dev_file": name, "test_file": name}
-            if name != row.test_file:  # a file with labels, which are not read as "test"
+            if name != row.test_file:  # its labels are ignored
                 changes["test_columns"] = (row.id_column or 0, *row.text_columns)
                 changes["headerless"] = ("dev", "test") if "dev" in row.headerless else ()
             return dataclasses.replace(row, **changes)
         return dataclasses.replace(self._row, files={"dev" if labelled else "test": path})
 
-    def of_request(self, fields: dict):
+    def of_request(self, fields: dict) -> str | tuple[str, str]:
         """Returns the example of a request."""
         is_pair = self.columns.text_pair is not None
         return (fields["text"], fields["text_pair"]) if is_pair else fields["text"]
 
-    def _row_of(self, texts):
+    def _row_of(self, texts: Iterable[str | None]) -> dict[str, str]:
         names = (self.columns.text, self.columns.text_pair)
         return {name: text for name, text in zip(names, texts, strict=False) if name}
 
-    def _example(self, number, text):
+    def _example(
+        self, number: int, text: str | Sequence[str] | glue.InputExample
+    ) -> glue.InputExample:
         """Returns the `glue.InputExample` of an item of `predict`."""
         if isinstance(text, glue.InputExample):
             return text
@@ -154,15 +166,20 @@ class TextPredictor:
 
     # --- predictions ---
 
-    def predict(self, texts, batch_size=32, batches_ahead=1):
+    def predict(
+        self,
+        texts: Iterable[str | Sequence[str] | glue.InputExample],
+        batch_size: int = 32,
+        batches_ahead: int = 1,
+    ) -> Iterator[tables.Prediction]:
         """Yields a `tables.Prediction` for each text, in order; ids count from 0.
 
         Args:
           texts: iterable of str, of pairs of str for a model of two texts, or of examples, which
-            have their ids.
+            keep their ids.
           batch_size: B.
-          batches_ahead: number of batches that are read at a time, so that texts of similar length
-            can be put together; memory does not depend on the number of texts.
+          batches_ahead: number of batches to read at a time, to batch texts of similar length;
+            memory use does not depend on the number of texts.
 
         Raises:
           file_io.InputError: a text is empty, or the model takes another number of texts.
@@ -175,17 +192,17 @@ class TextPredictor:
         """Returns the batch size for examples of requests that are computed together."""
         return len(examples)
 
-    def to_json(self, result) -> dict:
+    def to_json(self, result: tables.Prediction) -> dict:
         """Returns a JSON-ready `tables.Prediction`."""
         return tables.to_dict(self.labels, result)
 
-    def write(self, file, form, results):
+    def write(self, file: IO[str], form: str, results: Iterable[tables.Prediction]) -> None:
         """Writes results in one of `output_forms`."""
         tables.write_predictions(file, form, self.labels, results)
 
     # --- scores ---
 
-    def answers(self, results) -> list:
+    def answers(self, results: Iterable[tables.Prediction]) -> list:
         """Returns the labels, or numbers, to compare and score."""
         return [result.prediction for result in results]
 
@@ -195,17 +212,18 @@ class TextPredictor:
             return 100 * float(np.mean([a == b for a, b in zip(gold, found, strict=True)]))
         return 100 * self._number_score[1](np.array(gold), np.array(found))
 
-    def _predict_window(self, examples, batch_size):
+    def _predict_window(
+        self, examples: Sequence[glue.InputExample], batch_size: int
+    ) -> Iterator[tables.Prediction]:
         features = [
             glue.convert_example(example, self._row, self.max_seq_length, self.tokenizer)
             for example in examples
         ]
         columns = {name: np.stack([f[name] for f in features]).astype(np.int32) for name in _INPUTS}
-        batches = batching.batches_by_length(columns["input_mask"].sum(axis=1), batch_size)
-        found = []
-        for chosen in batches:
-            batch = {name: values[chosen] for name, values in columns.items()}
-            found.append(self._infer(batching.trim_arrays(batch, _INPUTS)))
+        batches, found = [], []
+        for chosen, batch in batching.trimmed_batches(columns, batch_size):
+            batches.append(chosen)
+            found.append(self._infer(batch))
         places = batching.places_in(batches)
         indices, probabilities = (
             np.concatenate([outputs[name] for outputs in found])[places]
@@ -215,6 +233,8 @@ class TextPredictor:
         return tables.predictions(self.labels, guids, indices, probabilities)
 
 
-def _example_of(task, row, place, number):
+def _example_of(
+    task: custom.CustomTask, row: dict[str, Any], place: str, number: int
+) -> glue.InputExample:
     """Returns the `glue.InputExample` of a row; the tokenizer cleans its texts, once."""
     return task.example(row, place, str(number), task.no_label, use_spm=False, do_lower_case=False)

@@ -4,23 +4,25 @@ Letters in shapes: B batch, S sequence.
 """
 
 import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO
 
 import numpy as np
 
 from albert.io import file_io
 from albert.model import batching, model_folder
 from albert.serving import inference, requests
-from albert.tasks import custom, token_classification, word_files
+from albert.tasks import custom, entities, token_classification, word_files
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 class TokenPredictor:
-    """A fine-tuned model, loaded from the folder of its training run, or a serving folder.
+    """A fine-tuned model, loaded from the folder of its training run or from a serving folder.
 
     Args:
-      model_dir: the folder; of a training run the best checkpoint is used, else the last.
-      runtime, threads: of serving folders; see `runtimes.load`.
+      model_dir: the folder; a training run's best checkpoint is used, or else its last.
+      runtime, threads: for serving folders; see `runtimes.load`.
 
     Attributes:
       labels: label names by id.
@@ -30,7 +32,7 @@ class TokenPredictor:
       metric: see `predictors.Predictor`.
 
     Raises:
-      file_io.InputError: no such folder, or one of another kind of model or without a checkpoint.
+      file_io.InputError: the folder is missing, of another kind of model or without a checkpoint.
     """
 
     form = requests.WORDS
@@ -39,21 +41,28 @@ class TokenPredictor:
     batches_ahead = 64
     gives_numbers = False
 
-    def __init__(self, model_dir, runtime: str = "auto", threads: int | None = None):
+    def __init__(
+        self,
+        model_dir: str | inference.FoundModel,
+        runtime: str = "auto",
+        threads: int | None = None,
+    ) -> None:
         found = inference.find(model_dir, token_classification.KIND)
         folder = found.folder
         self.labels = custom.labels_of(folder)
         self.columns = word_files.Columns(**folder.setting("columns", word_files.are_columns))
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self.max_seq_length = folder.length()
-        self._marks = word_files.mark_entities(self.labels)
+        self._marks = entities.mark_entities(self.labels)
         self.metric = "f1" if self._marks else "accuracy"
         self._infer = found.load(runtime, threads)
 
     # --- examples ---
 
-    def read_lines(self, lines, name, form):
-        """Yields a `word_files.Sentence` for each sentence of a file; labels are not needed.
+    def read_lines(
+        self, lines: Iterable[bytes], name: str, form: str
+    ) -> Iterator[word_files.Sentence]:
+        """Yields a `word_files.Sentence` for each sentence of a file; labels are optional.
 
         Args:
           lines: iterable of bytes.
@@ -75,21 +84,26 @@ class TokenPredictor:
         gold = [sentence.labels for sentence in sentences] if labelled else None
         return [word_files.without_labels(sentence) for sentence in sentences], gold
 
-    def of_request(self, fields: dict):
+    def of_request(self, fields: dict) -> list[str]:
         """Returns the example of a request."""
         return fields["words"]
 
     # --- predictions ---
 
-    def predict(self, texts, batch_size=32, batches_ahead=1):
+    def predict(
+        self,
+        texts: Iterable[str | Sequence[str] | word_files.Sentence],
+        batch_size: int = 32,
+        batches_ahead: int = 1,
+    ) -> Iterator[word_files.Prediction]:
         """Yields a `word_files.Prediction` for each text, in order.
 
         Args:
           texts: iterable of lists of words, of str, which are split at white space, or of
             `word_files.Sentence`.
           batch_size: B.
-          batches_ahead: number of batches that are read at a time, so that sentences of similar
-            length can be put together; memory does not depend on their number.
+          batches_ahead: number of batches to read at a time, to batch sentences of similar length;
+            memory use does not depend on the number of sentences.
 
         Raises:
           file_io.InputError: a text has no word.
@@ -102,17 +116,17 @@ class TokenPredictor:
         """Returns the batch size for examples of requests that are computed together."""
         return len(examples)
 
-    def to_json(self, result) -> dict:
+    def to_json(self, result: word_files.Prediction) -> dict:
         """Returns a JSON-ready `word_files.Prediction`."""
         return word_files.to_dict(result, self._marks)
 
-    def write(self, file, form, results):
+    def write(self, file: IO[str], form: str, results: Iterable[word_files.Prediction]) -> None:
         """Writes results in one of `output_forms`."""
         word_files.write_predictions(file, form, self.labels, results)
 
     # --- scores ---
 
-    def answers(self, results) -> list:
+    def answers(self, results: Iterable[word_files.Prediction]) -> list:
         """Returns the labels of all words, to compare and score."""
         return [label for result in results for label in result.labels]
 
@@ -121,10 +135,12 @@ class TokenPredictor:
         found = iter(found)
         found = [list(itertools.islice(found, len(labels))) for labels in gold]
         if self._marks:
-            return 100 * word_files.scores(gold, found)["f1"]
-        return 100 * word_files.accuracy(gold, found)
+            return 100 * entities.scores(gold, found)["f1"]
+        return 100 * entities.accuracy(gold, found)
 
-    def _predict_window(self, sentences, batch_size):
+    def _predict_window(
+        self, sentences: Sequence[word_files.Sentence], batch_size: int
+    ) -> Iterator[word_files.Prediction]:
         sizes = (self.max_seq_length, self.tokenizer)
         features = [
             token_classification.convert_part(part, *sizes)
@@ -136,16 +152,16 @@ class TokenPredictor:
         rows = {name: np.stack([row[name] for row in features]) for name in features[0]}
         shape = rows["input_ids"].shape
         rows |= {"predictions": np.zeros(shape, int), "probabilities": np.zeros(shape, np.float32)}
-        for chosen in batching.batches_by_length(rows["input_mask"].sum(axis=1), batch_size):
-            batch = {name: rows[name][chosen].astype(np.int32) for name in _INPUTS}
-            outputs = self._infer(batching.trim_arrays(batch, _INPUTS))
+        columns = {name: rows[name].astype(np.int32) for name in _INPUTS}
+        for chosen, batch in batching.trimmed_batches(columns, batch_size):
+            outputs = self._infer(batch)
             length = outputs["predictions"].shape[1]
             rows["predictions"][chosen, :length] = outputs["predictions"]
             rows["probabilities"][chosen, :length] = outputs["probabilities"].max(axis=-1)
         return token_classification.predictions(sentences, self.labels, rows)
 
 
-def _sentence(number, text):
+def _sentence(number: int, text: str | Sequence[str] | word_files.Sentence) -> word_files.Sentence:
     if isinstance(text, word_files.Sentence):
         return text
     place = f"text {number}"

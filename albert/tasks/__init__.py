@@ -3,6 +3,7 @@
 # Modules that other rooms and commands may import.
 __all__ = (
     "custom",
+    "entities",
     "glue",
     "kinds",
     "pretraining",

@@ -1,10 +1,13 @@
-"""People's own data for classification and regression: files of named columns, see `tables`."""
+"""Classification and regression of the user's own data: files with named columns, see `tables`."""
 
 import dataclasses
 import itertools
 import os
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 from absl import logging
 
 from albert.io import file_io, tables
@@ -24,15 +27,15 @@ _WITH_POINT = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?")
 # --- labels -----------------------------------------------------------------------------------
 
 
-def label_order(names):
-    """Labels in the order of their ids: whole numbers by value, everything else by spelling."""
-    # Python reads no number of thousands of digits.
+def label_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Sorts labels by id: whole numbers by value, everything else alphabetically."""
+    # Python does not parse numbers with thousands of digits.
     numbers = all(re.fullmatch(r"[-+]?\d{1,1000}", name) for name in names)
     return tuple(sorted(names, key=(lambda name: (int(name), name)) if numbers else None))
 
 
-def _told_labels(counts, kind, path):
-    """Labels of a train file from its {label: count}; none for regression."""
+def _labels_of_counts(counts, kind, path):
+    """Returns the labels of a train file from its {label: count}; () for regression."""
     if kind is None:
         others = [name for name in counts if not glue.is_number(name)]
         points = any(map(_WITH_POINT.fullmatch, counts))
@@ -56,22 +59,24 @@ def _told_labels(counts, kind, path):
     return labels
 
 
-def find_labels(output_dir, files, columns, kind=None):
-    """Label names by id: those saved in the output folder, else those of the train file.
+def find_labels(
+    output_dir: str, files: Mapping[str, str], columns: tables.Columns, kind: str | None = None
+) -> tuple[str, ...]:
+    """Finds the label names: those saved in the output folder, else those of the train file.
 
     Args:
       output_dir: folder of a run.
       files: {split: path}.
-      columns: `tables.Columns`.
-      kind: "classification" or "regression"; None: inferred from the labels, which are those of a
-        regression if all are numbers and one has a decimal point.
+      columns: names of the columns.
+      kind: "classification" or "regression"; None: regression if all labels are numbers and one has
+        a decimal point.
 
     Returns:
-      Tuple of names; empty for regression.
+      Names in the order of their ids; empty for regression.
 
     Raises:
-      file_io.InputError: neither is there, the saved ones are not of that kind, or there is one
-        label only.
+      file_io.InputError: both are missing, the saved labels are of the other kind, or there is
+        only one label.
     """
     saved = os.path.join(output_dir, LABELS_NAME)
     labels = read_labels(output_dir)
@@ -91,22 +96,22 @@ def find_labels(output_dir, files, columns, kind=None):
         counts[name] = counts.get(name, 0) + 1
     if not counts:
         raise file_io.InputError(f"{files['train']}: there is no row")
-    return _told_labels(counts, kind, files["train"])
+    return _labels_of_counts(counts, kind, files["train"])
 
 
-def save_labels(output_dir, labels):
+def save_labels(output_dir: str, labels: Iterable[str]) -> None:
     """Writes ``labels.json``: the list of names in the order of their ids."""
     file_io.write_json(os.path.join(output_dir, LABELS_NAME), list(labels))
 
 
-def labels_of(folder):
-    """Label names by id of a fine-tuned classifier.
+def labels_of(folder: Any) -> tuple[str, ...]:
+    """Returns the label names of a fine-tuned classifier in the order of their ids.
 
     Args:
       folder: `model_folder.ModelFolder`.
 
     Raises:
-      file_io.InputError: its description holds no labels, or others than ``labels.json``.
+      file_io.InputError: its description holds no labels, or they differ from ``labels.json``.
     """
     labels = folder.setting("labels", _are_labels)
     path = os.path.join(folder.path, LABELS_NAME)
@@ -123,11 +128,11 @@ def _are_labels(value):
     return is_list and len(set(value)) == len(value)
 
 
-def read_labels(folder):
-    """Tuple of the names in the ``labels.json`` of a folder; None if there is none.
+def read_labels(folder: str) -> tuple[str, ...] | None:
+    """Returns the names in the ``labels.json`` of a folder; None if it does not exist.
 
     Raises:
-      file_io.InputError: it holds something else.
+      file_io.InputError: the file is not a list of different names.
     """
     path = os.path.join(folder, LABELS_NAME)
     return tuple(_read_labels(path)) if file_io.exists(path) else None
@@ -147,56 +152,59 @@ def _read_labels(path):
 
 @dataclasses.dataclass(frozen=True)
 class CustomTask:
-    """A task on one's own files; what `glue.make_task` needs of a task.
+    """A task on the user's own files, with the attributes of `glue.GlueTask`.
 
     Attributes:
-      files: {split: path}, for the splits "train", "dev" and "test" that there are.
-      columns: `tables.Columns`.
+      files: {split: path} of the given splits among "train", "dev" and "test".
+      columns: names of the columns.
       labels: label names in the order of their ids; empty for regression.
       name: short name, part of the names of cached files.
     """
 
-    files: dict
+    files: dict[str, str]
     columns: tables.Columns
     labels: tuple[str, ...]
     name: str = NAME
 
     @property
-    def is_regression(self):
+    def is_regression(self) -> bool:
+        """Returns whether labels are numbers."""
         return not self.labels
 
     @property
-    def is_pair(self):
+    def is_pair(self) -> bool:
+        """Returns whether examples have two texts."""
         return self.columns.text_pair is not None
 
     @property
-    def best_metric(self):
+    def best_metric(self) -> str:
+        """Returns the metric that picks the best checkpoint."""
         return "pearson" if self.is_regression else "eval_accuracy"
 
     @property
-    def scores(self):
-        """(key, function of `metrics`) pairs; for two labels F1 of the second."""
+    def scores(self) -> Sequence[metrics.NamedScore]:
+        """Returns the scores of the evaluation; with two labels also the F1 of the second."""
         if self.is_regression:
             return glue.REGRESSION_SCORES
         f1 = (("f1", metrics.f1),) if len(self.labels) == 2 else ()
         return (("eval_accuracy", metrics.accuracy), *f1)
 
-    def check_splits(self, splits):
-        """Refuses splits without a file.
+    def check_splits(self, splits: Iterable[str]) -> None:
+        """Rejects splits without a file.
 
         Raises:
-          file_io.InputError: names the flag that gives it.
+          file_io.InputError: names the flag of the file.
         """
         for split in splits:
             if split not in self.files:
                 raise file_io.InputError(f"{_SPLIT_FLAGS[split]} must be given")
 
-    def path(self, data_dir, split):
-        """Path of the file of a split."""
+    def path(self, data_dir: str, split: str) -> str:
+        """Returns the path of the file of a split."""
         return self.files[split]
 
-    def fingerprint(self, data_dir, split):
-        """JSON-ready dict that identifies the data of a split."""
+    def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
+        """Returns a JSON-ready dict that identifies the data of a split."""
         return {
             "data_sha256": file_io.sha256(self.files[split]),
             "format": tables.format_of(self.files[split]),
@@ -204,19 +212,21 @@ class CustomTask:
             "labels": list(self.labels),
         }
 
-    def is_labelled(self, split):
-        """Whether a split has labels; test data has them if its first row does."""
+    def is_labelled(self, split: str) -> bool:
+        """Returns whether a split has labels; test data has them if its first row does."""
         if split != "test":
             return True
         rows = tables.read_file(self.files[split], _SPLIT_FLAGS[split])
         return any(self.columns.label in row for _, row in itertools.islice(rows, 1))
 
-    def iter_examples(self, data_dir, split, use_spm=True, do_lower_case=True):
-        """Yields `glue.InputExample`s; test data without labels gets the first one.
+    def iter_examples(
+        self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
+    ) -> Iterator[glue.InputExample]:
+        """Yields the examples of a split; test data without labels gets the first label.
 
         Raises:
-          file_io.InputError: a row without text, with an unknown label or otherwise bad; names file
-            and line.
+          file_io.InputError: a row has no text, an unknown label or another error. The message
+            names file and line.
         """
         self.check_splits([split])
         labelled = self.is_labelled(split)
@@ -229,8 +239,16 @@ class CustomTask:
         if not count:
             raise file_io.InputError(f"{path}: there is no row")
 
-    def example(self, row, place, number, label, use_spm, do_lower_case):
-        """The `glue.InputExample` of a row, whose id is `number` unless it has one."""
+    def example(
+        self,
+        row: dict[str, Any],
+        place: str,
+        number: str,
+        label: str | float,
+        use_spm: bool,
+        do_lower_case: bool,
+    ) -> glue.InputExample:
+        """Returns the example of a row, with the id `number` if the row has none."""
         columns = (
             (self.columns.text, "text_column"),
             (self.columns.text_pair, "text_pair_column"),
@@ -242,10 +260,17 @@ class CustomTask:
         return glue.make_example(guid, texts, label, use_spm, do_lower_case)
 
     @property
-    def no_label(self):
+    def no_label(self) -> str | float:
+        """Returns the label of examples without one."""
         return self.labels[0] if self.labels else 0.0
 
-    def write_predictions(self, output_dir, rows, ids, prefix=None):
+    def write_predictions(
+        self,
+        output_dir: str,
+        rows: dict[str, np.ndarray],
+        ids: Sequence[str],
+        prefix: str | None = None,
+    ) -> dict[str, float] | None:
         """Writes prediction files, and scores if the test data has labels; see `contracts.Data`."""
         tables.write_classifier_files(output_dir, rows, ids, self.labels)
         if not self.is_labelled("test"):
@@ -278,19 +303,22 @@ def _check_files(files, columns):
         )
 
 
-def find_task(files, columns, output_dir, kind=None):
-    """The task of one's own files.
+def find_task(
+    files: Mapping[str, str | None],
+    columns: tables.Columns,
+    output_dir: str,
+    kind: str | None = None,
+) -> CustomTask:
+    """Returns the task of the user's own files.
 
     Args:
       files: {split: path or None} for "train", "dev" and "test".
-      columns: `tables.Columns`.
+      columns: names of the columns.
       output_dir, kind: see `find_labels`.
 
-    Returns:
-      `CustomTask`.
-
     Raises:
-      file_io.InputError: files of different kinds, a column named twice, or no labels to be found.
+      file_io.InputError: the files have different formats, two columns have the same name, or no
+        labels are found.
     """
     files = {split: path for split, path in files.items() if path}
     _check_files(files, columns)
@@ -298,14 +326,21 @@ def find_task(files, columns, output_dir, kind=None):
 
 
 def save_description(
-    write, output_dir, row, config, source, max_seq_length, dropout_prob, head=head_config.NO_LAYER
-):
-    """Writes the settings of a classifier's run, so that its output folder can be used alone.
+    write: Callable[..., bool],
+    output_dir: str,
+    row: glue.GlueTask | CustomTask,
+    config: Any,
+    source: Any,
+    max_seq_length: int,
+    dropout_prob: float,
+    head: head_config.Head = head_config.NO_LAYER,
+) -> None:
+    """Writes the settings of a classifier, so that its output folder contains all that it needs.
 
     Args:
       write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
       output_dir: the folder.
-      row: `glue.GlueTask` or `custom.CustomTask`.
+      row: the task.
       config: `encoder.AlbertConfig`.
       source: `sources.Source` with the vocabulary.
       max_seq_length: S of the training.

@@ -1,4 +1,4 @@
-"""GLUE: reading its files, features, metrics and prediction files; one table row per task.
+"""The GLUE tasks, one row of a table each: files, features, scores and files of predictions.
 
 Only functions that build graphs import TensorFlow, so that readers start quickly.
 """
@@ -8,6 +8,8 @@ import difflib
 import functools
 import math
 import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -19,14 +21,14 @@ from albert.tasks import metrics
 from albert.text import packing, tokenization
 from albert.training import contracts
 
-KIND = "classifier"  # of folders of models
+KIND = "classifier"  # kind of model folders
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 _BINARY_LABELS = ("0", "1")
-_LAST = -1  # the label stands in the last column, however many there are
-# Short lines that are skipped: an error once there are more than this many and this share.
+_LAST = -1  # the label is in the last column, whatever the number of columns
+# Skipped short lines are an error if they exceed both this number and this fraction.
 _MAX_SKIPPED = 10
-_MAX_SKIPPED_SHARE = 0.01
+_MAX_SKIPPED_FRACTION = 0.01
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,8 +47,10 @@ class InputExample:
     label: str | float
 
 
-def make_example(guid, texts, label, use_spm, do_lower_case):
-    """`InputExample` of one or two texts; `use_spm` gives them the form for SentencePiece."""
+def make_example(
+    guid: str, texts: Sequence[str], label: str | float, use_spm: bool, do_lower_case: bool
+) -> InputExample:
+    """Returns the example of one or two texts; `use_spm` normalizes them for SentencePiece."""
     if use_spm:
         texts = [tokenization.preprocess_text(text, lower=do_lower_case) for text in texts]
     return InputExample(guid, texts[0], (*texts, None)[1], label)
@@ -54,22 +58,22 @@ def make_example(guid, texts, label, use_spm, do_lower_case):
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
-    """One GLUE task: where its data is, how lines are read, and how it is scored.
+    """A GLUE task: its files, columns, labels and scores.
 
     Columns count from 0.
 
     Attributes:
-      name: lower-case name, as `get_task` takes it.
-      folder: folder under the data folder.
+      name: lower-case name, see `get_task`.
+      folder: folder in the data folder.
       labels: label names in the order of their ids; empty for regression.
       text_columns: columns of the texts in the train and dev files.
-      label_column: column of the label there; -1 is the last.
+      label_column: column of the label in these files; -1 is the last.
       test_columns: columns of id and texts in the test file.
       id_column: column of the id in the train and dev files; None: lines are numbered.
-      train_file, dev_file, test_file: file names; None where the task has no such file.
+      train_file, dev_file, test_file: file names; None if the task has no such file.
       headerless: splits whose file has no header line.
-      skips_short_lines: short train and dev lines are left out (and counted), not an error.
-      best_metric: key of the metric by which the best checkpoint is picked.
+      skips_short_lines: whether short train and dev lines are skipped (and counted), not an error.
+      best_metric: key of the metric that picks the best checkpoint.
       scores: (key, function of `metrics`) of the evaluation.
     """
 
@@ -89,39 +93,42 @@ class GlueTask:
     scores: tuple = (("eval_accuracy", metrics.accuracy),)
 
     @property
-    def is_regression(self):
+    def is_regression(self) -> bool:
+        """Returns whether labels are numbers."""
         return not self.labels
 
     @property
-    def is_pair(self):
+    def is_pair(self) -> bool:
+        """Returns whether examples have two texts."""
         return len(self.test_columns) > 2
 
     @property
-    def columns(self):
+    def columns(self) -> tables.Columns:
+        """Returns the names of the columns in requests to a model of this task."""
         return tables.Columns(text_pair="text_pair" if self.is_pair else None)
 
     @property
     def _files(self):
         return {"train": self.train_file, "dev": self.dev_file, "test": self.test_file}
 
-    def check_splits(self, splits):
-        """Refuses splits ("train", "dev", "test") that the task does not have.
+    def check_splits(self, splits: Iterable[str]) -> None:
+        """Rejects splits ("train", "dev", "test") that the task does not have.
 
         Raises:
           file_io.InputError: names the split and those that exist.
         """
-        there = [split for split, file in self._files.items() if file]
+        existing = [split for split, file in self._files.items() if file]
         for split in splits:
-            if split not in there:
+            if split not in existing:
                 raise file_io.InputError(
-                    f"task {self.name} has no {split} data, only {', '.join(there)}"
+                    f"task {self.name} has no {split} data, only {', '.join(existing)}"
                 )
 
-    def path(self, data_dir, split):
-        """Path of the file of a split.
+    def path(self, data_dir: str, split: str) -> str:
+        """Returns the path of the file of a split.
 
         Raises:
-          file_io.InputError: no such split, or no such file; says which layout is expected.
+          file_io.InputError: there is no such split or file; the message shows the expected layout.
         """
         self.check_splits([split])
         name = self._files[split]
@@ -137,19 +144,23 @@ class GlueTask:
             )
         return path
 
-    def fingerprint(self, data_dir, split):
-        """JSON-ready dict that identifies the data of a split."""
+    def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
+        """Returns a JSON-ready dict that identifies the data of a split."""
         return {"data_sha256": file_io.sha256(self.path(data_dir, split))}
 
-    def iter_examples(self, data_dir, split, use_spm=True, do_lower_case=True):
-        """As `examples`, one at a time."""
+    def iter_examples(
+        self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
+    ) -> Iterator[InputExample]:
+        """Yields the examples of a split one at a time; see `examples`."""
         reader = _Reader(self, self.path(data_dir, split), split)
         for number, columns in reader:
             texts = [columns[column] for column in reader.text_columns]
             guid = f"{split}-{number}" if reader.id_column is None else columns[reader.id_column]
             yield make_example(guid, texts, reader.label(columns), use_spm, do_lower_case)
 
-    def examples(self, data_dir, split, use_spm=True, do_lower_case=True):
+    def examples(
+        self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
+    ) -> list[InputExample]:
         """Reads a split.
 
         Test data has no labels; its examples carry the first label, or 0.0.
@@ -157,19 +168,22 @@ class GlueTask:
         Args:
           data_dir: folder that holds the folders of the tasks.
           split: "train", "dev" or "test".
-          use_spm: bring texts into the form for SentencePiece, see `tokenization.preprocess_text`.
-          do_lower_case: lower-case them while at it.
-
-        Returns:
-          List of `InputExample`.
+          use_spm: whether to normalize texts for SentencePiece, see `tokenization.preprocess_text`.
+          do_lower_case: whether this also lower-cases them.
 
         Raises:
-          file_io.InputError: no such split or file, an empty file, or a line that is short, not
-            UTF-8 or has a wrong label; names file and line.
+          file_io.InputError: there is no such split or file; the file is empty; or a line is too
+            short, not UTF-8 or has an invalid label. The message names file and line.
         """
         return list(self.iter_examples(data_dir, split, use_spm, do_lower_case))
 
-    def write_predictions(self, output_dir, rows, ids, prefix=None):
+    def write_predictions(
+        self,
+        output_dir: str,
+        rows: dict[str, np.ndarray],
+        ids: Sequence[str],
+        prefix: str | None = None,
+    ) -> None:
         """Writes the files of predictions; see `contracts.Data`."""
         tables.write_classifier_files(output_dir, rows, ids, self.labels)
 
@@ -177,7 +191,7 @@ class GlueTask:
 class _Reader:
     """Iterates over the (row number, columns) of one tab-separated file and checks each line."""
 
-    def __init__(self, glue_task, path, split):
+    def __init__(self, glue_task, path, split) -> None:
         self._task, self._path, self._line = glue_task, path, 0
         self._has_header = split not in glue_task.headerless
         self._has_labels = split != "test"
@@ -193,7 +207,7 @@ class _Reader:
         return file_io.InputError(f"{self._path} line {self._line}: {problem}")
 
     def _lines(self):
-        """Columns of each line, blank lines at the end of the file left out."""
+        """Yields the columns of each line, without blank lines at the end of the file."""
         blank = 0
         with file_io.open_input(self._path, f"data of task {self._task.name}", "rb") as file:
             for number, line in file_io.text_lines(file, self._path):
@@ -229,7 +243,7 @@ class _Reader:
             raise file_io.InputError(f"{self._path}: there is no example in {self._line} lines")
 
     def _check_header(self, columns):
-        """A file without header would lose its first example without a word."""
+        """Rejects a file without header, whose first example would be skipped silently."""
         if not self._has_labels or len(columns) < self._num_columns:
             return
         label = columns[self._task.label_column]
@@ -239,19 +253,21 @@ class _Reader:
             )
 
     def _report_skipped(self, skipped, examples):
-        share = len(skipped) / (len(skipped) + examples)
+        fraction = len(skipped) / (len(skipped) + examples)
         message = (
-            f"{self._path}: {len(skipped)} lines ({share:.2%}) with fewer than {self._num_columns} "
-            f"columns were left out; the first are {', '.join(map(str, skipped[:5]))}"
+            f"{self._path}: {len(skipped)} lines ({fraction:.2%}) with fewer than "
+            f"{self._num_columns} columns were left out; the first are "
+            f"{', '.join(map(str, skipped[:5]))}"
         )
-        if len(skipped) > _MAX_SKIPPED and share > _MAX_SKIPPED_SHARE:
+        if len(skipped) > _MAX_SKIPPED and fraction > _MAX_SKIPPED_FRACTION:
             raise file_io.InputError(
-                f"{message}. More than {_MAX_SKIPPED_SHARE:.0%} is too much: is the file damaged?"
+                f"{message}. More than {_MAX_SKIPPED_FRACTION:.0%} is too much: is the file "
+                "damaged?"
             )
         logging.warning("%s", message)
 
     def label(self, columns):
-        """Label of the line that was read last."""
+        """Returns the label of the last line read."""
         labels = self._task.labels
         if not self._has_labels:
             return labels[0] if labels else 0.0
@@ -265,8 +281,8 @@ class _Reader:
         return float(label)
 
 
-def is_number(text):
-    """Whether a text is that of a finite number."""
+def is_number(text: str) -> bool:
+    """Returns whether a text is a finite number."""
     try:
         return math.isfinite(float(text))
     except ValueError:
@@ -314,11 +330,11 @@ TASKS = (
 )  # fmt: skip
 
 
-def get_task(name):
-    """The `GlueTask` of a name; case does not matter.
+def get_task(name: str) -> GlueTask:
+    """Returns the `GlueTask` of a name; case does not matter.
 
     Raises:
-      file_io.InputError: no such task; lists the tasks and the nearest name.
+      file_io.InputError: there is no such task; lists the tasks and the nearest name.
     """
     by_name = {row.name: row for row in TASKS}
     row = by_name.get(name.lower())
@@ -332,13 +348,15 @@ def get_task(name):
 # --- features ---------------------------------------------------------------------------------
 
 
-def convert_example(example, task, max_seq_length, tokenizer):
-    """Features of one example.
+def convert_example(
+    example: InputExample, task: Any, max_seq_length: int, tokenizer: tokenization.FullTokenizer
+) -> dict[str, np.ndarray]:
+    """Converts an example to features.
 
     Args:
       example: `InputExample`.
       task: `GlueTask`.
-      max_seq_length: S; longer texts are cut by `packing.truncate_to_fit`.
+      max_seq_length: S; `packing.truncate_to_fit` cuts longer texts.
       tokenizer: `tokenization.FullTokenizer`.
 
     Returns:
@@ -375,8 +393,8 @@ def _label_id(example, task):
     return np.int64(task.labels.index(example.label))
 
 
-def feature_specs(seq_length, is_regression=False):
-    """`tfrecord.FeatureSpec` of the features of `convert_example`."""
+def feature_specs(seq_length: int, is_regression: bool = False) -> tuple[tfrecord.FeatureSpec, ...]:
+    """Returns the `tfrecord.FeatureSpec` of each feature of `convert_example`."""
     spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids")
     return (
@@ -389,8 +407,8 @@ def feature_specs(seq_length, is_regression=False):
 # --- evaluation and prediction ----------------------------------------------------------------
 
 
-def eval_outputs(outputs, features):
-    """What `metrics.Evaluator` and `write_predictions` need: tensors [B], probabilities [B, K]."""
+def eval_outputs(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
+    """Returns the rows for `metrics.Evaluator`: tensors [B], and probabilities [B, K]."""
     return {
         "probabilities": outputs["probabilities"],
         "predictions": outputs["predictions"],
@@ -400,8 +418,8 @@ def eval_outputs(outputs, features):
     }
 
 
-def batch_accuracy(outputs, features):
-    """(Right answers, answers) of a training batch, for `contracts.Task.train_metrics`."""
+def batch_accuracy(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Returns the correct and all predictions of a batch, see `contracts.Task.train_metrics`."""
     import tensorflow as tf
 
     real = tf.cast(features["is_real_example"], tf.float32)
@@ -409,8 +427,8 @@ def batch_accuracy(outputs, features):
     return {"accuracy": (tf.reduce_sum(correct * real), tf.reduce_sum(real))}
 
 
-def signs(outputs, features):
-    """`contracts.Task.signs` of labels, classes or numbers."""
+def signs(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
+    """Returns the `contracts.Task.signs` of class ids or numbers."""
     from albert.training import learning_signals
 
     return learning_signals.of_labels(outputs, features)
@@ -424,8 +442,10 @@ def _build_model(config, compute, seed, num_labels, dropout_prob, head):
     return heads.RegressionModel(config, compute, seed, dropout_prob, head)
 
 
-def make_task(glue_task, dropout_prob=0.1, head=head_config.NO_LAYER):
-    """The `contracts.Task` of a GLUE task.
+def make_task(
+    glue_task: Any, dropout_prob: float = 0.1, head: head_config.Head = head_config.NO_LAYER
+) -> contracts.Task:
+    """Returns the `contracts.Task` of a GLUE task.
 
     Args:
       glue_task: `GlueTask`, or an object with the same public attributes.
@@ -446,8 +466,17 @@ def make_task(glue_task, dropout_prob=0.1, head=head_config.NO_LAYER):
     )
 
 
-def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, strategy, shared=()):
-    """The `contracts.Data` of a GLUE task.
+def make_data(
+    glue_task: Any,
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    data_dir: str,
+    settings: dict[str, Any],
+    paths: dict[str, str],
+    strategy: Any,
+    shared: Sequence[str] = (),
+) -> contracts.Data:
+    """Returns the `contracts.Data` of a GLUE task.
 
     Args:
       glue_task: `GlueTask`, or an object with the same public attributes.
@@ -467,7 +496,7 @@ def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, s
         examples=partial(
             glue_task.iter_examples,
             data_dir,
-            use_spm=False,  # The tokenizer cleans texts up, once.
+            use_spm=False,  # The tokenizer normalizes texts.
         ),
         featurize=partial(
             convert_example, task=glue_task, max_seq_length=max_seq_length, tokenizer=tokenizer
@@ -479,23 +508,24 @@ def make_data(glue_task, tokenizer, max_seq_length, data_dir, settings, paths, s
         shared=shared,
         write_predictions=glue_task.write_predictions,
         files=lambda split: [glue_task.path(data_dir, split)],
+        limits={"label_ids": len(glue_task.labels), "is_real_example": 2},
     )
 
 
-def check_length(glue_task, max_seq_length):
-    """Refuses inputs without room for a token of each text.
+def check_length(glue_task: Any, max_seq_length: int) -> None:
+    """Rejects lengths without space for a token of each text.
 
     Raises:
-      file_io.InputError: names the length and the least one.
+      file_io.InputError: names the length and the minimum.
     """
-    shortest = least_length(glue_task)
-    if max_seq_length < shortest:
+    minimum = min_length(glue_task)
+    if max_seq_length < minimum:
         raise file_io.InputError(
-            f"max_seq_length={max_seq_length}: task {glue_task.name} needs at least {shortest} "
+            f"max_seq_length={max_seq_length}: task {glue_task.name} needs at least {minimum} "
             "for its texts, [CLS] and [SEP]"
         )
 
 
-def least_length(glue_task):
-    """Length of inputs that leaves room for a token of each text."""
+def min_length(glue_task: Any) -> int:
+    """Returns the minimum length of inputs with a token of each text."""
     return 5 if glue_task.is_pair else 3

@@ -1,4 +1,4 @@
-"""The kinds of fine-tuned models: one row for each, with all that differs between them.
+"""The kinds of fine-tuned models: one row of a table for each.
 
 Letters in shapes: B batch, S sequence, K labels, N starts kept, M ends kept for each start.
 """
@@ -25,10 +25,10 @@ class Kind:
       outputs: names of the outputs.
       build: ``(model_folder.ModelFolder, layers.Compute, head_config.Head) -> model of heads``.
       command: the command that trains such a model and, with --do_predict, describes its folder.
-      head_variable: beginning of the names of variables that only its head has.
+      head_variable: prefix of the names of variables that only its head has.
       one_output: whether that head has a single output; False: any number.
       inputs: names of the inputs, all int32 [B, S].
-      skip_padding: whether the model computes the real tokens alone.
+      skip_padding: whether the model computes only the real tokens.
       has_labels: whether the description of its folder names labels.
       huggingface_head: key of `huggingface.HEADS`; None if transformers has no such model.
       pipeline_tag: what the Hub calls its task, for cards.
@@ -63,7 +63,7 @@ def _build_classifier(folder, compute, head):
 def _build_choice_scorer(folder, compute, head):
     from albert.model import heads
 
-    # Each choice is scored alone: with a single output there may be any number of them.
+    # Each choice is scored alone, so a single output allows any number of choices.
     return heads.RegressionModel(folder.config, compute, 0, head=head)
 
 
@@ -189,7 +189,7 @@ def _check_undescribed(path, names):
 
 
 def _find_by_variables(prefix):
-    """Rows of the kinds that a checkpoint may be of."""
+    """Returns the rows of the kinds that match the variables of a checkpoint."""
     from albert.model import checkpoints
 
     shapes = checkpoints.reader(prefix).get_variable_to_shape_map()

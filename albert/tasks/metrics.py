@@ -1,11 +1,17 @@
-"""Scores of predictions against labels; defined for degenerate input too."""
+"""Scores of predictions against labels, also defined for degenerate input."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from albert.training import results
 
+Values = Sequence[Any] | np.ndarray  # [B] class ids or numbers
+NamedScore = tuple[str, Callable[[Values, Values], float]]  # key and function
 
-def _pair(labels, predictions):
+
+def _pair(labels: Values, predictions: Values) -> tuple[np.ndarray, np.ndarray]:
     labels, predictions = np.asarray(labels), np.asarray(predictions)
     if labels.ndim != 1 or labels.shape != predictions.shape or not labels.size:
         raise ValueError(
@@ -15,8 +21,8 @@ def _pair(labels, predictions):
     return labels, predictions
 
 
-def accuracy(labels, predictions):
-    """Share of predictions that equal their label.
+def accuracy(labels: Values, predictions: Values) -> float:
+    """Returns the fraction of predictions that equal their label.
 
     Args:
       labels, predictions: [B], at least one.
@@ -25,10 +31,10 @@ def accuracy(labels, predictions):
     return float(np.mean(labels == predictions))
 
 
-def matthews_correlation(labels, predictions):
-    """Matthews correlation of two or more classes (Gorodkin 2004); 0 when undefined.
+def matthews_correlation(labels: Values, predictions: Values) -> float:
+    """Computes the Matthews correlation of two or more classes (Gorodkin 2004); 0 if undefined.
 
-    It is undefined when all labels or all predictions are the same class.
+    It is undefined if all labels or all predictions are the same class.
 
     Args:
       labels, predictions: [B] class ids.
@@ -44,34 +50,32 @@ def matthews_correlation(labels, predictions):
     return float(covariance / np.sqrt(spread)) if spread > 0 else 0.0
 
 
-def f1(labels, predictions, positive=1):
-    """Harmonic mean of precision and recall for class `positive`; 0 without true positives.
+def f1(labels: Values, predictions: Values, positive: int = 1) -> float:
+    """Computes the F1 of class `positive`; 0 without true positives.
 
     Args:
       labels, predictions: [B] class ids.
       positive: the class that counts.
     """
-    labels, predictions = _pair(labels, predictions)
-    labels, predictions = labels == positive, predictions == positive
-    total = np.sum(labels) + np.sum(predictions)
-    return float(2 * np.sum(labels & predictions) / total) if total else 0.0
+    true, predicted = (values == positive for values in _pair(labels, predictions))
+    total = np.sum(true) + np.sum(predicted)
+    return float(2 * np.sum(true & predicted) / total) if total else 0.0
 
 
-def pearson(labels, predictions):
-    """Pearson correlation; 0 when either side is constant.
+def pearson(labels: Values, predictions: Values) -> float:
+    """Computes the Pearson correlation; 0 if either side is constant.
 
     Args:
       labels, predictions: [B] numbers.
     """
-    labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
+    x, y = (values.astype(np.float64) for values in _pair(labels, predictions))
     # Tested on the values: rounding of the mean can give a constant a spread above 0.
-    if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0
-    labels, predictions = labels - labels.mean(), predictions - predictions.mean()
+    x, y = x - x.mean(), y - y.mean()
     # Scaled first, so that squares of very small or large numbers stay in range.
-    labels, predictions = labels / np.abs(labels).max(), predictions / np.abs(predictions).max()
-    norm = np.linalg.norm(labels) * np.linalg.norm(predictions)
-    return float(np.clip(labels @ predictions / norm, -1.0, 1.0))
+    x, y = x / np.abs(x).max(), y / np.abs(y).max()
+    return float(np.clip(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)), -1.0, 1.0))
 
 
 def _ranks(values):
@@ -79,8 +83,8 @@ def _ranks(values):
     return (np.cumsum(counts) - (counts - 1) / 2)[places]
 
 
-def spearman(labels, predictions):
-    """Spearman rank correlation, ties sharing their mean rank; 0 when either side is constant.
+def spearman(labels: Values, predictions: Values) -> float:
+    """Computes the Spearman rank correlation, with mean ranks for ties; 0 if a side is constant.
 
     Args:
       labels, predictions: [B] numbers.
@@ -88,8 +92,8 @@ def spearman(labels, predictions):
     return pearson(*map(_ranks, _pair(labels, predictions)))
 
 
-def mean_squared_error(labels, predictions):
-    """Mean of the squared differences.
+def mean_squared_error(labels: Values, predictions: Values) -> float:
+    """Computes the mean of the squared differences.
 
     Args:
       labels, predictions: [B] numbers.
@@ -98,18 +102,18 @@ def mean_squared_error(labels, predictions):
     return float(np.mean(np.square(labels - predictions)))
 
 
-def baseline_loss(labels):
-    """Mean loss of the best output that is the same for every example.
+def baseline_loss(labels: np.ndarray) -> float:
+    """Computes the mean loss of the best constant output.
 
     Args:
-      labels: [B] class ids, of which shares are the best probabilities; or numbers, of which the
-        mean has the least squares.
+      labels: [B] class ids, whose frequencies are the best probabilities; or numbers, whose mean
+        is the best constant.
     """
     if np.issubdtype(labels.dtype, np.floating):
         return float(np.var(labels, dtype=np.float64))
     _, counts = np.unique(labels, return_counts=True)
-    shares = counts / np.sum(counts)
-    return float(-np.sum(shares * np.log(shares)))
+    frequencies = counts / np.sum(counts)
+    return float(-np.sum(frequencies * np.log(frequencies)))
 
 
 class Evaluator:
@@ -119,25 +123,25 @@ class Evaluator:
       scores: (key, function of labels [B] and predictions [B]) pairs.
     """
 
-    def __init__(self, scores):
+    def __init__(self, scores: Sequence[NamedScore]) -> None:
         self._scores = scores
-        self._rows = {"label_ids": [], "predictions": [], "per_example_loss": []}
+        self._rows: dict[str, list] = {"label_ids": [], "predictions": [], "per_example_loss": []}
 
-    def update(self, rows):
-        """Adds a batch: dict of arrays [B]; rows with is_real_example 0 do not count."""
+    def update(self, rows: dict[str, np.ndarray]) -> None:
+        """Adds a batch: arrays [B] by name; rows with is_real_example 0 are ignored."""
         real = np.asarray(rows["is_real_example"]).astype(bool)
         for name, parts in self._rows.items():
             parts.append(np.asarray(rows[name])[real])
 
-    def result(self):
-        """The scores, ``eval_loss`` (mean loss of an example) and ``loss`` (the same)."""
+    def result(self) -> dict[str, float]:
+        """Returns the scores, ``eval_loss`` (mean loss of an example) and ``loss`` (the same)."""
         rows = {name: np.concatenate(parts) for name, parts in self._rows.items()}
         loss = float(np.mean(rows["per_example_loss"], dtype=np.float64))
         scores = {key: score(rows["label_ids"], rows["predictions"]) for key, score in self._scores}
         return {**scores, "eval_loss": loss, "loss": loss}
 
-    def baseline(self):
-        """The same scores, each of the constant answer that is best: a class, or the mean."""
+    def baseline(self) -> dict[str, float]:
+        """Returns the same scores, each of its best constant answer: a class, or the mean."""
         labels = np.concatenate(self._rows["label_ids"])
         is_number = np.issubdtype(labels.dtype, np.floating)
         answers = [labels.mean()] if is_number else np.unique(labels)

@@ -1,11 +1,11 @@
-"""Pre-training (masked words and a task on two pieces of text) as a task of the engine."""
+"""Defines pre-training (masked words and a sentence task) as a task of the engine."""
 
-import contextlib
 import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from albert.data import (
     dynamic_masking,
@@ -13,37 +13,29 @@ from albert.data import (
     input_pipeline,
     instances,
     record_files,
+    record_values,
 )
-from albert.io import file_io
-from albert.model import pretraining_heads
+from albert.model import encoder, pretraining_heads
 from albert.training import contracts
 
 _HINT = "Give the max_seq_length and max_predictions_per_seq that the records were made with"
 
 
-# --- records of other programs -------------------------------------------------------------------
-
-_WRONG = "a record with masks holds a value that cannot be"
-_SCANNED_AT_ONCE = 1024  # records
-
-
-def limits(config):
-    """{name of a feature: number below which its values must be} of records with masks.
+def limits(config: encoder.AlbertConfig) -> dict[str, int]:
+    """Returns {name of a feature: exclusive maximum of its values} of records with masks.
 
     Args:
-      config: `configuration.AlbertConfig` of the model.
+      config: configuration of the model.
     """
     return {
-        "input_ids": config.vocab_size,
+        **record_values.limits_of_model(config),
         "masked_lm_ids": config.vocab_size,
-        "segment_ids": config.type_vocab_size,
-        "input_mask": 2,
         "next_sentence_labels": 2,
     }
 
 
 def _counting(features):
-    """{name: booleans} where a value matters: at real tokens, and where there is weight."""
+    """Returns {name: bool tensor}: whether a value is used, by a real token or a weight above 0."""
     is_token, used = features["input_mask"] != 0, features["masked_lm_weights"] != 0
     return {
         "input_ids": is_token,
@@ -54,34 +46,31 @@ def _counting(features):
 
 
 def _wrong(features, limits):
-    """{name: booleans, True for a value that counts, but cannot be} of tensors."""
+    """Returns {name: bool tensor}: whether a value is used but invalid."""
     real = tf.reduce_sum(features["input_mask"], axis=-1, keepdims=True)
-    counting, weights = _counting(features), features["masked_lm_weights"]
-    found = {"masked_lm_weights": ~((weights >= 0) & (weights < np.inf))}
-    for name, high in {**limits, "masked_lm_positions": real}.items():
-        if name in features:
-            outside = (features[name] < 0) | (features[name] >= high)
-            found[name] = outside & counting.get(name, True)
+    limits = {**limits, "masked_lm_positions": real}
+    found, counting = record_values.find_wrong(features, limits), _counting(features)
+    found = {name: values & counting.get(name, True) for name, values in found.items()}
+    found["masked_lm_weights"] |= features["masked_lm_weights"] < 0
     return found
 
 
-def prepare(features, limits):
-    """Checks a batch as it was read: no result exists where there is no real token.
+def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, Any]:
+    """Checks the features of a batch as it was read.
 
     Args:
-      features: of records with masks.
+      features: features of records with masks.
       limits: see `limits`.
 
     Returns:
-      The features, with 0 for each position, label, token and segment that has no effect, as it
-      has no weight or is padding: it may be anything.
+      The features, with 0 for each position, label, token and segment that has no effect because it
+      is padding or has no weight; the records may hold any value there.
 
     Raises:
-      tf.errors.InvalidArgumentError: a value cannot be, such as a position that has weight, but is
-        not that of a real token; `damage_reported` finds its record.
+      tf.errors.InvalidArgumentError: a value is invalid, such as a position with a weight that is
+        not a real token; `record_values.report_damage` finds its record.
     """
-    wrong = [tf.reduce_any(values) for values in _wrong(features, limits).values()]
-    with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(wrong), [_WRONG])]):
+    with tf.control_dependencies([record_values.refuse(_wrong(features, limits))]):
         cleared = {
             name: tf.where(counts, features[name], 0)
             for name, counts in _counting(features).items()
@@ -89,76 +78,27 @@ def prepare(features, limits):
         return {**features, **cleared}
 
 
-@contextlib.contextmanager
-def damage_reported(paths, specs, without_masks=(), find_unmasked=None, limits=()):
-    """As `record_files.damage_reported`, also for what is refused of a record's content.
-
-    Args:
-      paths: record files that are read inside the block.
-      specs: feature specifications of those that have masks.
-      without_masks: those of them whose records have no masks.
-      find_unmasked: function, list of these -> what is wrong with the first that is refused.
-      limits: see `prepare`.
-
-    Raises:
-      file_io.InputError: names the file and the record.
-    """
-    masked = [path for path in paths if path not in without_masks]
-    others = [path for path in paths if path in without_masks]
-    refused = {
-        _WRONG: lambda: _first_wrong(masked, specs, limits),
-        dynamic_masking.WRONG: lambda: find_unmasked(others),
-    }
-    with record_files.damage_reported(paths):
-        try:
-            yield
-        except tf.errors.InvalidArgumentError as error:
-            for reason, find in refused.items():
-                if reason in error.message:
-                    logging.info("%s; looking for it", reason.capitalize())
-                    raise file_io.InputError(find()) from error
-            raise
-
-
-def _first_wrong(paths, specs, limits):
-    """What to tell the user of the first record that `prepare` refuses."""
-    for path in paths:
-        dataset = record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
-        for batch, serialized in enumerate(dataset):
-            features = input_pipeline.parse(specs, serialized, narrow=False)
-            found = {name: np.argwhere(x) for name, x in _wrong(features, limits).items()}
-            found = {name: places[0] for name, places in found.items() if len(places)}
-            if found:
-                name = min(found, key=lambda name: found[name][0])
-                row, place = found[name]
-                text = _text_of_wrong(name, place, _row(features, row), limits)
-                return f"{path}, record {batch * _SCANNED_AT_ONCE + row + 1}: {text}"
-    return f"{_WRONG}, in {', '.join(paths)}"
-
-
-def _row(features, row):
-    return {name: values[row].numpy() for name, values in features.items()}
-
-
-def _text_of_wrong(name, place, features, limits):
-    value, weight = features[name][place], features["masked_lm_weights"]
+def _describe(name, place, features, limits):
+    """Returns the message on a value that `prepare` refuses."""
+    value, weight, index = features[name][place], features["masked_lm_weights"], place[-1]
     if name == "masked_lm_positions":
         return (
-            f"{name}[{place}] = {value} is the place of none of the {features['input_mask'].sum()} "
-            f"real tokens (input_mask), but masked_lm_weights[{place}] is {weight[place]}: give "
+            f"{name}[{index}] = {value} is the place of none of the {features['input_mask'].sum()} "
+            f"real tokens (input_mask), but masked_lm_weights[{index}] is {weight[index]}: give "
             "entries that do not count the weight 0, which makes any position harmless, and make "
             "the records again"
         )
     if name in limits:
-        return dynamic_masking.value_text(name, place, value, limits[name])
-    return f"{name}[{place}] = {value}, expected a weight of 0 or more: make the records again"
+        text = record_values.describe_value(name, place, value, limits[name])
+        return f"{text}: {dynamic_masking.REMAKE}"
+    return f"{name}[{index}] = {value}, expected a weight of 0 or more: make the records again"
 
 
 # --- metrics -------------------------------------------------------------------------------------
 
 
 def _correct(labels, logits):
-    """[rows] 1 where the label has the highest of the logits [rows, V], else 0.
+    """Returns [rows]: 1 if the label has the highest of the logits [rows, V], else 0.
 
     A maximum is several times faster than an argmax over a large vocabulary.
     """
@@ -167,10 +107,10 @@ def _correct(labels, logits):
 
 
 def _ratios(sentence):
-    """{metric: (numerator, denominator)}, names of sums that each row carries.
+    """Returns {metric: (numerator, denominator)}, names of sums in each row.
 
     Args:
-      sentence: name of what is measured of two pieces of text; None: nothing.
+      sentence: name of the sentence task in metrics; None: not measured.
     """
     measured = ("masked_lm", sentence) if sentence else ("masked_lm",)
     return {
@@ -181,10 +121,10 @@ def _ratios(sentence):
 
 
 def _row_sums(outputs, features, head, sentence):
-    """Sums over the masked positions of each example, {name: [B]}.
+    """Returns {name: [B]}, sums over the masked positions of each example.
 
     Args:
-      head: name of the outputs of the sentence task; None: there are none.
+      head: name of the outputs of the sentence task; None: the model has none.
       sentence: see `_ratios`.
     """
     weights = features["masked_lm_weights"]  # [B, P]
@@ -220,19 +160,20 @@ class Evaluator:
     """Adds up rows of sums.
 
     Args:
-      sentence: name of what is measured of two pieces of text; None: nothing.
+      sentence: name of the sentence task in metrics; None: not measured.
     """
 
-    def __init__(self, sentence="sentence_order"):
+    def __init__(self, sentence: str | None = "sentence_order") -> None:
         self._totals = {}
         self._ratios = _ratios(sentence)
 
-    def update(self, rows):
+    def update(self, rows: dict[str, np.ndarray]) -> None:
+        """Adds a batch of rows: arrays [B] by name."""
         for name, values in rows.items():
             self._totals[name] = self._totals.get(name, 0.0) + values.sum(dtype=np.float64)
 
-    def result(self):
-        """Accuracy and loss of each task, and ``loss``, the sum."""
+    def result(self) -> dict[str, float]:
+        """Returns the accuracy and loss of each task, and ``loss``, the sum of the losses."""
         result = {
             name: float(self._totals[top] / max(self._totals[bottom], 1e-5))
             for name, (top, bottom) in self._ratios.items()
@@ -240,19 +181,19 @@ class Evaluator:
         result["loss"] = sum(value for name, value in result.items() if name.endswith("_loss"))
         return result
 
-    def baseline(self):
-        """Nothing: the sums do not say which token is the most frequent."""
+    def baseline(self) -> dict[str, float]:
+        """Returns no scores: the sums do not show which token is the most frequent."""
         return {}
 
 
-def make_task(sentence_task="sop", trained_for=None):
-    """The `contracts.Task` of pre-training.
+def make_task(sentence_task: str = "sop", trained_for: str | None = None) -> contracts.Task:
+    """Returns the `contracts.Task` of pre-training.
 
     Args:
-      sentence_task: key of `pretraining_heads.SENTENCE_TASKS`: what the labels of two pieces of
-        text say, and what is learnt or measured.
-      trained_for: another such key: what the head was trained for whose answers are measured. The
-        metrics are then called ``<head>_head_on_<labels>_…``. None: the same.
+      sentence_task: key of `pretraining_heads.SENTENCE_TASKS`: the sentence task to learn or
+        measure, which gives the labels.
+      trained_for: key of the task that the model's head was trained for; None: `sentence_task`. If
+        they differ, metrics are named ``<head>_head_on_<labels>_…``.
     """
     labels = pretraining_heads.SENTENCE_TASKS[sentence_task]
     model = sentence_task if labels is None or trained_for is None else trained_for
@@ -274,43 +215,43 @@ TASK = make_task()
 
 
 def make_data(
-    files, lengths, max_eval_examples, masker=None, anew=False, sentence_labels=True,
-    equal_tokens=False, mixture=None, limits=None,
-):  # fmt: skip
-    """The `contracts.Data` of records that `create_pretraining_data` has made.
+    files: Mapping[str, Any],
+    lengths: tuple[int, int],
+    max_eval_examples: int,
+    masker: Any = None,
+    remask: bool = False,
+    sentence_labels: bool = True,
+    equal_tokens: bool = False,
+    mixture: Sequence[input_pipeline.Source] | None = None,
+    limits: Mapping[str, int] | None = None,
+    words_per_token: float | None = None,
+) -> contracts.Data:
+    """Returns the `contracts.Data` of records from `create_pretraining_data`.
 
     Args:
-      files: {"train": …, "dev": …}, what `dynamic_masking.look_at` gives.
-      lengths: (S, P) that records with masks were made with; others have at most S tokens.
-      max_eval_examples: most examples to evaluate, from the front.
+      files: {"train": …, "dev": …}, results of `dynamic_masking.inspect`.
+      lengths: (S, P) of records with masks; other records have at most S tokens.
+      max_eval_examples: maximum number of examples to evaluate, from the front.
       masker: `dynamic_masking.Masker` for records without masks.
-      anew: the masker masks records for training that have masks, too.
-      sentence_labels: read them; records with masks need not have any otherwise.
-      equal_tokens: training batches hold equally many tokens, see `tensor_batching.equal_tokens`.
-      mixture: `input_pipeline.Source`s of the training files; by default all are one.
-      limits: what `limits` gives for the model; by default any number may stand for a token.
+      remask: whether the masker also masks training records that have masks.
+      sentence_labels: whether to read labels of the sentence task; records with masks may lack them
+        otherwise.
+      equal_tokens: whether training batches hold equal numbers of tokens, see
+        `tensor_batching.equal_tokens`.
+      mixture: sources of the training files; by default all files are one source.
+      limits: `limits` of the model; by default tokens may have any id.
+      words_per_token: of the training files, see `instance_shards.words_per_token`.
 
     Raises:
-      file_io.InputError: there are no records, a file is cut off, or the lengths differ.
+      file_io.InputError: there are no records, a file is truncated, or the lengths differ.
     """
     check = functools.partial(prepare, limits=limits or {})
-    specs = {}
-    for split, found in files.items():
-        slots = masker.config.num_slots if found.without_masks else lengths[1]
-        specs[split] = instances.feature_specs(
-            lengths[0],
-            slots,
-            with_boundaries=anew and split == "train",
-            with_sentence_labels=sentence_labels,
-        )
-        written = instances.compact_feature_specs() if found.without_masks else specs[split]
-        if split == "train" or found is not files["train"]:
-            record_files.check_files(found.paths, written, _HINT)
+    specs = _checked_specs(files, lengths, masker, remask, sentence_labels)
     unmasked_train, unmasked_dev = files["train"].without_masks, files["dev"].without_masks
     train_input = input_options.TrainInput(
         read=functools.partial(masker.read, seq_length=lengths[0]) if unmasked_train else None,
         prepare=None if unmasked_train else check,
-        transform=masker.transform if unmasked_train or anew else None,
+        transform=masker.transform if unmasked_train or remask else None,
         lengths=files["train"].lengths if equal_tokens else None,
         mixture=mixture,
     )
@@ -318,30 +259,58 @@ def make_data(
         prepare=check,
         rewrite=functools.partial(masker.rewrite, seq_length=lengths[0]) if unmasked_dev else None,
         max_examples=max_eval_examples,
-        min_tokens=lengths[0] // 4,  # Predictions of short texts need no less memory.
+        min_tokens=lengths[0] // 4,  # Shorter batches need no less memory for predictions.
     )
     return contracts.Data(
         specs=specs.get,
         records=lambda split: files[split].paths,
         ids=_no_predictions,
         write_predictions=_no_predictions,
-        reading=functools.partial(_reading, files, lengths, masker, limits or {}, sentence_labels),
+        reading=functools.partial(
+            _report_damage, files, lengths, masker, limits or {}, sentence_labels
+        ),
         train_input=train_input,
         eval_input=eval_input,
         files=lambda split: files[split].paths,
+        words_per_token=words_per_token,
     )
 
 
-def _reading(files, lengths, masker, limits, sentence_labels, paths):
-    """`damage_reported` of what `make_data` was given."""
+def _checked_specs(files, lengths, masker, remask, sentence_labels):
+    """Returns {split: specifications of its features}, after a check of the files."""
+    specs = {}
+    for split, found in files.items():
+        slots = masker.config.num_slots if found.without_masks else lengths[1]
+        specs[split] = instances.feature_specs(
+            lengths[0],
+            slots,
+            with_boundaries=remask and split == "train",
+            with_sentence_labels=sentence_labels,
+        )
+        written = instances.compact_feature_specs() if found.without_masks else specs[split]
+        if split == "train" or found is not files["train"]:
+            record_files.check_files(found.paths, written, _HINT)
+    return specs
+
+
+def _report_damage(files, lengths, masker, limits, sentence_labels, paths):
+    """Returns `record_values.report_damage` of what `make_data` was given."""
     unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
-
-    def find_unmasked(read):
-        vocab_size = len(masker.vocabulary.word_starts)
-        return dynamic_masking.first_wrong(read, lengths[0], vocab_size)
-
     specs = instances.feature_specs(*lengths, False, sentence_labels)
-    return damage_reported(paths, specs, unmasked, find_unmasked, limits)
+    find_wrong, describe = (functools.partial(f, limits=limits) for f in (_wrong, _describe))
+
+    def find_masked():
+        masked = [path for path in paths if path not in unmasked]
+        return record_values.find_wrong_record(masked, specs, find_wrong, describe)
+
+    def find_unmasked():
+        found = [path for path in paths if path in unmasked]
+        vocab_size = len(masker.vocabulary.word_starts)
+        return dynamic_masking.find_invalid_record(found, lengths[0], vocab_size)
+
+    return record_values.report_damage(
+        paths, {record_values.WRONG: find_masked, dynamic_masking.INVALID: find_unmasked}
+    )
 
 
 def _no_predictions(*_):

@@ -1,4 +1,4 @@
-"""RACE: reading its passages, features of the choices, scores by level (Lai et al. 2017).
+"""The task RACE (Lai et al. 2017): its passages, features of the choices, scores by level.
 
 Letters in shapes: B batch, C choices, S sequence. Only functions that build graphs import
 TensorFlow, so that readers start quickly.
@@ -9,6 +9,8 @@ import functools
 import hashlib
 import os
 import re
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -21,8 +23,8 @@ from albert.text import packing, tokenization
 from albert.training import contracts
 
 NUM_CHOICES = 4
-BESIDE_ENDING = 4  # tokens of an input: one of the article, [CLS] and two [SEP]
-KIND = "multiple_choice"  # of folders of models
+BESIDE_ENDING = 4  # other tokens of an input, at least: one of the article, [CLS] and two [SEP]
+KIND = "multiple_choice"  # kind of model folders
 LEVELS = ("middle", "high")  # in the order of the codes that records hold
 _FOLDER = "RACE"
 _MERGED = "all.txt"
@@ -66,13 +68,13 @@ def _levels(high_only, middle_only):
 
 
 def _by_number(name):
-    """Sort key of the published file names, which are numbers: 2.txt before 10.txt."""
+    """Returns a sort key for published file names, which are numbers: 2.txt before 10.txt."""
     number = re.match(r"\d+", name)
     return (int(number.group()) if number else -1, name)
 
 
-def data_files(data_dir, split, level):
-    """Paths of the passages of a split and level.
+def data_files(data_dir: str, split: str, level: str) -> list[str]:
+    """Returns the paths of the passages of a split and level.
 
     Args:
       data_dir: folder that holds the folder RACE.
@@ -80,10 +82,11 @@ def data_files(data_dir, split, level):
       level: "middle" or "high".
 
     Returns:
-      ``[…/all.txt]`` where that file is, else all its .txt files, as published, by number.
+      ``[…/all.txt]`` if that file exists, else all .txt files, as published, by number.
 
     Raises:
-      file_io.InputError: no such folder, or no .txt file in it; says which layout is expected.
+      file_io.InputError: there is no such folder or no .txt file in it; the message shows the
+        expected layout.
     """
     folder = os.path.join(data_dir, _FOLDER, split, level)
     if not file_io.is_dir(folder):
@@ -102,14 +105,18 @@ def data_files(data_dir, split, level):
     return [os.path.join(folder, name) for name in sorted(names, key=_by_number)]
 
 
-def files(data_dir, split, high_only=False, middle_only=False):
-    """Paths of the passages of a split, see `data_files`; of one level if a switch says so."""
+def files(
+    data_dir: str, split: str, high_only: bool = False, middle_only: bool = False
+) -> list[str]:
+    """Returns the paths of the passages of a split, of one level if a switch is set."""
     levels = _levels(high_only, middle_only)
     return [path for level in levels for path in data_files(data_dir, split, level)]
 
 
-def fingerprint(data_dir, split, high_only=False, middle_only=False):
-    """JSON-ready dict that identifies the data of a split."""
+def fingerprint(
+    data_dir: str, split: str, high_only: bool = False, middle_only: bool = False
+) -> dict[str, Any]:
+    """Returns a JSON-ready dict that identifies the data of a split."""
     digest = hashlib.sha256()
     for level in _levels(high_only, middle_only):
         for path in data_files(data_dir, split, level):
@@ -118,7 +125,7 @@ def fingerprint(data_dir, split, high_only=False, middle_only=False):
 
 
 def _passages(path):
-    """(place for messages, text of one passage's JSON) of a file of either layout."""
+    """Yields (place for messages, JSON text of one passage) of a file of either layout."""
     if os.path.basename(path) != _MERGED:
         yield path, file_io.read_text(path, "RACE").removeprefix("\ufeff")
         return
@@ -128,11 +135,11 @@ def _passages(path):
                 yield f"{path} line {number}", text
 
 
-def read_passages(path):
-    """Yields the passages of a file, ``all.txt`` or one passage alone, as dicts.
+def read_passages(path: str) -> Iterator[dict[str, Any]]:
+    """Yields the passages of a file, ``all.txt`` or a single passage, as dicts.
 
     Raises:
-      file_io.InputError: as `read_race_examples`.
+      file_io.InputError: see `read_race_examples`.
     """
     for place, text in _passages(path):
         yield _checked_passage(place, text)
@@ -147,7 +154,7 @@ def _is_string(value):
 
 
 def _checked_passage(place, text):
-    """The passage of a JSON text, its parts found to fit each other."""
+    """Parses the JSON text of a passage and checks its parts."""
 
     def check(condition, problem):
         if not condition:
@@ -181,15 +188,20 @@ def _checked_passage(place, text):
     return passage
 
 
-def ending(question, option):
-    """The option in the question's blanks, or behind a question without any."""
+def ending(question: str, option: str) -> str:
+    """Returns the question with the option in its blanks, or appended if there is no blank."""
     return question.replace(_BLANK, option) if _BLANK in question else f"{question} {option}"
 
 
 def iter_race_examples(
-    data_dir, split, do_lower_case=True, high_only=False, middle_only=False, use_spm=True
-):
-    """As `read_race_examples`, one at a time."""
+    data_dir: str,
+    split: str,
+    do_lower_case: bool = True,
+    high_only: bool = False,
+    middle_only: bool = False,
+    use_spm: bool = True,
+) -> Iterator[RaceExample]:
+    """Yields the examples of a split one at a time; see `read_race_examples`."""
     clean = functools.partial(tokenization.preprocess_text, lower=do_lower_case)
     clean = clean if use_spm else str
     count = 0
@@ -215,24 +227,26 @@ def iter_race_examples(
 
 
 def read_race_examples(
-    data_dir, split, do_lower_case=True, high_only=False, middle_only=False, use_spm=True
-):
+    data_dir: str,
+    split: str,
+    do_lower_case: bool = True,
+    high_only: bool = False,
+    middle_only: bool = False,
+    use_spm: bool = True,
+) -> list[RaceExample]:
     """Reads a split, the middle level first.
 
     Args:
-      data_dir: folder that holds ``RACE/<split>/<level>/``, with ``all.txt`` (one JSON a line) or
+      data_dir: folder that holds ``RACE/<split>/<level>/``, with ``all.txt`` (one JSON per line) or
         the published files of one passage each.
       split: "train", "dev" or "test".
-      do_lower_case: lower-case the texts.
-      high_only, middle_only: leave out the other level.
-      use_spm: bring texts into the form for SentencePiece, see `tokenization.preprocess_text`.
-
-    Returns:
-      List of `RaceExample`.
+      do_lower_case: whether to lower-case the texts.
+      high_only, middle_only: whether to omit the other level.
+      use_spm: whether to normalize texts for SentencePiece, see `tokenization.preprocess_text`.
 
     Raises:
       file_io.InputError: files are missing, or a passage is not JSON, lacks a part or has another
-        number of options or answers; names file and line.
+        number of options or answers. The message names file and line.
     """
     return list(iter_race_examples(data_dir, split, do_lower_case, high_only, middle_only, use_spm))
 
@@ -240,13 +254,20 @@ def read_race_examples(
 # --- features ---------------------------------------------------------------------------------
 
 
-def convert_example(example, max_seq_length, max_qa_length, tokenizer):
-    """Features of one question: ``[CLS] article [SEP] question and option [SEP]`` for each option.
+def convert_example(
+    example: RaceExample,
+    max_seq_length: int,
+    max_qa_length: int,
+    tokenizer: tokenization.FullTokenizer,
+) -> dict[str, np.ndarray]:
+    """Converts a question to features.
+
+    The input of each option is ``[CLS] article [SEP] question and option [SEP]``.
 
     Args:
-      example: `RaceExample`.
+      example: the question.
       max_seq_length: S; the article is cut at its end to fit.
-      max_qa_length: most tokens of question and option, of which the last are kept.
+      max_qa_length: maximum tokens of question and option, of which the last are kept.
       tokenizer: `tokenization.FullTokenizer`.
 
     Returns:
@@ -277,8 +298,8 @@ def _featurize(example, max_seq_length, max_qa_length, tokenizer):
     return {**features, "level": np.int64(LEVELS.index(example.level))}
 
 
-def feature_specs(seq_length):
-    """`tfrecord.FeatureSpec` of the features: sequences [C, S], and the code of the level."""
+def feature_specs(seq_length: int) -> tuple[tfrecord.FeatureSpec, ...]:
+    """Returns the `tfrecord.FeatureSpec` of each feature: sequences [C, S] and scalars."""
     spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids")
     shape = (NUM_CHOICES, seq_length)
@@ -300,21 +321,21 @@ METRICS = (
 
 
 class Evaluator:
-    """Accuracy and loss over all questions, and the accuracy of each level that has questions."""
+    """Accuracy and loss over all questions, and the accuracy of each existing level."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._all = metrics.Evaluator((("eval_accuracy", metrics.accuracy),))
         self._levels = []
 
-    def update(self, rows):
-        """Adds a batch: dict of arrays [B]; rows with is_real_example 0 do not count."""
+    def update(self, rows: dict[str, np.ndarray]) -> None:
+        """Adds a batch: arrays [B] by name; rows with is_real_example 0 are ignored."""
         self._all.update(rows)
         real = np.asarray(rows["is_real_example"]).astype(bool)
         correct = np.asarray(rows["label_ids"]) == np.asarray(rows["predictions"])
         self._levels.append(np.stack([np.asarray(rows["level"])[real], correct[real]]))
 
-    def result(self):
-        """``eval_accuracy``, ``eval_accuracy_middle``, ``…_high``, ``eval_loss`` and ``loss``."""
+    def result(self) -> dict[str, float]:
+        """Returns ``eval_accuracy`` (also of each level), ``eval_loss`` and ``loss``."""
         codes, correct = np.concatenate(self._levels, axis=1)
         by_level = {
             f"eval_accuracy_{level}": float(np.mean(correct[codes == code]))
@@ -323,8 +344,8 @@ class Evaluator:
         }
         return {**self._all.result(), **by_level}
 
-    def baseline(self):
-        """Accuracy and loss of the best answer that is the same for every question."""
+    def baseline(self) -> dict[str, float]:
+        """Returns the accuracy and the loss of the best constant answer."""
         return self._all.baseline()
 
 
@@ -335,14 +356,16 @@ def _eval_outputs(outputs, features):
     }
 
 
-def write_predictions(output_dir, rows, ids, prefix=None):
-    """Writes ``predict_results.txt`` (scores) and ``predictions.tsv`` (an answer a question).
+def write_predictions(
+    output_dir: str, rows: dict[str, np.ndarray], ids: Sequence[str], prefix: str | None = None
+) -> dict[str, float]:
+    """Writes ``predict_results.txt`` (scores) and ``predictions.tsv`` (one answer per question).
 
     Args:
       output_dir: folder to write to.
-      rows: what `contracts.Task.eval_outputs` gives, as arrays in input order.
+      rows: outputs of `contracts.Task.eval_outputs` as arrays in the order of the input.
       ids: ids of the questions [B].
-      prefix: the checkpoint, not used.
+      prefix: the checkpoint; not used.
 
     Returns:
       The scores.
@@ -360,8 +383,10 @@ def _build_model(config, compute, seed, dropout_prob, head):
     return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, compute, seed, head)
 
 
-def make_task(dropout_prob=0.1, head=head_config.NO_LAYER):
-    """The `contracts.Task` of RACE.
+def make_task(
+    dropout_prob: float = 0.1, head: head_config.Head = head_config.NO_LAYER
+) -> contracts.Task:
+    """Returns the `contracts.Task` of RACE.
 
     Args:
       dropout_prob: dropout of the pooled output in training.
@@ -380,30 +405,30 @@ def make_task(dropout_prob=0.1, head=head_config.NO_LAYER):
 
 
 def make_data(
-    tokenizer,
-    max_seq_length,
-    max_qa_length,
-    data_dir,
-    settings,
-    paths,
-    strategy,
-    high_only=False,
-    middle_only=False,
-):
-    """The `contracts.Data` of RACE.
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    max_qa_length: int,
+    data_dir: str,
+    settings: dict[str, Any],
+    paths: dict[str, str],
+    strategy: Any,
+    high_only: bool = False,
+    middle_only: bool = False,
+) -> contracts.Data:
+    """Returns the `contracts.Data` of RACE.
 
     Args:
       tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S.
-      max_qa_length: most tokens of question and option.
+      max_qa_length: maximum tokens of question and option.
       data_dir: folder that holds the folder RACE.
-      settings, paths, strategy: see `contracts.data_of_examples`; `max_qa_length` is among the
-        settings.
-      high_only, middle_only: leave out the other level.
+      settings, paths, strategy: see `contracts.data_of_examples`; the settings contain
+        `max_qa_length`.
+      high_only, middle_only: whether to omit the other level.
 
     Raises:
-      file_io.InputError: both levels are left out, or `max_qa_length` leaves no room for a token of
-        the article.
+      file_io.InputError: both levels are omitted, or `max_qa_length` leaves no space for a token
+        of the article.
     """
     levels = {"high_only": high_only, "middle_only": middle_only}
     _levels(**levels)
@@ -419,7 +444,7 @@ def make_data(
         examples=partial(
             iter_race_examples,
             data_dir,
-            use_spm=False,  # The tokenizer cleans texts up, once.
+            use_spm=False,  # The tokenizer normalizes texts.
             **levels,
         ),
         featurize=partial(
@@ -434,4 +459,5 @@ def make_data(
         strategy=strategy,
         write_predictions=write_predictions,
         files=partial(files, data_dir, **levels),
+        limits={"label_ids": NUM_CHOICES, "is_real_example": 2, "level": len(LEVELS)},
     )

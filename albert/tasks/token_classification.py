@@ -1,8 +1,8 @@
 """Token classification (named entities, parts of speech): a label for each word of a sentence.
 
-A word has the label that the model gives to the first of its pieces (Devlin et al., 2019, section
-5.3). A sentence that is longer than the model's input is cut between words into parts, so that
-every word has a label and counts.
+A word has the label that the model predicts for its first piece (Devlin et al., 2019, section 5.3).
+Sentences longer than the model's input are cut between words into parts, so that every word has a
+label and is scored.
 
 Letters in shapes: B batch, S sequence, K labels. Only functions that build graphs import
 TensorFlow, so that readers start quickly.
@@ -12,6 +12,8 @@ import dataclasses
 import functools
 import itertools
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -19,15 +21,15 @@ from absl import logging
 from albert.data import tfrecord
 from albert.io import file_io, tables
 from albert.model import head_config, huggingface
-from albert.tasks import custom, metrics, word_files
-from albert.text import packing
+from albert.tasks import custom, entities, metrics, word_files
+from albert.text import packing, tokenization
 from albert.training import contracts
 
-KIND = "token_classifier"  # of folders of models
+KIND = "token_classifier"  # kind of model folders
 NAME = "tokens"
 CONLL_NAME, JSONL_NAME = "predictions.conll", "predictions.jsonl"
 _SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
-_SHOWN = 20  # labels in messages, at most
+_SHOWN = 20  # maximum number of labels in messages
 
 
 # --- labels -------------------------------------------------------------------------------------
@@ -37,13 +39,13 @@ def _shown(labels):
     return ", ".join(labels[:_SHOWN]) + (", …" if len(labels) > _SHOWN else "")
 
 
-def label_order(names):
-    """Labels in the order of their ids: O first, the others by spelling."""
-    return tuple(sorted(names, key=lambda name: (name != word_files.OUTSIDE, name)))
+def label_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Sorts labels by id: O first, the others alphabetically."""
+    return tuple(sorted(names, key=lambda name: (name != entities.OUTSIDE, name)))
 
 
-def labels_of_model(checkpoint):
-    """Label names by id of the token classifier whose weights these are; None if it is no such.
+def labels_of_model(checkpoint: str) -> tuple[str, ...] | None:
+    """Returns the label names of a token classifier's checkpoint; None for other models.
 
     Args:
       checkpoint: prefix, or file of Hugging Face weights.
@@ -59,18 +61,23 @@ def labels_of_model(checkpoint):
     return custom.read_labels(folder) if is_kind else None
 
 
-def find_labels(output_dir, files, columns, checkpoint=None):
-    """Label names by id: those saved in the output folder, else those of the data.
+def find_labels(
+    output_dir: str,
+    files: Mapping[str, str],
+    columns: word_files.Columns,
+    checkpoint: str | None = None,
+) -> tuple[str, ...]:
+    """Finds the label names: those saved in the output folder, else those of the data.
 
     Args:
       output_dir: folder of a run.
       files: {split: path}.
-      columns: `word_files.Columns`.
-      checkpoint: the weights that a run starts from, or None. If they are those of a token
-        classifier, its labels are taken, among which those of the data must be.
+      columns: columns of words and labels.
+      checkpoint: initial weights of the run, or None. If they are those of a token classifier, its
+        labels are used, which must include those of the data.
 
     Raises:
-      file_io.InputError: there are none, one only, or some that the model does not have.
+      file_io.InputError: there are fewer than two labels, or the model lacks some of them.
     """
     saved = custom.read_labels(output_dir)
     if saved is not None:
@@ -109,12 +116,12 @@ def find_labels(output_dir, files, columns, checkpoint=None):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """A sentence, or the words of a long one that fit into an input.
+    """A sentence, or consecutive words of a long sentence that fit into an input.
 
     Attributes:
       guid: id of the sentence.
       sentence: its number in the file.
-      part: number of the part in it.
+      part: number of the part in the sentence.
       ids: ids of the pieces.
       starts: int array, places in `ids` of the first pieces of the words.
       label_ids: ids of the labels of the words.
@@ -123,26 +130,32 @@ class Part:
     guid: str
     sentence: int
     part: int
-    ids: list
+    ids: list[int]
     starts: np.ndarray
-    label_ids: list
+    label_ids: list[int]
 
 
-def parts_of(sentence, number, labels, max_seq_length, tokenizer):
-    """The `Part`s of a `word_files.Sentence`; a sentence without labels gets the first of them.
+def parts_of(
+    sentence: word_files.Sentence,
+    number: int,
+    labels: Sequence[str],
+    max_seq_length: int,
+    tokenizer: tokenization.FullTokenizer,
+) -> Iterator[Part]:
+    """Yields the parts of a sentence; words without labels get the first label.
 
     Args:
       sentence: the sentence.
       number: its number.
       labels: label names by id.
-      max_seq_length: S; of a single word that is longer the end is cut.
-      tokenizer: `tokenization.FullTokenizer`.
+      max_seq_length: S; a longer word is cut at its end.
+      tokenizer: tokenizer of the model.
 
     Raises:
-      file_io.InputError: a label that is not among the names; names the word's sentence.
+      file_io.InputError: the sentence, which the message names, has an unknown label.
     """
     label_ids, room = _label_ids(sentence, labels), max_seq_length - 2
-    # A word that is nothing to the tokenizer, such as a lone accent, has a label all the same.
+    # Words without any piece, such as a lone accent, also have a label.
     words = [(tokenizer.encode(word) or [tokenizer.unk_id])[:room] for word in sentence.words]
     lengths = [len(pieces) for pieces in words]
     for place, (first, end) in enumerate(_cuts(lengths, room)):
@@ -152,7 +165,7 @@ def parts_of(sentence, number, labels, max_seq_length, tokenizer):
 
 
 def _cuts(lengths, room):
-    """(first, end) of runs of words whose lengths add up to `room` at most; each has some."""
+    """Yields (first, end) of non-empty runs of words with a total length of at most `room`."""
     first, total = 0, 0
     for place, length in enumerate(lengths):
         if total + length > room:
@@ -175,12 +188,14 @@ def _label_ids(sentence, labels):
     return [places[label] for label in sentence.labels]
 
 
-def convert_part(part, max_seq_length, tokenizer):
-    """Features of a `Part`.
+def convert_part(
+    part: Part, max_seq_length: int, tokenizer: tokenization.FullTokenizer
+) -> dict[str, np.ndarray]:
+    """Converts a part to features.
 
     Returns:
       Dict of int64 arrays: input_ids, input_mask, segment_ids [S]; label_ids and first_pieces [S],
-      which are 0 where no word begins; sentence and part [].
+      which are 0 except at the first piece of a word; sentence and part [].
     """
     input_ids, input_mask, segment_ids = packing.pack(
         part.ids, None, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
@@ -199,8 +214,8 @@ def convert_part(part, max_seq_length, tokenizer):
     }
 
 
-def feature_specs(seq_length):
-    """`tfrecord.FeatureSpec` of the features of `convert_part`."""
+def feature_specs(seq_length: int) -> tuple[tfrecord.FeatureSpec, ...]:
+    """Returns the `tfrecord.FeatureSpec` of each feature of `convert_part`."""
     spec = tfrecord.FeatureSpec
     sequences = ("input_ids", "input_mask", "segment_ids", "label_ids", "first_pieces")
     return (
@@ -213,10 +228,14 @@ def feature_specs(seq_length):
 # --- evaluation and prediction --------------------------------------------------------------------
 
 
-def eval_outputs(outputs, features, max_seq_length):
-    """What `Evaluator` and predictions need, sequences [B, S] of the whole length.
+def eval_outputs(
+    outputs: dict[str, Any], features: dict[str, Any], max_seq_length: int
+) -> dict[str, Any]:
+    """Returns the rows for `Evaluator` and `predictions`.
 
-    predictions, probabilities (of these), label_ids, first_pieces; token_loss, sentence, part [B].
+    Returns:
+      Dict of tensors: predictions, probabilities (of the predictions), label_ids, first_pieces
+      [B, S], padded to the full length; token_loss, sentence, part [B].
     """
     import tensorflow as tf
 
@@ -243,12 +262,12 @@ def eval_outputs(outputs, features, max_seq_length):
     }
 
 
-def by_sentence(rows, *names):
-    """Values of the words of each sentence, parts put together, in the order of the sentences.
+def by_sentence(rows: dict[str, np.ndarray], *names: str) -> Iterator[tuple[list, ...]]:
+    """Yields the values of the words of each sentence, joined from its parts, in order.
 
     Args:
-      rows: dict of arrays, what `eval_outputs` gives.
-      names: those that are wanted.
+      rows: outputs of `eval_outputs` as arrays.
+      names: names of the outputs to return.
 
     Yields:
       For each sentence a tuple of lists, one for each name.
@@ -264,22 +283,22 @@ def by_sentence(rows, *names):
 
 
 class Evaluator:
-    """Accuracy and loss over all words; where labels mark entities, the scores of these.
+    """Accuracy and loss over all words; if labels mark entities, also the scores of entities.
 
     Args:
       labels: label names by id.
     """
 
-    def __init__(self, labels):
+    def __init__(self, labels: Sequence[str]) -> None:
         self._labels = labels
         self._rows = []
 
-    def update(self, rows):
+    def update(self, rows: dict[str, np.ndarray]) -> None:
         """Adds a batch of `eval_outputs` as arrays."""
         self._rows.append(rows)
 
-    def result(self):
-        """``eval_accuracy``, ``eval_loss``, ``loss`` and those of `word_files.scores`."""
+    def result(self) -> dict[str, float]:
+        """Returns ``eval_accuracy``, ``eval_loss``, ``loss`` and those of `entities.scores`."""
         rows = self._joined()
         pairs = by_sentence(rows, "label_ids", "predictions")
         true, predicted = (
@@ -289,29 +308,29 @@ class Evaluator:
         loss = float(rows["token_loss"].sum(dtype=np.float64) / rows["first_pieces"].sum())
         return {**self._scores(true, predicted), "eval_loss": loss, "loss": loss}
 
-    def baseline(self):
-        """The same scores of naming the most frequent label for every word."""
+    def baseline(self) -> dict[str, float]:
+        """Returns the same scores if every word gets the most frequent label."""
         labels = np.concatenate([r["label_ids"][r["first_pieces"] == 1] for r in self._rows])
-        most = self._labels[np.argmax(np.bincount(labels))]
+        frequent = self._labels[np.argmax(np.bincount(labels))]
         pairs = by_sentence(self._joined(), "label_ids")
         true = [[self._labels[i] for i in row] for (row,) in pairs]
         loss = metrics.baseline_loss(labels)
-        constant = [[most] * len(row) for row in true]
+        constant = [[frequent] * len(row) for row in true]
         return {**self._scores(true, constant), "eval_loss": loss, "loss": loss}
 
     def _joined(self):
         return {name: np.concatenate([r[name] for r in self._rows]) for name in self._rows[0]}
 
     def _scores(self, true, predicted):
-        marked = word_files.mark_entities(self._labels)
+        marked = entities.mark_entities(self._labels)
         return {
-            "eval_accuracy": word_files.accuracy(true, predicted),
-            **(word_files.scores(true, predicted) if marked else {}),
+            "eval_accuracy": entities.accuracy(true, predicted),
+            **(entities.scores(true, predicted) if marked else {}),
         }
 
 
 def _train_metrics(outputs, features):
-    """(Right words, words) of a training batch."""
+    """Returns the correct words and all words of a batch, see `contracts.Task.train_metrics`."""
     import tensorflow as tf
 
     words = tf.cast(features["first_pieces"], tf.float32)
@@ -331,18 +350,23 @@ def _signs(outputs, features):
     return learning_signals.of_words(outputs, features)
 
 
-def make_task(labels, max_seq_length, dropout_prob=0.1, head=head_config.NO_LAYER):
-    """The `contracts.Task` of token classification.
+def make_task(
+    labels: Sequence[str],
+    max_seq_length: int,
+    dropout_prob: float = 0.1,
+    head: head_config.Head = head_config.NO_LAYER,
+) -> contracts.Task:
+    """Returns the `contracts.Task` of token classification.
 
     Args:
-      labels: label names by id. Where they mark entities, the best checkpoint is that with the best
-        F1, else that with the best accuracy.
+      labels: label names by id. If they mark entities, the best checkpoint has the best F1, else
+        the best accuracy.
       max_seq_length: S.
       dropout_prob: dropout of the encoder's output in training.
       head: `head_config.Head`.
     """
     partial, settings = functools.partial, {"dropout_prob": dropout_prob, "head": head}
-    marked = word_files.mark_entities(labels)
+    marked = entities.mark_entities(labels)
     return contracts.Task(
         name=NAME,
         build_model=partial(_build_model, num_labels=len(labels), **settings),
@@ -360,30 +384,32 @@ def make_task(labels, max_seq_length, dropout_prob=0.1, head=head_config.NO_LAYE
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-    """One's own files of sentences.
+    """The user's files of sentences.
 
     Attributes:
-      files: {split: path}, for the splits "train", "dev" and "test" that there are.
-      columns: `word_files.Columns`.
+      files: {split: path} of the given splits among "train", "dev" and "test".
+      columns: columns of words and labels.
       labels: label names by id.
     """
 
-    files: dict
+    files: dict[str, str]
     columns: word_files.Columns
     labels: tuple[str, ...]
 
-    def sentences(self, split):
-        """Yields the `word_files.Sentence`s of a split."""
+    def sentences(self, split: str) -> Iterator[word_files.Sentence]:
+        """Yields the sentences of a split."""
         labelled = None if split == "test" else True
         yield from word_files.read(self.files[split], _SPLIT_FLAGS[split], self.columns, labelled)
 
-    def parts(self, split, max_seq_length, tokenizer):
-        """Yields the `Part`s of a split; see `parts_of`."""
+    def parts(
+        self, split: str, max_seq_length: int, tokenizer: tokenization.FullTokenizer
+    ) -> Iterator[Part]:
+        """Yields the parts of the sentences of a split; see `parts_of`."""
         for number, sentence in enumerate(self.sentences(split)):
             yield from parts_of(sentence, number, self.labels, max_seq_length, tokenizer)
 
-    def fingerprint(self, split):
-        """JSON-ready dict that identifies the data of a split."""
+    def fingerprint(self, split: str) -> dict[str, Any]:
+        """Returns a JSON-ready dict that identifies the data of a split."""
         return {
             "data_sha256": file_io.sha256(self.files[split]),
             "format": word_files.format_of(self.files[split]),
@@ -391,7 +417,13 @@ class Files:
             "labels": list(self.labels),
         }
 
-    def write_predictions(self, output_dir, rows, ids, prefix=None):
+    def write_predictions(
+        self,
+        output_dir: str,
+        rows: dict[str, np.ndarray],
+        ids: Sequence[str],
+        prefix: str | None = None,
+    ) -> dict[str, float] | None:
         """Writes the predictions, and scores them if there are labels; see `contracts.Data`."""
         for name in (CONLL_NAME, JSONL_NAME):
             found = predictions(self.sentences("test"), self.labels, rows)
@@ -403,41 +435,50 @@ class Files:
         return tables.write_scores(output_dir, Evaluator(self.labels), rows)
 
 
-def check_files(files, splits):
-    """Refuses splits without a file.
+def check_files(files: Mapping[str, str | None], splits: Iterable[str]) -> None:
+    """Rejects splits without a file.
 
     Raises:
-      file_io.InputError: names the parameter that gives it.
+      file_io.InputError: names the parameter of the file.
     """
     for split in splits:
         if not files.get(split):
             raise file_io.InputError(f"{_SPLIT_FLAGS[split]} must be given")
 
 
-def predictions(sentences, labels, rows):
-    """Yields a `word_files.Prediction` for each sentence.
+def predictions(
+    sentences: Iterable[word_files.Sentence], labels: Sequence[str], rows: dict[str, np.ndarray]
+) -> Iterator[word_files.Prediction]:
+    """Yields the prediction for each sentence.
 
     Args:
-      sentences: iterable of `word_files.Sentence`.
+      sentences: the sentences.
       labels: label names by id.
-      rows: dict of arrays, what `eval_outputs` gives for all their parts.
+      rows: outputs of `eval_outputs` for all their parts, as arrays.
     """
     found = by_sentence(rows, "predictions", "probabilities")
     for sentence, (ids, probabilities) in zip(sentences, found, strict=True):
         yield word_files.Prediction(sentence, [labels[i] for i in ids], probabilities)
 
 
-def make_data(files, tokenizer, max_seq_length, settings, paths, strategy):
-    """The `contracts.Data` of token classification.
+def make_data(
+    files: Files,
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    settings: dict[str, Any],
+    paths: dict[str, str],
+    strategy: Any,
+) -> contracts.Data:
+    """Returns the `contracts.Data` of token classification.
 
     Args:
-      files: `Files`.
-      tokenizer: `tokenization.FullTokenizer`.
+      files: the files of sentences.
+      tokenizer: tokenizer of the model.
       max_seq_length: S.
       settings, paths, strategy: see `contracts.data_of_examples`.
 
     Raises:
-      file_io.InputError: `max_seq_length` leaves no room for a piece.
+      file_io.InputError: `max_seq_length` leaves no space for a piece.
     """
     check_length(max_seq_length)
     sizes = {"max_seq_length": max_seq_length, "tokenizer": tokenizer}
@@ -452,11 +493,12 @@ def make_data(files, tokenizer, max_seq_length, settings, paths, strategy):
         strategy=strategy,
         write_predictions=files.write_predictions,
         files=lambda split: [files.files[split]],
+        limits={"label_ids": len(files.labels), "first_pieces": 2},
     )
 
 
-def check_length(max_seq_length):
-    """Refuses inputs without room for a piece beside [CLS] and [SEP].
+def check_length(max_seq_length: int) -> None:
+    """Rejects lengths without space for a piece in addition to [CLS] and [SEP].
 
     Raises:
       file_io.InputError: names the length.
@@ -467,13 +509,22 @@ def check_length(max_seq_length):
         )
 
 
-def save_description(write, output_dir, files, config, source, max_seq_length, dropout_prob, head):
-    """Writes the settings of a token classifier's run, so that its output folder can be used alone.
+def save_description(
+    write: Callable[..., bool],
+    output_dir: str,
+    files: Files,
+    config: Any,
+    source: Any,
+    max_seq_length: int,
+    dropout_prob: float,
+    head: head_config.Head,
+) -> None:
+    """Writes the settings of a token classifier, so that its output folder has all that it needs.
 
     Args:
       write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
       output_dir: the folder.
-      files: `token_classification.Files`.
+      files: the files of sentences.
       config: `encoder.AlbertConfig`.
       source: `sources.Source` with the vocabulary.
       max_seq_length: S of the training.

@@ -1,113 +1,20 @@
 """Files of sentences whose words have labels: CoNLL's columns and jsonl, read and written.
 
 In CoNLL's files a line is a word with its columns, separated by tabs (if the first line has one) or
-by white space; an empty line ends a sentence, and so does a line ``-DOCSTART-``, which is passed
-over. In jsonl a line is an object with a list of words and a list of as many labels, or with a text
-that is split at white space. Everything but ``.jsonl`` is taken for CoNLL's columns.
+by white space. An empty line or a line ``-DOCSTART-`` ends a sentence. In jsonl a line is an object
+with a list of words and a list of their labels, or with a text that is split at white space. All
+files except ``.jsonl`` are read as CoNLL's columns.
 
 Letters in shapes: W words.
 """
 
 import dataclasses
 import json
-import re
-from typing import NamedTuple
-
-import numpy as np
+from collections.abc import Iterable, Iterator
+from typing import Any, TextIO
 
 from albert.io import file_io, tables
-
-SCORES = ("precision", "recall", "f1")
-OUTSIDE = "O"
-_FORM = re.compile(r"[BIESLUM]-.+", re.S)
-_BEGIN, _END = "BSU", "ESLU"
-
-
-class Entity(NamedTuple):
-    """Words `start` to before `end` of a sentence are an entity of a type."""
-
-    kind: str
-    start: int
-    end: int
-
-
-def mark_entities(labels):
-    """Whether names of labels mark entities: all are O or such as "B-PER", and one is not O."""
-    marks = [label for label in labels if label != OUTSIDE]
-    return bool(marks) and all(map(_FORM.fullmatch, marks))
-
-
-def find(labels):
-    """The entities of a sentence.
-
-    Args:
-      labels: labels of its words [W], for which `mark_entities` holds.
-
-    Returns:
-      List of `Entity`, in order.
-    """
-    found, before = [], None  # before: letter and type of the label before, None for O
-    for place, label in enumerate(labels):
-        if label == OUTSIDE:
-            before = None
-            continue
-        letter, _, kind = label.partition("-")
-        begins = letter in _BEGIN or before is None or before[0] in _END or before[1] != kind
-        start = place if begins else found.pop().start
-        found.append(Entity(kind, start, place + 1))
-        before = letter, kind
-    return found
-
-
-class _Counts(NamedTuple):
-    """Entities that are right, that are predicted and that are there."""
-
-    right: int
-    predicted: int
-    true: int
-
-    def scores(self):
-        """Precision, recall and F1; 0 where there is nothing to divide by."""
-
-        def ratio(part, whole):
-            return part / whole if whole else 0.0
-
-        precision, recall = ratio(self.right, self.predicted), ratio(self.right, self.true)
-        f1 = ratio(2 * self.right, self.predicted + self.true)
-        return dict(zip(SCORES, (precision, recall, f1), strict=True))
-
-
-def scores(labels, predictions):
-    """Scores of the predictions for several sentences.
-
-    Args:
-      labels, predictions: lists of lists [W] of labels, as many for each sentence.
-
-    Returns:
-      Dict: ``precision``, ``recall`` and ``f1`` over all entities, an entity being right if its
-      words and its type are; the same for each type, ``precision_<type>`` and so on.
-    """
-    true, predicted = (
-        {(number, entity) for number, row in enumerate(rows) for entity in find(row)}
-        for rows in (labels, predictions)
-    )
-    kinds = sorted({entity.kind for _, entity in true | predicted})
-    groups = (true & predicted, predicted, true)
-    result = _Counts(*map(len, groups)).scores()
-    for kind in kinds:
-        counts = _Counts(*(sum(entity.kind == kind for _, entity in group) for group in groups))
-        result |= {f"{name}_{kind}": value for name, value in counts.scores().items()}
-    return result
-
-
-def accuracy(labels, predictions):
-    """Share of the words whose label is right; arguments as of `scores`."""
-    rows = zip(labels, predictions, strict=True)
-    return float(np.mean([a == b for pair in rows for a, b in zip(*pair, strict=True)]))
-
-
-# --- Files of sentences whose words have labels: CoNLL's columns and jsonl, read and written -----
-
+from albert.tasks import entities
 
 FORMATS = ("conll", "jsonl", "txt")
 _DOCUMENT = "-DOCSTART-"
@@ -116,19 +23,19 @@ _WORDS, _TEXT, _LABELS = "words", "text", "labels"
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Where words and labels are.
+    """The columns of words and labels.
 
     Attributes:
-      words, label: in CoNLL's files the number of a column, 1 the first and -1 the last; in jsonl
-        a key. None: the first and the last column, or the keys "words" and "labels".
+      words, label: in CoNLL's files the number of a column, from 1, or from -1 for the last; in
+        jsonl a key. None: the first and the last column, or the keys "words" and "labels".
     """
 
     words: str | None = None
     label: str | None = None
 
 
-def are_columns(value):
-    """Whether a value of JSON has the entries of `Columns`."""
+def are_columns(value: Any) -> bool:
+    """Returns whether a JSON value has the entries of `Columns`."""
     names = {field.name for field in dataclasses.fields(Columns)}
     fits = isinstance(value, dict) and value.keys() <= names
     return fits and all(isinstance(x, (str, type(None))) for x in value.values())
@@ -136,12 +43,12 @@ def are_columns(value):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sentence:
-    """Words, and their labels where these are known.
+    """The words of a sentence, and their labels if known.
 
     Attributes:
       guid: number of the sentence in its file, from 0, or its "id" in jsonl.
-      words: tuple of str [W], W at least 1.
-      labels: tuple of str [W]; None where there are none.
+      words: the words [W], at least one.
+      labels: their labels [W]; None if unknown.
       place: file and line, for messages.
     """
 
@@ -151,45 +58,48 @@ class Sentence:
     place: str
 
 
-def without_labels(sentence):
+def without_labels(sentence: Sentence) -> Sentence:
+    """Returns a copy of a sentence without its labels."""
     return dataclasses.replace(sentence, labels=None)
 
 
-def format_of(path):
-    """Form of a file, from its name."""
+def format_of(path: str) -> str:
+    """Returns the format of a file, from its name."""
     return "jsonl" if path.lower().endswith(".jsonl") else "conll"
 
 
-# --- reading ----------------------------------------------------------------------------------
-
-
-def read(path, flag, columns=Columns(), labelled=None):
-    """Sentences of a file, in the form that its name tells.
+def read(
+    path: str, flag: str, columns: Columns = Columns(), labelled: bool | None = None
+) -> Iterator[Sentence]:
+    """Yields the sentences of a file, whose name gives the format.
 
     Args:
       path: the file.
-      flag: the parameter that names it, for messages.
-      columns: `Columns`.
+      flag: name of its parameter, for messages.
+      columns: columns of words and labels.
       labelled: True: each word must have a label. False: labels are not read. None: they are read
-        if the first sentence has some.
-
-    Yields:
-      `Sentence`.
+        if the first sentence has labels.
 
     Raises:
-      file_io.InputError: no such file, or a line that is not as said; names file and line.
+      file_io.InputError: the file does not exist or a line has another form; names file and line.
     """
     with file_io.open_input(path, flag, "rb") as lines:
         yield from read_lines(lines, path, format_of(path), columns, labelled)
 
 
-def read_lines(lines, name, form, columns=Columns(), labelled=None):
-    """Sentences of the lines of a file.
+def read_lines(
+    lines: Iterable[bytes],
+    name: str,
+    form: str,
+    columns: Columns = Columns(),
+    labelled: bool | None = None,
+) -> Iterator[Sentence]:
+    """Yields the sentences of the lines of a file.
 
     Args:
-      lines: iterable of bytes.
-      name: what messages call them.
-      form: one of `FORMATS`; "txt" holds a text a line, which is split at white space.
+      lines: the lines.
+      name: name of the file in messages.
+      form: one of `FORMATS`; "txt" has one text per line, which is split at white space.
       columns, labelled: see `read`.
     """
     if form == "txt":
@@ -202,11 +112,11 @@ def read_lines(lines, name, form, columns=Columns(), labelled=None):
         yield from _read_conll(lines, name, columns, labelled)
 
 
-def words_of(text, place):
-    """Words of a text, which is split at white space.
+def words_of(text: str, place: str) -> tuple[str, ...]:
+    """Returns the words of a text, which is split at white space.
 
     Raises:
-      file_io.InputError: there are none.
+      file_io.InputError: the text has no words.
     """
     words = tuple(text.split())
     if not words:
@@ -216,7 +126,7 @@ def words_of(text, place):
 
 
 def _check_names(texts, what, place):
-    """Refuses what has no place in files of predictions."""
+    """Rejects texts that files of predictions cannot hold."""
     if not all(map(tables.is_name, texts)):
         raise file_io.InputError(
             f"{place}: {what} must be without tabs, line breaks and halves of surrogate pairs; "
@@ -244,7 +154,7 @@ def _read_jsonl(lines, name, columns, labelled):
 
 
 def _texts(row, key, flag, place):
-    """Tuple of the texts in a list, none of them empty."""
+    """Returns the texts in a list, none of them empty."""
     if key not in row:
         raise file_io.InputError(
             f"{place}: there is no key {key!r} ({flag}); there are {', '.join(row)}"
@@ -271,7 +181,7 @@ def _read_conll(lines, name, columns, labelled):
 
 
 def _fields(lines, name):
-    """(line number, columns) of each word; [] behind each sentence."""
+    """Yields (line number, columns) of each word, and (line number, []) after each sentence."""
     number, separator, width = 0, None, None
     for number, line in file_io.text_lines(lines, name):
         line = line.rstrip("\r\n")
@@ -292,7 +202,7 @@ def _fields(lines, name):
 
 
 def _sentence(rows, name, first, count, columns, labelled):
-    """`Sentence` of the columns of its words, from line `first` on."""
+    """Returns the sentence of rows of columns, the first of which is line `first`."""
     place, width = f"{name} line {first}", len(rows[0])
     word = _column(columns.words, 0, width, "words_column", place)
     if labelled is None:
@@ -310,7 +220,7 @@ def _sentence(rows, name, first, count, columns, labelled):
 
 
 def _column(given, default, width, flag, place):
-    """Place of a column, from 0."""
+    """Returns the index of a column, from 0."""
     if given is None:
         return default
     number = int(given) if given.removeprefix("-").isdecimal() else 0
@@ -322,22 +232,19 @@ def _column(given, default, width, flag, place):
     return number - 1 if number > 0 else width + number
 
 
-# --- predictions ------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a model says of the words of a sentence.
+    """The predicted labels of a sentence.
 
     Attributes:
-      sentence: `Sentence`.
-      labels: the likeliest label of each word, list of str [W].
-      probabilities: its probability, list of float [W].
+      sentence: the sentence.
+      labels: the most probable label of each word [W].
+      probabilities: their probabilities [W].
     """
 
     sentence: Sentence
-    labels: list
-    probabilities: list
+    labels: list[str]
+    probabilities: list[float]
 
 
 def _conll_lines(found, marks):
@@ -347,9 +254,8 @@ def _conll_lines(found, marks):
     yield ""
 
 
-def to_dict(found, marks):
-    """JSON-ready `Prediction`: id, words, labels, probabilities and, where labels mark them, the
-    entities."""
+def to_dict(found: Prediction, marks: bool) -> dict[str, Any]:
+    """Returns a JSON-ready prediction, with its entities if `marks`."""
     words = found.sentence.words
     row = {
         "id": found.sentence.guid,
@@ -360,7 +266,7 @@ def to_dict(found, marks):
     if marks:
         row["entities"] = [
             {"type": kind, "start": start, "end": end, "text": " ".join(words[start:end])}
-            for kind, start, end in find(found.labels)
+            for kind, start, end in entities.find(found.labels)
         ]
     return row
 
@@ -369,19 +275,21 @@ def _json_lines(found, marks):
     yield json.dumps(to_dict(found, marks), ensure_ascii=False)
 
 
-def write_predictions(file, form, labels, rows):
+def write_predictions(
+    file: TextIO, form: str, labels: Iterable[str], rows: Iterable[Prediction]
+) -> None:
     """Writes predictions to an open file, one at a time.
 
     Args:
       file: takes text.
-      form: "conll": word, its label where it is known, and the predicted label, with tabs between,
-        and an empty line after each sentence; or "jsonl": objects with id, words, labels, their
-        probabilities and, where labels mark them, the entities (type, first word, the word after
-        the last, text).
+      form: "conll": word, its label if known, and the predicted label, separated by tabs, with an
+        empty line after each sentence; or "jsonl": objects with id, words, labels, their
+        probabilities and, if labels mark them, the entities (type, first word, the word after the
+        last, text).
       labels: all labels of the model.
-      rows: iterable of `Prediction`.
+      rows: the predictions.
     """
-    marks = mark_entities(labels)
+    marks = entities.mark_entities(labels)
     make_lines = {"conll": _conll_lines, "jsonl": _json_lines}[form]
     for row in rows:
         file.writelines(f"{line}\n" for line in make_lines(row, marks))

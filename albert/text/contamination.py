@@ -1,16 +1,16 @@
-"""Texts of evaluation sets that stand in a corpus: runs of 13 words that both have.
+"""Finds texts of evaluation sets in a corpus: runs of 13 words that both have.
 
-Every text of an evaluation set counts: of a table each field, of JSON each string. Texts of fewer
-words than a run are not looked for; they are counted.
+Each field of a table and each string of JSON is a text of an evaluation set. Texts of fewer words
+than a run are only counted.
 
-Source: Brown et al., "Language Models are Few-Shot Learners" (2020), appendix C, which also takes
+Source: Brown et al., "Language Models are Few-Shot Learners" (2020), appendix C, which also uses
 runs of 13 words.
 Shapes: N words of a document, G runs of all evaluation sets, T their texts.
 """
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from albert.io import file_io
 from albert.text import duplicates
 
 RUN_WORDS = 13
-_START = 80  # signs of a text that tell which it is
-# What is held out, below data_dir.
+_START = 80  # characters of a text that identify it
+# Files of the evaluation sets, below data_dir.
 SETS = {
     "glue": (
         *(f"glue/*/{split}*.tsv" for split in ("dev", "test")),
@@ -40,22 +40,22 @@ class Index:
 
     Attributes:
       hashes: [G] uint64, rising; see `duplicates.runs`.
-      text_of: [G] int32, a text that has the run.
+      text_of: [G] int32, number of a text that has the run.
       set_of: [T] int16, place of each text's set in `names`.
-      starts: list of T, what each text begins with.
-      names: of the sets.
+      starts: T begins of the texts.
+      names: names of the sets.
       counts: {name: {"files", "texts", "short_texts", "runs"}}.
     """
 
     hashes: np.ndarray
     text_of: np.ndarray
     set_of: np.ndarray
-    starts: list
-    names: tuple
-    counts: dict
+    starts: list[str]
+    names: tuple[str, ...]
+    counts: dict[str, dict[str, int]]
 
     def find(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(places [M], texts [M]): where in a document runs begin, and a text that has each.
+        """Returns (places [M], texts [M]): where runs begin in a document, and texts with them.
 
         Args:
           hashes: [N] uint64, see `duplicates.word_hashes`.
@@ -69,14 +69,14 @@ class Index:
 
 
 def build(names: Sequence[str], data_dir: str | None) -> Index:
-    """`Index` of evaluation sets.
+    """Builds the `Index` of evaluation sets.
 
     Args:
       names: keys of `SETS`.
-      data_dir: folder that has them.
+      data_dir: folder of the sets.
 
     Raises:
-      file_io.InputError: an unknown set, one that is not there, or a file of it that is damaged.
+      file_io.InputError: a set is unknown or missing, or one of its files is damaged.
     """
     hash_chunks, text_chunks, starts = [], [], []
     set_of: list[int] = []
@@ -105,7 +105,7 @@ def build(names: Sequence[str], data_dir: str | None) -> Index:
     return Index(hashes, text_of, np.array(set_of, np.int16), starts, tuple(names), counts)
 
 
-def _files(name, data_dir):
+def _files(name: str, data_dir: str | None) -> list[str]:
     patterns = [f"{str(data_dir).rstrip('/')}/{pattern}" for pattern in SETS[name]]
     found = [path for pattern in patterns for path in file_io.glob(pattern)]
     if not found:
@@ -115,8 +115,8 @@ def _files(name, data_dir):
     return found
 
 
-def _texts(path):
-    """Yields the texts of a file: fields of a table, strings of JSON (one value, or one a line)."""
+def _texts(path: str) -> Iterator[str]:
+    """Yields the texts of a file: fields of a table, strings of JSON (or JSON lines)."""
     if path.endswith(".tsv"):
         with file_io.open_input(path, "contamination", "rb") as file:
             for _, line in file_io.text_lines(file, path):
@@ -136,7 +136,7 @@ def _texts(path):
                     ) from error
 
 
-def _strings(value):
+def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

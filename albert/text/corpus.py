@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from albert.io import archives, file_io
 
 BLOCK_BYTES = 16 << 20
-# A document longer than this is handled as several, and a line longer than it is refused.
+# A document longer than this is handled as several; a longer line is an error.
 MAX_DOCUMENT_BYTES = 2 * BLOCK_BYTES
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 PIECE_BYTES = 1 << 20  # text decoded at a time
@@ -19,10 +19,7 @@ PIECE_BYTES = 1 << 20  # text decoded at a time
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-    """A stretch of a file that begins and ends with a line: bytes `start` to `end` of `path`.
-
-    Of a compressed file the bytes are those of its content.
-    """
+    """Whole lines of a file: bytes `start` to `end` of `path`, or of its unpacked content."""
 
     path: str
     start: int
@@ -36,10 +33,10 @@ class Plan:
     Attributes:
       blocks: tuples of `Segment`s; the end of a segment ends a document.
       num_bytes: length of the whole corpus.
-      cut_documents: places where a document was too long and had to be cut.
+      cut_documents: number of places where a document was too long and was cut.
     """
 
-    blocks: tuple
+    blocks: tuple[tuple[Segment, ...], ...]
     num_bytes: int
     cut_documents: int
 
@@ -57,7 +54,9 @@ def plan_blocks(
       file_io.InputError: a file is not UTF-8 or has a line longer than `max_document_bytes`; the
         message names file and line.
     """
-    blocks, current, filled, total, cuts = [], [], 0, 0, 0
+    blocks: list[tuple[Segment, ...]] = []
+    current: list[Segment] = []
+    filled = total = cuts = 0
     for path in paths:
         for start, end, cut in _scan_file(path, block_bytes, max_document_bytes):
             current.append(Segment(path, start, end))
@@ -72,7 +71,9 @@ def plan_blocks(
     return Plan(tuple(blocks), total, cuts)
 
 
-def _scan_file(path, block_bytes, max_document_bytes):
+def _scan_file(
+    path: str, block_bytes: int, max_document_bytes: int
+) -> Iterator[tuple[int, int, bool]]:
     """Yields (start, end, whether the end is inside a document) of a file's segments."""
     start, data, first_line = 0, b"", 1
     with archives.open_input(path, "input text") as file:
@@ -84,7 +85,7 @@ def _scan_file(path, block_bytes, max_document_bytes):
                 if not end:
                     raise file_io.InputError(
                         f"{path}, line {first_line} has more than {max_document_bytes} bytes; "
-                        "expected one sentence a line and a blank line between documents"
+                        "expected one sentence per line and a blank line between documents"
                     )
             if end:
                 _check_utf8(data[:end], path, first_line)
@@ -97,16 +98,16 @@ def _scan_file(path, block_bytes, max_document_bytes):
         yield start, start + len(data), False
 
 
-def _last_document_end(data):
-    """Length of `data` up to and including its last blank line, 0 if it has none."""
-    # Nearly always the last blank line is empty and near the end; only else search everything.
+def _last_document_end(data: bytes) -> int:
+    """Returns the length of `data` up to and including its last blank line, 0 if it has none."""
+    # The last blank line is nearly always empty and near the end; only else search everything.
     end = data.rfind(b"\n\n")
     if end >= 0:
         return end + 2
     return max((match.end() for match in _BLANK_LINE.finditer(data)), default=0)
 
 
-def _check_utf8(data, path, first_line):
+def _check_utf8(data: bytes, path: str, first_line: int) -> None:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -148,8 +149,5 @@ def nonblank_lines(segment: Segment) -> Iterator[list[str]]:
 
 
 def count_lines(segments: Iterable[Segment]) -> list[int]:
-    """List of the numbers of lines that are not blank, of each segment of a block."""
+    """Counts the lines that are not blank in each segment of a block."""
     return [sum(map(len, nonblank_lines(segment))) for segment in segments]
-
-
-# --- WordPiece ------------------------------------------------------------------------------------

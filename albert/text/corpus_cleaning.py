@@ -1,6 +1,6 @@
-"""From the texts of any file to clean documents of one sentence a line.
+"""Reads the texts of any file and makes clean documents of one sentence per line.
 
-Nothing here knows a language but the package that finds the ends of sentences: rules count letters,
+Only the package that finds the ends of sentences depends on the language: rules count letters,
 words and repetitions. Documents are read and cleaned one at a time.
 """
 
@@ -19,17 +19,17 @@ from albert.io import archives, file_io
 from albert.text import corpus, duplicates
 
 LINES = ("paragraphs", "sentences", "wrapped")
-# Control characters that are no white space, and marks that are not seen: soft hyphens, spaces
-# without width, byte order marks, halves of surrogate pairs. What joins letters stays.
+# Control characters other than white space, and invisible characters: soft hyphens, spaces without
+# width, byte order marks, halves of surrogate pairs. Joiners of letters stay.
 _UNSEEN = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ud800-\udfff]")
 
 READ_BYTES = 1 << 20  # at a time
-# Values of JSON that are no text, for messages.
+# Values of JSON other than text, for messages.
 _KINDS = {
     int: "a number", float: "a number", bool: "true or false", NoneType: "null", list: "a list",
     dict: "an object",
 }  # fmt: skip
-_LAST_MARK = 0x1FFFF  # Behind it there are only selectors of variants of characters.
+_LAST_MARK = 0x1FFFF  # Later marks only select variants of characters.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Cleaning:
 
     Attributes:
       text_field: name of the text in lines of JSON.
-      whole_files: a text file is one document, and blank lines are between its paragraphs.
-      lines: what a line of a text is; "paragraphs": one or more sentences; "sentences": one;
-        "wrapped": a part, and what is between blank lines belongs together.
+      whole_files: a text file is one document, with blank lines between its paragraphs.
+      lines: content of a line of text; "paragraphs": one or more sentences; "sentences": one
+        sentence; "wrapped": a part of a paragraph, which ends at a blank line.
       language: code of the language (ISO 639-1) for splitting text into sentences.
-      min_letter_share: least share of letters in a line, of all signs but spaces.
-      min_words: least words in a document.
-      encoding: of the files, a name that Python knows.
+      min_letter_share: minimum fraction of letters in a line, of all characters except spaces.
+      min_words: minimum number of words in a document.
+      encoding: encoding of the files, a name that Python knows.
     """
 
     text_field: str = "text"
@@ -57,14 +57,11 @@ class Cleaning:
 
 
 class BadFile(file_io.InputError):
-    """A file cannot be read to its end as what it should be."""
-
-
-# --- reading --------------------------------------------------------------------------------------
+    """A file cannot be read to its end in the expected format."""
 
 
 def is_json_lines(path: str) -> bool:
-    """True for the names of files with a JSON object a line, compressed or not."""
+    """Returns whether a name is that of a file with a JSON object per line, compressed or not."""
     name, ending = os.path.splitext(path.lower())
     return (name if ending in archives.ENDINGS else path.lower()).endswith(".jsonl")
 
@@ -75,14 +72,14 @@ def read_documents(
     """Yields the documents of a file as texts.
 
     Args:
-      path: text with a blank line between documents, or a JSON object a line; may be compressed.
-      cleaning: `Cleaning`.
-      counts: Counter that gets ``bytes`` and ``cut_documents``.
+      path: text with a blank line between documents, or a JSON object per line; may be compressed.
+      cleaning: how texts are read.
+      counts: gets ``bytes`` and ``cut_documents``.
 
     Raises:
-      BadFile: the file is cut off, damaged, of another encoding, has an endless line, or a line of
-        it is not such a JSON object; names the file and the line.
-      file_io.InputError: there is no package for it.
+      BadFile: the file is cut off, damaged or in another encoding, or has an endless line or a line
+        that is not such a JSON object; names the file and the line.
+      file_io.InputError: the package for its compression is missing.
     """
     try:
         with archives.open_input(path, "input_file") as file:
@@ -95,18 +92,18 @@ def read_documents(
     except (file_io.InputError, OSError) as error:
         if isinstance(error.__cause__, ImportError):
             raise
-        raise BadFile(f"{error} (`skip_bad_files` leaves such files out)") from error
+        raise BadFile(f"{error} (`skip_bad_files` skips such files)") from error
 
 
 def check_encoding(name: str) -> None:
-    """Refuses what is not the name of an encoding of text.
+    """Checks the name of an encoding.
 
     Raises:
-      file_io.InputError: names it.
+      file_io.InputError: Python does not know it as an encoding of text.
     """
     try:
         with contextlib.suppress(UnicodeError):
-            b"a".decode(name)  # Nothing at all is decoded by anything.
+            b"a".decode(name)  # Not empty, which any name would decode.
     except LookupError as error:
         raise file_io.InputError(
             f"encoding={name}: expected an encoding that Python knows, such as latin-1, cp1252 or "
@@ -115,11 +112,11 @@ def check_encoding(name: str) -> None:
 
 
 def _as_utf8(file, path, encoding):
-    """Yields the content of a file in parts, in UTF-8, or as it is where it should be that."""
+    """Yields the content of a file in parts, converted to UTF-8; as it is if it should be UTF-8."""
     is_utf8 = codecs.lookup(encoding).name == "utf-8"
     decoder, place = codecs.getincrementaldecoder(encoding)(), 0
     while content := file.read(READ_BYTES):
-        if is_utf8:  # Who reads the lines checks it, and knows their numbers.
+        if is_utf8:  # The reader of the lines checks it, and knows their numbers.
             yield content
             continue
         yield _recoded(decoder, content, path, encoding, place)
@@ -141,19 +138,19 @@ def _recoded(decoder, content, path, encoding, place):
 
 
 def _limited_lines(content, path):
-    """Yields the lines, with their ends, of content that comes in parts."""
+    """Yields the lines, with their ends, of content in parts."""
     number, rest = 0, b""
     for part in content:
         *lines, rest = (rest + part).split(b"\n")
         for line in lines:
             number += 1
-            yield _of_limited_length(line + b"\n", number, path)
-        _of_limited_length(rest, number + 1, path)
+            yield _check_length(line + b"\n", number, path)
+        _check_length(rest, number + 1, path)
     if rest:
         yield rest
 
 
-def _of_limited_length(line, number, path):
+def _check_length(line, number, path):
     limit = corpus.MAX_DOCUMENT_BYTES
     if len(line) > limit:
         raise file_io.InputError(f"{path} line {number} has more than {limit} bytes")
@@ -176,7 +173,7 @@ def _json_texts(numbered, path, field):
             raise file_io.InputError(f"{path} line {number} is not JSON: {error}") from error
         text = value.get(field) if isinstance(value, dict) else None
         if not isinstance(text, str):
-            found = "the line is no object"
+            found = "the line is not an object"
             if isinstance(value, dict):
                 found = f"the line has the fields {sorted(value)}"
                 if field in value:
@@ -204,26 +201,23 @@ def _texts(numbered, whole_files, counts):
         yield "".join(lines)
 
 
-# --- cleaning -------------------------------------------------------------------------------------
-
-
 @functools.cache
-def _signs():
-    """What is neither a letter, nor a mark on one, nor a space."""
+def _non_letters() -> re.Pattern[str]:
+    """Matches a character that is neither a letter, nor a mark on one, nor a space."""
     marks = "".join(
         chr(code) for code in range(_LAST_MARK + 1) if unicodedata.category(chr(code))[0] == "M"
     )
     return re.compile(rf"[^\w\s{re.escape(marks)}]|[\d_]")
 
 
-def letter_share(text: str) -> float:
-    """Share of letters among all signs of a text but spaces; 0 if there are none."""
-    signs = len(text) - sum(map(text.count, " \t"))
-    return 1 - len(_signs().findall(text)) / signs if signs else 0
+def letter_fraction(text: str) -> float:
+    """Returns the fraction of letters among the characters of a text, without spaces."""
+    size = len(text) - sum(map(text.count, " \t"))
+    return 1 - len(_non_letters().findall(text)) / size if size else 0
 
 
 def _splitter(cleaning):
-    """Function, paragraph -> its sentences."""
+    """Returns a function, paragraph -> its sentences."""
     if cleaning.lines == "sentences":
         return lambda line: [line]
     try:
@@ -231,7 +225,7 @@ def _splitter(cleaning):
     except ImportError as error:
         raise file_io.InputError(
             f"finding sentences needs the package sentencex: pip install '.[corpus]' ({error}); or "
-            "say that there is one a line (text_lines=sentences)"
+            "say that each line is one (text_lines=sentences)"
         ) from error
     return functools.partial(sentencex.segment, cleaning.language)
 
@@ -248,15 +242,15 @@ class Cleaner:
         self._split = _splitter(cleaning)
 
     def clean(self, text: str, counts: collections.Counter[str]) -> list[str]:
-        """List of the clean sentences of a document; empty if it is left out.
+        """Returns the clean sentences of a document; none if it is skipped.
 
         Args:
           text: the document.
-          counts: Counter that gets what is left out, and why.
+          counts: gets what is removed, by reason.
         """
         sentences: list[str] = []
         for paragraph in self._paragraphs(text, counts):
-            if letter_share(paragraph) < self._cleaning.min_letter_share:
+            if letter_fraction(paragraph) < self._cleaning.min_letter_share:
                 counts["lines_of_few_letters"] += 1
                 continue
             found = (" ".join(sentence.split()) for sentence in self._split(paragraph))
@@ -264,7 +258,7 @@ class Cleaner:
         return sentences if self.is_long_enough(sentences, counts) else []
 
     def is_long_enough(self, sentences: Sequence[str], counts: collections.Counter[str]) -> bool:
-        """Whether sentences have enough words for a document."""
+        """Returns whether sentences have enough words for a document."""
         if not sentences:
             counts["documents_without_text"] += 1
         elif sum(len(duplicates.words(text)) for text in sentences) < self._cleaning.min_words:
@@ -292,20 +286,14 @@ class Cleaner:
 
 
 def lengths_report(lengths: collections.Counter[int]) -> dict[str, float]:
-    """{"mean", "median", …} of a Counter of lengths.
-
-    Args:
-      lengths: Counter {length: how often}.
-    """
+    """Returns {"mean", "median", …} of a Counter {length: how often}."""
     total = lengths.total()
     if not total:
         return {}
     found = {"mean": sum(length * count for length, count in lengths.items()) / total}
-    seen, wanted = (
-        0,
-        collections.deque(
-            [("least", 0), ("median", 0.5), ("90%", 0.9), ("99%", 0.99), ("most", 1)]
-        ),
+    seen = 0
+    wanted = collections.deque(
+        [("least", 0), ("median", 0.5), ("90%", 0.9), ("99%", 0.99), ("most", 1)]
     )
     for length, count in sorted(lengths.items()):
         seen += count

@@ -1,10 +1,10 @@
 """Makes a clean corpus of raw texts: sentences, rules, duplicates, evaluation sets, statistics.
 
-Each file is read, cleaned and signed by a process; then duplicates are found among all documents,
-lines that many documents repeat are dropped, and what is left is written in the order of the input.
-Texts and signatures wait in files, so memory holds a few bytes a document. The result does not
-depend on the number of processes, and appears whole or not at all. The parts of each file that is
-done have a note, so a run that was killed goes on with the others.
+Processes read, clean and sign each file. Then duplicates are found among all documents, lines that
+many documents repeat are dropped, and the rest is written in the order of the input. Texts and
+signatures are stored in files, so memory holds a few bytes per document. The result does not depend
+on the number of processes, and appears complete or not at all. The parts of each finished file have
+a note, so a run that was killed resumes with the other files.
 """
 
 import array
@@ -14,7 +14,7 @@ import dataclasses
 import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,45 +25,47 @@ from albert.text import contamination, corpus_cleaning, duplicates
 
 VERSION = 1
 REPORT = "report.json"
-# No glob of texts takes it: it is beside the corpus, which the next commands read as `*.txt`.
+# Not .txt: it is next to the corpus, which the next commands read as `*.txt`.
 REPORT_TEXT = "report.log"
 MAX_FILE_BYTES = 256 << 20
-# Only lines of so many signs can be boilerplate: short ones are repeated by chance.
+# Minimum characters of a boilerplate line: shorter lines are repeated by chance.
 MIN_BOILERPLATE = 30
 _UNFINISHED = ".unfinished"
 _HASHES_AT_A_TIME = 1 << 18
-# Why something is left out, in words, in the order of the work.
+# Parts of a file: the first three are written while it is read, the others at its end.
+_KINDS = ("text", "signatures", "found", "sizes", "keys")
+# Reasons for which something is removed, in the order of the work.
 REASONS = {
-    "unseen_characters": "control characters and signs without width",
+    "unseen_characters": "control characters and characters without width",
     "lines_of_few_letters": "lines with too few letters",
     "documents_without_text": "documents without text",
     "documents_too_short": "documents with too few words",
     "contaminated_sentences": "sentences that overlap with evaluation sets",
-    "exact_duplicates": "documents that were there before",
-    "near_duplicates": "documents that were nearly there before",
+    "exact_duplicates": "documents equal to an earlier one",
+    "near_duplicates": "documents nearly equal to an earlier one",
     "boilerplate_lines": "lines that many documents repeat",
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Preparation:
-    """What is done with the texts.
+    """Settings of `prepare`.
 
     Attributes:
-      cleaning: `corpus_cleaning.Cleaning`.
-      near_duplicate_threshold: least similarity of documents of which the later is left out, from 0
-        to 1, or 0: only equal ones are.
-      max_line_repeats: most documents that may have a line, or 0: any number.
+      cleaning: how texts are read and cleaned.
+      near_duplicate_threshold: minimum similarity of documents of which the later is removed, from
+        0 to 1; 0 removes only equal ones.
+      max_line_repeats: maximum number of documents that may have a line; 0 for any number.
       contamination: names of evaluation sets, see `contamination.SETS`.
       data_dir: folder of these sets.
-      only_report_contamination: leave what overlaps with them where it is.
-      skip_bad_files: leave out, as a whole, files that cannot be read.
+      only_report_contamination: keep sentences that overlap with these sets.
+      skip_bad_files: skip files that cannot be read, as a whole.
     """
 
     cleaning: corpus_cleaning.Cleaning = corpus_cleaning.Cleaning()
     near_duplicate_threshold: float = 0.8
     max_line_repeats: int = 50
-    contamination: tuple = ()
+    contamination: tuple[str, ...] = ()
     data_dir: str | None = None
     only_report_contamination: bool = False
     skip_bad_files: bool = False
@@ -80,28 +82,28 @@ def prepare(
     Args:
       input_paths: files, see `corpus_cleaning.read_documents`.
       output_dir: local folder, which must be empty or new.
-      preparation: `Preparation`.
+      preparation: settings.
       num_workers: processes; 1 works in this process.
 
     Returns:
-      The report, a dict.
+      The report, as in ``report.json``.
 
     Raises:
-      file_io.InputError: an unreadable file, nothing left, no room, other files in `output_dir`, or
-        a package is missing.
+      file_io.InputError: a file is unreadable, nothing is left, the disk is full, `output_dir` has
+        other files, or a package is missing.
     """
     if file_io.is_remote(output_dir):
         raise file_io.InputError(f"output_dir={output_dir}: expected a local folder")
-    there = file_io.listdir(output_dir) if file_io.exists(output_dir) else []
-    if there := [name for name in there if name != _UNFINISHED]:
+    names = file_io.listdir(output_dir) if file_io.exists(output_dir) else []
+    if others := [name for name in names if name != _UNFINISHED]:
         raise file_io.InputError(
-            f"output_dir={output_dir} has {there[0]} and {len(there) - 1} other file(s); expected "
-            "an empty or new folder"
+            f"output_dir={output_dir} has {others[0]} and {len(others) - 1} other file(s); "
+            "expected an empty or new folder"
         )
     index = None
     if preparation.contamination:
         index = contamination.build(preparation.contamination, preparation.data_dir)
-    corpus_cleaning.Cleaner(preparation.cleaning)  # Finds out early what is missing.
+    corpus_cleaning.Cleaner(preparation.cleaning)  # Fails here if a package is missing.
     with file_io.writing(output_dir), _unfinished(output_dir, preparation, index) as parts:
         counts, skipped = _read(input_paths, parts, preparation, index, num_workers)
         documents = _Documents(parts, len(input_paths))
@@ -111,7 +113,7 @@ def prepare(
             cleaner = corpus_cleaning.Cleaner(preparation.cleaning)
             written = _write(documents, gone, boilerplate, cleaner, folder, counts)
             if not written["documents"]:
-                raise file_io.InputError(_nothing(input_paths, counts, skipped))
+                raise file_io.InputError(_describe_nothing(input_paths, counts, skipped))
             report = _report(counts, written, preparation, index, documents, gone, folder)
             report["skipped_files"] = skipped
             file_io.write_text(os.path.join(folder, REPORT_TEXT), report_text(report) + "\n")
@@ -119,8 +121,10 @@ def prepare(
     return report
 
 
-def _nothing(input_paths, counts, skipped):
-    """What to tell the user if nothing is left."""
+def _describe_nothing(
+    input_paths: Sequence[str], counts: Mapping[str, int], skipped: Sequence[dict[str, str]]
+) -> str:
+    """Returns the message if nothing is left."""
     read = f"{len(input_paths)} file(s)"
     if skipped:
         read += f", of which {len(skipped)} were skipped ({skipped[0]['reason']})"
@@ -130,13 +134,15 @@ def _nothing(input_paths, counts, skipped):
 
 
 @contextlib.contextmanager
-def _unfinished(output_dir, preparation, index):
-    """Folder for the parts; it stays, for the next run, where this one is killed or ended.
+def _unfinished(
+    output_dir: str, preparation: Preparation, index: contamination.Index | None
+) -> Iterator[str]:
+    """Makes the folder for the parts; it stays, for the next run, if this run is killed or ended.
 
-    It stays as well where a file cannot be read, which the user may mend or leave out.
+    It also stays if a file cannot be read, which the user may repair or skip.
     """
     folder = f"{output_dir.rstrip('/')}{_UNFINISHED}"
-    if file_io.exists(output_dir):  # It may be a file system of its own.
+    if file_io.exists(output_dir):  # It may be its own file system.
         folder = os.path.join(output_dir, _UNFINISHED)
     description = json.loads(
         json.dumps(
@@ -166,27 +172,20 @@ def _unfinished(output_dir, preparation, index):
         file_io.remove(folder)
 
 
-def _read_note(path):
-    """What `file_io.write_json` wrote there; None if there is nothing of the kind."""
+def _read_note(path: str) -> dict[str, Any] | None:
+    """Reads a JSON object; None if the file is missing or damaged."""
     try:
         return file_io.read_json(path, "note", dict) if file_io.exists(path) else None
     except file_io.InputError:
         return None
 
 
-# --- reading --------------------------------------------------------------------------------------
-
-
-# Parts of a file: what is written while it is read, and what is written at its end.
-_KINDS = ("text", "signatures", "found", "sizes", "keys")
-
-
-def _stamp(path):
-    """What tells whether a file is the one that was read, as JSON gives it back."""
+def _stamp(path: str) -> list[Any]:
+    """Returns path, size and time of a file, as a JSON-ready list."""
     return [path, file_io.size(path), file_io.modified(path)]
 
 
-def _part(folder, number, kind):
+def _part(folder: str, number: int, kind: str) -> str:
     return os.path.join(folder, f"{number:06d}.{kind}")
 
 
@@ -200,7 +199,7 @@ class _ReaderArguments:
 class _Reader:
     """Reads and cleans files in one process; a task is (number, path)."""
 
-    def __init__(self, arguments, advance):
+    def __init__(self, arguments: _ReaderArguments, advance: Callable[[int], None]) -> None:
         self._folder, self._advance = arguments.folder, advance
         self._preparation, self._index = arguments.preparation, arguments.index
         self._cleaner = corpus_cleaning.Cleaner(arguments.preparation.cleaning)
@@ -208,8 +207,8 @@ class _Reader:
         if arguments.preparation.near_duplicate_threshold:
             self._signer = duplicates.Signer()
 
-    def run(self, task):
-        """Writes the parts of a file, and last their note; None, or why it is skipped."""
+    def run(self, task: tuple[int, str]) -> tuple[int, str | None]:
+        """Writes the parts of a file, then their note; returns (number, reason to skip it)."""
         number, path = task
         before, reason = _stamp(path), None
         try:
@@ -225,9 +224,9 @@ class _Reader:
         self._advance(file_io.size(path))
         return number, reason
 
-    def _write_parts(self, number, path):
-        """Counter of what the file holds and what was left out."""
-        counts = collections.Counter()
+    def _write_parts(self, number: int, path: str) -> collections.Counter[str]:
+        """Writes the parts; returns the Counter of the file's content and what was removed."""
+        counts: collections.Counter[str] = collections.Counter()
         sizes, keys = array.array("Q"), array.array("Q")
         with contextlib.ExitStack() as stack:
             stack.enter_context(file_io.writing(self._folder))
@@ -257,7 +256,7 @@ class _Reader:
         return counts
 
     def _pieces(self, sentences, source, file, counts):
-        """Lists of sentences that are free of evaluation sets; what is found goes to a file."""
+        """Returns lists of sentences without evaluation sets; writes what is found to a file."""
         if self._index is None or not sentences:
             return [sentences] if sentences else []
         hashes = [duplicates.word_hashes(duplicates.words(text)) for text in sentences]
@@ -287,11 +286,17 @@ class _Reader:
         return pieces if self._cleaner.is_long_enough(sum(pieces, []), counts) else []
 
 
-def _read(input_paths, folder, preparation, index, num_workers):
-    """(Counter of what all files hold and what was left out, list of files that were skipped)."""
-    notes = {}
+def _read(
+    input_paths: Sequence[str],
+    folder: str,
+    preparation: Preparation,
+    index: contamination.Index | None,
+    num_workers: int,
+) -> tuple[collections.Counter[str], list[dict[str, str]]]:
+    """Reads all files; returns (Counter of what they hold and what was removed, skipped files)."""
+    notes: dict[int, dict[str, Any]] = {}
 
-    def is_done(number, path):
+    def is_done(number: int, path: str) -> bool:
         notes[number] = note = _read_note(_part(folder, number, "json")) or {}
         return note.get("file") == _stamp(path)
 
@@ -299,7 +304,7 @@ def _read(input_paths, folder, preparation, index, num_workers):
     every = list(enumerate(input_paths))
     tasks = [task for task in every if not is_done(*task)]
     if len(tasks) < len(every):
-        logging.info("Going on: %d file(s) were read earlier", len(every) - len(tasks))
+        logging.info("Resuming: %d file(s) were read earlier", len(every) - len(tasks))
     num_workers = min(num_workers, len(tasks))
     logging.info("Reading %d file(s) with %d worker(s)", len(tasks), max(1, num_workers))
     reasons = {}
@@ -309,7 +314,7 @@ def _read(input_paths, folder, preparation, index, num_workers):
             if reason:
                 reasons[number] = reason
                 logging.warning("Skipped: %s", reason)
-    counts = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     for number, path in every:
         if number not in reasons:
             counts.update(notes[number]["counts"])
@@ -319,32 +324,29 @@ def _read(input_paths, folder, preparation, index, num_workers):
     return counts, skipped
 
 
-# --- duplicates and boilerplate -------------------------------------------------------------------
-
-
 class _Documents:
-    """What the readers have written, of all files in order."""
+    """The parts of all files in order."""
 
-    def __init__(self, folder, num_files):
+    def __init__(self, folder: str, num_files: int) -> None:
         self._folder, self.num_files = folder, num_files
         self.sizes = [self._numbers(number, "sizes") for number in range(num_files)]
         self.total = sum(map(len, self.sizes))
 
-    def _numbers(self, number, kind):
+    def _numbers(self, number: int, kind: str) -> np.ndarray:
         with file_io.open_file(_part(self._folder, number, kind), "rb") as file:
             return np.frombuffer(file.read(), np.uint64)
 
-    def keys(self):
-        """Yields [*] uint64, hashes of the texts."""
+    def keys(self) -> Iterator[np.ndarray]:
+        """Yields [*] uint64 hashes of the texts."""
         for number in range(self.num_files):
             yield self._numbers(number, "keys")
 
-    def signatures(self):
-        """`duplicates.Signatures` of all."""
+    def signatures(self) -> duplicates.Signatures:
+        """Returns the signatures of all documents."""
         paths = [_part(self._folder, number, "signatures") for number in range(self.num_files)]
         return duplicates.Signatures(paths)
 
-    def texts(self, gone):
+    def texts(self, gone: np.ndarray) -> Iterator[str]:
         """Yields the texts of the documents that are not gone."""
         place = 0
         for number, sizes in enumerate(self.sizes):
@@ -355,14 +357,14 @@ class _Documents:
                         yield content.decode()
                     place += 1
 
-    def found(self):
-        """Yields what was found of evaluation sets, a dict each."""
+    def found(self) -> Iterator[dict[str, Any]]:
+        """Yields the overlaps with evaluation sets, a dict each."""
         for number in range(self.num_files):
             with file_io.open_file(_part(self._folder, number, "found"), "rb") as file:
                 yield from map(json.loads, file)
 
     def line_hashes(self, gone):
-        """Function that yields [*] uint64, hashes of the long lines, each once for a document."""
+        """Returns a function that yields [*] uint64 hashes of long lines, once per document."""
         path = os.path.join(self._folder, "lines")
         with file_io.open_file(path, "wb") as file:
             for text in self.texts(gone):
@@ -375,8 +377,10 @@ class _Documents:
         return lambda: (hashes[start : start + _HASHES_AT_A_TIME] for start in starts)
 
 
-def _duplicates(documents, threshold, counts):
-    """[D] booleans: the document is the same as an earlier one, or nearly."""
+def _duplicates(
+    documents: _Documents, threshold: float, counts: collections.Counter[str]
+) -> np.ndarray:
+    """Returns [D] booleans: the document equals an earlier one, or nearly."""
     gone = duplicates.exact_duplicates(documents.keys, documents.total)
     counts["exact_duplicates"] = int(gone.sum())
     if threshold:
@@ -387,8 +391,8 @@ def _duplicates(documents, threshold, counts):
     return gone
 
 
-def _boilerplate(documents, gone, max_line_repeats):
-    """Set of the hashes of lines that more documents have."""
+def _boilerplate(documents: _Documents, gone: np.ndarray, max_line_repeats: int) -> set[int]:
+    """Returns the hashes of lines that more than `max_line_repeats` documents have."""
     if not max_line_repeats:
         return set()
     return {
@@ -398,17 +402,15 @@ def _boilerplate(documents, gone, max_line_repeats):
     }
 
 
-# --- writing --------------------------------------------------------------------------------------
-
-
 class _Statistics:
     """Counts of what is written."""
 
-    def __init__(self):
-        self.totals = collections.Counter()
-        self.sentence_words, self.document_sentences = collections.Counter(), collections.Counter()
+    def __init__(self) -> None:
+        self.totals: collections.Counter[str] = collections.Counter()
+        self.sentence_words: collections.Counter[int] = collections.Counter()
+        self.document_sentences: collections.Counter[int] = collections.Counter()
 
-    def add(self, sentences):
+    def add(self, sentences: Sequence[str]) -> None:
         lengths = [len(duplicates.words(sentence)) for sentence in sentences]
         self.sentence_words.update(lengths)
         self.document_sentences[len(sentences)] += 1
@@ -419,16 +421,23 @@ class _Statistics:
             characters=sum(map(len, sentences)),
         )
 
-    def result(self):
+    def result(self) -> dict[str, Any]:
         return {
-            **_chosen(self.totals, "documents", "sentences", "words", "characters"),
+            **_select(self.totals, "documents", "sentences", "words", "characters"),
             "words_in_a_sentence": corpus_cleaning.lengths_report(self.sentence_words),
             "sentences_in_a_document": corpus_cleaning.lengths_report(self.document_sentences),
         }
 
 
-def _write(documents, gone, boilerplate, cleaner, folder, counts):
-    """Writes the documents that stay to files of limited size; statistics of them."""
+def _write(
+    documents: _Documents,
+    gone: np.ndarray,
+    boilerplate: set[int],
+    cleaner: corpus_cleaning.Cleaner,
+    folder: str,
+    counts: collections.Counter[str],
+) -> dict[str, Any]:
+    """Writes the documents that stay to files of limited size; returns their statistics."""
     statistics, file, num_files = _Statistics(), None, 0
     with contextlib.ExitStack() as stack:
         for text in documents.texts(gone):
@@ -449,18 +458,15 @@ def _write(documents, gone, boilerplate, cleaner, folder, counts):
     return {"files": num_files, **statistics.result()}
 
 
-def _is_in(line, boilerplate):
+def _is_in(line: str, boilerplate: set[int]) -> bool:
     if not boilerplate or len(line) < MIN_BOILERPLATE:
         return False
     return duplicates.text_hash(line) in boilerplate
 
 
-# --- report ---------------------------------------------------------------------------------------
-
-
 def _report(counts, written, preparation, index, documents, gone, folder):
     report = {
-        "read": {"files": documents.num_files, **_chosen(counts, "bytes", "documents")},
+        "read": {"files": documents.num_files, **_select(counts, "bytes", "documents")},
         "left_out": {name: counts[name] for name in REASONS},
         "cut_documents": counts["cut_documents"],
         "written": written,
@@ -471,7 +477,7 @@ def _report(counts, written, preparation, index, documents, gone, folder):
     return report
 
 
-def _chosen(counts, *names):
+def _select(counts, *names):
     return {name: counts[name] for name in names}
 
 
@@ -483,25 +489,25 @@ def _contamination_report(counts, index, documents, folder):
             found[row["set"]].add(row["text"])
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
     sets = {name: {**index.counts[name], "texts_found": len(found[name])} for name in index.names}
-    return {"sets": sets, **_chosen(counts, "contaminated_documents", "overlapping_sentences")}
+    return {"sets": sets, **_select(counts, "contaminated_documents", "overlapping_sentences")}
 
 
-def _reasons(counts):
+def _reasons(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[name]} {text}" for name, text in REASONS.items() if counts[name])
 
 
-def _lengths(found):
+def _lengths(found: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in found.items())
 
 
 def report_text(report: Mapping[str, Any]) -> str:
-    """Text of what `prepare` returned."""
+    """Returns the text of a report of `prepare`."""
     read, written = report["read"], report["written"]
     lines = [
         f"{written['documents']} documents, {written['sentences']} sentences, {written['words']} "
         f"words, {written['characters']} characters in {written['files']} file(s)",
         f"  read: {read['files']} file(s), {read['bytes']} bytes, {read['documents']} documents",
-        "  left out:",
+        "  removed:",
         *(f"    {report['left_out'][name]} {text}" for name, text in REASONS.items()),
         f"  words in a sentence: {_lengths(written['words_in_a_sentence'])}",
         f"  sentences in a document: {_lengths(written['sentences_in_a_document'])}",
@@ -522,6 +528,6 @@ def report_text(report: Mapping[str, Any]) -> str:
             lines.append(
                 f"    {name}: {counts['texts_found']} of {long_texts} texts; "
                 f"{counts['short_texts']} texts of fewer than {contamination.RUN_WORDS} words were "
-                "not looked for"
+                "not compared"
             )
     return "\n".join(lines)

@@ -1,10 +1,10 @@
-"""Documents that are the same, or nearly, found among any number of them.
+"""Finds equal and nearly equal documents among any number of them.
 
-Two documents are nearly the same if of the runs of five words that either has, both have at least
-a given share (their Jaccard similarity). The share is estimated from signatures: the least of many
-random hashes of the runs; where documents agree in one of the signature's bands, they are compared.
-The signatures come from the package datasketch, which also says how many bands are best; the bands
-are sorted through files here, so that memory holds a few bytes a document and not its signature.
+Two documents are nearly equal if, of the runs of five words in either, at least a given fraction is
+in both (their Jaccard similarity). The fraction is estimated from signatures: the minima of many
+random hashes of the runs. Documents are compared if they agree in one band of their signatures.
+The package datasketch makes the signatures and finds the best number of bands. Bands are sorted
+through files, so that memory holds a few bytes per document and not its signature.
 
 Sources: Broder, "On the resemblance and containment of documents" (1997); Leskovec, Rajaraman and
 Ullman, "Mining of Massive Datasets", section 3.4.
@@ -15,6 +15,7 @@ import functools
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,16 +23,24 @@ from albert.io import file_io
 
 _WIDE = "\u2e80-\u9fff\uf900-\ufaff"  # from CJK radicals to ideographs, kana among them
 _WORD = re.compile(rf"(?=\w)[{_WIDE}]|[^\W_{_WIDE}]+")
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, its bits as good as random: 2**64 / golden ratio
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with random-like bits: 2**64 / golden ratio
+RUN_WORDS = 5
+NUM_HASHES = 128  # K; the standard error of an estimated similarity is at most 0.5 / sqrt(K)
+# Documents of one band that are all compared with each other; of more, each with this many.
+_COMPARED = 64
+_PARTITION_ROWS = 4 << 20  # rows of a band that are sorted at a time
+_PAIRS_AT_A_TIME = 1 << 14
+_HALF, _LOW_HALF = 32, 2**32 - 1  # of a pair of places in 64 bits; two billion are enough
+_SEED = 1  # of the signatures' hashes
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, in order."""
+    """Returns the words of a text, in order."""
     return _WORD.findall(text.lower())
 
 
 def text_hash(text: str) -> int:
-    """64 bits of the BLAKE2 hash of a text."""
+    """Returns 64 bits of the BLAKE2 hash of a text."""
     digest = hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
@@ -40,16 +49,16 @@ _word_hash = functools.lru_cache(maxsize=1 << 17)(text_hash)
 
 
 def word_hashes(found: Sequence[str]) -> np.ndarray:
-    """[N] uint64, a number for each of N words."""
+    """Returns a [N] uint64 hash of each of N words."""
     return np.fromiter(map(_word_hash, found), np.uint64, len(found))
 
 
 def runs(hashes: np.ndarray, length: int) -> np.ndarray:
-    """[N - length + 1] uint64, a number for each run of so many words; [0] of too few.
+    """Returns a [N - length + 1] uint64 hash of each run of words; [0] if there are too few.
 
     Args:
-      hashes: [N] what `duplicates` gives.
-      length: words in a run, at least 1.
+      hashes: [N] uint64, see `word_hashes`.
+      length: number of words in a run, at least 1.
     """
     count = max(0, len(hashes) - length + 1)
     total = np.zeros((count, *hashes.shape[1:]), np.uint64)
@@ -59,25 +68,12 @@ def runs(hashes: np.ndarray, length: int) -> np.ndarray:
     return total
 
 
-def mixed(rows: np.ndarray) -> np.ndarray:
-    """[N] uint64, a number for each row of [N, M] uint64."""
+def row_hashes(rows: np.ndarray) -> np.ndarray:
+    """Returns a [N] uint64 hash of each row of [N, M] uint64."""
     return runs(rows.T, rows.shape[1])[0]
 
 
-# --- Documents that are the same, or nearly, found among any number of them ----------------------
-
-
-RUN_WORDS = 5
-NUM_HASHES = 128  # K; the standard error of an estimated share is at most 0.5 / sqrt(K)
-# Documents of one band that are compared with each other; of more, each with so many.
-_COMPARED = 64
-_PARTITION_ROWS = 4 << 20  # rows of a band that are sorted at a time
-_PAIRS_AT_A_TIME = 1 << 14
-_HALF, _LOW_HALF = 32, 2**32 - 1  # Of a pair of places in 64 bits; two billion are enough.
-_SEED = 1  # of the signatures' hashes
-
-
-def _datasketch():
+def _datasketch() -> Any:
     try:
         import datasketch
     except ImportError as error:
@@ -99,10 +95,10 @@ class Signer:
         self._empty = _datasketch().MinHash(NUM_HASHES, _SEED, hashfunc=int)
 
     def sign(self, hashes: np.ndarray) -> np.ndarray:
-        """[K] uint32, the signature of a document.
+        """Returns the [K] uint32 signature of a document.
 
         Args:
-          hashes: [N] uint64 of its words, see `duplicates`.
+          hashes: [N] uint64 of its words, see `word_hashes`.
         """
         found = runs(hashes, min(RUN_WORDS, max(1, len(hashes))))
         signature = self._empty.copy()
@@ -111,11 +107,11 @@ class Signer:
 
 
 def best_bands(threshold: float) -> tuple[int, int]:
-    """(bands, hashes in each) that find documents with a similarity of at least `threshold`.
+    """Returns (bands, hashes in each) to find documents with a similarity of at least `threshold`.
 
-    It is worse to miss some than to find too many, which are compared afterwards.
+    Missing some is worse than finding too many, which are compared afterwards.
     """
-    # Above, one band would be best, which the package refuses.
+    # Above this, one band would be best, which the package does not allow.
     threshold = min(threshold, 0.99)
     index = _datasketch().MinHashLSH(threshold, NUM_HASHES, weights=(0.1, 0.9))
     return index.b, index.r
@@ -124,11 +120,11 @@ def best_bands(threshold: float) -> tuple[int, int]:
 def repeated(
     keys: Callable[[], Iterable[np.ndarray]], chunk_rows: int = _PARTITION_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields (key, places that have it, by rising place) of each key that several places have.
+    """Yields (key, its places in ascending order) of each key that occurs several times.
 
     Args:
-      keys: function without arguments that yields [N] uint64 arrays, which follow each other.
-      chunk_rows: about how many keys are held at a time.
+      keys: ``()``, yields [N] uint64 arrays, which follow each other.
+      chunk_rows: approximate number of keys in memory.
     """
     total = sum(map(len, keys()))
     parts = 1 + total // chunk_rows
@@ -151,10 +147,10 @@ def repeated(
 
 
 def exact_duplicates(keys: Callable[[], Iterable[np.ndarray]], total: int) -> np.ndarray:
-    """[D] booleans: an earlier document has the same key.
+    """Returns [D] booleans: an earlier document has the same key.
 
     Args:
-      keys: as for `repeated`; hashes of the documents' texts.
+      keys: see `repeated`; hashes of the documents' texts.
       total: D.
     """
     repeats = np.zeros(total, bool)
@@ -182,15 +178,15 @@ class Signatures:
         return int(self._starts[-1])
 
     def band_keys(self, band: int, width: int, rows: int = 1 << 16) -> Iterator[np.ndarray]:
-        """Yields [*] uint64, a number for each document's hashes in a band of so many."""
+        """Yields [*] uint64, a hash of each document's band of `width` hashes."""
         columns = slice(band * width, (band + 1) * width)
         for table in self._tables:
             for start in range(0, len(table), rows):
                 part = table[start : start + rows, columns].astype(np.uint64)
-                yield mixed(part)
+                yield row_hashes(part)
 
     def of(self, places: np.ndarray) -> np.ndarray:
-        """[*, K] signatures of the documents at these places."""
+        """Returns the [*, K] signatures of the documents at these places."""
         found = np.empty((len(places), NUM_HASHES), np.uint32)
         table_of = np.searchsorted(self._starts, places, side="right") - 1
         for table in np.unique(table_of):
@@ -199,7 +195,7 @@ class Signatures:
         return found
 
     def similarities(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """[*] estimated similarity of documents at places `first` with those at `second`."""
+        """Estimates the [*] similarity of documents at places `first` with those at `second`."""
         parts = [
             (
                 self.of(first[start : start + _PAIRS_AT_A_TIME])
@@ -210,18 +206,18 @@ class Signatures:
         return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def near_duplicates(signatures: Signatures, threshold: float, left_out: np.ndarray) -> np.ndarray:
-    """[D] booleans: an earlier document that stays is nearly the same.
+def near_duplicates(signatures: Signatures, threshold: float, removed: np.ndarray) -> np.ndarray:
+    """Returns [D] booleans: an earlier document that stays is nearly equal.
 
     Args:
-      signatures: `Signatures`.
-      threshold: least similarity, from 0 to 1.
-      left_out: [D] booleans, documents that do not stay, which are compared with none.
+      signatures: signatures of all documents.
+      threshold: minimum similarity, from 0 to 1.
+      removed: [D] booleans, documents that do not stay and are not compared.
     """
-    pairs = _candidates(signatures, threshold, left_out)
+    pairs = _candidates(signatures, threshold, removed)
     alike = signatures.similarities(pairs >> _HALF, pairs & _LOW_HALF) >= threshold
     pairs = pairs[alike]
-    # By the later document: whether the earlier one stays is known by then.
+    # Sorted by the later document, so that it is already known whether the earlier one stays.
     pairs = (pairs & _LOW_HALF) << _HALF | pairs >> _HALF
     pairs.sort()
     gone = np.zeros(len(signatures), bool)
@@ -233,21 +229,21 @@ def near_duplicates(signatures: Signatures, threshold: float, left_out: np.ndarr
     return gone
 
 
-def _candidates(signatures, threshold, left_out):
-    """[*] int64, pairs of places of documents that agree in a band; each once.
+def _candidates(signatures: Signatures, threshold: float, removed: np.ndarray) -> np.ndarray:
+    """Returns [*] int64 pairs of places of documents that agree in a band, each once.
 
-    The half of higher bits is the earlier place. So many pairs take little memory.
+    The half of higher bits is the earlier place, to save memory.
     """
     bands, width = best_bands(threshold)
     found = np.zeros(0, np.int64)
     for band in range(bands):
         new = []
-        for _, places in repeated(lambda band=band: signatures.band_keys(band, width)):
-            places = places[~left_out[places]]
+        for _, places in repeated(functools.partial(signatures.band_keys, band, width)):
+            places = places[~removed[places]]
             for distance in range(1, min(len(places), _COMPARED + 1)):
                 new.append(places[:-distance] << _HALF | places[distance:])
             if len(places) > _COMPARED + 1:
-                # The first stays most likely; all others meet it, however far behind.
+                # The first most probably stays, so all others are compared with it.
                 new.append(places[0] << _HALF | places[_COMPARED + 1 :])
         if new:
             found = np.unique(np.concatenate([found, *new]))

@@ -6,9 +6,9 @@ import numpy as np
 
 
 def _kept_lengths(lengths_a, lengths_b, max_length):
-    """Lengths when single tokens are dropped from the longer text, from B when they are equal.
+    """Returns the lengths after dropping single tokens from the longer text, from B if equal.
 
-    Of one pair or, as arrays, of many; `saved_model_export.kept_lengths` is the same in a graph.
+    Works on integers or arrays; `saved_model_export.kept_lengths` is the TensorFlow version.
     """
     excess = np.maximum(lengths_a + lengths_b - max_length, 0)
     until_equal = np.minimum(excess, np.abs(lengths_a - lengths_b))
@@ -22,12 +22,12 @@ def truncate_pair(
 ) -> tuple[list[Any], list[Any]]:
     """Cuts two texts at their ends to `max_length` tokens together.
 
-    The outcome is that of dropping the last token of the longer text, of `tokens_b` when both are
+    The result is that of dropping the last token of the longer text, of `tokens_b` if both are
     equally long, until the two fit.
 
     Args:
       tokens_a, tokens_b: lists (or other sequences that can be sliced); they are not changed.
-      max_length: most tokens of both together.
+      max_length: maximum number of tokens of both together.
 
     Returns:
       (tokens_a, tokens_b), cut.
@@ -51,7 +51,7 @@ def truncate_to_fit(
     Args:
       ids_a: ids of the first text.
       ids_b: ids of the second text, or None.
-      max_seq_length: S, of which the special pieces take their part.
+      max_seq_length: S, including the special pieces.
 
     Returns:
       (ids_a, ids_b), cut.
@@ -64,12 +64,11 @@ def truncate_to_fit(
 def truncate_front_and_first(
     ids_a: list[Any], ids_b: list[Any], max_length_b: int, max_seq_length: int
 ) -> tuple[list[Any], list[Any]]:
-    """Cuts the second of two texts at its front, then the first at its end so that `pack` takes
-    them.
+    """Cuts the second text at its front, then the first at its end, so that `pack` takes them.
 
     Args:
       ids_a, ids_b: ids of the two texts.
-      max_length_b: most ids of the second, of which the last are kept; at least 1.
+      max_length_b: maximum number of ids of the second, at least 1; the last are kept.
       max_seq_length: S.
 
     Returns:
@@ -80,17 +79,17 @@ def truncate_front_and_first(
 
 
 def truncate_spans_at_both_ends(
-    pairs: np.ndarray, max_tokens: Any, rng: np.random.Generator
+    pairs: np.ndarray, max_tokens: int, rng: np.random.Generator
 ) -> None:
     """Cuts many pairs of spans to `max_tokens` each, at their fronts and their ends.
 
     Equal in distribution to dropping one token at a time from the longer span (from B if equal),
-    from its front or its end with equal chance: how many tokens each loses is certain, as in
-    `truncate_pair`, and the number of those lost at the front is binomial.
+    from its front or its end with equal probability: how many tokens each loses is fixed, as in
+    `truncate_pair`, and the number lost at the front is binomial.
 
     Args:
       pairs: integers [B, 4 or more], begin and end of A, begin and end of B; changed in place.
-      max_tokens: most tokens of A and B together.
+      max_tokens: maximum number of tokens of A and B together.
       rng: numpy Generator.
     """
     lengths = pairs[:, 1] - pairs[:, 0], pairs[:, 3] - pairs[:, 2]

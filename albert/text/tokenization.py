@@ -22,12 +22,12 @@ load_vocab = wordpiece.load_vocab
 whitespace_tokenize = wordpiece.whitespace_tokenize
 BasicTokenizer = wordpiece.BasicTokenizer
 WordpieceTokenizer = wordpiece.WordpieceTokenizer
-# How SentencePiece draws a segmentation: from so many of the best, with this smoothing.
+# How SentencePiece draws a segmentation: from this many of the best, with this smoothing.
 _SAMPLING = {"enable_sampling": True, "nbest_size": 64, "alpha": 0.1}
 
 
 def character_class(belongs: Callable[[str], bool]) -> str:
-    """Regular expression of one character for which ``belongs(character)`` holds (RE2, Rust)."""
+    """Returns a regular expression (RE2, Rust) of a character for which `belongs` holds."""
     ranges: list[Any] = []
     for code in filter(lambda code: belongs(chr(code)), range(sys.maxunicode + 1)):
         if ranges and ranges[-1][1] == code - 1:
@@ -46,14 +46,14 @@ def preprocess_text(text: str | bytes, remove_space: bool = True, lower: bool = 
 
     Args:
       text: str, or UTF-8 bytes.
-      remove_space: whether to touch white space; the alignment of single characters must not.
+      remove_space: whether to normalize white space; not for the alignment of single characters.
       lower: whether to lower-case.
     """
     if not isinstance(text, str):
         text = convert_to_unicode(text)
     if remove_space:
         text = " ".join(text.split())
-    # ASCII is its own decomposition; leaving the rest out makes most lines ten times faster.
+    # ASCII is its own decomposition; skipping the rest makes most lines ten times faster.
     if not text.isascii():
         text = wordpiece.decompose("NFKD", text)
         for character in set(text):
@@ -65,17 +65,14 @@ def preprocess_text(text: str | bytes, remove_space: bool = True, lower: bool = 
     return text.lower() if lower else text
 
 
-# --- SentencePiece ----------------------------------------------------------------------------
-
-
 def is_digit_comma(piece: str) -> bool:
     return piece[-1:] == "," and piece[-2:-1].isdigit()
 
 
 def resplit(sp_model: Any, piece: str) -> list[str]:
-    """Pieces that a piece is split into: itself, unless it ends in a digit and a comma.
+    """Splits a piece that ends in a digit and a comma; returns others as they are.
 
-    "…9," becomes the number encoded anew, without a "▁" that it did not have, and the comma.
+    "…9," becomes the number, encoded again without an added "▁", and the comma.
     """
     if not is_digit_comma(piece):
         return [piece]
@@ -90,16 +87,16 @@ def resplit(sp_model: Any, piece: str) -> list[str]:
 def encode_pieces(
     sp_model: Any, text: str, return_unicode: bool = True, sample: bool = False
 ) -> list[Any]:
-    """Pieces of preprocessed text; a piece that ends in a digit and a comma is split again.
+    """Returns the pieces of preprocessed text; splits those that end in a digit and a comma again.
 
-    The split keeps "2000," from being a piece of its own (the rule that the published vocabularies
-    were used with). A leading "▁" that only the second encoding adds is removed.
+    So "2000," is not one piece (the rule that the published vocabularies were used with). A leading
+    "▁" that only the second encoding adds is removed.
 
     Args:
       sp_model: `sentencepiece.SentencePieceProcessor`.
       text: output of `preprocess_text`, or its UTF-8 bytes.
-      return_unicode: without effect: pieces are `str` either way, as they are under Python 3.
-      sample: draw a segmentation by chance instead of taking the most probable one.
+      return_unicode: without effect: pieces are always `str`, as in Python 3.
+      sample: draw a random segmentation instead of the most probable one.
     """
     if not isinstance(text, str):
         text = convert_to_unicode(text)
@@ -110,15 +107,15 @@ def encode_pieces(
 
 
 def encode_ids(sp_model: Any, text: str, sample: bool = False) -> list[int]:
-    """Ids of `encode_pieces(sp_model, text, sample=sample)`."""
+    """Returns the ids of `encode_pieces(sp_model, text, sample=sample)`."""
     return sp_model.piece_to_id(encode_pieces(sp_model, text, sample=sample))
 
 
 def _load_sentencepiece(path):
-    # Imported here: a Chinese model's workers have no use for it.
+    # Imported here: workers of a Chinese model do not need it.
     import sentencepiece
 
-    wordpiece.refuse_hub_word("spm_model_file", path)
+    wordpiece.check_no_hub_word("spm_model_file", path)
     content = file_io.read_bytes(path, "spm_model_file")
     sp_model = sentencepiece.SentencePieceProcessor()
     try:
@@ -142,25 +139,22 @@ def _sentencepiece_pieces(sp_model, path):
         ) from error
 
 
-# --- both -------------------------------------------------------------------------------------
-
-
 def convert_by_vocab(vocab: Mapping[Any, Any], items: Iterable[Any]) -> list[Any]:
-    """List of what a dict says of each item: ids of pieces, or pieces of ids.
+    """Returns the values of items in a dict: ids of pieces, or pieces of ids.
 
     Raises:
-      KeyError: an item that is not in the dict.
+      KeyError: an item is not in the dict.
     """
     return [vocab[item] for item in items]
 
 
 def convert_tokens_to_ids(vocab: Mapping[str, int], tokens: Iterable[str]) -> list[int]:
-    """Ids of pieces by a dict piece -> id; see `convert_by_vocab`."""
+    """Returns the ids of pieces by a dict piece -> id; see `convert_by_vocab`."""
     return convert_by_vocab(vocab, tokens)
 
 
 def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> list[str]:
-    """Pieces of ids by a dict id -> piece; see `convert_by_vocab`."""
+    """Returns the pieces of ids by a dict id -> piece; see `convert_by_vocab`."""
     return convert_by_vocab(inv_vocab, ids)
 
 
@@ -183,7 +177,7 @@ class FullTokenizer:
       do_lower_case, vocab_file, spm_model_file: as given.
 
     Raises:
-      file_io.InputError: no file given, a missing or unsuitable file, or no special pieces in it.
+      file_io.InputError: no file is given, or it is missing, unsuitable or without special pieces.
     """
 
     def __init__(
@@ -220,16 +214,16 @@ class FullTokenizer:
     def from_scratch(
         cls, vocab_file: str | None, do_lower_case: bool, spm_model_file: str | None
     ) -> "FullTokenizer":
-        """The tokenizer of a vocabulary given by flags."""
+        """Makes the tokenizer of a vocabulary given by flags."""
         return cls(vocab_file, do_lower_case, spm_model_file)
 
     @classmethod
     def from_hub_module(cls, hub_module: str, do_lower_case: bool = True) -> "FullTokenizer":
-        """The tokenizer in the assets of a hub module.
+        """Makes the tokenizer in the assets of a hub module.
 
         Args:
           hub_module: local folder of the module.
-          do_lower_case: what the module's `tokenization_info` says.
+          do_lower_case: value in the module's `tokenization_info`.
 
         Raises:
           file_io.InputError: there is no vocabulary in the module's assets.
@@ -259,7 +253,7 @@ class FullTokenizer:
             if not found:
                 missing.append(" or ".join(names))
         if missing:
-            remedy = "is it a WordPiece vocabulary, one piece a line?"
+            remedy = "is it a WordPiece vocabulary, one piece per line?"
             if self.sp_model:
                 remedy = "train it with pad_id 0, unk_id 1 and control symbols [CLS], [SEP], [MASK]"
             raise file_io.InputError(
@@ -268,20 +262,20 @@ class FullTokenizer:
             )
         return ids
 
-    def _find_resplit_ids(self):
-        """Ids that may stand for a piece which ends in a digit and a comma."""
+    def _find_resplit_ids(self) -> frozenset[int]:
+        """Returns the ids of pieces that may end in a digit and a comma."""
         ids = {i for piece, i in self.vocab.items() if is_digit_comma(piece)}
-        # Neighbouring unknown characters make one piece, so an unknown comma can follow a digit.
+        # Adjacent unknown characters make one piece, so an unknown comma can follow a digit.
         return frozenset(ids if "," in self.vocab else ids | {self.unk_id})
 
     def preprocess(self, text: str | bytes) -> str:
-        """`preprocess_text` for SentencePiece; WordPiece takes text as it is."""
+        """Applies `preprocess_text` for SentencePiece; WordPiece takes text as it is."""
         if self.sp_model:
             return preprocess_text(text, lower=self.do_lower_case)
         return convert_to_unicode(text)
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Pieces of a text (which may, but need not, have gone through `preprocess`)."""
+        """Returns the pieces of a text, with or without `preprocess`."""
         if self.sp_model is None:
             split = self.wordpiece_tokenizer.tokenize_word
             return [p for word in self.basic_tokenizer.tokenize(text) for p in split(word)]
@@ -293,7 +287,7 @@ class FullTokenizer:
         return [self.inv_vocab[i] for i in ids]
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text: those of `tokenize`, but faster.
+        """Returns the ids of a text: those of `tokenize`, but faster.
 
         Characters that the vocabulary lacks are always `unk_id`, even where they spell "[CLS]".
         """
@@ -305,11 +299,11 @@ class FullTokenizer:
         return ids if self._resplit_ids.isdisjoint(ids) else encode_ids(self.sp_model, text)
 
     def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[list[int]]:
-        """Ids of several texts, a list for each: those of `encode`.
+        """Returns the ids of several texts: those of `encode`.
 
         Args:
-          texts: list of str.
-          num_threads: threads of SentencePiece; more than 1 pays only outside of worker processes.
+          texts: the texts.
+          num_threads: threads of SentencePiece; more than 1 helps only outside worker processes.
         """
         if self.sp_model is None:
             return [self.encode(text) for text in texts]
@@ -322,15 +316,15 @@ class FullTokenizer:
         ]
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
-        """Ids of pieces; `unk_id` for a piece that is not in the vocabulary."""
+        """Returns the ids of pieces; `unk_id` for a piece that is not in the vocabulary."""
         vocab, unk_id = self.vocab, self.unk_id
         return [vocab.get(token, unk_id) for token in tokens]
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Pieces of ids (an iterable of integers).
+        """Returns the pieces of ids.
 
         Raises:
-          ValueError: an id that is not in 0..V-1.
+          ValueError: an id is not in 0..V-1.
         """
         try:
             return [self.inv_vocab[int(i)] for i in ids]

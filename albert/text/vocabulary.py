@@ -19,7 +19,7 @@ import dataclasses
 import io
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -37,9 +37,9 @@ MAX_SENTENCE_BYTES = 4192
 # The first pieces of a WordPiece vocabulary, where BERT's programs look for them.
 WORDPIECE_SYMBOLS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-_NO_SENTENCE = "no sentence found in the input; expected one sentence a line"
+_NO_SENTENCE = "no sentence found in the input; expected one sentence per line"
 
-_MIN_PIECE_COUNT = 2  # what stands in the text once is not worth a piece
+_MIN_PIECE_COUNT = 2  # in the text; rarer ones get no piece
 
 _REPEATED_WORDS = 10_000  # at a time
 _MAX_NUMBER = 1 << 64  # above each number
@@ -67,7 +67,7 @@ class VocabRecipe:
     random_seed: int = 12345
 
 
-# --- a sample of lines ---------------------------------------------------------------------------
+DrawLines = Callable[[corpus.Plan, VocabRecipe, collections.Counter[str]], Iterable[str]]
 
 
 def line_numbers(seed: int, block: int, place: int) -> Callable[[int], np.ndarray]:
@@ -136,8 +136,8 @@ def drawn_of_block(
 
     Args:
       number: number of the block.
-      segments: its `Segment`s.
-      below: what `vocabulary.sample_limit` gave.
+      segments: its segments.
+      below: result of `sample_limit`.
       seed: seed of the sample.
     """
     for place, segment in enumerate(segments):
@@ -151,7 +151,7 @@ def drawn_lines(
 ) -> Iterator[str]:
     """Yields all lines in order or, if there are too many, a random sample of them.
 
-    SentencePiece can draw them too, but not twice the same ones (0.2.3, whatever its seed).
+    SentencePiece can also draw them, but not the same ones twice (0.2.3, whatever its seed).
 
     Args:
       plan: `Plan`.
@@ -166,15 +166,10 @@ def drawn_lines(
         yield from drawn_of_block(number, segments, below, recipe.random_seed)
 
 
-# --- SentencePiece -------------------------------------------------------------------------------
-
-
 def train_vocab(
     input_paths: Sequence[str],
     recipe: VocabRecipe,
-    draw: Callable[
-        [corpus.Plan, VocabRecipe, collections.Counter[str]], Iterable[str]
-    ] = drawn_lines,
+    draw: DrawLines = drawn_lines,
 ) -> tuple[bytes, collections.Counter[str]]:
     """Trains a vocabulary on text files, one sentence per line.
 
@@ -189,7 +184,7 @@ def train_vocab(
     Raises:
       file_io.InputError: unreadable text, or too little of it for so many pieces.
     """
-    # Imported here: it is only needed when training really begins.
+    # Imported here: only needed when training begins.
     import sentencepiece
 
     plan = corpus.plan_blocks(input_paths)
@@ -280,15 +275,10 @@ def write_vocab(prefix: str, model: bytes) -> None:
     file_io.write_bytes(f"{prefix}.model", model)
 
 
-# --- WordPiece -----------------------------------------------------------------------------------
-
-
 def train_wordpiece(
     input_paths: Sequence[str],
     recipe: VocabRecipe,
-    draw: Callable[
-        [corpus.Plan, VocabRecipe, collections.Counter[str]], Iterable[str]
-    ] = drawn_lines,
+    draw: DrawLines = drawn_lines,
 ) -> tuple[list[str], collections.Counter[str]]:
     """Trains a WordPiece vocabulary on text files, one sentence per line.
 
@@ -365,8 +355,8 @@ def _covering(words, coverage):
     return kept
 
 
-def _repeated(words):
-    """Yields texts in which each word stands as often as it was counted."""
+def _repeated(words: Mapping[str, int]) -> Iterator[str]:
+    """Yields texts in which each word occurs as often as it was counted."""
     for word, count in words.items():
         for start in range(0, count, _REPEATED_WORDS):
             yield " ".join([word] * min(_REPEATED_WORDS, count - start))

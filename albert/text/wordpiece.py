@@ -1,4 +1,4 @@
-"""WordPiece, as in BERT: a text to words, words to pieces, and the vocabulary's file.
+"""WordPiece, as in BERT: splits a text into words and words into pieces; reads vocabularies.
 
 No TensorFlow here. Use these names through `tokenization`.
 """
@@ -14,17 +14,17 @@ from albert.io import file_io
 WORD_START = "▁"  # SentencePiece's stand-in for a space
 MAX_WORD_CHARACTERS = 200  # longer words are [UNK]
 _WORD_CACHE_SIZE = 1 << 17
-# Characters that are decomposed together, and marks behind them that may belong to the last.
-_PART, _MOST_MARKS = 256, 32
-# What commands for a hub module give in the place of a file: that of the module is meant.
+# Characters that are decomposed together, and marks after them that may belong to the last.
+_PART, _MAX_MARKS = 256, 32
+# Name of a file in commands that stands for the file of the hub module.
 HUB_WORD = "from_tf_hub"
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-    """The `str` of a text.
+    """Returns the `str` of a text.
 
     Args:
-      text: str, or UTF-8 bytes; bytes that are not UTF-8 are left out.
+      text: str, or UTF-8 bytes; bytes that are not UTF-8 are dropped.
 
     Raises:
       TypeError: anything else.
@@ -33,15 +33,15 @@ def convert_to_unicode(text: str | bytes) -> str:
 
 
 def printable_text(text: str | bytes) -> str:
-    """The `str` to print of a text, which is str or UTF-8 bytes; see `convert_to_unicode`."""
+    """Returns the `str` to print of str or UTF-8 bytes; see `convert_to_unicode`."""
     return six.ensure_str(text, "utf-8", "ignore")
 
 
-def refuse_hub_word(flag: str, path: str | None) -> None:
-    """Refuses `HUB_WORD` as the value of a flag where there is no hub module.
+def check_no_hub_word(flag: str, path: str | None) -> None:
+    """Checks that the value of a flag is not `HUB_WORD`, if there is no hub module.
 
     Raises:
-      file_io.InputError: says what the word means.
+      file_io.InputError: it is; the message explains the word.
     """
     if path == HUB_WORD:
         raise file_io.InputError(
@@ -51,7 +51,7 @@ def refuse_hub_word(flag: str, path: str | None) -> None:
 
 
 def is_text(content: bytes) -> bool:
-    """Whether bytes are UTF-8 text."""
+    """Returns whether bytes are UTF-8 text."""
     try:
         return "\0" not in content.decode("utf-8")
     except UnicodeDecodeError:
@@ -59,7 +59,7 @@ def is_text(content: bytes) -> bool:
 
 
 def load_vocab(path: str) -> dict[str, int]:
-    """Reads a WordPiece vocabulary: one piece a line, its first white-space-separated field.
+    """Reads a WordPiece vocabulary: one piece per line, its first white-space-separated field.
 
     Ids count distinct pieces from 0. A line of white space alone holds the piece " "; a repeated
     piece keeps its first id.
@@ -68,14 +68,14 @@ def load_vocab(path: str) -> dict[str, int]:
       dict piece -> id, in the order of the ids.
 
     Raises:
-      file_io.InputError: no such file, an empty one, a SentencePiece model or its list, or
+      file_io.InputError: the file is missing, empty, a SentencePiece model or its list, or
         `HUB_WORD`.
     """
-    refuse_hub_word("vocab_file", path)
+    check_no_hub_word("vocab_file", path)
     content = file_io.read_bytes(path, "vocab_file")
     if not is_text(content):
         raise file_io.InputError(
-            f"vocab_file: {path} is not a text file with one piece a line; if it is a "
+            f"vocab_file: {path} is not a text file with one piece per line; if it is a "
             "SentencePiece model, give it as spm_model_file"
         )
     lines = content.decode("utf-8-sig").rstrip().split("\n")
@@ -83,7 +83,7 @@ def load_vocab(path: str) -> dict[str, int]:
     for line in lines:
         vocab.setdefault((line.split() or [" "])[0], len(vocab))
     if len(vocab) == 1:
-        raise file_io.InputError(f"vocab_file: {path} holds no list of pieces, one a line")
+        raise file_io.InputError(f"vocab_file: {path} must be a list of pieces, one per line")
     if any(piece.startswith(WORD_START) for piece in vocab) and not any(
         piece.startswith("##") for piece in vocab
     ):
@@ -95,9 +95,9 @@ def load_vocab(path: str) -> dict[str, int]:
 
 
 class _CharacterTable(dict):
-    """Table for `str.translate` that works out a character's replacement when it first occurs."""
+    """Table for `str.translate` that computes a character's replacement when it first occurs."""
 
-    def __init__(self, replacement):
+    def __init__(self, replacement) -> None:
         super().__init__()
         self._replacement = replacement
 
@@ -107,13 +107,13 @@ class _CharacterTable(dict):
 
 
 def is_dropped(character: str) -> bool:
-    """Whether a character is taken out of a text: controls, and what could not be decoded."""
+    """Returns whether a character is dropped: controls, and replacements of undecodable bytes."""
     control = unicodedata.category(character) in ("Cc", "Cf") and character not in "\t\n\r"
     return control or character == "\ufffd"
 
 
 def is_ideograph(character: str) -> bool:
-    """Whether a character is a Chinese ideograph, by Unicode block: a word of its own."""
+    """Returns whether a character is a Chinese ideograph, by Unicode block: a word of its own."""
     code = ord(character)
     return (
         0x4E00 <= code <= 0x9FFF
@@ -126,14 +126,14 @@ def is_ideograph(character: str) -> bool:
 
 
 def is_punctuation(character: str) -> bool:
-    """Whether a character is a mark or symbol that is a word of its own."""
+    """Returns whether a character is a mark or symbol that is a word of its own."""
     # All ASCII symbols count, also those that Unicode does not call punctuation ("$", "^").
     symbol = character.isascii() and character.isprintable() and not character.isalnum()
     return (symbol and character != " ") or unicodedata.category(character).startswith("P")
 
 
 def is_accent(character: str) -> bool:
-    """Whether a character is a mark that lower-cased text loses."""
+    """Returns whether a character is a mark that lower-cased text loses."""
     return unicodedata.category(character) == "Mn"
 
 
@@ -159,19 +159,19 @@ _UNCASED = _CharacterTable(_strip_accent_and_space_punctuation)
 
 
 def decompose(form: Any, text: str) -> str:
-    """`unicodedata.normalize` to NFD or NFKD, in a time that grows with the length alone.
+    """Applies `unicodedata.normalize` (NFD or NFKD) in time linear in the length.
 
-    Sorting the marks behind a character takes the square of their number, so long texts are taken
-    in parts. A part begins with a character that is not a mark, unless more than `_MOST_MARKS`
-    follow each other: then the order of those on both sides of its beginning is not looked at.
+    Sorting the marks after a character takes the square of their number, so long texts are split
+    into parts. A part begins with a character that is not a mark, unless more than `_MAX_MARKS`
+    follow each other: then marks on both sides of its begin are not sorted together.
     """
     if len(text) <= _PART or text.isascii():
         return unicodedata.normalize(form, text)
     parts, start = [], 0
     while start < len(text):
         end = start + _PART
-        most = end + _MOST_MARKS
-        while end < min(len(text), most) and unicodedata.combining(text[end]):
+        limit = end + _MAX_MARKS
+        while end < min(len(text), limit) and unicodedata.combining(text[end]):
             end += 1
         parts.append(unicodedata.normalize(form, text[start:end]))
         start = end
@@ -179,12 +179,12 @@ def decompose(form: Any, text: str) -> str:
 
 
 def whitespace_tokenize(text: str | bytes) -> list[str]:
-    """Words of a text (str or UTF-8 bytes) that white space separates."""
+    """Returns the words of a text (str or UTF-8 bytes) that white space separates."""
     return convert_to_unicode(text).split()
 
 
 class BasicTokenizer:
-    """Text to words.
+    """Splits text into words.
 
     Args:
       do_lower_case: whether text is lower-cased and loses its accents.
@@ -194,7 +194,7 @@ class BasicTokenizer:
         self.do_lower_case = do_lower_case
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Words of a text (str or UTF-8 bytes): controls removed, ideographs and marks alone."""
+        """Returns the words of str or UTF-8 bytes; ideographs and marks are single words."""
         if not isinstance(text, str):
             text = convert_to_unicode(text)
         text = text.translate(_CLEAN)
@@ -210,7 +210,7 @@ class WordpieceTokenizer:
 
     Args:
       vocab: dict piece -> id; pieces inside a word begin with "##".
-      unk_token: what a word becomes that the vocabulary cannot spell.
+      unk_token: replaces a word that the vocabulary cannot spell.
       max_input_chars_per_word: longer words become `unk_token`.
     """
 
@@ -227,11 +227,11 @@ class WordpieceTokenizer:
         self._cache: dict[str, Sequence[str]] = {}
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Pieces of the words of a text (str or UTF-8 bytes) that white space separates."""
+        """Returns the pieces of the words of str or UTF-8 bytes that white space separates."""
         return [piece for word in whitespace_tokenize(text) for piece in self.tokenize_word(word)]
 
     def tokenize_word(self, word: str) -> Sequence[str]:
-        """Tuple of pieces of one word."""
+        """Returns a tuple of the pieces of one word."""
         pieces = self._cache.get(word)
         if pieces is None:
             if len(self._cache) >= _WORD_CACHE_SIZE:

@@ -8,9 +8,11 @@ distillation (in pre-training the vocabulary), C classes.
 __all__ = (
     "budget",
     "contracts",
+    "cost",
     "distillation",
     "distribution",
     "engine",
+    "flops",
     "frozen_encoder",
     "learning_signals",
     "memory",

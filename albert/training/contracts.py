@@ -6,7 +6,7 @@ of data import this module, so it imports TensorFlow only where records are made
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from albert.data.input_options import EvalInput, TrainInput
@@ -76,8 +76,12 @@ class Data:
       train_input, eval_input: how the records become batches of training, and of evaluation and
         prediction.
       files: ``(split) -> list of paths`` of the files that the examples come from.
+      limits: {feature: number below which its integers must be} of the task; those of the model are
+        in `record_values`.
+      check: ``(features) -> features`` of a batch as read; rejects values that cannot be.
       predicts_dev: the examples to predict are those of the evaluation, so that the scores of the
         predictions are also an evaluation.
+      words_per_token: words per token in the training records; None: not known.
     """
 
     specs: Callable[[str], tuple]
@@ -88,7 +92,10 @@ class Data:
     train_input: TrainInput = TrainInput()
     eval_input: EvalInput = EvalInput()
     files: Callable[[str], list] = lambda split: []
+    limits: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    check: Callable[[dict], dict] = lambda features: features
     predicts_dev: bool = False
+    words_per_token: float | None = None
 
 
 def data_of_examples(
@@ -110,7 +117,7 @@ def data_of_examples(
       strategy: `tf.distribute.Strategy`.
       shared: splits whose folder also has records made with other settings, see
         `record_files.shared_name`.
-      **rest: `write_predictions` and `files` of `Data`.
+      **rest: `write_predictions`, `files` and `limits` of `Data`.
     """
 
     def records_of(split):
@@ -137,7 +144,7 @@ def data_of_examples(
     def reading(found):
         from albert.data import record_files
 
-        return record_files.damage_reported(found)
+        return record_files.report_damage(found)
 
     def ids_of(split):
         from albert.data import record_files

@@ -6,8 +6,10 @@ Hinton et al., 2015, section 2, for the temperature.
 Letters in shapes: see the docstring of the package.
 """
 
+import contextlib
 import dataclasses
 import re
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -45,7 +47,7 @@ class DistillationConfig:
     weights: tuple = (5.0, 2.0, 1.0)
     temperature: float = 2.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         wrong = len(self.weights) != 3 or not all(0 <= w < float("inf") for w in self.weights)
         if wrong or not any(self.weights[::2]):
             raise file_io.InputError(
@@ -113,7 +115,9 @@ def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
         )
 
 
-def name_in_teacher(teacher, student):
+def name_in_teacher(
+    teacher: encoder.AlbertConfig, student: encoder.AlbertConfig
+) -> Callable[[str], str]:
     """Makes the function for `checkpoints.restore` that says where a student finds its weights.
 
     A student of half the layers takes every other one; where layers share their parameters, it
@@ -168,42 +172,54 @@ class DistilledModel(tf.Module):
       settings: `DistillationConfig`.
     """
 
-    def __init__(self, student, teacher, settings):
+    def __init__(self, student: Any, teacher: Any, settings: DistillationConfig) -> None:
         super().__init__()
         self.config = student.config
         self._student = student
         # Inside a function it is not a part of this module.
-        self._teach = lambda features: teacher(features, training=False)
+        self._get_teacher = lambda: teacher
         self._settings = settings
 
     @property
-    def trained_variables(self):
-        """See `heads.Model`; the student's."""
+    def student(self) -> Any:
+        """The model of `heads` that is trained."""
+        return self._student
+
+    @property
+    def teacher(self) -> Any:
+        """The model of `heads` that it learns from."""
+        return self._get_teacher()
+
+    @property
+    def trained_variables(self) -> list:
+        """Returns the student's, see `heads.Model`."""
         return self._student.trained_variables
 
     @property
-    def used_variables(self):
-        """See `heads.Model`; the student's."""
+    def used_variables(self) -> list:
+        """Returns the student's, see `heads.Model`."""
         return self._student.used_variables
 
-    def prepare_weights(self):
-        """See `heads.Model`; the student's."""
+    def prepare_weights(self) -> list:
+        """Returns the student's, see `heads.Model`."""
         return self._student.prepare_weights()
 
-    def use_weights(self, weights):
-        """See `heads.Model`; the student's."""
+    def use_weights(self, weights: list) -> contextlib.AbstractContextManager:
+        """Returns the student's, see `heads.Model`."""
         return self._student.use_weights(weights)
 
-    def __call__(self, features, training=False, seed=None):
+    def __call__(
+        self, features: dict[str, Any], training: bool = False, seed: Any = None
+    ) -> dict[str, Any]:
         """Returns the student's outputs; in training also the teacher's, as ``teacher_…``."""
         outputs = self._student(features, training, seed)
         if training:
-            found = self._teach(features)
+            found = self.teacher(features, training=False)
             names = (self._settings.logits, "sequence_output")
             outputs |= {f"teacher_{n}": tf.stop_gradient(found[n]) for n in names if n in found}
         return outputs
 
-    def loss_weights(self, features):
+    def loss_weights(self, features: dict[str, Any]) -> dict[str, Any]:
         """As in `heads.Model`, with the terms distillation_loss and hidden_cosine_loss."""
         weights, settings = self._student.loss_weights(features), self._settings
         own = {}
@@ -213,7 +229,9 @@ class DistilledModel(tf.Module):
             own["hidden_cosine_loss"] = tf.reduce_sum(_real_tokens(features))
         return weights | own
 
-    def losses(self, outputs, features, weights=None):
+    def losses(
+        self, outputs: dict[str, Any], features: dict[str, Any], weights: Any = None
+    ) -> dict[str, Any]:
         """As in `heads.Model`: each term alone, as if its weight in the sum were 1."""
         weights = self.loss_weights(features) if weights is None else weights
         settings, examples = self._settings, self._student.example_weights(features)
@@ -231,7 +249,7 @@ class DistilledModel(tf.Module):
             )
         return terms
 
-    def total(self, losses):
+    def total(self, losses: dict[str, Any]) -> Any:
         """Returns what is minimized: the sum of `losses` with the weights of the settings."""
         of_teacher, own, of_hidden = self._settings.weights
         factors = {"distillation_loss": of_teacher, "hidden_cosine_loss": of_hidden}

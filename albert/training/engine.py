@@ -21,7 +21,15 @@ from absl import logging
 
 from albert.io import file_io, progress, signals
 from albert.model import batching, checkpoints, kernels, layers
-from albert.training import budget, distribution, evaluation, stuck_runs, train_step, training_log
+from albert.training import (
+    budget,
+    cost,
+    distribution,
+    evaluation,
+    stuck_runs,
+    train_step,
+    training_log,
+)
 
 # --- settings -------------------------------------------------------------------------------------
 
@@ -174,7 +182,7 @@ class Engine:
     def __init__(
         self, task: Any, model_config: Any, run_config: RunConfig, strategy: tf.distribute.Strategy
     ) -> None:
-        self._created = time.time()
+        self._created, self._meter = time.time(), cost.Meter()
         self.task = task
         self.run_config = run_config
         self.strategy = strategy
@@ -200,6 +208,7 @@ class Engine:
         on_checkpoint: Callable[[str, int], bool] | None = None,
         watch: Any = stuck_runs.UNWATCHED,
         pacer: Any = budget.UNPACED,
+        words_per_token: float | None = None,
     ) -> None:
         """Trains up to `num_train_steps`, from the last checkpoint of `output_dir` if there is one.
 
@@ -211,6 +220,8 @@ class Engine:
             written; training ends if it returns True.
           watch: `stuck_runs.Watch`, which gets the learning signals.
           pacer: `budget.Pacer`, which may move the last step.
+          words_per_token: words of the training data per token, for the run's cost; None: not
+            known.
 
         Raises:
           NonFiniteLossError: training stopped at a loss that is not finite.
@@ -232,14 +243,7 @@ class Engine:
                 return
             watch.resume(step)
             self._end_at(pacer.resume(step))
-            dataset = distribution.distribute(
-                self.strategy,
-                input_fn,
-                config.train_batch_size,
-                "train_batch_size",
-                endless=True,
-                first_step=step,
-            )
+            dataset = self._training_data(input_fn, step)
             last = self._last_step()
             until = "" if last is None else f" to {last}"
             logging.info("Training from step %d%s; batch: %s", step, until, batch_text)
@@ -247,11 +251,19 @@ class Engine:
             if is_chief and last is not None and not config.keep_checkpoint_max:
                 self._report_room(step, optimizer)
             folder = config.output_dir if is_chief else None
+            self._meter.start(self.model, folder, words_per_token)
             log = training_log.TrainingLog(
-                folder, step, last, config.train_batch_size, self._created
+                folder, step, last, config.train_batch_size, self._created, self._meter
             )
             with log, _memory_reported("train_batch_size", config.train_batch_size):
                 self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
+
+    def _training_data(self, input_fn, step):
+        """Returns the distributed dataset of endless training batches after a step."""
+        batch_size = self.run_config.train_batch_size
+        return distribution.distribute(
+            self.strategy, input_fn, batch_size, "train_batch_size", endless=True, first_step=step
+        )
 
     def _report_room(self, step, optimizer):
         """Logs the disk space for checkpoints if all are kept, and warns if it is too small."""
@@ -341,11 +353,12 @@ class Engine:
                 rate = float(optimizer.learning_rate())
                 signs = _take_signs(totals)
                 totals = {name: total.numpy() for name, total in totals.items()}
+                work = totals.pop(training_log.WORK, None)
                 means = training_log.divide(totals)
                 if not np.isfinite(means["loss"] + means["gradient_norm"]):
                     self._stop_at_non_finite(step, rate, means)
                 self._training_means.add(totals)
-                log.update(step, totals, rate, step % config.log_every_steps == 0)
+                log.update(step, totals, rate, step % config.log_every_steps == 0, work)
                 stop.assign(False)  # Later signals end the next call early.
                 self._watch.update(step, signs)
                 wanted, is_saved = self._wanted(saved), config.is_saved(step)
@@ -402,7 +415,8 @@ class Engine:
         if not on_checkpoint or not self.run_config.is_evaluated(step):
             return False
         self._writer.wait()
-        with signals.not_deferred():  # Everything is saved.
+        # Everything is saved.
+        with signals.not_deferred(), self._meter.evaluating():
             return on_checkpoint(prefix, step)
 
     def _stop_at_non_finite(self, step, rate, means):

@@ -202,6 +202,7 @@ class OutputCache:
         specs: Sequence[Any],
         encode: Callable[..., np.ndarray],
         batch_size: int,
+        check: Callable[[dict], dict] = lambda features: features,
     ) -> None:
         """Computes the missing outputs of all texts of record files.
 
@@ -210,6 +211,7 @@ class OutputCache:
           specs: their `input_pipeline.FeatureSpec`s.
           encode: ``(input_ids, input_mask, segment_ids) -> outputs``, of int32 arrays [N, S'].
           batch_size: number of full-length texts that are encoded at a time.
+          check: see `contracts.Data`.
 
         Raises:
           file_io.InputError: the disk has too little space (checked before any work) or cannot be
@@ -229,12 +231,14 @@ class OutputCache:
             if data.keys() <= done.keys():
                 logging.info("Using the encoder's outputs in %s", self.folder)
                 return
-            count, rows = self._count_missing(_blocks(paths, specs))
+            count, rows = self._count_missing(_blocks(paths, specs, check))
             self._check_room(count, rows)
             if count:
                 needed = rows * self._row_bytes
                 with _disk_errors_named(self.folder, needed), self._writer() as add:
-                    self._encode_missing(_blocks(paths, specs), encode, batch_size, rows, add)
+                    self._encode_missing(
+                        _blocks(paths, specs, check), encode, batch_size, rows, add
+                    )
             self._load()
             manifest = {"version": _VERSION, "settings": self._settings, "data": {**done, **data}}
             file_io.write_json(os.path.join(self.folder, MANIFEST), manifest)
@@ -365,11 +369,11 @@ def _describe_data(path):
     return {"file": os.path.basename(path), **{name: manifest[name] for name in names}}
 
 
-def _blocks(paths, specs):
+def _blocks(paths, specs, check):
     """Yields the texts of records: int32 arrays of ids, masks and segments, [N, S] each."""
     specs = [spec for spec in specs if spec.name in _TEXT]
     for serialized in record_files.serialized_examples(paths).batch(_BLOCK):
-        features = input_pipeline.parse(specs, serialized)
+        features = check(input_pipeline.parse(specs, serialized))
         yield [tf.reshape(features[n], [-1, features[n].shape[-1]]).numpy() for n in _TEXT]
 
 
@@ -415,7 +419,9 @@ def cached_data(data: Any, task: Any, run: Any, cache_dir: str, part_bytes: int 
     def records_of(split):
         paths = data.records(split)
         batch_size = run.run_config.eval_batch_size
-        encoder().cache.fill(paths, data.specs(split), encoder().encode, batch_size)
+        with data.reading(paths):
+            cache, encode = encoder().cache, encoder().encode
+            cache.fill(paths, data.specs(split), encode, batch_size, data.check)
         return paths
 
     def with_outputs(options):

@@ -359,7 +359,7 @@ def optimizer_class(name: str) -> type[Optimizer]:
 def create_optimizer(
     init_lr: float,
     num_train_steps: int,
-    num_warmup_steps: int,
+    num_warmup_steps: float,
     optimizer: str = "adamw",
     poly_power: float = 1.0,
     start_warmup_step: int = 0,

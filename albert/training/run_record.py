@@ -161,12 +161,13 @@ _FLAGS = {"*": {"value": json_shapes.ANY, "source": _TEXT}}
 _INPUTS = {
     "*": {"path": _TEXT, "bytes": _STEP, "sha256": _OPTIONAL, "count?": int, "files?": [_TEXT]}
 }
+_COST = {"steps": int, "*": json_shapes.NUMBER}
 _SESSION = {
     "pid": int, "stages": [_TEXT], "command": [_TEXT], "started": _TEXT, "ended": _OPTIONAL,
     "status": _TEXT, "message?": _TEXT, "first_step": _STEP, "last_step": _STEP,
     "result": _RESULT, "test?": _RESULT,
     "changed?": {"*": {"before": json_shapes.ANY, "after": json_shapes.ANY}},
-    "inputs?": _INPUTS,
+    "inputs?": _INPUTS, "cost?": _COST,
 }  # fmt: skip
 _RECORD = {
     "script": _TEXT, "command": [_TEXT], "directory": _TEXT, "flags": _FLAGS,
@@ -174,7 +175,7 @@ _RECORD = {
     "inputs": _INPUTS, "task?": _TEXT, "best_metric?": _TEXT, "parameters": _RESULT,
     "started": _TEXT, "ended": _OPTIONAL, "status": _TEXT, "message?": _TEXT,
     "sessions": [_SESSION], "result": _RESULT, "evaluated?": int, "baseline?": _BASELINE,
-    "test?": _RESULT,
+    "test?": _RESULT, "cost?": _COST,
 }  # fmt: skip
 _ROW = {"kind": _TEXT, "step": int, "checkpoint?": _TEXT, "*": (*json_shapes.NUMBER, NoneType)}
 # Flags whose values may change when a run resumes.
@@ -237,6 +238,72 @@ def read_context(folder: str, metric: str | None = None) -> Context:
     baseline = (record.get("baseline") or {}).get(metric or record.get("best_metric"))
     test = {name: v for name, v in (record.get("test") or {}).items() if name != "step"}
     return Context(record.get("evaluated"), baseline, test)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """The cost of a run's training, over all of its sessions; None for what is not known.
+
+    Steps that were taken again after a kill count again.
+
+    Attributes:
+      steps, examples: number of steps, and of examples in them.
+      tokens: tokens without padding.
+      positions: rows that the encoder has computed, with the padding among them.
+      words: words of pre-training records, estimated from the tokens.
+      flop: floating-point operations of the model, see `flops`.
+      seconds, processor_seconds, joules: `usage.Usage` of training without evaluations.
+      evaluation_seconds, evaluation_processor_seconds, evaluation_joules: the same of evaluations
+        while training.
+      peak_memory: most bytes of main memory that a session's process has held.
+    """
+
+    steps: int
+    examples: int | None = None
+    tokens: int | None = None
+    positions: int | None = None
+    words: int | None = None
+    flop: int | None = None
+    seconds: float | None = None
+    processor_seconds: float | None = None
+    joules: float | None = None
+    evaluation_seconds: float | None = None
+    evaluation_processor_seconds: float | None = None
+    evaluation_joules: float | None = None
+    peak_memory: int | None = None
+
+    def text(self) -> str:
+        """Returns a line that begins with ``cost:``."""
+        parts = [
+            None if self.tokens is None else f"{_rounded(self.tokens)} tokens",
+            None if self.words is None else f"{_rounded(self.words)} words",
+            None if self.flop is None else f"{self.flop:.2g} FLOP",
+            f"{self.processor_seconds or 0:,.0f} processor seconds",
+            None if self.joules is None else f"{self.joules:,.0f} joules",
+            None if self.peak_memory is None else f"{self.peak_memory / 1e9:.1f} GB",
+        ]
+        return "cost: " + ", ".join(part for part in parts if part)
+
+
+def _rounded(count):
+    """Formats a count, such as "12.3 million"."""
+    for size, name in ((1e9, "billion"), (1e6, "million")):
+        if count >= size:
+            return f"{count / size:.1f} {name}"
+    return f"{count:,}"
+
+
+def read_cost(folder: str) -> Cost | None:
+    """Reads the `Cost` of the run in an output folder; None if there is no record of it.
+
+    Raises:
+      file_io.InputError: the record is damaged.
+    """
+    if not file_io.exists(os.path.join(folder, RUN)):
+        return None
+    found = read(folder).get("cost")
+    names = {field.name for field in dataclasses.fields(Cost)}
+    return Cost(**{k: v for k, v in found.items() if k in names}) if found else None
 
 
 def read_metrics(folder: str) -> list[dict[str, Any]]:
@@ -440,6 +507,37 @@ def set_steps(folder: str, step: int) -> None:
     _change_session(folder, change)
 
 
+def add_cost(folder: str, spent: dict[str, Any]) -> None:
+    """Adds to the cost of this session, and to that of the run.
+
+    Args:
+      folder: output folder.
+      spent: {name: number} of fields of `Cost`; what is not known has no entry.
+    """
+
+    def change(record, session):
+        session["cost"] = _sum_costs([session["cost"], spent] if "cost" in session else [spent])
+        record.pop("cost", None)
+        # Sessions that were killed before they wrote anything have no steps either.
+        took_steps = [s for s in record["sessions"] if s["last_step"] != s["first_step"]]
+        if all("cost" in s for s in took_steps):
+            costs = [s["cost"] for s in record["sessions"] if "cost" in s]
+            record["cost"] = _sum_costs(costs)
+
+    _change_session(folder, change)
+
+
+def _sum_costs(costs):
+    """Adds up what all costs have; the peak memory is the largest of them."""
+    names = [name for name in costs[0] if all(name in cost for cost in costs)]
+    combine = {"peak_memory": max}
+    totals = {name: combine.get(name, sum)([cost[name] for cost in costs]) for name in names}
+    return {
+        name: round(total, 3 if name.endswith(("seconds", "joules")) else None)
+        for name, total in totals.items()
+    }
+
+
 def set_result(folder: str, step: int, scores: dict[str, Any]) -> None:
     """Records the scores of this session's best checkpoint so far."""
 
@@ -566,7 +664,7 @@ class Recorder:
         except BaseException as error:
             is_over.set()  # the hashes are no longer needed
             message = str(error)[:MESSAGE_LENGTH] or type(error).__name__
-            _end(folder, INTERRUPTED if signals.end_behind(error) else FAILED, message)
+            _end(folder, INTERRUPTED if signals.root_interrupt(error) else FAILED, message)
             raise
         hashing.join()
         _end(folder, DONE)

@@ -74,8 +74,8 @@ class Run:
     budget: Any = None
 
     @property
-    def checkpoint_to_use(self):
-        """The one to predict with, as `checkpoints.choose` takes it."""
+    def checkpoint_to_use(self) -> str | None:
+        """The checkpoint to predict with, as `checkpoints.choose` takes it."""
         return None if self.checkpoint == "all" else self.checkpoint
 
 
@@ -138,6 +138,7 @@ def _train(task, data, run, paths, eval_input):
                 evaluate,
                 watch,
                 pacer,
+                data.words_per_token,
             )
             return runner
         except stuck_runs.StuckError as error:

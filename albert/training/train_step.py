@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert.model import kernels
-from albert.training import training_log
+from albert.training import flops, training_log
 
 # Prefix of the task's learning signals in the results of a step.
 SIGNS = "signs/"
@@ -35,7 +35,8 @@ def run(
 
     Returns:
       ``{name: [sum, weight]}`` of the losses, the gradient's norm, the tokens and the task's
-      metrics, and the task's learning signals under names that start with `SIGNS`.
+      metrics, the task's learning signals under names that start with `SIGNS`, and the
+      `flops.Work` of all replicas under `training_log.WORK` if `flops` knows the model.
     """
     context = tf.distribute.get_replica_context()
 
@@ -45,7 +46,9 @@ def run(
     tokens = {}
     if (mask := features.get("input_mask")) is not None:
         tokens = {training_log.TOKENS: tf.reduce_sum(tf.cast(mask, tf.float32))}
-    weights, tokens = add_up((model.loss_weights(features), tokens))
+    work = flops.count_work(model, features, accumulation_steps)
+    work = {} if work is None else {training_log.WORK: work}
+    weights, tokens, work = add_up((model.loss_weights(features), tokens, work))
     seed = tf.stack([seed, tf.cast(optimizer.global_step, tf.int32)])
     if context.num_replicas_in_sync > 1:
         seed = tf.random.experimental.stateless_fold_in(seed, context.replica_id_in_sync_group)
@@ -60,7 +63,7 @@ def run(
     gradients, losses, metrics = add_up(parts)
     norm = optimizer.apply_gradients(zip(gradients, model.trained_variables, strict=True))
     per_step = {**losses, "gradient_norm": norm, **tokens, **optimizer.report()}
-    return {**{name: tf.stack([value, 1.0]) for name, value in per_step.items()}, **metrics}
+    return {**{name: tf.stack([value, 1.0]) for name, value in per_step.items()}, **metrics, **work}
 
 
 def _gradients(task, model, features, seed, weights, scale):

@@ -14,6 +14,7 @@ from albert.training import run_record
 
 # Keys of the totals: seconds that steps waited for their batches, and tokens without padding.
 INPUT_SECONDS, TOKENS = "input_seconds", "tokens"
+WORK = "work"  # key of `flops.Work` in the results of a step
 
 
 def write_scalar(name: str, value: Any) -> None:
@@ -64,6 +65,7 @@ class TrainingLog:
       last_step: step at which training ends, also an attribute; None: not known yet.
       batch_size: examples per step over all replicas.
       created: `time.time()` when the work before the first step began.
+      meter: `cost.Meter` that is ready for training; None: the cost is not recorded.
     """
 
     def __init__(
@@ -73,12 +75,14 @@ class TrainingLog:
         last_step: int | None,
         batch_size: int,
         created: float,
+        meter: Any = None,
     ) -> None:
         self.last_step = last_step
         self._batch_size = batch_size
         self._step = first_step
         self._folder, self._created = folder, created
         self._quiet = folder is None
+        self._meter = meter
         self._open = contextlib.ExitStack()
         if not self._quiet:
             rows = run_record.start_training(folder, first_step)
@@ -100,12 +104,16 @@ class TrainingLog:
     def __exit__(self, *exception: Any) -> None:
         self._open.close()
         if not self._quiet:
+            if self._meter:
+                self._meter.report()
             run_record.set_steps(self._folder, self._step)
 
     def before_checkpoint(self) -> None:
-        """Saves the number of tokens for a run that resumes from this step."""
+        """Saves the number of tokens for a run that resumes from this step, and the cost so far."""
         if not self._quiet and self._reported != self._step and self._tokens_seen is not None:
             run_record.append_save(self._folder, self._step, self._tokens_seen)
+        if not self._quiet and self._meter:
+            self._meter.write()
 
     def after_checkpoint(self) -> None:
         """Excludes the time since the last update (saving, evaluating) from the speed."""
@@ -113,7 +121,9 @@ class TrainingLog:
             run_record.set_steps(self._folder, self._step)
         self._started = time.time()
 
-    def update(self, step: int, totals: dict[str, Any], rate: float, report: bool) -> None:
+    def update(
+        self, step: int, totals: dict[str, Any], rate: float, report: bool, work: Any = None
+    ) -> None:
         """Adds the steps since the last call; the first call must follow one step.
 
         Args:
@@ -122,6 +132,7 @@ class TrainingLog:
             waited for their batches, `TOKENS` the number of tokens, if known.
           rate: learning rate of the next step.
           report: whether to log a line.
+          work: array [6], the sums of `flops.Work` over the new steps; None: not known.
         """
         if self._quiet:
             return
@@ -144,6 +155,9 @@ class TrainingLog:
             self._tokens_seen = None
         elif self._tokens_seen is not None:
             self._tokens_seen += int(totals[TOKENS][0])
+        if self._meter:
+            tokens = int(totals[TOKENS][0]) if TOKENS in totals else None
+            self._meter.add_steps(taken, tokens, work)
         self._means.add(totals)
         if report or step == self.last_step:
             self._report(step, rate)
@@ -164,6 +178,8 @@ class TrainingLog:
             for name, value in values.items():
                 write_scalar(name, value)
         run_record.append_training(self._folder, step, self._started - self._created, values)
+        if self._meter:
+            self._meter.write_if_due()
         self._reported = step
         self._timed_steps, self._seconds, self._input_seconds = 0, 0.0, 0.0
 

@@ -88,7 +88,7 @@ def masking_rate(masker, path):
 def input_of(path, masker):
     """Dataset of training batches."""
     lengths = (FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
-    found = dynamic_masking.look_at([path])
+    found = dynamic_masking.inspect([path])
     data = pretraining.make_data({"train": found, "dev": found}, lengths, 1, masker)
     input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, data.train_input)
     return input_fn({"batch_size": FLAGS.batch_size})
@@ -133,7 +133,7 @@ def main():
     config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
     tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
     mask = masking.MaskingConfig(FLAGS.max_predictions_per_seq)
-    masker = dynamic_masking.Masker(mask, instances.Vocabulary.of(tokenizer), 1)
+    masker = dynamic_masking.Masker(mask, instances.Vocabulary.from_tokenizer(tokenizer), 1)
     print(harness.machine(tf))
     with tempfile.TemporaryDirectory() as folder:
         compact = make(folder, "compact", None, 1)

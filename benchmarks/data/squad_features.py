@@ -19,6 +19,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert.tasks.squad import answers as squad_answers
+from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import records as squad_records
 from albert.text import tokenization
 from benchmarks import harness
@@ -52,7 +53,7 @@ def copies_of(examples):
     result = []
     for number in range(FLAGS.copies):
         for example in examples:
-            copy = squad_answers.SquadExample(*(getattr(example, n) for n in example.__slots__))
+            copy = squad_features.SquadExample(*(getattr(example, n) for n in example.__slots__))
             copy.paragraph_text += " " * number
             result.append(copy)
     return result

@@ -38,7 +38,7 @@ app.run(main, define_flags)
             "",
         ),
         ("raise file_io.InputError('--how must be kind')", 1, "error: --how must be kind\n"),
-        ("raise KeyboardInterrupt", 130, "interrupted; the same command goes on from the last"),
+        ("raise KeyboardInterrupt", 130, "interrupted; the same command resumes from the last"),
         (
             "try:\n        raise signals.Terminated\n"
             "    finally:\n        raise SystemError('bad argument to internal function')",
@@ -49,7 +49,7 @@ app.run(main, define_flags)
         (
             "raise RuntimeError('ORIGINAL UnavailableError REPLACED BY KeyboardInterrupt: ')",
             130,
-            "interrupted; the same command goes on from the last",
+            "interrupted; the same command resumes from the last",
         ),
     ],
 )

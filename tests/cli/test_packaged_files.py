@@ -7,7 +7,7 @@ import pytest
 from absl import flags
 
 from albert import run_classifier
-from albert.cli import packaged_files, record_flags, script_flags
+from albert.cli import command_flags, packaged_files
 from tests.support.sources import PACKAGE, ROOT
 
 TINY = str(PACKAGE / "configs" / "albert_tiny.json")
@@ -82,9 +82,9 @@ def test_a_nested_recipe_of_the_package_reaches_the_settings():
     values(["run_classifier", *packaged_files.expand(words)])
     assert values.albert_config_file == str(PACKAGE / "configs" / "albert_base_v2_6_layers.json")
     assert values.task_name == "SST-2"
-    said = record_flags.sources(values, words)
+    said = command_flags.sources(values, words)
     assert said["task_name"] == "flag file recipes/distilbert_SST-2.flags"
-    assert script_flags.check("run_classifier", words[:2])["task_name"] == "SST-2"
+    assert command_flags.read_trial_flags("run_classifier", words[:2])["task_name"] == "SST-2"
 
 
 def test_commands_find_them(elsewhere):

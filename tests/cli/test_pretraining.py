@@ -134,7 +134,7 @@ def test_masked_words_alone(inputs, pretrain, tmp_path):
         ):
             pretrain(folder, do_train=False, sentence_task=task)
     with pytest.raises(
-        file_io.InputError, match="_task=none: it cannot go on with --sentence_task=s"
+        file_io.InputError, match="_task=none: it cannot continue with --sentence_task=s"
     ):
         pretrain(folder)
     # The head is new where training starts from these weights.
@@ -156,7 +156,7 @@ def test_next_sentences(pretrain, tmp_path, caplog):
     assert names <= logged(folder)
     best = (folder / "best_trial.txt").read_text()
     with pytest.raises(
-        file_io.InputError, match="_task=nsp: it cannot go on with --sentence_task=s"
+        file_io.InputError, match="_task=nsp: it cannot continue with --sentence_task=s"
     ):
         pretrain(folder)
     with pytest.raises(file_io.InputError, match="has no feature 'next_sentence_labels'"):
@@ -176,8 +176,7 @@ def test_next_sentences(pretrain, tmp_path, caplog):
     }
     assert (
         f"{folder} holds a model trained with --sentence_task=nsp: next_sentence_head_on_"
-        "sentence_order_accuracy and …_loss are those of its next sentence head on sentence order "
-        "labels"
+        "sentence_order_accuracy and …_loss measure its next sentence head on sentence order labels"
     ) in caplog.text
     pretrain(folder, do_train=False, sentence_task="none", checkpoint=folder / "model.ckpt-2")
     assert set(last_results(folder)) == MASKED | {"loss"}
@@ -194,9 +193,13 @@ def test_a_folder_without_a_description_is_known_by_its_variables(pretrain, tmp_
         return checkpoints.reader(str(tmp_path / task / f"model.ckpt-{step}")).has_tensor(HEAD)
 
     assert has_head("sop", 1) and not has_head("none", 1)
-    with pytest.raises(file_io.InputError, match="sop or nsp: it cannot go on with .*=none. To st"):
+    with pytest.raises(
+        file_io.InputError, match="sop or nsp: it cannot continue with .*=none. To st"
+    ):
         pretrain(tmp_path / "sop", sentence_task="none")
-    with pytest.raises(file_io.InputError, match="=none: it cannot go on with --sentence_task=sop"):
+    with pytest.raises(
+        file_io.InputError, match="=none: it cannot continue with --sentence_task=sop"
+    ):
         pretrain(tmp_path / "none")
     # Nothing tells for which of both the head was trained.
     pretrain(tmp_path / "sop", sentence_task="nsp", do_eval=False)

@@ -126,16 +126,16 @@ def test_recipes_are_there():
 
 def test_runs_get_what_the_flags_say():
     settings = settings_of("run_classifier", num_restarts=2, stuck_after=0.1, learning_rate=5e-4)
-    run = training.course_of_run(settings, 100, 6, "recipes/glue_SST-2.flags")
+    run = training.run_arguments(settings, 100, 6, "recipes/glue_SST-2.flags")
     judged = run["stuck"]
     assert (judged.stuck_after, judged.warmup_share, judged.num_restarts) == (0.1, 0.06, 2)
     for part in ("learning_rate=0.0005 with 6% of the steps", "recipes/glue_SST-2.flags"):
         assert part in judged.advice
     assert run["do_train"]
     assert run["budget"] is None
-    assert training.course_of_run(settings_of("run_pretraining"), 100, 6)["stuck"] is None
+    assert training.run_arguments(settings_of("run_pretraining"), 100, 6)["stuck"] is None
     silent = settings_of("run_classifier", stuck_after=0)
-    assert training.course_of_run(silent, 100, 6, "recipes/race.flags")["stuck"] is None
+    assert training.run_arguments(silent, 100, 6, "recipes/race.flags")["stuck"] is None
 
 
 @pytest.mark.parametrize("script", GIVEN)
@@ -143,7 +143,7 @@ def test_given_steps_bound_a_budget_and_defaults_do_not(script):
     length = {"run_pretraining": "num_train_steps", "run_squad_v1": "num_train_epochs"}
     for given, bound in (({}, None), ({length.get(script, "train_step"): 50}, 50)):
         settings = settings_of(script, budget_minutes=2, **given)
-        found = training.course_of_run(settings, 50, 5)["budget"]
+        found = training.run_arguments(settings, 50, 5)["budget"]
         assert (found.minutes, found.most_steps) == (2.0, bound)
 
 
@@ -153,7 +153,7 @@ def test_the_share_of_the_warm_up_is_kept_within_a_budget(monkeypatch):
         training.Optimizer, "make", lambda _, batch, *steps, **kw: made.append((steps, kw))
     )
     settings = settings_of("run_pretraining", budget_minutes=2)
-    run = training.course_of_run(settings, 1000, 100, poly_power=2.0)
+    run = training.run_arguments(settings, 1000, 100, poly_power=2.0)
     run["budget"].make_optimizer("pace")
     run["make_optimizer"]()
     assert made == [

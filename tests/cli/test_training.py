@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from albert.cli import model_settings, options, record_flags, training
+from albert.cli import command_flags, model_settings, options, training
 from albert.io import file_io
 from albert.model import encoder, layers
 from albert.training import distribution, memory
 
-COMMAND = record_flags.Command("run_classifier", [], [], {})
+COMMAND = command_flags.Command("run_classifier", [], [], {})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ def test_large_batches_are_computed_in_parts(batch, steps, recompute, parts):
     compute = training.Compute(
         precision="mixed_bfloat16", recompute=recompute, gradient_accumulation_steps=steps
     )
-    found = compute.of_batch(batch * 128)
+    found = compute.for_batch(batch * 128)
     assert found == layers.Compute("bfloat16", True, recompute, parts)
 
 
@@ -102,7 +102,7 @@ def test_workers_compare_all_flags(settings, monkeypatch):
     told = {}
     monkeypatch.setattr(distribution, "check_agreement", lambda strategy, all: told.update(all))
     flag_of_run = {"value": 7, "source": "command line"}
-    command = record_flags.Command("run_classifier", [], [], {"seed": flag_of_run})
+    command = command_flags.Command("run_classifier", [], [], {"seed": flag_of_run})
     training.make_strategy(settings(), command)
     assert told == {"seed": 7}
 

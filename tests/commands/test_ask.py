@@ -13,7 +13,9 @@ from albert.io import file_io
 from albert.model import checkpoints, heads, layers, model_folder, sources
 from albert.serving import answer_text, predictors, question_predictor
 from albert.tasks.squad import answers as squad_answers
+from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import task as squad_task
+from albert.tasks.squad import threshold as squad_threshold
 from albert.text import tokenization
 from tests.support import builders, squad_samples
 
@@ -35,7 +37,7 @@ def make_folder(folder, kind, settings):
     prefix = str(folder / "model.ckpt-7")
     checkpoints.save(prefix, task.build_model(CONFIG, layers.Compute(), seed=4))
     if kind == squad_task.V2:
-        squad_answers.write(str(folder), 0.5, prefix, "dev.json")
+        squad_threshold.write(str(folder), 0.5, prefix, "dev.json")
     return str(folder)
 
 
@@ -48,10 +50,10 @@ def folders(tmp_path_factory):
 
 def expected(kind, folder, question, context):
     """The answers by the way of the scripts: all windows padded, one batch."""
-    example = squad_answers.SquadExample("q", question, context)
+    example = squad_features.SquadExample("q", question, context)
     tokenizer = tokenization.FullTokenizer(spm_model_file=str(builders.SPM))
     windows = list(
-        squad_answers.convert_examples_to_features([example], tokenizer, 48, 16, 10, False, True)
+        squad_features.convert_examples_to_features([example], tokenizer, 48, 16, 10, False, True)
     )
     names = ("input_ids", "input_mask", "segment_ids", "p_mask")
     features = {name: [getattr(window, name) for window in windows] for name in names}

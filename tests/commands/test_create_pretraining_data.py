@@ -88,7 +88,7 @@ def test_every_flag_reaches_the_job():
     assert (job.vocab_file, job.spm_model_file, job.do_lower_case) == ("v", "m", False)
     assert job.dupe_factor == 7
     mask = masking.MaskingConfig(8, 0.2, 5, False, False, True)
-    expected = instances.Settings(99, 0.5, "sop", 2**64 - 3, mask, "segment_pair")
+    expected = instances.Settings(99, 0.5, "sop", 2**64 - 3, mask, sequence_format="segment_pair")
     assert job.settings == expected
 
 
@@ -152,8 +152,8 @@ def test_random_next_sentence_is_next_sentence_prediction(task):
         ),
         (
             (*NEEDED, "--sequence_format=full_sentences", "--sentence_task=reference"),
-            "--sentence_task=reference .* contradicts --sequence_format=full_sentences.*; leave it "
-            "out or choose segment_pair or sentence_pair",
+            "--sentence_task=reference .* contradicts --sequence_format=full_sentences.*; omit it "
+            "or choose segment_pair or sentence_pair",
         ),
         (
             (*NEEDED, "--sequence_format=doc_sentences", "--sentence_task=sop"),

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import traceback
@@ -61,6 +62,34 @@ def short(inputs, tmp_path_factory):
         patch.setattr(training_log.TrainingLog, "update", seen)
         builders.run(run_classifier, **flags)
     return folder, flags, calls[0]
+
+
+@pytest.mark.parametrize(
+    ("stage", "file", "changes"),
+    [
+        ("do_train", "sst-2_train.tf_record", {"train_step": 80}),  # more than an epoch
+        ("do_train", "sst-2_train.tf_record", {"cache": True}),
+        ("do_eval", "sst-2_eval.tf_record", {}),
+        ("do_predict", "predict.tf_record", {}),
+    ],
+)
+def test_forged_features_stop_each_stage(short, tmp_path, stage, file, changes):
+    """No such token is computed with, nor a score written."""
+    folder, flags, _ = short
+    out = tmp_path / "out"
+    shutil.copytree(folder, out)
+    if changes == {"cache": True}:
+        for path in out.glob("model.ckpt-*"):
+            path.unlink()
+        changes = {"freeze_encoder": True, "cache_encoder_outputs": True}
+    size = encoder.AlbertConfig.from_json_file(str(flags["albert_config_file"])).vocab_size
+    builders.forge_record(out / file, 7, "input_ids", 2, size)
+    stages_of_run = {"do_train": False, "do_eval": False, "do_predict": False, stage: True}
+    before = (out / "eval_results.txt").read_text()
+    message = rf"{file}, record 7: input_ids\[2\] = {size}, expected 0 to {size - 1}: delete the"
+    with pytest.raises(file_io.InputError, match=message):
+        builders.run(run_classifier, **{**flags, "output_dir": out, **stages_of_run, **changes})
+    assert (out / "eval_results.txt").read_text() == before
 
 
 def test_a_model_learns_and_the_best_is_kept(trained):

@@ -77,6 +77,20 @@ def test_a_model_learns_what_can_be_learnt(inputs, tmp_path, run_script, optimiz
     assert len(record["inputs"]["train_data"]["files"]) == 2
 
 
+def test_the_cost_of_a_run_is_that_of_its_steps(inputs, evaluated):
+    cost = run_record.read_cost(str(evaluated))
+    rows = [row for row in run_record.read_metrics(str(evaluated)) if row["kind"] == "train"]
+    batch_size = int(pretraining_flags(inputs, "")["train_batch_size"])
+    assert (cost.steps, cost.examples) == (30, 30 * batch_size)
+    assert cost.tokens == rows[-1]["tokens_seen"] <= cost.positions <= cost.examples * LENGTH
+    # The encoder's products of a token alone; six, as of forward and backward pass.
+    hidden, layers = CONFIG.hidden_size, CONFIG.num_hidden_layers - 1
+    of_token = layers * (4 * hidden**2 + 2 * hidden * CONFIG.intermediate_size)
+    assert cost.flop > 6 * cost.tokens * of_token
+    assert cost.evaluation_seconds > 0
+    assert cost.words is None  # These records have no manifest that says it.
+
+
 def test_names_are_those_of_a_reference_run(evaluated, golden):
     ours = {name for name, _ in tf.train.list_variables(str(evaluated / "model.ckpt-30"))}
     theirs = tf.train.list_variables(str(golden / "model" / "shared" / "lamb" / "model.ckpt-8"))

@@ -316,7 +316,10 @@ def test_a_second_export_is_a_second_version(trained, inputs, tmp_path, run_scri
             {"do_train": True, "max_seq_length": 128},
             "--max_seq_length=128 is above the model's max_position_embeddings of 64",
         ),
-        ({"do_train": True, "warmup_proportion": 2}, "--warmup_proportion=2.0 must be a share"),
+        (
+            {"do_train": True, "warmup_proportion": 2},
+            "--warmup_proportion=2.0 must be between 0 and 1",
+        ),
         (
             {"do_train": True, "from_scratch": True, "num_train_epochs": 0.01},
             "640 questions, --train_batch_size=16 and --num_train_epochs=0.01 make no step",

@@ -13,7 +13,7 @@ from albert.experiments import model_card, reproduction
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads
 from albert.serving import token_predictor
-from albert.tasks import word_files
+from albert.tasks import entities
 from albert.training import run_record
 from tests.support import builders, token_samples
 
@@ -72,9 +72,9 @@ def test_labels_are_learnt_and_scored(trained):
     true, predicted = ([[fields[i] for fields in row] for row in rows] for i in (1, 2))
     text = (trained / "model" / "predict_results.txt").read_text()
     found = {key: float(value) for key, value in (line.split(" = ") for line in text.splitlines())}
-    for name, value in word_files.scores(true, predicted).items():
+    for name, value in entities.scores(true, predicted).items():
         assert found[name] == pytest.approx(value, abs=1e-6)
-    assert found["eval_accuracy"] == pytest.approx(word_files.accuracy(true, predicted), abs=1e-6)
+    assert found["eval_accuracy"] == pytest.approx(entities.accuracy(true, predicted), abs=1e-6)
     record = run_record.read(str(trained / "model"))
     assert record["test"]["f1"] == pytest.approx(found["f1"]) and record["evaluated"] == 2
     assert 0 <= record["baseline"]["f1"] < record["baseline"]["eval_accuracy"] < 0.9
@@ -84,7 +84,7 @@ def test_labels_are_learnt_and_scored(trained):
         assert one["labels"] == [fields[2] for fields in row]
         assert len(one["probabilities"]) == len(row)
         spans = [(e["type"], e["start"], e["end"]) for e in one["entities"]]
-        assert spans == word_files.find(one["labels"])
+        assert spans == entities.find(one["labels"])
 
 
 def test_the_record_knows_the_data(trained):

@@ -65,7 +65,7 @@ def on_beam(work):
 def test_files_are_those_of_a_local_run(text, golden, tmp_path, settings, keeps, monkeypatch):
     pytest.importorskip("apache_beam")
     monkeypatch.setattr(shuffling, "BUCKET_BYTES", 5000)
-    monkeypatch.setattr(beam_runner, "keeps_records", lambda folder: keeps)
+    monkeypatch.setattr(beam_runner, "uses_files", lambda folder: keeps)
     job = make_job(golden, **settings)
     counts = instance_shards.create([text], str(tmp_path / "local" / "part"), 3, job, 2)
     arguments = ([text], str(tmp_path / "beam" / "part"), 3, job)
@@ -89,7 +89,7 @@ def parts_of_a_bucket(path=None):
 @pytest.mark.parametrize("keeps", [True, False])
 def test_work_that_is_done_twice_leaves_one_result(golden, tmp_path, keeps, monkeypatch):
     """As runners do it that have lost a worker, or that do not want to wait for a slow one."""
-    monkeypatch.setattr(beam_runner, "keeps_records", lambda folder: keeps)
+    monkeypatch.setattr(beam_runner, "uses_files", lambda folder: keeps)
     parts = parts_of_a_bucket(tmp_path / "unit" if keeps else None)
     (tmp_path / "work").mkdir()
     job, tmp_path = make_job(golden), tmp_path / "work"
@@ -126,14 +126,14 @@ def test_a_unit_that_is_made_again_counts_once(golden, tmp_path):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(file_io.InputError, match="cannot write .*No space left"):
-        list(beam_runner.keep_records(unit, ended, folder))
+        list(beam_runner.store_records(unit, ended, folder))
     assert not content(tmp_path)
-    found = list(beam_runner.keep_records(unit, lambda unit: iter(made), folder))
+    found = list(beam_runner.store_records(unit, lambda unit: iter(made), folder))
     before = content(tmp_path)
     assert [name.split(".")[0] for name in before] == ["unit-00004-0-1"] * 2
     # Neither a part of an earlier attempt nor another attempt changes what is found.
     (tmp_path / "unit-00004-0-1.half").write_bytes(b"rubbish")
-    assert list(beam_runner.keep_records(unit, lambda unit: 1 / 0, folder)) == found
+    assert list(beam_runner.store_records(unit, lambda unit: 1 / 0, folder)) == found
     assert [bucket for bucket, _ in found] == [7, 1, None] and found[-1][1] == counts
     for (_, place), (_, (key, records)) in zip(found[:-1], made[:-1], strict=True):
         segment = shuffling.Segment(*place)
@@ -144,7 +144,7 @@ def test_a_unit_that_is_made_again_counts_once(golden, tmp_path):
 
 @pytest.mark.slow
 def test_a_full_disk_loses_nothing(text, golden, tmp_path, monkeypatch):
-    """Neither older shards, which were to be made anew, nor units that are finished."""
+    """Neither older shards, which were to be made again, nor units that are finished."""
     pytest.importorskip("apache_beam")
     prefix, open_file = str(tmp_path / "out" / "part"), file_io.open_file
     instance_shards.create([text], prefix, 3, make_job(golden, max_seq_length=30))

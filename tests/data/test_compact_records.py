@@ -56,7 +56,7 @@ def test_names_are_compared_with_the_declared_ones(monkeypatch, specs, message):
 def test_a_second_segment_reaches_to_the_end():
     ids, lengths, segments, labels = batch_of(([2, 5, 3, 6, 3], 3))
     segments[0, 4] = False
-    with pytest.raises(ValueError, match="to the last token"):
+    with pytest.raises(ValueError, match="after the first, to the last"):
         instances.serialize_compact(ids, lengths, segments, labels, 1)
 
 

@@ -110,7 +110,7 @@ def test_masks_depend_on_seed_and_number_alone():
         assert (other["masked_lm_positions"] != once["masked_lm_positions"]).any()
 
 
-def test_masks_can_be_drawn_anew_at_every_step():
+def test_masks_can_be_drawn_again_at_every_step():
     ids, lengths, segments, maskable = make_rows(8)
     starts = np.random.default_rng(3).random(ids.shape) < 0.5
     first = masking.mask_batch(
@@ -199,7 +199,7 @@ def evaluated(paths, **params):
 
 
 def test_an_evaluation_always_sees_the_same_masks(paths, monkeypatch):
-    monkeypatch.setattr(input_pipeline, "REWRITTEN_AT_ONCE", 16)  # several blocks
+    monkeypatch.setattr(input_pipeline, "REWRITE_BATCH", 16)  # several blocks
     wanted = evaluated(paths)
     assert sorted(wanted) == list(range(50))
     assert evaluated(paths, batch_size=3) == wanted
@@ -235,23 +235,23 @@ def masked_file(path):
 
 def test_records_are_recognised_by_their_features(paths, tmp_path):
     empty = write(tmp_path / "empty", [])
-    assert dynamic_masking.look_at([empty, *paths]).without_masks
-    other = dynamic_masking.look_at([masked_file(tmp_path / "masked"), empty])
+    assert dynamic_masking.inspect([empty, *paths]).without_masks
+    other = dynamic_masking.inspect([masked_file(tmp_path / "masked"), empty])
     assert not other.without_masks and not other.fingerprints
-    assert not dynamic_masking.look_at([empty]).without_masks
+    assert not dynamic_masking.inspect([empty]).without_masks
 
 
 def test_files_of_both_kinds_are_refused(paths, tmp_path):
     masked = masked_file(tmp_path / "masked")
     message = f"{paths[0]} holds records without masks, {masked} records with masks"
     with pytest.raises(file_io.InputError, match=message):
-        dynamic_masking.look_at([*paths, masked])
+        dynamic_masking.inspect([*paths, masked])
 
 
 def test_another_vocabulary_is_refused_by_name(paths, tmp_path):
     other = write(tmp_path / "other", serialize(make_rows(3), fingerprint=78))
-    dynamic_masking.look_at(paths).check_vocabulary(77, "v.model")
-    found = dynamic_masking.look_at([*paths, other])
+    dynamic_masking.inspect(paths).check_vocabulary(77, "v.model")
+    found = dynamic_masking.inspect([*paths, other])
     with pytest.raises(file_io.InputError, match=f"{other} was made with another .* than v.model"):
         found.check_vocabulary(77, "v.model")
 
@@ -260,18 +260,18 @@ def test_records_of_another_version_are_refused(tmp_path):
     entries = [tfrecord.feature_entry("vocabulary_fingerprint", np.array([77]))]
     path = write(tmp_path / "other", [tfrecord.example(entries)])
     with pytest.raises(file_io.InputError, match=f"{path} has no feature 'input_ids'.*Make the"):
-        dynamic_masking.look_at([path])
+        dynamic_masking.inspect([path])
 
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_too_long_a_record_is_found(tmp_path, compress):
     short, long = serialize(make_rows(30, 16)), serialize(make_rows(1, 9, seed=1))
     path = write(tmp_path / "long", [*short, *long, *serialize(make_rows(9))], compress)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=dynamic_masking.WRONG):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=dynamic_masking.INVALID):
         masker().read(tf.constant(serialize(make_rows(9))), 16)
     lengths = make_rows(9)[1]
     first = int((lengths > 16).argmax())
-    message = dynamic_masking.first_wrong([write(tmp_path / "fine", short), path], 16, 200)
+    message = dynamic_masking.find_invalid_record([write(tmp_path / "fine", short), path], 16, 200)
     assert message.startswith(
         f"{path}, record {32 + first} has {lengths[first]} tokens, more than max_seq_length=16"
     )

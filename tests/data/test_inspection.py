@@ -58,7 +58,7 @@ def test_a_record_in_words_is_the_text(make):
     tokenizer = tokenization.FullTokenizer(spm_model_file=MODEL)
     pieces = [tokenizer.inv_vocab[i] for i in range(tokenizer.vocab_size)]
     (example,) = inspection.describe(paths, 1).examples
-    text = inspection.in_words(example, pieces)
+    text = inspection.example_text(example, pieces)
     assert text.startswith("[CLS] ") and text.count("[SEP]") == 2
     # With each [there=before] replaced by what was before it is words of the corpus.
     words = [word.strip("[]").split("=")[-1] if "=" in word else word for word in text.split()]
@@ -67,7 +67,7 @@ def test_a_record_in_words_is_the_text(make):
     assert sum("=" in word for word in text.split()[:-1]) == np.count_nonzero(
         example["masked_lm_weights"]
     )
-    ids = inspection.in_words(example).split()
+    ids = inspection.example_text(example).split()
     assert ids[0] == str(tokenizer.cls_id)
 
 
@@ -96,7 +96,7 @@ def test_records_of_another_kind(tmp_path):
     assert "label_ids: 0: 2 (66.7%), 1: 1 (33.3%)" in text
     assert "record 0: x=[1.5, 2.0], label_ids=[0]" in text and "tokens" not in text
     found.labels["label_ids"] = collections.Counter(range(30))
-    assert "label_ids: 30 different values, mean 14.5, least 0, median 14" in (
+    assert "label_ids: 30 different values, mean 14.5, minimum 0, median 14" in (
         inspection.report(found)
     )
 
@@ -106,7 +106,7 @@ def test_nothing_to_describe(tmp_path):
     with pytest.raises(file_io.InputError, match="no records in .*records"):
         inspection.describe([str(tmp_path / "records")])
     (tmp_path / "records").write_bytes(b"".join(tfrecord.frame([b"\x0a\xff\xff\xff\xff"])))
-    with pytest.raises(file_io.InputError, match="record 0 is bad: it is no Example"):
+    with pytest.raises(file_io.InputError, match="record 0 is bad: it is not an Example"):
         inspection.describe([str(tmp_path / "records")])
 
 

@@ -122,7 +122,7 @@ def test_the_records_of_a_corpus_are_its_documents(shared, tmp_path, name):
     text.write_text(source[:400_000])
     vocabulary = str(shared / "data" / "spm" / "30k-clean.model")
     mask = masking.MaskingConfig(10)
-    settings = instances.Settings(64, 0.0, "none", 1, mask, name)
+    settings = instances.Settings(64, 0.0, "none", 1, mask, sequence_format=name)
     job = instance_files.Job(settings, 1, spm_model_file=vocabulary)
     counts = create(str(text), [tmp_path / "out"], job)
 
@@ -385,7 +385,9 @@ def test_report_names_everything(golden):
     text = instance_files.report(counts, job, ["a", "b"], 4.0)
     assert "200 instances in 2 file(s), 4.0 s, 50 instances/s" in text
     assert "2 file(s), 5000 bytes, 10 documents, 40 sentences, 900 tokens" in text
-    assert "11 empty lines, 12 sentences and 13 documents without tokens, 14 sentences" in text
+    assert (
+        "11 empty lines, 12 sentences and 13 documents without tokens, 14 single sentences" in text
+    )
     assert "150 (15.0%) of the instances' tokens; asked for 15.0%, at most 20" in text
     assert "label 1: 60 (30.0%); with a random next text: 50 (25.0%), of these 15" in text
     assert "permuted: 140 (14.0%)" in text

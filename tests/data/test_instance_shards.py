@@ -12,10 +12,18 @@ from contextlib import nullcontext
 import pytest
 import tensorflow as tf
 
-from albert.data import instance_files, instance_shards, instances, masking, record_files, shuffling
+from albert.data import (
+    input_pipeline,
+    instance_files,
+    instance_shards,
+    instances,
+    masking,
+    record_files,
+    shuffling,
+)
 from albert.export import verification
 from albert.io import file_io, locks
-from albert.text import corpus
+from albert.text import corpus, tokenization
 from tests.support.sources import ROOT
 
 SENTENCES = [
@@ -80,6 +88,41 @@ def test_shards_hold_the_records_of_a_single_file(text, golden, tmp_path):
         assert shard["sha256"] == file_io.sha256(str(tmp_path / "out" / name))
     # At random: every shard has some of the first document and some of the last.
     assert min(map(len, shards)) > len(sum(shards, [])) / 6
+
+
+def test_words_of_records_are_counted(text, golden, tmp_path):
+    job = make_job(golden, mask=None)
+    counts = create(text, tmp_path / "part", job, num_shards=2)
+    tokenizer = tokenization.FullTokenizer(spm_model_file=job.spm_model_file)
+    starts = instances.Vocabulary.from_tokenizer(tokenizer).word_starts
+    ids = [
+        tf.train.Example.FromString(record).features.feature["input_ids"].int64_list.value
+        for record in records_in(tmp_path.glob("part-*"))
+    ]
+    # The first token, [CLS], and the last of both texts, [SEP], are no words.
+    special = {tokenizer.vocab["[CLS]"], tokenizer.vocab["[SEP]"]}
+    words = sum(starts[i] and i not in special for row in ids for i in row)
+    assert counts["instance_words"] == words > 1000
+    paths = tuple(map(str, tmp_path.glob("part-*")))
+    ratio = instance_shards.words_per_token([input_pipeline.Source(paths)])
+    assert ratio == pytest.approx(words / sum(map(len, ids)))
+
+
+def test_words_of_a_mixture_have_the_shares_of_its_sources(text, tmp_path):
+    sources = []
+    for name, weight, sizes in (("a", 3.0, (10, 100, 50)), ("b", 1.0, (2, 60, 60))):
+        path = str(tmp_path / f"{name}-00000-of-00001")
+        names = ("instances", "instance_tokens", "instance_words")
+        manifest = {"counts": dict(zip(names, sizes, strict=True)), "shards": []}
+        file_io.write_json(instance_shards.manifest_path(str(tmp_path / name)), manifest)
+        sources.append(input_pipeline.Source((path,), weight))
+    # Of four records three have 10 tokens and 5 words, one has 30 of each.
+    assert instance_shards.words_per_token(sources) == (3 * 5 + 30) / (3 * 10 + 30)
+    other = input_pipeline.Source((str(text),))
+    assert instance_shards.words_per_token([*sources, other]) is None
+    manifest["counts"].pop("instance_words")  # of an earlier version
+    file_io.write_json(instance_shards.manifest_path(str(tmp_path / "b")), manifest)
+    assert instance_shards.words_per_token(sources) is None
 
 
 def test_workers_do_not_change_a_byte(text, golden, tmp_path):
@@ -161,7 +204,7 @@ def test_finished_shards_are_kept(text, golden, tmp_path, monkeypatch):
         ("vocabulary", "another vocabulary"),
     ],
 )
-def test_changes_are_refused_by_name_or_made_anew(
+def test_changes_are_refused_by_name_or_made_again(
     text, golden, tmp_path, finished, change, message, monkeypatch
 ):
     prefix, inputs, num_shards = str(tmp_path / "out" / "part"), [str(text)], 3
@@ -198,7 +241,7 @@ def test_changed_and_foreign_shards_are_refused(text, golden, tmp_path):
     job, prefix = make_job(golden), tmp_path / "part"
     foreign = tmp_path / "part-00000-of-00007"
     foreign.write_bytes(b"precious")
-    with pytest.raises(file_io.InputError, match="no manifest: they are of another program"):
+    with pytest.raises(file_io.InputError, match="no manifest: another program made them"):
         create(text, prefix, job)
     assert foreign.read_bytes() == b"precious" and sorted(os.listdir(tmp_path)) == [
         foreign.name,
@@ -278,14 +321,16 @@ def test_a_full_disk_keeps_what_is_done(text, golden, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "damaged", ["", "{", "[]", '{"version": 1}', '{"version": 1, "settings": 3}']
 )
-def test_damaged_descriptions_are_refused_or_made_anew(
+def test_damaged_descriptions_are_refused_or_made_again(
     text, golden, tmp_path, damaged, monkeypatch
 ):
     job, prefix = make_job(golden), tmp_path / "out" / "part"
     create(text, prefix, job)
     expected = content(tmp_path / "out")
     (tmp_path / "out" / "part.manifest.json").write_text(damaged)
-    with pytest.raises(file_io.InputError, match="the shards there (have a manifest|were made by)"):
+    with pytest.raises(
+        file_io.InputError, match="the shards there (have a damaged manifest|were made by)"
+    ):
         create(text, prefix, job)
     create(text, prefix, job, overwrite_shards=True)
     assert content(tmp_path / "out") == expected
@@ -294,7 +339,7 @@ def test_damaged_descriptions_are_refused_or_made_anew(
         with pytest.raises(ZeroDivisionError):
             create(text, tmp_path / "new" / "part", job)
     (tmp_path / "new" / "part.unfinished" / "job.json").write_text(damaged)
-    with pytest.raises(file_io.InputError, match="the shards there are unfinished and|described"):
+    with pytest.raises(file_io.InputError, match="the shards there are unfinished and"):
         create(text, tmp_path / "new" / "part", job)
     create(text, tmp_path / "new" / "part", job, overwrite_shards=True)
     assert content(tmp_path / "new") == expected

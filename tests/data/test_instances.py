@@ -201,7 +201,7 @@ def test_large_vocabularies_and_long_sequences():
     size = 40_000
     vocabulary = instances.Vocabulary(np.ones(size, bool), 2, 3, 4, 0)
     tokens = np.tile(np.array([5, 127, 128, 16383, 16384, size - 1], np.int32), 100)
-    documents = instances.Documents(tokens, [0, 300, 600], [0, 2])
+    documents = sequence_formats.Documents(tokens, [0, 300, 600], [0, 2])
     settings = instances.Settings(max_seq_length=512, short_seq_prob=0)
     (record,) = [
         record

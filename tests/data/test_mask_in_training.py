@@ -122,7 +122,7 @@ def test_a_resumed_run_ends_as_an_unbroken_one_on_files_of_any_form(
     for path in (tmp_path / "whole").glob("model.ckpt-2.*"):
         file_io.make_dirs(str(tmp_path / "resumed"))
         file_io.copy(str(path), str(tmp_path / "resumed" / path.name))
-    # Compressed files, also beside others, have the same records.
+    # Compressed files, also with others, have the same records.
     flags["input_file"] = f"{inputs}/packed-0,{inputs}/plain-1"
     run_script(run_pretraining, **flags_for(inputs, tmp_path / "resumed", **flags))
     assert_same(*(weights(str(tmp_path / name / "model.ckpt-4")) for name in ("whole", "resumed")))
@@ -150,7 +150,7 @@ def test_each_split_may_have_its_kind_and_permutation_doubles_the_places(
 
 
 @pytest.mark.slow
-def test_masks_of_compressed_records_can_be_drawn_anew(inputs, tmp_path, run_script):
+def test_masks_of_compressed_records_can_be_drawn_again(inputs, tmp_path, run_script):
     flags = {"num_train_steps": 1, "masked_lm_budget": 0.2, "ngram": 2}
     flags |= {"train_batch_size": None, "train_batch_tokens": 100}
     static = inputs / "static.gz"
@@ -261,7 +261,7 @@ def test_defaults_are_those_of_masking():
 
 
 def test_every_flag_of_masks_reaches_the_masker(inputs):
-    files = dict.fromkeys(("train", "dev"), dynamic_masking.look_at([str(inputs / "plain-0")]))
+    files = dict.fromkeys(("train", "dev"), dynamic_masking.inspect([str(inputs / "plain-0")]))
     given = ("--masked_lm_prob=0.3", "--ngram=2", "--nofavor_shorter_ngram")
     given += ("--nodo_whole_word_mask", "--do_permutation")
     settings = parse(

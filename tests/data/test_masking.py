@@ -310,7 +310,7 @@ def test_an_empty_batch_and_a_sequence_without_text():
     [(20, 128, None), (20, 512, "only 3.9% of 512 tokens .* asks for 77"), (17, 128, "13.3%")],
 )
 def test_warning_where_max_predictions_cuts_the_masked_share(max_predictions, length, expected):
-    warning = masking.share_warning(masking.MaskingConfig(max_predictions), length)
+    warning = masking.limit_warning(masking.MaskingConfig(max_predictions), length)
     if expected is None:
         assert warning is None
     else:

@@ -61,7 +61,7 @@ def text(shared):
         found = [p for p in places_of[tuple(part[:8])] if tokens[p : p + len(part)] == part]
         return (found[0], found[0] + len(part)) if len(found) == 1 else None
 
-    vocabulary = instances.Vocabulary.of(tokenizer)
+    vocabulary = instances.Vocabulary.from_tokenizer(tokenizer)
     return types.SimpleNamespace(documents=documents, vocabulary=vocabulary, locate=locate)
 
 

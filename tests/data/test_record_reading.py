@@ -53,7 +53,7 @@ def test_what_this_project_writes_is_read(tmp_path):
     (found,) = read(tmp_path / "records")
     parsed = tfrecord.parse_example(found)
     assert parsed["a"].tolist() == [1, 300] and parsed["b"].tolist() == [0.25]
-    with pytest.raises(ValueError, match="it is no Example"):
+    with pytest.raises(ValueError, match="it is not an Example"):
         tfrecord.parse_example(b"\x0a\xff\xff\xff\xff")
 
 
@@ -90,7 +90,7 @@ def test_a_changed_byte_is_found(path, number, offset, message):
 def test_a_file_that_is_cut_off(path, left):
     start = place_of(path, 1200)
     path.write_bytes(path.read_bytes()[: start + left])
-    with pytest.raises(file_io.InputError, match="record 1200, .*the file ends inside of it"):
+    with pytest.raises(file_io.InputError, match="record 1200, .*the file ends inside it"):
         read(path)
 
 
@@ -100,12 +100,12 @@ def test_compressed_files_that_are_damaged(path):
     with pytest.raises(file_io.InputError, match="its compressed data is cut off"):
         read(path)
     path.write_bytes(packed[:-7] + b"\x00" * 7)
-    with pytest.raises(file_io.InputError, match="record 2500.*its compressed data is wrong"):
+    with pytest.raises(file_io.InputError, match="record 2500.*its compressed data is damaged"):
         read(path)
 
 
 def test_a_record_that_can_be_none(tmp_path):
     with tf.io.TFRecordWriter(str(tmp_path / "records")) as writer:
         writer.write(b"abc")
-    with pytest.raises(file_io.InputError, match="it has 3 bytes, which is no Example"):
+    with pytest.raises(file_io.InputError, match="it has 3 bytes, so it is not an Example"):
         read(tmp_path / "records")

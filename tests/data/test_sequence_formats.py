@@ -349,8 +349,8 @@ def test_half_of_the_sentence_pairs_have_label_1():
         ),
         (
             {"sequence_format": "full_sentences"},
-            "sentence_task=reference .* contradicts sequence_format=full_sentences, .* leave it "
-            "out or choose segment_pair or sentence_pair",
+            "sentence_task=reference .* contradicts sequence_format=full_sentences, .* omit it "
+            "or choose segment_pair or sentence_pair",
         ),
         (
             {"sequence_format": "doc_sentences", "sentence_task": "sop"},

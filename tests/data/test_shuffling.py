@@ -20,7 +20,7 @@ def write_all(folder, keys, buckets=5, count=40):
         writer = shuffling.BucketWriter(str(folder), buckets, f"w{number}")
         for key in writers_keys:
             rng = np.random.default_rng(list(key))
-            with writer.keyed(*key):
+            with writer.group(*key):
                 for start in range(0, count, 7):
                     writer.add(make_records(*key, count)[start : start + 7], rng)
 
@@ -69,7 +69,7 @@ def test_the_shuffle_is_uniform(tmp_path, monkeypatch, memory_bytes, buckets):
         folder = tmp_path / str(trial)
         folder.mkdir()
         writer = shuffling.BucketWriter(str(folder), buckets, "w")
-        with writer.keyed(0, 0):
+        with writer.group(0, 0):
             writer.add([b"0000", b"1111", b"2222", b"3333"], np.random.default_rng(trial))
         order = list(shuffling.shuffled_records(str(folder), [trial]))
         places.append(order.index(b"0000"))
@@ -91,7 +91,7 @@ def test_no_room_on_the_disk_is_said_plainly(tmp_path, monkeypatch):
     monkeypatch.setattr(file_io, "open_file", full)
     with (
         pytest.raises(file_io.InputError, match="cannot write .*No space left.*Make room"),
-        writer.keyed(0, 0),
+        writer.group(0, 0),
     ):
         writer.add([b"0000"], np.random.default_rng(0))
 
@@ -105,7 +105,7 @@ def test_what_killed_writers_left_changes_nothing(tmp_path, monkeypatch, memory_
         write_all(tmp_path / name, [KEYS[:2], KEYS[2:]], buckets=1)
     # A whole attempt that does not count, and one that ended within a segment.
     writer = shuffling.BucketWriter(str(tmp_path / "torn"), 1, "dead")
-    with writer.keyed(0, 0):
+    with writer.group(0, 0):
         writer.add(make_records(0, 0, 40), np.random.default_rng(0))
     path = tmp_path / "torn" / "bucket-00000.w1"
     size = path.stat().st_size

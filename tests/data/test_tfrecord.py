@@ -104,10 +104,10 @@ def test_damage_of_a_compressed_file_is_reported():
     changed = bytearray(whole)
     changed[-6] ^= 1  # its checksum
     cases = {
-        "compressed data is cut off behind byte": whole[:-20],
-        "compressed data is wrong behind byte .*CRC": bytes(changed),
+        "compressed data is cut off after byte": whole[:-20],
+        "compressed data is damaged after byte .*CRC": bytes(changed),
         "ends inside the record at byte 50960": compressed(content[:-3]),
-        "compressed data is wrong": whole[:20] + b"rubbish" + whole[27:],
+        "compressed data is damaged": whole[:20] + b"rubbish" + whole[27:],
     }
     for message, data in cases.items():
         with pytest.raises(ValueError, match=message):

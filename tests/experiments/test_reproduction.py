@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from albert import reproduce, run_classifier
-from albert.cli import record_flags
+from albert.cli import command_flags
 from albert.experiments import reproduction
 from albert.io import file_io
 from albert.training import budget, run_record
@@ -26,7 +26,7 @@ def run(tmp_path):
     for name in ("train.tsv", "vocabulary"):
         (folder / "data" / name).write_text(name)
     values = flag_values(run_classifier, task_name="sst-2", output_dir=folder, seed=3)
-    flags = record_flags.describe(values, "run_classifier")
+    flags = command_flags.describe(values, "run_classifier")
     inputs = {
         role: (str(path), [str(path)])
         for role, path in (
@@ -191,9 +191,9 @@ def test_the_command_writes_nothing_into_the_folder_of_the_run():
 
 def test_a_default_that_was_another_one_is_given(run):
     record = run_record.read(str(run))
-    assert record_flags.changed_defaults(record) == {}
+    assert command_flags.changed_defaults(record) == {}
     record["flags"]["train_step"]["value"] = 10
-    assert record_flags.changed_defaults(record) == {"train_step": 10}
+    assert command_flags.changed_defaults(record) == {"train_step": 10}
 
 
 # --- the comparison -----------------------------------------------------------------------------

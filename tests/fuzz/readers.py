@@ -28,6 +28,7 @@ from albert.model import (
 from albert.serving import choice_predictor, predictors
 from albert.tasks import custom, glue, pretraining, race, token_classification, word_files
 from albert.tasks.squad import answers as squad_answers
+from albert.tasks.squad import threshold as squad_threshold
 from albert.text import corpus, corpus_cleaning, tokenization
 from albert.training import results, run_record
 from tests.fuzz import forgeries, states
@@ -222,11 +223,11 @@ def _descriptions(work):
     rule = "\n" + "=" * 50 + "\n"
     yield Reader("eval_results.txt", [(block + rule + block + rule).encode()],
                  lambda path: results.read_blocks(folder_of(path)))  # fmt: skip
-    threshold = {squad_answers.THRESHOLD: -1.5, "step": 10, "predict_file": "dev.json"}
+    threshold = {squad_threshold.THRESHOLD: -1.5, "step": 10, "predict_file": "dev.json"}
     checkpoint = os.path.join(work, "one")
     checkpoints.save(checkpoint, make_model("pretraining"))
-    yield Reader(squad_answers.FILE_NAME, to_json(threshold),
-                 lambda path: squad_answers.read(os.path.join(folder_of(path), "one")),
+    yield Reader(squad_threshold.FILE_NAME, to_json(threshold),
+                 lambda path: squad_threshold.read(os.path.join(folder_of(path), "one")),
                  _files(checkpoint, "one"))  # fmt: skip
     pretraining = {"version": model_folder.VERSION, "sentence_task": "sop"}
     yield Reader(sources.PRETRAINING_NAME, to_json(pretraining),
@@ -315,7 +316,7 @@ def _examples(path, kind, count):
 def _read_records(path, specs=SPECS):
     record_files.check_files([path], specs, "the hint")
     (kind,) = record_files.with_compression([path])[1]
-    with record_files.damage_reported([path]):
+    with record_files.report_damage([path]):
         list(_examples(path, kind, record_files.count_records([path])))
 
 
@@ -334,7 +335,7 @@ def _read_changing_records(path):
     changing = f"{path}.rows"
     whole, batches = _whole_rows(changing)
     file_io.write_bytes(changing, whole)
-    with record_files.damage_reported([changing]):
+    with record_files.report_damage([changing]):
         iterator = iter(batches)
         next(iterator)
         file_io.copy(path, changing)
@@ -420,7 +421,7 @@ def _records(work):
     def read_compact(path):
         specs = instances.compact_feature_specs()
         record_files.check_files([path], specs, "the hint")
-        with record_files.damage_reported([path]):
+        with record_files.report_damage([path]):
             for serialized in record_files.serialized_examples([path]).batch(2):
                 input_pipeline.parse(specs, serialized)
 

@@ -11,8 +11,8 @@ from albert.io import file_io
 from albert.model import checkpoints, heads, model_folder, sources
 from albert.serving import requests, serving_folder
 from albert.tasks import glue
+from albert.tasks.squad import answer_features
 from albert.tasks.squad import features as squad_features
-from albert.tasks.squad import records as squad_records
 from albert.training import budget, stuck_runs
 from tests.fuzz.reader import Reader, content_of, folder_of, to_json
 from tests.support.builders import SPM, tiny_config
@@ -136,9 +136,9 @@ def _features(work):
         )
         for number in range(2)
     ]  # fmt: skip
-    squad_records.write_features_left(path, features, settings)
+    answer_features.write(path, features, settings)
     yield Reader("left.jsonl", [content_of(work, "left.jsonl")],
-                 lambda path: squad_records.find_features_left(path, settings))  # fmt: skip
+                 lambda path: answer_features.read_if_current(path, settings))  # fmt: skip
 
 
 # --- serving ------------------------------------------------------------------------------------

@@ -359,7 +359,7 @@ def test_records_that_are_no_examples_are_named(tmp_path, row, message):
     dataset = input_pipeline.eval_input_fn(
         [path], SPECS, input_options.EvalInput(trim_batches=False)
     )({"batch_size": 4})
-    with pytest.raises(InputError, match=message), record_files.damage_reported([path]):
+    with pytest.raises(InputError, match=message), record_files.report_damage([path]):
         list(dataset)
 
 
@@ -394,10 +394,10 @@ def test_a_damaged_cache_is_made_again_by_the_next_run(tmp_path, caplog):
         [path], SPECS, input_options.EvalInput(trim_batches=False)
     )
     message = "is damaged; the same command makes the file again"
-    with pytest.raises(InputError, match=message), record_files.damage_reported([path]):
+    with pytest.raises(InputError, match=message), record_files.report_damage([path]):
         list(input_fn({"batch_size": 3}))
     make()
-    with record_files.damage_reported([path]):
+    with record_files.report_damage([path]):
         assert len(list(input_fn({"batch_size": 3}))) == 1
 
 
@@ -418,7 +418,7 @@ def forged(folder, name, place, value):
 
 def pretraining_input(paths, masker=None, limits=None):
     """(`contracts.Data`, dataset of its training batches)."""
-    found = dynamic_masking.look_at(paths)
+    found = dynamic_masking.inspect(paths)
     lengths = (builders.PRETRAINING_LENGTH, builders.PREDICTIONS)
     data = pretraining.make_data(
         {"train": found, "dev": found}, lengths, 100, masker, limits=limits
@@ -492,7 +492,7 @@ def test_a_record_of_impossible_length_is_named(tmp_path, packed):
     path = tmp_path / "x.tf_record"
     path.write_bytes(gzip.compress(content) if packed else content)
     readers = [
-        lambda: dynamic_masking.look_at([str(path)]),
+        lambda: dynamic_masking.inspect([str(path)]),
         lambda: input_pipeline.train_input_fn([str(path)], SPECS, 1)({"batch_size": 2}),
         lambda: input_pipeline.eval_input_fn([str(path)], SPECS)({"batch_size": 2}),
     ]

@@ -286,7 +286,7 @@ def _attributes(tree):
 
 
 def _flags_read_by(script):
-    modules, waiting = ["cli.common_flags"], [script]
+    modules, waiting = ["cli.options"], [script]
     while waiting:
         found = CLI & own_imports(waiting.pop()) - set(modules)
         modules += found
@@ -427,9 +427,8 @@ DISTRIBUTIONS = {
     "tensorflow_text": "tensorflow-text",
     "apache_beam": "apache-beam",
     "yaml": "pyyaml",
+    "mlflow": "mlflow-skinny",
 }
-# Needed though never imported here; setup.py says why.
-INDIRECT = {"tensorboard"}
 # Imported where TensorFlow is, which brings them.
 BROUGHT = {"grpcio", "protobuf"}
 
@@ -484,9 +483,9 @@ def test_the_oldest_tensorflow_is_the_same_everywhere():
 def test_requirements_are_what_the_code_imports():
     lists = _setup_lists()
     needed = _third_party(PACKAGE)
-    extras = ("hub", "text", "wordpiece", "plots", "sweep", "corpus", "beam", "onnx", "serve")
+    extras = "hub text wordpiece plots sweep stats corpus beam onnx serve trackers".split()
     optional = _names(name for extra in extras for name in lists["EXTRAS"][extra])
-    assert needed - optional - BROUGHT == _names(lists["REQUIREMENTS"]) - INDIRECT
+    assert needed - optional - BROUGHT == _names(lists["REQUIREMENTS"])
     assert set(lists["LIGHT"]) <= _names(lists["REQUIREMENTS"])
     assert set(lists["LIGHT_EXTRAS"]) <= set(lists["EXTRAS"])
 

@@ -56,14 +56,14 @@ def refusal(path, act, most=0):
         (None, 700, "; it needs more than the 700 bytes that are free there. Make"),
         (7 << 30, None, "; it needs 7.0 GiB. Make"),  # on a remote disk
         (None, None, ": No space left on device. Make"),
-        (10, 2048, "10 bytes; 2.0 KiB are free there by now, so a limit (such as a quota) or"),
+        (10, 2048, "10 bytes; 2.0 KiB are free there, so a limit (such as a quota) or"),
     ],
 )
 def test_what_is_said(needed, free, text):
     message = file_io.message("a/b", os.strerror(errno.ENOSPC), needed, free)
     assert message.startswith("cannot write a/b: No space left on device") and text in message
     quota = file_io.message("a/b", os.strerror(errno.EDQUOT), None, 700)
-    assert "exceeded; 700 bytes are free there by now, so a limit (such as a quota)" in quota
+    assert "exceeded; 700 bytes are free there, so a limit (such as a quota)" in quota
 
 
 def test_which_errors_are_of_too_little_room():

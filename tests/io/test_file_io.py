@@ -498,7 +498,7 @@ HOSTILE = {
                           for i in range(400)], "holds more than 10000 files and folders"),
     "no length": ([pax(b"x path=a\n"), FILE], "a damaged header of pax"),
     "many digits": ([pax(b"1" * 60_000), FILE], "a damaged header of pax"),
-    "a size below zero": ([pax(b"11 size=-5\n"), FILE], "a size that is no number"),
+    "a size below zero": ([pax(b"11 size=-5\n"), FILE], "a size that is not a number"),
     "a NUL in a name": ([pax(b"12 path=a\0b\n"), FILE], "cannot be written"),
     "a cut header": ([b"x" * 100], "cut off, damaged"),
 }  # fmt: skip

@@ -39,5 +39,5 @@ def test_others_are_named(changes, message):
 def test_text_that_no_file_can_hold():
     json_shapes.check_text({"ä": ["ö"]}, "file")
     for value in ("\ud800", {"\ud800": 1}, [["\ud800"]]):
-        with pytest.raises(file_io.InputError, match="file holds no valid text"):
+        with pytest.raises(file_io.InputError, match="file holds invalid text"):
             json_shapes.check_text(value, "file")

@@ -11,7 +11,7 @@ from absl import flags
 from tensorflow.python.grappler import tf_optimizer
 
 from albert.cli import app
-from albert.data import instances
+from albert.data import instances, record_files, sequence_formats
 from albert.experiments import demo_data
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads, layers, pretraining_heads
@@ -289,6 +289,22 @@ PRETRAINING_CONFIG = tiny_config(
 )  # fmt: skip
 
 
+def forge_record(path, number, name, place, value):
+    """Changes a value of a record, counted from 1; checksums and manifest are right again."""
+    records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+    example = tf.train.Example.FromString(records[number - 1])
+    example.features.feature[name].int64_list.value[place] = value
+    records[number - 1] = example.SerializeToString()
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    manifest = record_files.manifest_path(str(path))
+    num_bytes = file_io.size(str(path))
+    file_io.write_json(
+        manifest, {**file_io.read_json(manifest, "manifest"), "num_bytes": num_bytes}
+    )
+
+
 def pretraining_rows(count, seed=0):
     """One word over and over, then another: both the masked words and the order can be seen."""
     length = PRETRAINING_LENGTH
@@ -326,7 +342,7 @@ def make_documents(*documents):
             sentence_offsets.append(sentence_offsets[-1] + length)
         document_offsets.append(len(sentence_offsets) - 1)
     tokens = 5 + np.arange(sentence_offsets[-1], dtype=np.int32) % 150
-    return instances.Documents(tokens, sentence_offsets, document_offsets)
+    return sequence_formats.Documents(tokens, sentence_offsets, document_offsets)
 
 
 VOCABULARY = instances.Vocabulary(

@@ -31,6 +31,10 @@ def check_record(folder, script, *roles):
     for found in steps.values():
         assert found and found == sorted(set(found))
     assert session["last_step"] == steps["train"][-1] == steps["eval"][-1]
+    cost = run_record.read_cost(str(folder))
+    assert cost.steps >= session["last_step"] and cost.examples > cost.steps
+    assert cost.flop > cost.tokens > cost.examples
+    assert cost.processor_seconds > 0 and cost.peak_memory > 1 << 26
     blocks = builders.read_results(folder)
     assert steps["eval"] == [int(block["global_step"]) for block in blocks]
     assert record["evaluated"] == len(blocks)

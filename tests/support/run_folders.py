@@ -1,5 +1,6 @@
 """Output folders of runs and sweeps as the scripts leave them, made without any training."""
 
+import contextlib
 import json
 
 from albert.experiments import sweep_journal, sweep_plan
@@ -40,6 +41,32 @@ def make_run(folder, script="run_classifier", task="custom", metric="eval_accura
             run_record.set_evaluated(path, 2, {metric: baseline})
         if test is not None:
             run_record.set_test(path, f"{path}/model.ckpt-{step}", step, {metric: test})
+    return folder
+
+
+def grow_run(folder, status=run_record.DONE, **settings):
+    """Trains a run of `make_run` for one more step; with another status it is left or fails.
+
+    Args:
+      folder: path of the run.
+      status: what its record says afterwards.
+      **settings: flags that change.
+    """
+    path, record = str(folder), run_record.read(str(folder))
+    flags = record["flags"] | {
+        name: {"value": value, "source": "command line"} for name, value in settings.items()
+    }
+    recorder = run_record.Recorder(record["script"], record["command"], flags, {})
+    scores = {record["best_metric"]: 0.9, "eval_loss": 0.1}
+    with contextlib.suppress(RuntimeError), recorder.session(path, ["train", "eval"], {}):
+        run_record.start_training(path, 10)
+        run_record.append_training(path, 11, 0.5, {"loss": 0.05})
+        run_record.append_evaluation(path, 11, f"{path}/model.ckpt-11", scores)
+        run_record.set_result(path, 11, scores)
+        if status == run_record.FAILED:
+            raise RuntimeError("out of memory")
+    if status == run_record.RUNNING:
+        run_record.update(path, lambda record: record.update(status=status, ended=None))
     return folder
 
 

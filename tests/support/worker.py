@@ -18,7 +18,7 @@ import time
 import tensorflow as tf
 from absl import flags, logging
 
-from albert.cli import options, record_flags, training
+from albert.cli import command_flags, options, training
 from albert.io import file_io
 from albert.model import checkpoints
 from albert.training import distribution
@@ -43,7 +43,7 @@ def run(script, arguments, strategies, after=None):
     values([script, *(f"--{name}={value}" for name, value in arguments.items())])
     name = values.distribution_strategy
     if name not in strategies:
-        command = record_flags.Command.of(values, script)
+        command = command_flags.Command.of(values, script)
         strategies[name] = MAKE_STRATEGY(options.read(module.Settings, values), command)
     training.make_strategy = lambda *_: strategies[name]
     if after:

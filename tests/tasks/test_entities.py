@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from albert.tasks import word_files
+from albert.tasks import entities
 
 
 def test_scores_are_those_of_seqeval(testdata):
@@ -13,8 +13,8 @@ def test_scores_are_those_of_seqeval(testdata):
     assert len(cases) == 40
     for case in cases:
         pair = [[row.split() for row in case[name]] for name in ("labels", "predictions")]
-        assert word_files.scores(*pair) == pytest.approx(case["scores"], abs=1e-12)
-        assert word_files.accuracy(*pair) == pytest.approx(case["accuracy"], abs=1e-12)
+        assert entities.scores(*pair) == pytest.approx(case["scores"], abs=1e-12)
+        assert entities.accuracy(*pair) == pytest.approx(case["accuracy"], abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_scores_are_those_of_seqeval(testdata):
     ],
 )
 def test_one_rule_reads_every_scheme(labels):
-    assert word_files.find(labels.split()) == [
+    assert entities.find(labels.split()) == [
         ("PER", 0, 2), ("LOC", 3, 4), ("LOC", 4, 5), ("ORG", 6, 7)
     ]  # fmt: skip
 
@@ -44,9 +44,9 @@ def test_one_rule_reads_every_scheme(labels):
     ],
 )
 def test_labels_that_mark_entities(labels, expected):
-    assert word_files.mark_entities(labels.split()) == expected
+    assert entities.mark_entities(labels.split()) == expected
 
 
 def test_without_entities_all_scores_are_zero():
     zero = {"precision": 0.0, "recall": 0.0, "f1": 0.0}
-    assert word_files.scores([["O", "O"]], [["O", "O"]]) == zero
+    assert entities.scores([["O", "O"]], [["O", "O"]]) == zero

@@ -163,7 +163,7 @@ def recorded(request, shared):
     by_id = {item.qas_id: item for item in squad_answers.read_squad_examples(str(path), False)}
     examples = [by_id[key] for key in settings["qas_ids"]]
     model = shared / "data" / "spm" / "30k-clean.model"
-    features = squad_answers.convert_examples_to_features(
+    features = squad_features.convert_examples_to_features(
         examples,
         tokenization.FullTokenizer(spm_model_file=str(model)),
         settings["max_seq_length"],

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import features as squad_features
-from albert.tasks.squad import task as squad_task
+from albert.tasks.squad import positions, question_files
 from tests.support import squad_samples
 
 
@@ -26,11 +26,11 @@ def questions_of(path, tokenizer, count=None, **lengths):
         for example in examples
     ]
     windows = squad_samples.features_of(tokenizer, training, is_training=True, **lengths)
-    return squad_task.Questions(examples, features), windows
+    return question_files.Questions(examples, features), windows
 
 
 def check_targets(questions, windows):
-    found = squad_task.targets(questions)
+    found = positions.targets(questions)
     for name, attribute in (
         ("start_positions", "start_position"),
         ("end_positions", "end_position"),
@@ -60,7 +60,7 @@ def test_places_that_are_not_said_do_not_count(tokenizer):
         "q", "Where?", squad_samples.TEXT, answers=("harbour",), answer_starts=(None,)
     )
     features = squad_samples.features_of(tokenizer, [example])
-    found = squad_task.targets(squad_task.Questions([example], features))
+    found = positions.targets(question_files.Questions([example], features))
     assert not found["place_is_known"].any()
 
 
@@ -72,7 +72,7 @@ def test_scores_are_means_over_windows_with_a_known_place():
         "place_is_known": np.int32([1, 1, 0]),
         "unique_ids": np.arange(3),
     }
-    scores = squad_task.Scores()
+    scores = positions.Scores()
     assert scores.result() == {}
     assert list(scores.take(rows)) == ["unique_ids"]
     assert list(scores.take({"unique_ids": np.arange(2)})) == ["unique_ids"]
@@ -86,16 +86,16 @@ def test_rows_of_a_batch(names):
         "b": tf.constant([[0.0, 0, 1], [2, 1, 0]]),
         "per_example_loss": tf.constant([0.5, 1.5]),
     }
-    assert squad_task.eval_rows(outputs, {}, names) == {}
+    assert positions.eval_rows(outputs, {}, names) == {}
     features = {
         "start_positions": tf.constant([[1], [1]]),
         "end_positions": tf.constant([[2], [0]]),
         "place_is_known": tf.constant([1, 1]),
     }
-    rows = squad_task.eval_rows(outputs, features, names)
+    rows = positions.eval_rows(outputs, features, names)
     assert rows["start_is_right"].numpy().tolist() == [1, 0]
     assert rows["end_is_right"].numpy().tolist() == [1, 1]
     assert rows["per_example_loss"].numpy().tolist() == [0.5, 1.5]
-    found = squad_task.train_metrics(outputs, features, names)
+    found = positions.train_metrics(outputs, features, names)
     assert [float(x) for x in found["start_accuracy"]] == [1, 2]
     assert [float(x) for x in found["end_accuracy"]] == [2, 2]

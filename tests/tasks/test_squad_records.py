@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from albert.io.file_io import InputError
+from albert.tasks.squad import answer_features
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import records as squad_records
 from tests.support.squad_samples import FIELDS, TEXT, features_of, training_example
@@ -115,8 +116,8 @@ def test_features_left_round_trip(tokenizer, tmp_path):
     windows = features_of(tokenizer, _examples(20, False), 32, 8, 6)
     path = str(tmp_path / "left.json")
     made_with = {"max_seq_length": 32, "vocabulary": "x", "lengths": (1, 2)}
-    assert squad_records.write_features_left(path, iter(windows), made_with) == len(windows)
-    read = squad_records.read_features_left(path, made_with)
+    assert answer_features.write(path, iter(windows), made_with) == len(windows)
+    read = answer_features.read(path, made_with)
     fields = {*FIELDS, "example_index", "max_context", "text_begin", "text_end"} - {"input_ids"}
     for a, b in zip(windows, read, strict=True):
         assert {name: getattr(a, name) for name in fields} == {
@@ -126,25 +127,25 @@ def test_features_left_round_trip(tokenizer, tmp_path):
 
 def test_features_left_of_other_settings(tmp_path):
     path = str(tmp_path / "left.json")
-    squad_records.write_features_left(path, [], {"max_seq_length": 32, "doc_stride": 8})
-    stale = squad_records.StaleFeaturesError
+    answer_features.write(path, [], {"max_seq_length": 32, "doc_stride": 8})
+    stale = answer_features.StaleFeaturesError
     with pytest.raises(stale, match="made with doc_stride = 8, now it is 9"):
-        squad_records.read_features_left(path, {"max_seq_length": 32, "doc_stride": 9})
+        answer_features.read(path, {"max_seq_length": 32, "doc_stride": 9})
     with pytest.raises(stale, match="made with extra = None, now it is 1"):
-        squad_records.read_features_left(path, {"max_seq_length": 32, "doc_stride": 8, "extra": 1})
+        answer_features.read(path, {"max_seq_length": 32, "doc_stride": 8, "extra": 1})
 
 
 def test_an_old_pickle_is_refused(tmp_path):
     path = tmp_path / "left.pkl"
     path.write_bytes(pickle.dumps([{"unique_id": 1000000000}]))
     with pytest.raises(InputError, match=r"left\.pkl is a pickle, as the original toolkit"):
-        squad_records.read_features_left(str(path), {})
+        answer_features.read(str(path), {})
 
 
 def test_our_file_is_no_pickle(tokenizer, tmp_path):
     """The reference fails on it, and runs nothing of it."""
     path = tmp_path / "left.json"
-    squad_records.write_features_left(str(path), features_of(tokenizer, _examples(3, False)), {})
+    answer_features.write(str(path), features_of(tokenizer, _examples(3, False)), {})
     with pytest.raises(pickle.UnpicklingError):
         pickle.loads(path.read_bytes())
 
@@ -154,12 +155,12 @@ def test_another_file_is_refused(tmp_path, content):
     path = tmp_path / "left.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"left\.json is not a file of SQuAD features"):
-        squad_records.read_features_left(str(path), {})
+        answer_features.read(str(path), {})
 
 
 def test_a_damaged_file_is_refused(tokenizer, tmp_path):
     path = tmp_path / "left.json"
-    squad_records.write_features_left(str(path), features_of(tokenizer, _examples(3, False)), {})
+    answer_features.write(str(path), features_of(tokenizer, _examples(3, False)), {})
     lines = path.read_text().splitlines(keepends=True)
     for damaged in (
         lines[:-1],
@@ -168,11 +169,11 @@ def test_a_damaged_file_is_refused(tokenizer, tmp_path):
         lines[:1],
     ):
         path.write_text("".join(damaged))
-        with pytest.raises(squad_records.StaleFeaturesError, match=r"left\.json is damaged"):
-            squad_records.read_features_left(str(path), {})
+        with pytest.raises(answer_features.StaleFeaturesError, match=r"left\.json is damaged"):
+            answer_features.read(str(path), {})
     path.write_text("".join(lines)[:-40])
-    with pytest.raises(squad_records.StaleFeaturesError, match=r"left\.json is damaged"):
-        squad_records.read_features_left(str(path), {})
+    with pytest.raises(answer_features.StaleFeaturesError, match=r"left\.json is damaged"):
+        answer_features.read(str(path), {})
     path.write_text(lines[0].replace('"version": 1', '"version": 9'))
-    with pytest.raises(squad_records.StaleFeaturesError, match="version 9, expected 1"):
-        squad_records.read_features_left(str(path), {})
+    with pytest.raises(answer_features.StaleFeaturesError, match="version 9, expected 1"):
+        answer_features.read(str(path), {})

@@ -4,7 +4,7 @@ import pytest
 
 from albert.io import file_io
 from albert.tasks.squad import features as squad_features
-from albert.tasks.squad import records as squad_records
+from albert.tasks.squad import selection
 from albert.training import subsets
 
 TEXT = "The old harbour lies at the end of a narrow road."
@@ -16,20 +16,20 @@ def example(number, answers=("road",), impossible=False, text=TEXT, question="Wh
     )
 
 
-def ids(selection, examples, tokenizer, longest=64):
-    chosen = selection.choose(examples, tokenizer, longest, "dev.json")
+def ids(chosen, examples, tokenizer, longest=64):
+    chosen = chosen.choose(examples, tokenizer, longest, "dev.json")
     return [int(found.qas_id[1:]) for found in chosen]
 
 
 def test_questions_without_an_answer_are_left_out(tokenizer):
     examples = [example(0), example(1, ()), example(2, ("x",), impossible=True), example(3)]
-    assert ids(squad_records.ALL, examples, tokenizer) == [0, 1, 2, 3]
-    selection = squad_records.Selection(answerable_only=True)
-    assert ids(selection, examples, tokenizer) == [0, 3]
+    assert ids(selection.ALL, examples, tokenizer) == [0, 1, 2, 3]
+    chosen = selection.Selection(answerable_only=True)
+    assert ids(chosen, examples, tokenizer) == [0, 3]
     with pytest.raises(file_io.InputError, match=r"dev\.json does not say whether question 'q1'"):
-        ids(selection, [example(0), example(1, None)], tokenizer)
+        ids(chosen, [example(0), example(1, None)], tokenizer)
     with pytest.raises(file_io.InputError, match="none of the 2 questions is left by .*only"):
-        ids(selection, examples[1:3], tokenizer)
+        ids(chosen, examples[1:3], tokenizer)
 
 
 def test_what_does_not_fit_in_one_span_is_left_out(tokenizer):
@@ -42,25 +42,25 @@ def test_what_does_not_fit_in_one_span_is_left_out(tokenizer):
         for found in examples
     ]
     for limit in (lengths[0], lengths[4], lengths[4] + 1, max(lengths)):
-        selection = squad_records.Selection(drop_longer_than=limit)
+        chosen = selection.Selection(drop_longer_than=limit)
         wanted = [number for number, length in enumerate(lengths) if length <= limit]
-        assert ids(selection, examples, tokenizer, longest) == wanted
+        assert ids(chosen, examples, tokenizer, longest) == wanted
     with pytest.raises(file_io.InputError, match="is left by .*drop_longer_than"):
-        ids(squad_records.Selection(drop_longer_than=4), examples, tokenizer)
+        ids(selection.Selection(drop_longer_than=4), examples, tokenizer)
 
 
 def test_a_share_is_of_what_is_left(tokenizer):
     examples = [example(number, ("x",) if number % 2 else ()) for number in range(100)]
-    selection = squad_records.Selection(True, None, 0.2, "eval_fraction", 3)
+    chosen = selection.Selection(True, None, 0.2, "eval_fraction", 3)
     wanted = [2 * place + 1 for place in subsets.chosen(50, 0.2, 3)]
-    assert ids(selection, examples, tokenizer) == wanted
+    assert ids(chosen, examples, tokenizer) == wanted
     with pytest.raises(file_io.InputError, match="eval_fraction=2"):
-        squad_records.Selection(share=2, share_name="eval_fraction")
+        selection.Selection(share=2, share_name="eval_fraction")
 
 
 def test_manifests_say_what_was_left_out():
-    assert squad_records.ALL.settings == {}
-    selection = squad_records.Selection(True, 512, 0.05, "train_fraction", 7)
-    assert selection.settings == {
+    assert selection.ALL.settings == {}
+    chosen = selection.Selection(True, 512, 0.05, "train_fraction", 7)
+    assert chosen.settings == {
         "answerable_only": True, "drop_longer_than": 512, "train_fraction": 0.05, "seed": 7,
     }  # fmt: skip

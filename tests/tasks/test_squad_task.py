@@ -12,7 +12,8 @@ from albert.data import input_options, input_pipeline
 from albert.io import file_io
 from albert.model import heads, layers
 from albert.tasks.squad import answers as squad_answers
-from albert.tasks.squad import question_files as squad_questions
+from albert.tasks.squad import features as squad_features
+from albert.tasks.squad import question_files
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import task as squad_task
 from albert.training import engine
@@ -28,21 +29,21 @@ def squad_file(tmp_path_factory):
     return squad_samples.write_long_context(tmp_path_factory.mktemp("data"))
 
 
-def question_files(tokenizer, settings, **files):
+def files_of(tokenizer, settings, **files):
     strategy = tf.distribute.get_strategy()
-    return squad_questions.QuestionFiles("squad_v1", settings, tokenizer, "", strategy, **files)
+    return question_files.QuestionFiles("squad_v1", settings, tokenizer, "", strategy, **files)
 
 
 def make_questions(folder, squad_file, tokenizer, settings=V1):
     paths = [str(folder / name) for name in ("predict.tf_record", "left.json")]
     names = ("predict_feature_file", "predict_feature_left_file")
     files = dict(zip(names, paths, strict=True), predict_file=squad_file)
-    return paths, question_files(tokenizer, settings, **files).to_answer
+    return paths, files_of(tokenizer, settings, **files).to_answer
 
 
 def make_training_records(path, squad_file, tokenizer, **settings):
     files = {"train_file": squad_file, "train_feature_file": path}
-    return question_files(tokenizer, V1, **files, **settings).train_records()
+    return files_of(tokenizer, V1, **files, **settings).train_records()
 
 
 # --- rows and answers ---------------------------------------------------------------------------
@@ -155,10 +156,10 @@ def test_models_are_those_of_the_settings():
 )
 def test_when_answers_are_known(answers, impossible, known):
     examples = [
-        squad_answers.SquadExample(str(i), "q", "c", answers=a, is_impossible=b)
+        squad_features.SquadExample(str(i), "q", "c", answers=a, is_impossible=b)
         for i, (a, b) in enumerate(zip(answers, impossible, strict=True))
     ]
-    assert squad_task.Questions(examples, []).answers_known == known
+    assert question_files.Questions(examples, []).answers_known == known
 
 
 # --- records ------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ def test_training_records_hold_the_features(squad_file, tokenizer, tmp_path):
     columns = parsed(path, is_training=True)
     shuffled = squad_answers.shuffle_examples(examples)
     wanted = list(
-        squad_answers.convert_examples_to_features(shuffled, tokenizer, 48, 16, 10, True, True)
+        squad_features.convert_examples_to_features(shuffled, tokenizer, 48, 16, 10, True, True)
     )
     assert len(wanted) > len(examples)
     for name in ("input_ids", "input_mask", "segment_ids", "p_mask"):

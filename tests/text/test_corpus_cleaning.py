@@ -95,7 +95,7 @@ def test_a_failure_of_who_reads_is_no_damage(tmp_path):
         ("a.jsonl", b'{"text": null}\n', "expected a text in text_field=text; it is null"),
         ("a.jsonl", b'{"text": true}\n', "in text_field=text; it is true or false"),
         ("a.jsonl", b'{"text": ["a"]}\n', "in text_field=text; it is a list"),
-        ("a.jsonl", b"[1]\n", "the line is no object"),
+        ("a.jsonl", b"[1]\n", "the line is not an object"),
     ],
 )
 def test_mistakes_name_file_and_line(tmp_path, name, content, message):
@@ -176,8 +176,8 @@ def test_lines_of_few_letters():
     "text", ["हिन्दी में लिखा", "ภาษาไทยที่นี่", "我来了！", "ça été", "e\u0301te\u0301"]
 )
 def test_letters_of_all_scripts_are_letters(text):
-    assert corpus_cleaning.letter_share(text) > 0.7
-    assert corpus_cleaning.letter_share("") == corpus_cleaning.letter_share("12 _ + …") == 0
+    assert corpus_cleaning.letter_fraction(text) > 0.7
+    assert corpus_cleaning.letter_fraction("") == corpus_cleaning.letter_fraction("12 _ + …") == 0
 
 
 def test_short_and_empty_documents():

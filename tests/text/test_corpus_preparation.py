@@ -256,7 +256,7 @@ def test_bad_files_are_skipped_and_named(tmp_path):
         (tmp_path / name).write_bytes(content)
         paths.append(str(tmp_path / name))
     paths += good[1:]
-    with pytest.raises(file_io.InputError, match=r"cut off .*\(`skip_bad_files` leaves such files"):
+    with pytest.raises(file_io.InputError, match=r"cut off .*\(`skip_bad_files` skips such files"):
         prepare(paths, tmp_path / "out")
     skipping = dataclasses.replace(EXACT_ONLY, skip_bad_files=True)
     for workers in (1, 2):
@@ -331,7 +331,7 @@ def test_a_run_that_was_killed_goes_on(tmp_path, exists, caplog):
         assert not exists or os.listdir(tmp_path / "out") == [".unfinished"]
     with caplog.at_level("INFO", logger="absl"):
         assert prepare(paths, tmp_path / "out") == expected
-    assert "Going on: 4 file(s) were read earlier" in caplog.text
+    assert "Resuming: 4 file(s) were read earlier" in caplog.text
     for name in os.listdir(tmp_path / "whole"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert sorted(os.listdir(tmp_path / "out")) == sorted(os.listdir(tmp_path / "whole"))

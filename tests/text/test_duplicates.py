@@ -77,8 +77,8 @@ def test_similar_documents_are_found(tmp_path):
     gone = duplicates.near_duplicates(signatures, 0.7, np.zeros(120, bool))
     assert np.flatnonzero(gone).tolist() == list(range(60, 120, 2))
     # What does not stay for another reason takes nothing with it.
-    left_out = np.arange(120) < 10
-    gone = duplicates.near_duplicates(signatures, 0.7, left_out)
+    removed = np.arange(120) < 10
+    gone = duplicates.near_duplicates(signatures, 0.7, removed)
     assert np.flatnonzero(gone).tolist() == list(range(80, 120, 2))
 
 

@@ -411,7 +411,7 @@ def test_error_unreadable_content(tmp_path):
         "not a SentencePiece model; it is empty", _error(spm_model_file=f"{tmp_path}/empty")
     )
     assert re.search("expected a file such as", _error(spm_model_file=f"{tmp_path}/noise"))
-    assert re.search("holds no list of pieces", _error(vocab_file=f"{tmp_path}/empty"))
+    assert re.search("must be a list of pieces", _error(vocab_file=f"{tmp_path}/empty"))
 
 
 def test_error_special_pieces(tmp_path):

@@ -29,6 +29,6 @@ def test_numbers_are_the_same_in_every_process():
 
 def test_rows():
     rows = np.array([[1, 2], [2, 1], [1, 2]], np.uint64)
-    mixed = duplicates.mixed(rows)
+    mixed = duplicates.row_hashes(rows)
     assert mixed[0] == mixed[2] != mixed[1]
     assert mixed[0] == duplicates.runs(rows[0], 2)[0]

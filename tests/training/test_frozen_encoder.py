@@ -10,7 +10,7 @@ from albert.io import file_io
 from albert.model import checkpoints, encoder, head_config, heads, layers
 from albert.tasks import glue, race
 from albert.tasks.squad import task as squad_task
-from albert.training import frozen_encoder, optimizers, train_step
+from albert.training import flops, frozen_encoder, optimizers, train_step, training_log
 from tests.support import builders
 
 # Far from nothing dropped, if the encoder did.
@@ -73,6 +73,8 @@ def test_the_head_alone_is_trained(name):
         if is_cached:
             batch[heads.ENCODER_OUTPUT] = cached_outputs(model, name, features)
         results = train_step.run(made, model, optimizer, batch, 7)
+        rows = results.pop(training_log.WORK)[flops.Work._fields.index("rows")]
+        assert (rows == 0) == is_cached  # The encoder computes nothing.
         after = builders.model_weights(model)
         changed = {key for key in after if not np.array_equal(before[key], after[key])}
         expected = {key for key in after if not key.startswith("bert/")}

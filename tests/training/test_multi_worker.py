@@ -186,6 +186,11 @@ def test_two_devices_train_and_evaluate_as_one(done, kind, devices):
     folder, _ = done
     assert_same_training(folder / f"{kind}_{devices}", folder / f"{kind}_one")
     assert_same_results(folder / f"{kind}_{devices}", folder / f"{kind}_one")
+    costs = [run_record.read_cost(str(folder / f"{kind}_{name}")) for name in (devices, "one")]
+    found, wanted = ([cost.steps, cost.examples, cost.tokens] for cost in costs)
+    assert found == wanted and wanted[0] == STEPS
+    # Lengths and numbers of rows are rounded up in each device.
+    assert costs[0].flop == pytest.approx(costs[1].flop, rel=0.3)
 
 
 @pytest.mark.parametrize("devices", ["mirrored", "workers"])

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert.model import kernels, layers
 from albert.tasks import pretraining
-from albert.training import contracts, optimizers, train_step
+from albert.training import contracts, flops, optimizers, train_step, training_log
 from tests.support.builders import make_features, make_model, optimized_sums
 
 TRAIN_METRICS = {
@@ -62,7 +62,11 @@ def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
     for ours, whole in zip(results, wanted_results, strict=True):
         assert set(ours) == set(whole)
         for key, pair in whole.items():
-            np.testing.assert_allclose(ours[key], pair, rtol=1e-5, err_msg=key)
+            if key == training_log.WORK:  # Each micro-batch rounds up its own number of rows.
+                ours, pair = (flops.Work(*x.numpy())._replace(rows=0) for x in (ours[key], pair))
+                assert ours == pair
+            else:
+                np.testing.assert_allclose(ours[key], pair, rtol=1e-5, err_msg=key)
 
 
 @pytest.mark.slow

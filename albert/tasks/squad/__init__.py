@@ -5,7 +5,10 @@ __all__ = (
     "answers",
     "features",
     "metrics",
+    "positions",
     "question_files",
     "records",
+    "selection",
     "task",
+    "threshold",
 )

@@ -1,61 +1,32 @@
-"""SQuAD 1.1 and 2.0: reading the data, answers from scores, the files of answers.
-
-Features are made in `squad_features`, spans found in `squad_spans`, scores in `squad_metrics`.
-TensorFlow is imported only where a function builds a part of it.
-"""
+"""Reads the files of SQuAD 1.1 and 2.0, finds answers in the scores of a model, and writes them."""
 
 import dataclasses
 import itertools
 import json
 import math
 import operator
-import os
 import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
 
-from albert.io import file_io, json_shapes
+from albert.io import file_io
 from albert.io.file_io import InputError
 from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import spans as squad_spans
-from albert.tasks.squad.features import (
-    FeatureReport,
-    SquadExample,
-    SquadFeatures,
-    convert_examples_to_features,
-)
-
-__all__ = [
-    "Answer",
-    "FeatureReport",
-    "SquadExample",
-    "SquadFeatures",
-    "answers_known",
-    "best_answers_v1",
-    "best_answers_v2",
-    "convert_examples_to_features",
-    "find_null_odds",
-    "predictions_v1",
-    "predictions_v2",
-    "read_squad_examples",
-    "scores_of",
-    "shuffle_examples",
-    "write_predictions",
-]
+from albert.tasks.squad.features import SquadExample, SquadFeatures
 
 TRAINING_SHUFFLE_SEED = 12345
-# Null odds of a question without any window: it is never answered.
+# Null odds of questions without any window, which are never answered.
 NO_WINDOW_NULL_ODDS = 1000000.0
-# Logit of padding: never among the best, so that answers do not depend on how long a batch is.
+# Logit of padding: never among the best, so that answers do not depend on the length of the batch.
 NO_LOGIT = -1e30
 WINDOWS_AT_A_TIME = 4096
 
 
-# --- reading -----------------------------------------------------------------------------------
-
-
-def read_squad_examples(path, is_training):
+def read_squad_examples(path: str, is_training: bool) -> list[SquadExample]:
     """Reads a file in the format of SQuAD.
 
     Args:
@@ -66,9 +37,9 @@ def read_squad_examples(path, is_training):
       List of `SquadExample` in the order of the file.
 
     Raises:
-      InputError: malformed JSON or another structure (file and place are named); a question id that
-        occurs twice; a training question without or with several answers, or with an answer that is
-        not where the file says (its id is named).
+      InputError: the file is not JSON or has another structure; two questions have the same id; a
+        training question has no or several answers, or its answer is not at the given position.
+        The message names the file and the place or the id.
     """
     content = file_io.read_json(path, "SQuAD file", most=None)
     examples = []
@@ -133,7 +104,7 @@ def _read_question(path, place, question, text, is_training):
 
 
 def _start(answer, text):
-    """First character of an answer; None where it is not said, or another text stands there."""
+    """Returns the first character of an answer; None if it is missing or the text differs."""
     start = answer.get("answer_start")
     is_there = isinstance(start, int) and start >= 0 and text.startswith(answer["text"], start)
     return start if is_there and answer["text"] else None
@@ -168,25 +139,22 @@ def _check_ids_differ(path, examples):
         seen.add(example.qas_id)
 
 
-def answers_known(examples):
-    """Whether the examples' gold answers are known, so that predictions can be scored.
+def answers_known(examples: Sequence[SquadExample]) -> bool:
+    """Returns whether the gold answers are known, so that predictions can be scored.
 
-    A file of unanswerable questions alone must say so (``is_impossible``): empty lists of answers
-    are also how questions are given out without them.
+    Empty lists of answers alone do not count as known, since files without gold answers also have
+    them: unanswerable questions need ``is_impossible``.
     """
     return all(example.answers is not None for example in examples) and any(
         example.answers or example.is_impossible for example in examples
     )
 
 
-def shuffle_examples(examples):
-    """The examples in the order in which training sets are turned into features."""
+def shuffle_examples(examples: Iterable[SquadExample]) -> list[SquadExample]:
+    """Returns the examples in the shuffled order of training records."""
     examples = list(examples)
     random.Random(TRAINING_SHUFFLE_SEED).shuffle(examples)
     return examples
-
-
-# --- answers -----------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(slots=True)
@@ -197,7 +165,7 @@ class Answer:
       text: the answer, without white space around it.
       probability: softmax of the sums of scores over the answers kept for the question.
       start_log_prob, end_log_prob: scores of its two ends.
-      start, end: first character of `text` in the paragraph and the one after the last; None where
+      start, end: first character of `text` in the paragraph and the one after the last; None if
         no answer was found.
     """
 
@@ -208,8 +176,8 @@ class Answer:
     start: int | None = None
     end: int | None = None
 
-    def to_json(self):
-        """The entries of nbest_predictions.json."""
+    def to_json(self) -> dict[str, Any]:
+        """Returns the entry of nbest_predictions.json."""
         return {
             "text": self.text,
             "probability": self.probability,
@@ -218,12 +186,12 @@ class Answer:
         }
 
 
-def scores_of(outputs, input_mask):
-    """What `best_answers_v1` and `best_answers_v2` take of a window, for a batch of them.
+def scores_of(outputs: Mapping[str, np.ndarray], input_mask: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the scores of a batch of windows for `best_answers_v1` and `best_answers_v2`.
 
     Args:
-      outputs: dict of arrays [B, ...] that a model of SQuAD returns.
-      input_mask: [B, S]; where it is 0 no answer can be.
+      outputs: arrays [B, ...] by name that a SQuAD model returns.
+      input_mask: [B, S], 0 at padding, which holds no answer.
 
     Returns:
       Dict of arrays [B, ...].
@@ -235,19 +203,25 @@ def scores_of(outputs, input_mask):
     }
 
 
-def best_answers_v1(examples, features, results, n_best_size, max_answer_length):
-    """The best answers of each question by start and end logits.
+def best_answers_v1(
+    examples: Sequence[SquadExample],
+    features: Sequence[SquadFeatures],
+    results: Mapping[int, Mapping[str, Any]],
+    n_best_size: int,
+    max_answer_length: int,
+) -> list[list[Answer]]:
+    """Finds the best answers of each question by start and end logits.
 
     Args:
-      examples: list of `SquadExample`.
-      features: list of their `SquadFeatures`, not those of training.
+      examples: the questions.
+      features: their windows, not made for training.
       results: ``{unique_id: {"start_log_prob": [S], "end_log_prob": [S]}}`` float arrays; S may
         differ between windows.
       n_best_size: number of starts and ends of a window, and of answers of a question.
-      max_answer_length: most pieces of an answer.
+      max_answer_length: maximum number of pieces in an answer.
 
     Returns:
-      For each example a list of `Answer`, best first; the text "empty" where there is none.
+      For each example a list of `Answer`, best first; the text is "empty" if there is none.
 
     Raises:
       InputError: windows without results.
@@ -264,9 +238,15 @@ def best_answers_v1(examples, features, results, n_best_size, max_answer_length)
 
 
 def best_answers_v2(
-    examples, features, results, n_best_size, max_answer_length, start_n_top, end_n_top
-):
-    """The best answers of each question by beams of starts and ends.
+    examples: Sequence[SquadExample],
+    features: Sequence[SquadFeatures],
+    results: Mapping[int, Mapping[str, Any]],
+    n_best_size: int,
+    max_answer_length: int,
+    start_n_top: int,
+    end_n_top: int,
+) -> list[list[Answer]]:
+    """Finds the best answers of each question by beams of starts and ends.
 
     Args:
       results: ``{unique_id: {"start_top_log_probs": [K], "start_top_index": [K],
@@ -275,7 +255,7 @@ def best_answers_v2(
       For the rest see `best_answers_v1`.
 
     Returns:
-      For each example a list of `Answer`, best first; the text "" where there is none.
+      For each example a list of `Answer`, best first; the text is "" if there is none.
 
     Raises:
       InputError: windows without results, or beams of other sizes.
@@ -302,7 +282,7 @@ def best_answers_v2(
 
 
 def _stack(rows, key):
-    """Rows of scores as one array; shorter rows end in scores that never win."""
+    """Stacks rows of scores into one array; pads shorter rows with -inf."""
     lengths = [len(row[key]) for row in rows]
     flat = np.concatenate([row[key] for row in rows]).astype(np.float32, copy=False)
     if min(lengths) == max(lengths):
@@ -350,7 +330,7 @@ def _check_results(features, number_of, results):
 
 
 def _groups(by_question):
-    """Lists of windows of whole questions, long enough for arrays and short enough for memory."""
+    """Yields lists of the windows of whole questions, about `WINDOWS_AT_A_TIME` in each."""
     group = []
     for windows in by_question:
         group += windows
@@ -362,7 +342,7 @@ def _groups(by_question):
 
 
 def _distinct_texts(examples, windows, spans, n_best_size):
-    """Yields (question number, answers): of spans with the same text only the best counts."""
+    """Yields (question number, answers): of spans with the same text only the best."""
     names = ("question", "window", "start", "end", "start_score", "end_score")
     rows = zip(*(spans[name].tolist() for name in names), strict=True)
     for number, group in itertools.groupby(rows, key=operator.itemgetter(0)):
@@ -397,8 +377,14 @@ def _to_nbest(examples, answers):
     }
 
 
-def predictions_v1(examples, features, results, n_best_size, max_answer_length):
-    """Answers under the rules of SQuAD 1.1.
+def predictions_v1(
+    examples: Sequence[SquadExample],
+    features: Sequence[SquadFeatures],
+    results: Mapping[int, Mapping[str, Any]],
+    n_best_size: int,
+    max_answer_length: int,
+) -> tuple[dict[str, str], dict[str, list[dict]]]:
+    """Answers questions under the rules of SQuAD 1.1.
 
     Args, Raises: see `best_answers_v1`.
 
@@ -412,26 +398,26 @@ def predictions_v1(examples, features, results, n_best_size, max_answer_length):
 
 
 def predictions_v2(
-    examples,
-    features,
-    results,
-    n_best_size,
-    max_answer_length,
-    start_n_top,
-    end_n_top,
-    null_score_diff_threshold=None,
-):
-    """Answers under the rules of SQuAD 2.0, "" for questions held to be unanswerable.
+    examples: Sequence[SquadExample],
+    features: Sequence[SquadFeatures],
+    results: Mapping[int, Mapping[str, Any]],
+    n_best_size: int,
+    max_answer_length: int,
+    start_n_top: int,
+    end_n_top: int,
+    null_score_diff_threshold: float | None = None,
+) -> tuple[dict[str, str], dict[str, list[dict]], dict[str, float]]:
+    """Answers questions under the rules of SQuAD 2.0, with "" if predicted to be unanswerable.
 
     Args:
-      null_score_diff_threshold: null odds from which on a question is not answered; by default the
-        one that maximises F1 on these very examples, or 0 if their answers are not known.
+      null_score_diff_threshold: null odds from which a question is not answered; by default those
+        that maximize F1 on these examples, or 0 if their answers are not known.
       For the rest see `best_answers_v2`.
 
     Returns:
-      ``(predictions, nbest, null_odds)``: see `predictions_v1`; ``{qas_id: score}``, the least
-      ``cls_logits`` of the question's windows. The best text of a question, whatever its null odds,
-      is that of its first n-best entry.
+      ``(predictions, nbest, null_odds)``: for the first two see `predictions_v1`; for the last see
+      `find_null_odds`. The best text of a question, whatever its null odds, is in its first n-best
+      entry.
     """
     answers = best_answers_v2(
         examples, features, results, n_best_size, max_answer_length, start_n_top, end_n_top
@@ -445,8 +431,12 @@ def predictions_v2(
     return predictions, nbest, null_odds
 
 
-def find_null_odds(examples, features, results):
-    """``{qas_id: score}``, the least ``cls_logits`` of each question's windows."""
+def find_null_odds(
+    examples: Sequence[SquadExample],
+    features: Sequence[SquadFeatures],
+    results: Mapping[int, Mapping[str, Any]],
+) -> dict[str, float]:
+    """Returns ``{qas_id: score}``, the minimum ``cls_logits`` of each question's windows."""
     null_odds = {example.qas_id: NO_WINDOW_NULL_ODDS for example in examples}
     for window in features:
         score = float(np.ravel(results[window.unique_id]["cls_logits"])[0])
@@ -464,86 +454,15 @@ def _best_threshold(examples, texts, null_odds):
     return squad_metrics.find_best_threshold(texts, f1_scores, null_odds, has_answer)[1]
 
 
-# --- files -------------------------------------------------------------------------------------
-
-
-def write_predictions(output_dir, predictions, nbest, null_odds=None):
+def write_predictions(
+    output_dir: str,
+    predictions: Mapping[str, str],
+    nbest: Mapping[str, list[dict]],
+    null_odds: Mapping[str, float] | None = None,
+) -> None:
     """Writes predictions.json, nbest_predictions.json and, for SQuAD 2.0, null_odds.json."""
     contents = {"predictions": predictions, "nbest_predictions": nbest, "null_odds": null_odds}
     for name, content in contents.items():
         if content is not None:
             text = json.dumps(content, indent=4) + "\n"
             file_io.write_text(f"{output_dir}/{name}.json", text)
-
-
-# --- The null odds from which on a question of SQuAD 2.0 is not answered, kept beside the model
-
-
-THRESHOLD = "null_score_diff_threshold"
-FILE_NAME = f"{THRESHOLD}.json"
-
-
-def write(folder, threshold, prefix, predict_file):
-    """Writes the null odds from which on a question is not answered, beside the model.
-
-    Args:
-      folder: output folder.
-      threshold: the value.
-      prefix: the checkpoint whose odds it is for.
-      predict_file: the file on which it gives the best F1.
-    """
-    from albert.model import checkpoints
-
-    content = {
-        THRESHOLD: threshold,
-        "step": checkpoints.read_step(prefix),
-        "predict_file": os.path.basename(predict_file),
-    }
-    file_io.write_json(os.path.join(folder, FILE_NAME), content)
-
-
-def read_file(folder):
-    """The content of a folder's file, see `write`; None without one.
-
-    Raises:
-      file_io.InputError: the file is damaged.
-    """
-    path = os.path.join(folder, FILE_NAME)
-    if not file_io.exists(path):
-        return None
-    content = file_io.read_json(path, "threshold")
-    json_shapes.check(content, {THRESHOLD: json_shapes.NUMBER, "step": int}, f"threshold: {path}")
-    if not math.isfinite(content[THRESHOLD]):
-        raise file_io.InputError(
-            f"threshold: {path}: {THRESHOLD} is {content[THRESHOLD]}, not a number"
-        )
-    return content
-
-
-def read(prefix):
-    """The threshold that lies beside a checkpoint; 0 if there is none.
-
-    Raises:
-      file_io.InputError: the file there is damaged.
-    """
-    from albert.model import checkpoints
-
-    folder = os.path.dirname(prefix)
-    content, path = read_file(folder), os.path.join(folder, FILE_NAME)
-    if content is None:
-        logging.warning(
-            "There is no %s: using the threshold 0. Answering a file whose answers are known "
-            "finds a better one",
-            path,
-        )
-        return 0.0
-    threshold, step = float(content[THRESHOLD]), content["step"]
-    if step != checkpoints.read_step(prefix):
-        logging.warning(
-            "The threshold of %s was found with the checkpoint of step %s, not with %s",
-            path,
-            step,
-            prefix,
-        )
-    logging.info("Using the threshold %g of %s", threshold, path)
-    return threshold

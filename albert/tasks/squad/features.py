@@ -1,13 +1,15 @@
-"""SQuAD questions to model inputs: windows over paragraphs, in one or several processes.
+"""Converts SQuAD questions to model inputs: windows over their paragraphs.
 
-Imports no TensorFlow, so that worker processes start quickly. A paragraph is tokenized and aligned
-once, however many questions it has.
+Imports no TensorFlow, so that worker processes start quickly. Each paragraph is tokenized and
+aligned once for all its questions.
 """
 
 import dataclasses
 import functools
 import itertools
 import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -17,7 +19,7 @@ from albert.tasks.squad import spans as squad_spans
 from albert.text import tokenization
 
 FIRST_UNIQUE_ID = 1000000000
-# Training stops if more than this share of the questions cannot be used.
+# Training stops if more than this fraction of the questions cannot be used.
 MAX_DROPPED = 0.05
 # The training set of SQuAD 2.0 has 19,000 paragraphs; each takes about 8 KB here.
 _PARAGRAPHS = 1 << 15
@@ -34,12 +36,12 @@ class SquadExample:
       qas_id: id of the question in the file.
       question_text: the question.
       paragraph_text: the text that the answer is in.
-      orig_answer_text: gold answer for training, "" where there is none, None outside of training.
-      start_position: its first character, -1 where there is none, None outside of training.
+      orig_answer_text: gold answer for training, "" if there is none, None outside of training.
+      start_position: its first character, -1 if there is none, None outside of training.
       is_impossible: whether the file says that the question has no answer.
-      answers: all gold answers, () for an unanswerable question, None where they are not known.
-      answer_starts: the first character of each, None where the file does not say it, or not of
-        that text.
+      answers: all gold answers, () for an unanswerable question, None if they are not known.
+      answer_starts: the first character of each; None if the file does not give it, or if another
+        text is there.
     """
 
     qas_id: str
@@ -66,7 +68,7 @@ class SquadFeatures:
       text_begin: place of the window's first piece.
       max_context: places (begin, end) between which this window is the one with most context.
       piece_start: int array, first character of each piece of the window.
-      piece_end: int array, last character of each piece, itself included.
+      piece_end: int array, last character of each piece (inclusive).
       start_position, end_position: places of the answer, 0 without one; None outside of training.
       is_impossible: whether the window holds no whole answer; False outside of training.
     """
@@ -86,68 +88,68 @@ class SquadFeatures:
     is_impossible: bool = False
 
     @property
-    def paragraph_len(self):
-        """Number of places before the padding."""
+    def paragraph_len(self) -> int:
+        """Returns the number of places before the padding."""
         return len(self.real_ids)
 
     @property
-    def text_end(self):
-        """Place after the window's last piece."""
+    def text_end(self) -> int:
+        """Returns the place after the window's last piece."""
         return self.text_begin + len(self.piece_start)
 
     @property
-    def tok_start_to_orig_index(self):
+    def tok_start_to_orig_index(self) -> list[int]:
         return self.piece_start.tolist()
 
     @property
-    def tok_end_to_orig_index(self):
+    def tok_end_to_orig_index(self) -> list[int]:
         return self.piece_end.tolist()
 
     @property
-    def input_ids(self):
+    def input_ids(self) -> list[int]:
         return self.real_ids + [0] * (self.max_seq_length - len(self.real_ids))
 
     @property
-    def input_mask(self):
+    def input_mask(self) -> list[int]:
         return list(self.input_mask_bytes)
 
     @property
-    def segment_ids(self):
+    def segment_ids(self) -> list[int]:
         return list(self.segment_ids_bytes)
 
     @property
-    def p_mask(self):
-        """0 where an answer may be ([CLS] and the window's pieces), 1 elsewhere."""
+    def p_mask(self) -> list[int]:
+        """Returns 0 where an answer may be ([CLS] and the window's pieces), 1 elsewhere."""
         return list(self.p_mask_bytes)
 
     @property
-    def token_is_max_context(self):
-        """dict: place of a piece of the window -> whether no other window gives it more context."""
+    def token_is_max_context(self) -> dict[int, bool]:
+        """Returns {place of a piece: whether no other window gives it more context}."""
         begin, end = self.max_context
         return {place: begin <= place < end for place in range(self.text_begin, self.text_end)}
 
     @property
-    def input_mask_bytes(self):
+    def input_mask_bytes(self) -> bytes:
         return (b"\1" * len(self.real_ids)).ljust(self.max_seq_length, b"\0")
 
     @property
-    def segment_ids_bytes(self):
+    def segment_ids_bytes(self) -> bytes:
         ones = b"\1" * (len(self.real_ids) - self.text_begin)
         return (b"\0" * self.text_begin + ones).ljust(self.max_seq_length, b"\0")
 
     @property
-    def p_mask_bytes(self):
+    def p_mask_bytes(self) -> bytes:
         start = b"\0" + b"\1" * (self.text_begin - 1) + b"\0" * (self.text_end - self.text_begin)
         return start.ljust(self.max_seq_length, b"\1")
 
 
 @dataclasses.dataclass
 class FeatureReport:
-    """What became of the questions.
+    """Counts of converted and dropped questions.
 
     Attributes:
-      num_questions: questions seen.
-      num_windows: windows made of them.
+      num_questions: converted and dropped questions.
+      num_windows: windows of the converted questions.
       dropped: ids of questions without any window, by reason.
     """
 
@@ -155,7 +157,7 @@ class FeatureReport:
     num_windows: int = 0
     dropped: dict = dataclasses.field(default_factory=dict)
 
-    def add(self, qas_id, windows):
+    def add(self, qas_id: str, windows: Sequence[Any] | str) -> None:
         """Counts the windows of a question, or the reason (a string) why there are none."""
         self.num_questions += 1
         if isinstance(windows, str):
@@ -163,11 +165,11 @@ class FeatureReport:
         else:
             self.num_windows += len(windows)
 
-    def finish(self, is_training):
+    def finish(self, is_training: bool) -> None:
         """Logs the counts.
 
         Raises:
-          InputError: training would go without more than `MAX_DROPPED` of the questions.
+          InputError: training would drop more than `MAX_DROPPED` of the questions.
         """
         logging.info("%d questions gave %d windows", self.num_questions, self.num_windows)
         total = sum(map(len, self.dropped.values()))
@@ -199,7 +201,7 @@ MISMATCH = "the paragraph's pieces do not match its text"
 NO_TEXT = "the paragraph has no text"
 
 
-def check_lengths(max_seq_length, doc_stride, max_query_length):
+def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
     """Checks that windows of these lengths hold text.
 
     Raises:
@@ -225,9 +227,9 @@ class Featurizer:
       tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S, places of the model's sequence.
       doc_stride: pieces from the start of one window to the next.
-      max_query_length: most pieces of a question, more are cut off at the end.
+      max_query_length: maximum pieces of a question; the rest is cut off at the end.
       is_training: whether to find the answers' places.
-      paragraphs_kept: so many paragraphs that were read last need not be read again.
+      paragraphs_kept: number of recent paragraphs in the cache.
 
     Raises:
       InputError: the lengths leave no room for the paragraph.
@@ -235,20 +237,20 @@ class Featurizer:
 
     def __init__(
         self,
-        tokenizer,
-        max_seq_length,
-        doc_stride,
-        max_query_length,
-        is_training,
-        paragraphs_kept=_PARAGRAPHS,
-    ):
+        tokenizer: tokenization.FullTokenizer,
+        max_seq_length: int,
+        doc_stride: int,
+        max_query_length: int,
+        is_training: bool,
+        paragraphs_kept: int = _PARAGRAPHS,
+    ) -> None:
         check_lengths(max_seq_length, doc_stride, max_query_length)
         self._tokenizer = tokenizer
         self._max_seq_length = max_seq_length
         self._doc_stride = doc_stride
         self._max_query_length = max_query_length
         self._is_training = is_training
-        self._has_spaces = tokenizer.sp_model is not None  # WordPiece leaves them out
+        self._has_spaces = tokenizer.sp_model is not None  # WordPiece has none
         self._symbols = squad_spans.Symbols(self._normalize_character)
         self._paragraph = functools.lru_cache(paragraphs_kept)(self._read_paragraph)
 
@@ -262,7 +264,7 @@ class Featurizer:
         return "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
 
     def _spell(self, pieces):
-        """Text that each piece spells."""
+        """Returns the text that each piece spells."""
         if self._has_spaces:
             return [piece.replace(tokenization.WORD_START, " ") for piece in pieces]
         unknown = self._tokenizer.inv_vocab[self._tokenizer.unk_id]
@@ -273,10 +275,10 @@ class Featurizer:
         ]
 
     def _align(self, text, pieces):
-        """`squad_spans.Alignment`, None where too little matches."""
+        """Returns the `squad_spans.Alignment`; None if too few characters match."""
         texts = self._spell(pieces)
         if self._has_spaces:
-            # As the original, which knows no WordPiece: a symbol for each character.
+            # Like the reference, which has no WordPiece: one symbol per character.
             found = squad_spans.align(
                 text.translate(self._symbols),
                 "".join(texts),
@@ -285,8 +287,8 @@ class Featurizer:
             )
             if found is not None:
                 return found
-        # That does not do for Korean, whose syllables are decomposed (and which some vocabularies
-        # compose again), nor for texts full of vowel signs, which are left out.
+        # One symbol per character fails for Korean, whose syllables are decomposed (and composed
+        # again by some vocabularies), and for texts with many vowel signs, which are dropped.
         forms = list(map(self._normalize_character, text))
         texts = ["".join(self._normalize_character(c) or c for c in piece) for piece in texts]
         countable = sum(map(len, forms))
@@ -296,7 +298,7 @@ class Featurizer:
         return squad_spans.align_forms(forms, texts, squad_spans.MIN_MATCHED * countable)
 
     def _read_paragraph(self, text):
-        """`_Paragraph` of a text, or the reason why there is none."""
+        """Returns the `_Paragraph` of a text, or a string: the reason why it has none."""
         pieces = self._tokenizer.tokenize(text)
         if not pieces:
             return NO_TEXT
@@ -308,16 +310,17 @@ class Featurizer:
             **{key: value.astype(np.int32) for key, value in vars(alignment).items()},
         )
 
-    def batch(self, examples, indices):
-        """Windows of several questions.
+    def batch(
+        self, examples: Sequence[SquadExample], indices: Iterable[int]
+    ) -> list[list[SquadFeatures] | str]:
+        """Makes the windows of several questions.
 
         Args:
-          examples: list of `SquadExample`.
-          indices: their numbers in the input; kept outside of training.
+          examples: the questions.
+          indices: their numbers in the input, which windows for prediction keep.
 
         Returns:
-          For each question a list of `SquadFeatures` whose unique_id is still 0, or a string that
-          says why there are none.
+          For each question its windows, with unique_id 0, or the reason why it has none.
         """
         questions = self._tokenizer.encode_batch([example.question_text for example in examples])
         return [
@@ -355,7 +358,7 @@ class Featurizer:
         return result
 
     def _answer_pieces(self, example, paragraph):
-        """First and last piece of the answer, None without one."""
+        """Returns the first and last piece of the answer; None without one."""
         if example.is_impossible:
             return None
         first = example.start_position
@@ -374,8 +377,12 @@ def _place_answer(windows, spans, answer):
             features.is_impossible = True
 
 
-def check_lower_case(tokenizer, do_lower_case):
-    """Refuses a `do_lower_case` that the tokenizer does not share."""
+# Questions with what was made of their windows, or the reason why there are none.
+Batch = list[tuple[SquadExample, list | str]]
+
+
+def check_lower_case(tokenizer: tokenization.FullTokenizer, do_lower_case: bool) -> None:
+    """Raises InputError if `do_lower_case` differs from the tokenizer's."""
     if bool(do_lower_case) != bool(tokenizer.do_lower_case):
         raise InputError(
             f"do_lower_case is {do_lower_case} but the tokenizer was made with "
@@ -384,26 +391,26 @@ def check_lower_case(tokenizer, do_lower_case):
 
 
 def convert_examples_to_features(
-    examples,
-    tokenizer,
-    max_seq_length,
-    doc_stride,
-    max_query_length,
-    is_training,
-    do_lower_case,
-    report=None,
-):
-    """The windows of questions, in order.
+    examples: Iterable[SquadExample],
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    doc_stride: int,
+    max_query_length: int,
+    is_training: bool,
+    do_lower_case: bool,
+    report: FeatureReport | None = None,
+) -> Iterator[SquadFeatures]:
+    """Converts questions to windows, in order.
 
     Args:
-      examples: iterable of `SquadExample`, already in the order wanted.
-      tokenizer: `tokenization.FullTokenizer`.
+      examples: the questions.
+      tokenizer: tokenizer of the model.
       max_seq_length, doc_stride, max_query_length, is_training: see `Featurizer`.
       do_lower_case: must agree with the tokenizer.
       report: `FeatureReport` to fill; questions without windows are counted there and logged.
 
     Returns:
-      Iterator of `SquadFeatures`.
+      Iterator over the windows.
 
     Raises:
       InputError: contradictory lengths, or too many questions dropped in training (at the end).
@@ -415,11 +422,17 @@ def convert_examples_to_features(
     return map(_with_unique_id, numbered(made, report, is_training))
 
 
-def batches(numbered_examples, featurizer, convert):
-    """Yields [(example, convert(windows) or the reason why there are none), …] a batch at a time.
+def batches(
+    numbered_examples: Iterable[tuple[int, SquadExample]],
+    featurizer: Featurizer,
+    convert: Callable[[list[SquadFeatures]], list],
+) -> Iterator[Batch]:
+    """Yields batches of examples with their converted windows, or the reason why they have none.
 
     Args:
-      numbered_examples: iterable of (number in the input, `SquadExample`).
+      numbered_examples: (number in the input, question) pairs.
+      featurizer: makes the windows.
+      convert: converts the windows of a question.
     """
     numbered_examples = iter(numbered_examples)
     while batch := list(itertools.islice(numbered_examples, _BATCH)):
@@ -431,8 +444,10 @@ def batches(numbered_examples, featurizer, convert):
         ]
 
 
-def numbered(made, report, is_training):
-    """Yields (unique id, item) for each item of `batches`, and counts."""
+def numbered(
+    made: Iterable[Batch], report: FeatureReport, is_training: bool
+) -> Iterator[tuple[int, Any]]:
+    """Yields (unique id, item) for each item of `batches`, and counts them in the report."""
     number = FIRST_UNIQUE_ID
     for batch in made:
         for example, items in batch:

@@ -8,6 +8,8 @@ import collections
 import functools
 import re
 import string
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import logging
 
@@ -19,25 +21,25 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 # Every text is compared with several others; the cache spares most of an evaluation's time.
 @functools.lru_cache(maxsize=1 << 16)
-def normalize_answer(text):
-    """Lower case, without ASCII punctuation and the words a, an, the; single spaces."""
+def normalize_answer(text: str) -> str:
+    """Lower-cases a text; removes ASCII punctuation, the words a, an, the, and extra spaces."""
     text = text.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
-def exact_match(prediction, answer):
-    """1.0 where both texts are equal after `normalize_answer`, else 0.0."""
+def exact_match(prediction: str, answer: str) -> float:
+    """Returns 1.0 if both texts are equal after `normalize_answer`, else 0.0."""
     return float(normalize_answer(prediction) == normalize_answer(answer))
 
 
-def f1(prediction, answer, empty_is_an_answer):
-    """Harmonic mean of precision and recall over the words of the normalized texts, 0 to 1.
+def f1(prediction: str, answer: str, empty_is_an_answer: bool) -> float:
+    """Returns the F1 of the words of the normalized texts, 0 to 1.
 
     Args:
       prediction: predicted text.
       answer: gold text.
-      empty_is_an_answer: the rule of SQuAD 2.0: where one of the texts has no words, the score is
-        1 if the other has none either. Under SQuAD 1.1 it is 0.
+      empty_is_an_answer: whether two texts without words score 1, as in SQuAD 2.0; in SQuAD 1.1
+        they score 0.
     """
     predicted = normalize_answer(prediction).split()
     gold = normalize_answer(answer).split()
@@ -46,7 +48,7 @@ def f1(prediction, answer, empty_is_an_answer):
     common = sum((collections.Counter(predicted) & collections.Counter(gold)).values())
     if common == 0:
         return 0.0
-    # Written out as in the official scripts: the last bits of the sums agree too.
+    # The same order of operations as in the official scripts, so that the last bits agree.
     precision = 1.0 * common / len(predicted)
     recall = 1.0 * common / len(gold)
     return (2 * precision * recall) / (precision + recall)
@@ -60,8 +62,8 @@ def _questions(dataset):
             yield from paragraph["qas"]
 
 
-def gold_answers(dataset):
-    """Gold texts of every question: ``{id: [text, …]}``, empty where there is no answer.
+def gold_answers(dataset: Any) -> dict[str, list[str]]:
+    """Returns the gold texts of every question: ``{id: [text, …]}``, [] without an answer.
 
     Args:
       dataset: content of a SQuAD file, or its list under ``data``.
@@ -72,11 +74,11 @@ def gold_answers(dataset):
     }
 
 
-def evaluate_v1(dataset, predictions):
-    """Scores of SQuAD 1.1.
+def evaluate_v1(dataset: Any, predictions: Mapping[str, str]) -> dict[str, float]:
+    """Scores predictions for SQuAD 1.1.
 
-    A question without a prediction counts as wrong and is reported in the log. Questions without
-    a gold answer (of a SQuAD 2.0 file) cannot be scored under these rules and are left out.
+    Questions without a prediction count as wrong and are logged. Questions without a gold answer
+    (from a SQuAD 2.0 file) cannot be scored under these rules and are omitted.
 
     Args:
       dataset: content of a SQuAD file, or its list under ``data``.
@@ -116,13 +118,15 @@ def _report_missing(gold, predictions, consequence):
         )
 
 
-def raw_scores_v2(gold, predictions):
-    """Exact match and F1 (0 to 1) of each predicted question under the rules of SQuAD 2.0.
+def raw_scores_v2(
+    gold: Mapping[str, Sequence[str]], predictions: Mapping[str, str]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Computes exact match and F1 (0 to 1) of each predicted question by the rules of SQuAD 2.0.
 
     Args:
-      gold: ``{id: [text, …]}``. An answer without any word after normalization is no answer, and
-        without answers the right prediction is the empty text.
-      predictions: ``{id: text}``; questions that are missing here are missing in the result.
+      gold: ``{id: [text, …]}``. Answers without any word after normalization are ignored; without
+        answers the correct prediction is the empty text.
+      predictions: ``{id: text}``; the result omits questions without a prediction.
 
     Returns:
       ``(exact, f1)``: two dicts ``{id: score}`` in the order of `gold`.
@@ -137,8 +141,10 @@ def raw_scores_v2(gold, predictions):
     return exact_scores, f1_scores
 
 
-def apply_threshold(predictions, null_odds, threshold):
-    """Final answers: the empty text where the null odds reach the threshold.
+def apply_threshold(
+    predictions: Mapping[str, str], null_odds: Mapping[str, float], threshold: float
+) -> dict[str, str]:
+    """Replaces answers whose null odds reach the threshold by the empty text.
 
     Args:
       predictions: ``{id: text}``, the best text of each question.
@@ -148,12 +154,17 @@ def apply_threshold(predictions, null_odds, threshold):
     return {key: "" if null_odds[key] >= threshold else text for key, text in predictions.items()}
 
 
-def find_best_threshold(predictions, scores, null_odds, has_answer):
-    """The null odds up to which answering pays, as the official script searches them.
+def find_best_threshold(
+    predictions: Mapping[str, str],
+    scores: Mapping[str, float],
+    null_odds: Mapping[str, float],
+    has_answer: Mapping[str, bool],
+) -> tuple[float, float]:
+    """Finds the best threshold of the null odds in the same way as the official script.
 
-    Starting from "never answer", questions are answered one after another by rising odds; the
-    threshold is the odds of the question after which the sum of scores was highest. It is 0.0
-    where answering never pays.
+    Starting from "never answer", questions are answered one after another by rising odds. The
+    threshold is the odds of the question after which the sum of scores is highest; it is 0.0 if
+    answering never raises the sum.
 
     Args:
       predictions: ``{id: text}``, the best text of each question.
@@ -164,9 +175,9 @@ def find_best_threshold(predictions, scores, null_odds, has_answer):
     Returns:
       ``(best score in percent, threshold)``.
     """
-    current = best = sum(not known for known in has_answer.values())
+    current = best = float(sum(not known for known in has_answer.values()))
     threshold = 0.0
-    for key in sorted(null_odds, key=null_odds.get):
+    for key in sorted(null_odds, key=null_odds.__getitem__):
         if key not in scores:
             continue
         if has_answer[key]:
@@ -180,7 +191,7 @@ def find_best_threshold(predictions, scores, null_odds, has_answer):
 
 
 def _mean_scores(exact_scores, f1_scores, keys, names):
-    """Percentages over `keys`; names are those of the exact, F1 and total entries."""
+    """Returns the mean scores of `keys` in percent, under the names of exact, F1 and total."""
     total = len(keys)
     values = (
         100.0 * sum(exact_scores[key] for key in keys) / total,
@@ -190,17 +201,19 @@ def _mean_scores(exact_scores, f1_scores, keys, names):
     return dict(zip(names, values, strict=True))
 
 
-def scores_v2(gold, predictions, suffix=""):
-    """Overall, HasAns and NoAns scores of final predictions.
+def scores_v2(
+    gold: Mapping[str, Sequence[str]], predictions: Mapping[str, str], suffix: str = ""
+) -> dict[str, float]:
+    """Computes overall, HasAns and NoAns scores of final predictions.
 
     Args:
       gold: ``{id: [text, …]}``, from `gold_answers`.
-      predictions: ``{id: text}``, with "" for questions held to be unanswerable.
-      suffix: end of each key of the result, to tell thresholds apart.
+      predictions: ``{id: text}``, with "" for questions predicted to be unanswerable.
+      suffix: suffix of the keys of the result, which distinguishes thresholds.
 
     Returns:
-      ``exact, f1, total`` and the same with ``HasAns_`` and ``NoAns_`` in front, these only where
-      such questions exist.
+      ``exact, f1, total``; also with the prefixes ``HasAns_`` and ``NoAns_`` if such questions
+      exist.
     """
     exact_scores, f1_scores = raw_scores_v2(gold, predictions)
     groups = {
@@ -216,27 +229,32 @@ def scores_v2(gold, predictions, suffix=""):
     return result
 
 
-def evaluate_v2(dataset, predictions, null_odds=None, null_score_diff_threshold=None):
-    """Scores of SQuAD 2.0.
+def evaluate_v2(
+    dataset: Any,
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float] | None = None,
+    null_score_diff_threshold: float | None = None,
+) -> dict[str, float]:
+    """Scores predictions for SQuAD 2.0.
 
-    A question without a prediction is left out of the scores, as in the official script, and
-    reported in the log.
+    Questions without a prediction are omitted from the scores, as in the official script, and
+    logged.
 
     Args:
       dataset: content of a SQuAD file, or its list under ``data``.
-      predictions: ``{id: text}``: the best text of each question, whether or not the question is
-        then held to be unanswerable.
-      null_odds: ``{id: score}``, high means unanswerable. Without it the predictions are scored
-        as they are, and the entries about thresholds are missing.
-      null_score_diff_threshold: threshold to use; by default the one that maximises F1 on this
-        very dataset, so that the score is somewhat flattering.
+      predictions: ``{id: text}``: the best text of each question, even if the null odds make it
+        unanswerable.
+      null_odds: ``{id: score}``, high means unanswerable. Without them the predictions are scored
+        unchanged, and the result has no entries about thresholds.
+      null_score_diff_threshold: threshold to use; by default the one that maximizes F1 on this
+        dataset, so the score is optimistic.
 
     Returns:
       At the threshold: ``exact, f1, total, HasAns_exact, HasAns_f1, HasAns_total, NoAns_exact,
       NoAns_f1, NoAns_total``. The threshold: ``null_score_diff_threshold``. The same scores at
       threshold 0, without the totals: ``exact_at_0, …``. The search of the official script:
-      ``best_exact, best_exact_thresh, best_f1, best_f1_thresh``; there the question at the
-      threshold itself is answered, so ``best_f1`` can be a little above ``f1``.
+      ``best_exact, best_exact_thresh, best_f1, best_f1_thresh``; that search answers the question
+      at the threshold, so ``best_f1`` can be slightly above ``f1``.
 
     Raises:
       InputError: no question has a prediction, or a predicted question has no null odds.

@@ -1,82 +1,88 @@
-"""The questions of a run of SQuAD: their files, records and predictions."""
+"""The question files of a run: the questions, their records and the files of their answers."""
 
 import dataclasses
 import functools
 import os
+from collections.abc import Callable
+from typing import Any
 
-import tensorflow as tf
 from absl import logging
 
-from albert.data import input_options, record_files
+from albert.data import input_options
 from albert.io import file_io, locks
 from albert.model import batching
+from albert.tasks.squad import answer_features, positions, selection
 from albert.tasks.squad import answers as squad_answers
-from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import task as squad_task
-from albert.training import contracts, distribution
+from albert.tasks.squad import threshold as squad_threshold
+from albert.tasks.squad.features import SquadExample, SquadFeatures
+from albert.text import tokenization
+from albert.training import contracts
 
 
-def adding_targets(get_questions):
-    """``prepare`` of `input_options.EvalInput`: adds `squad_task.targets` where they are known.
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """Questions to answer, and their windows in the order of the records."""
 
-    Args:
-      get_questions: function without arguments that returns `squad_task.Questions`.
-    """
+    examples: list[SquadExample]
+    features: list[SquadFeatures]
 
-    def prepare(features):
-        questions = get_questions()
-        if not questions.answers_known:
-            return features
-        place = tf.reshape(features["unique_ids"], [-1]) - squad_features.FIRST_UNIQUE_ID
-        found = {
-            name: tf.gather(values, place) for name, values in squad_task.targets(questions).items()
-        }
-        return {**features, **found}
+    @functools.cached_property
+    def answers_known(self) -> bool:
+        """Returns whether the questions come with their answers."""
+        return squad_answers.answers_known(self.examples)
 
-    return prepare
+    @functools.cached_property
+    def dataset(self) -> list[dict[str, Any]]:
+        """Returns the gold answers in the layout of SQuAD files."""
+        questions = [
+            {"id": example.qas_id, "answers": [{"text": text} for text in example.answers or ()]}
+            for example in self.examples
+        ]
+        return [{"paragraphs": [{"qas": questions}]}]
 
 
 @dataclasses.dataclass(frozen=True)
 class QuestionFiles:
-    """The questions to train on and those to answer; each file is read, and made, once.
+    """The questions to train on and to answer; each file is read, and each record made, once.
 
     Attributes:
-      kind: `squad_task.V1` or `squad_task.V2`; part of the default names of files.
-      settings: `squad_task.Settings`.
-      tokenizer: `tokenization.FullTokenizer`.
-      output_dir: folder of the records that have no path of their own.
+      kind: `V1` or `V2`; part of the default names of files.
+      settings: settings of the task.
+      tokenizer: tokenizer of the model.
+      output_dir: folder of records whose path is not given.
       strategy: `tf.distribute.Strategy`.
-      train_file, predict_file: SQuAD files; None where they are not needed.
-      train_feature_file, predict_feature_file, predict_feature_left_file: paths of records and of
-        what finding the answers needs of them, or None.
+      train_file, predict_file: SQuAD files; None if not needed.
+      train_feature_file, predict_feature_file: paths of the records, or None.
+      predict_feature_left_file: path of the file of `answer_features`, or None.
       num_processes: processes that make features.
-      train_selection, predict_selection: which questions of the files are taken.
+      train_selection, predict_selection: the questions of both files to use.
     """
 
     kind: str
     settings: squad_task.Settings
-    tokenizer: object
+    tokenizer: tokenization.FullTokenizer
     output_dir: str
-    strategy: object
+    strategy: Any
     train_file: str | None = None
     predict_file: str | None = None
     train_feature_file: str | None = None
     predict_feature_file: str | None = None
     predict_feature_left_file: str | None = None
     num_processes: int = 1
-    train_selection: squad_records.Selection = squad_records.ALL
-    predict_selection: squad_records.Selection = squad_records.ALL
+    train_selection: selection.Selection = selection.ALL
+    predict_selection: selection.Selection = selection.ALL
 
     @functools.cached_property
-    def train_examples(self):
-        """List of `squad_utils.SquadExample` to train on."""
+    def train_examples(self) -> list[SquadExample]:
+        """Returns the questions to train on."""
         return self._read(self.train_file, self.train_selection, is_training=True)
 
     @functools.cached_property
-    def predict_examples(self):
-        """List of `squad_utils.SquadExample` to answer."""
+    def predict_examples(self) -> list[SquadExample]:
+        """Returns the questions to answer."""
         return self._read(self.predict_file, self.predict_selection, is_training=False)
 
     def _read(self, path, selection, is_training):
@@ -84,16 +90,18 @@ class QuestionFiles:
         return selection.choose(examples, self.tokenizer, self.settings.max_query_length, path)
 
     @functools.cached_property
-    def answers_known(self):
-        """Whether the questions to answer come with their answers."""
+    def answers_known(self) -> bool:
+        """Returns whether the questions to answer come with their answers."""
         return squad_answers.answers_known(self.predict_examples)
 
-    def train_records(self):
-        """Makes the training records unless they are there; their path.
+    def train_records(self) -> str:
+        """Makes the training records if they are missing or stale; returns their path.
 
         Raises:
           file_io.InputError: too many questions cannot be used, or the file cannot be written.
         """
+        from albert.training import distribution
+
         path = self.train_feature_file or self._default_path("_train.tf_record")
         examples = self.train_examples
 
@@ -107,25 +115,27 @@ class QuestionFiles:
         return path
 
     @functools.cached_property
-    def to_answer(self):
-        """`squad_task.Questions` to answer; makes their records unless they are there.
+    def to_answer(self) -> Questions:
+        """Returns the questions to answer; makes their records if they are missing or stale.
 
         Raises:
-          file_io.InputError: no question has any text to look in; the file of what finding the
-            answers needs is another kind of file.
+          file_io.InputError: no question has any text to search, or predict_feature_left_file is
+            not a file of features.
         """
+        from albert.training import distribution
+
         _make_folders(*self._predict_paths)
         features_left = self._predict_paths[1]
         with distribution.chief_first(self.strategy), locks.made_by_one(features_left):
-            return squad_task.Questions(
-                self.predict_examples, self._make_features(*self._predict_paths)
-            )
+            return Questions(self.predict_examples, self._make_features(*self._predict_paths))
 
     def _make_features(self, path, left_path):
-        """List of `squad_utils.SquadFeatures`; both files are there afterwards."""
+        """Returns the windows to predict, and writes both of their files if needed."""
+        from albert.data import record_files
+
         examples = self.predict_examples
         fingerprint = self._fingerprint(self.predict_file, "predict")
-        features = squad_records.find_features_left(left_path, fingerprint)
+        features = answer_features.read_if_current(left_path, fingerprint)
         made = []
 
         def make_rows():
@@ -134,11 +144,11 @@ class QuestionFiles:
                 yield record
 
         if features is None:
-            # Both files are of one making; without a manifest the records are made again.
+            # Both files must be made together; without a manifest the records are made again.
             file_io.remove(record_files.manifest_path(path))
         count = self._cached(path, fingerprint, make_rows)
         if made or features is None:
-            squad_records.write_features_left(left_path, made, fingerprint)
+            answer_features.write(left_path, made, fingerprint)
             features = made
         if not count:
             raise file_io.InputError(
@@ -148,7 +158,7 @@ class QuestionFiles:
 
     @property
     def _predict_paths(self):
-        """Paths of the records to predict, and of what finding the answers needs of them."""
+        """Returns the paths of the records to predict and of their `answer_features`."""
         path = self.predict_feature_file or self._default_path("_predict.tf_record")
         left = self.predict_feature_left_file or self._default_path("_predict_features.json")
         return path, left
@@ -172,6 +182,8 @@ class QuestionFiles:
         )
 
     def _cached(self, path, fingerprint, make_rows):
+        from albert.data import record_files
+
         specs = self._specs(fingerprint["split"])
         return record_files.cached(
             path, specs, fingerprint, make_rows, record_files.write_serialized
@@ -181,14 +193,17 @@ class QuestionFiles:
         length = self.settings.max_seq_length
         return squad_records.feature_specs(length, is_training=split == "train")
 
-    def data(self, evaluator):
-        """The `contracts.Data`; "dev" and "test" are both the questions to answer.
+    def data(self, evaluator: Callable[[], Any]) -> contracts.Data:
+        """Returns the `contracts.Data`, whose "dev" and "test" are both the questions to answer.
 
         Args:
           evaluator: see `contracts.Task.evaluator`.
         """
-        # Some batches may be cut to as little as this: too short for a wider beam.
+        from albert.data import record_files
+
+        # Batches may be cut to this length, which is too short for a wider beam.
         fits = self.settings.widest_beam <= batching.STEP
+        length = self.settings.max_seq_length
 
         def records_of(split):
             if split == "train":
@@ -201,12 +216,14 @@ class QuestionFiles:
             records=records_of,
             ids=lambda split: [example.qas_id for example in self.predict_examples],
             write_predictions=functools.partial(self._write_predictions, evaluator),
-            reading=record_files.damage_reported,
+            reading=record_files.report_damage,
             predicts_dev=True,
             eval_input=input_options.EvalInput(
-                trim_batches=fits, prepare=adding_targets(lambda: self.to_answer)
+                trim_batches=fits, prepare=positions.make_target_adder(lambda: self.to_answer)
             ),
             files=lambda split: [self.train_file if split == "train" else self.predict_file],
+            limits=dict.fromkeys(("start_positions", "end_positions"), length)
+            | {"p_mask": 2, "is_impossible": 2},
         )
 
     def _write_predictions(self, make_evaluator, output_dir, rows, ids, prefix):
@@ -220,10 +237,10 @@ class QuestionFiles:
         texts = answers.texts
         if answers.null_odds is not None:
             if scores:
-                threshold = scores[squad_answers.THRESHOLD]
-                squad_answers.write(output_dir, threshold, prefix, self.predict_file)
+                threshold = scores[squad_threshold.THRESHOLD]
+                squad_threshold.write(output_dir, threshold, prefix, self.predict_file)
             else:
-                threshold = squad_answers.read(prefix)
+                threshold = squad_threshold.read(prefix)
             texts = squad_metrics.apply_threshold(texts, answers.null_odds, threshold)
         squad_answers.write_predictions(output_dir, texts, answers.nbest, answers.null_odds)
         return scores

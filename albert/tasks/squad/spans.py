@@ -1,45 +1,43 @@
-"""Places in a text: characters and pieces, windows over pieces, answers decoded from scores.
+"""Aligns characters with pieces, cuts pieces into windows, and decodes answers from scores.
 
-Nothing here knows files, tokenizers or TensorFlow. Letters: n characters of the text, m characters
+Uses no files, tokenizers or TensorFlow. Letters in shapes: n characters of the text, m characters
 of all pieces together, T pieces of a text, W windows, S sequence length, A start candidates of a
 window, B end candidates of each start.
 """
 
 import dataclasses
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 # Stands for a character that cannot match. A lone surrogate is in no valid text.
 NO_MATCH = "\udc00"
-# Share of a text's characters that must match for its pieces' places to be trusted.
+# Fraction of a text's characters that must match, or the alignment is rejected.
 MIN_MATCHED = 0.8
 _CHUNK = 64
 
 
 class Symbols(dict):
-    """Table for `str.translate` that puts each character in the form it has in pieces.
+    """Table for `str.translate` that gives each character the form that it has in pieces.
 
     Args:
-      normalize: function of a one-character string. A character whose result has another length
-        than one cannot be matched and becomes `NO_MATCH`.
+      normalize: normalizes a one-character string. A character whose normal form is not exactly
+        one character cannot be matched and becomes `NO_MATCH`.
     """
 
-    def __init__(self, normalize):
+    def __init__(self, normalize: Callable[[str], str]) -> None:
         super().__init__()
         self._normalize = normalize
 
-    def __missing__(self, code_point):
+    def __missing__(self, code_point: int) -> str:
         symbol = self._normalize(chr(code_point))
         symbol = symbol if len(symbol) == 1 else NO_MATCH
         self[code_point] = symbol
         return symbol
 
 
-# --- alignment ---------------------------------------------------------------------------------
-
-
 def _slide(a, b, i, j):
-    """Number of equal characters of a[i:] and b[j:]."""
+    """Counts the equal characters at the start of a[i:] and b[j:]."""
     start = i
     limit = i + min(len(a) - i, len(b) - j)
     while i + _CHUNK <= limit and a[i : i + _CHUNK] == b[j : j + _CHUNK]:
@@ -57,14 +55,14 @@ def _codes(text, end):
 
 
 def _furthest_points(a, b, max_distance):
-    """Furthest reach in `a` for each number of unmatched characters and each diagonal.
+    """Finds the furthest reach in `a` for each number of unmatched characters and diagonal.
 
     Myers 1986, "An O(ND) difference algorithm and its variations", section 3, all rounds kept.
 
     Returns:
-      ``reach``: reach[d][(k + d) // 2] is the largest i such that a[:i] and b[:i - k] differ by at
-      most d characters that are in one only. The last round is the one that finished. None if more
-      than `max_distance` rounds were needed.
+      ``reach``: reach[d][(k + d) // 2] is the largest i such that at most d characters of a[:i]
+      and b[:i - k] are in only one of them. The last round reached the end of both. None if that
+      takes more than `max_distance` rounds.
     """
     # The ends of the two sides differ, so that a place past the end never matches.
     a_codes, b_codes = _codes(a, -1), _codes(b, -2)
@@ -76,7 +74,7 @@ def _furthest_points(a, b, max_distance):
         if not odd and 0 <= goal_index <= distance and reach[-1][goal_index] >= len(a):
             return reach
         distance += 1
-        # Leave out a character of b (the same i on the diagonal below) or one of a.
+        # Skip a character of b (the same i on the diagonal below) or one of a.
         new = np.append(reach[-1], np.int32(-1))
         np.maximum(new[1:], reach[-1] + 1, out=new[1:])
         in_b = new - np.arange(-distance, distance + 1, 2)
@@ -88,14 +86,15 @@ def _furthest_points(a, b, max_distance):
 
 
 def _matching_runs(a, b, max_distance):
-    """Runs (start in a, start in b, length) of one longest common subsequence, from the end.
+    """Returns the runs of one longest common subsequence, from the end.
 
-    Of all longest common subsequences it is the one found by walking back from both ends, leaving
-    out a character of `a` wherever that costs nothing, else one of `b` wherever that costs nothing:
-    so every match lies as far to the front as it can.
+    Of all longest common subsequences it is the one found by walking back from both ends, skipping
+    a character of `a` whenever that costs nothing, else one of `b` whenever that costs nothing:
+    every match is as close to the start as possible.
 
     Returns:
-      List of runs, or None if more than `max_distance` characters would stay without a match.
+      List of (start in a, start in b, length); None if more than `max_distance` characters would
+      have no match.
     """
     reach = _furthest_points(a, b, max_distance)
     if reach is None:
@@ -107,7 +106,7 @@ def _matching_runs(a, b, max_distance):
         index = (k + distance) // 2
         without_a = int(last[index - 1]) + 1 if index > 0 else -1
         without_b = int(last[index]) if index < distance else -1
-        # Above this point leaving something out would cost a match: so here all is matched.
+        # Above this point skipping a character would cost a match: all of these are matched.
         turn = min(i, max(without_a, without_b))
         runs.append((turn, turn - k, i - turn))
         if turn <= without_a:
@@ -118,7 +117,7 @@ def _matching_runs(a, b, max_distance):
     return runs
 
 
-def match_characters(text, pieces_text, min_matched):
+def match_characters(text: str, pieces_text: str, min_matched: float) -> np.ndarray | None:
     """Matches characters of a text with characters of its pieces.
 
     The matches are a longest common subsequence; see `_matching_runs` for which one. Time grows
@@ -127,10 +126,10 @@ def match_characters(text, pieces_text, min_matched):
     Args:
       text: the text with one symbol per character (see `Symbols`), n characters.
       pieces_text: the pieces' texts joined, m characters.
-      min_matched: least number of matches, a float.
+      min_matched: minimum number of matches, a float.
 
     Returns:
-      int array [m]: place in `text` of each character of `pieces_text`, -1 where it has no match.
+      int array [m]: place in `text` of each character of `pieces_text`, -1 if it has no match.
       None if there are fewer than `min_matched` matches.
     """
     matches = np.full(len(pieces_text), -1, np.int64)
@@ -138,7 +137,7 @@ def match_characters(text, pieces_text, min_matched):
     alphabet, pieces_alphabet = set(text), set(pieces_text)
     a, b = text, pieces_text
     if not alphabet <= pieces_alphabet:
-        # Characters that the other side has not got cannot change the rest of the matching.
+        # Characters that the other side lacks cannot change the rest of the matching.
         in_text = [i for i, symbol in enumerate(text) if symbol in pieces_alphabet]
         a = "".join([text[i] for i in in_text])
     if not pieces_alphabet <= alphabet:
@@ -165,7 +164,7 @@ def _run_indices(runs, side):
 
 
 def _spread_matches(matches, other_length):
-    """First and last place in the other sequence that each element may cover.
+    """Returns the first and last place in the other sequence that each element may cover.
 
     A matched element covers its match. An unmatched one begins right after the match before it and
     ends right before the match after it; before the first match it begins at 0, after the last one
@@ -191,13 +190,13 @@ def _spread_matches(matches, other_length):
 
 @dataclasses.dataclass(frozen=True)
 class Alignment:
-    """Where the pieces of a text come from.
+    """The positions of the pieces in their text.
 
     Attributes:
       piece_start: int array [T], first character of each piece in the text.
-      piece_end: int array [T], last character of each piece, itself included.
-      start_piece: int array [n], piece in which an answer begins that begins at this character.
-      end_piece: int array [n], piece in which an answer ends that ends with this character.
+      piece_end: int array [T], last character of each piece (inclusive).
+      start_piece: int array [n], first piece of an answer that begins at this character.
+      end_piece: int array [n], last piece of an answer that ends with this character.
     """
 
     piece_start: np.ndarray
@@ -206,17 +205,19 @@ class Alignment:
     end_piece: np.ndarray
 
 
-def align(text, pieces_text, piece_lengths, min_matched):
+def align(
+    text: str, pieces_text: str, piece_lengths: Sequence[int], min_matched: float
+) -> Alignment | None:
     """Aligns a text with its pieces.
 
     Args:
       text: the text with one symbol per character (see `Symbols`), n characters.
-      pieces_text: what the pieces spell, m characters.
-      piece_lengths: how many of them belong to each of the T pieces, all at least 1.
-      min_matched: least number of matched characters.
+      pieces_text: text of all pieces, m characters.
+      piece_lengths: number of these characters in each of the T pieces, all at least 1.
+      min_matched: minimum number of matched characters.
 
     Returns:
-      `Alignment`, or None if fewer characters match, or none.
+      The alignment; None if fewer characters match, or none.
     """
     matches = match_characters(text, pieces_text, min_matched)
     if matches is None or not (matches >= 0).any():
@@ -237,19 +238,21 @@ def align(text, pieces_text, piece_lengths, min_matched):
     )
 
 
-def align_forms(forms, piece_forms, min_matched):
+def align_forms(
+    forms: Sequence[str], piece_forms: Sequence[str], min_matched: float
+) -> Alignment | None:
     """Aligns a text with its pieces by normal forms of any length.
 
-    A character whose form is empty, such as a vowel sign that the vocabulary leaves out, belongs to
-    the character before it.
+    A character whose form is empty, such as a vowel sign that the vocabulary drops, belongs to the
+    character before it.
 
     Args:
       forms: normal form of each of the n characters of the text.
-      piece_forms: what each of the T pieces spells, in the same form; none is empty.
-      min_matched: least number of matched characters of the forms.
+      piece_forms: text of each of the T pieces in the same form; none is empty.
+      min_matched: minimum number of matched characters of the forms.
 
     Returns:
-      As `align`.
+      See `align`.
     """
     found = align("".join(forms), "".join(piece_forms), list(map(len, piece_forms)), min_matched)
     if found is None:
@@ -267,15 +270,12 @@ def align_forms(forms, piece_forms, min_matched):
     )
 
 
-# --- windows -----------------------------------------------------------------------------------
-
-
-def windows(num_pieces, window_size, doc_stride):
-    """Windows that together cover all pieces: ``[(start, length), …]``.
+def windows(num_pieces: int, window_size: int, doc_stride: int) -> list[tuple[int, int]]:
+    """Returns windows that together cover all pieces: ``[(start, length), …]``.
 
     Args:
       num_pieces: number of pieces T.
-      window_size: most pieces in a window.
+      window_size: maximum pieces in a window.
       doc_stride: pieces from the start of one window to the next.
 
     Raises:
@@ -296,18 +296,18 @@ def windows(num_pieces, window_size, doc_stride):
     return result
 
 
-def max_context_ranges(spans):
-    """For each window the pieces that have most context there, as ranges.
+def max_context_ranges(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns for each window the range of the pieces that have the most context in it.
 
-    A piece belongs to the window where the smaller of its left and right context plus a hundredth
-    of the window's length is largest, and to the first of equals. The windows of one text are
-    equally long but for the last, so what belongs to one is a range.
+    A piece belongs to the window with the largest score: the smaller of its left and right context
+    plus a hundredth of the window's length; if equal, to the first. All windows of a text except
+    the last have the same length, so the pieces of a window form a range.
 
     Args:
       spans: ``[(start, length), …]`` of `windows`.
 
     Returns:
-      ``[(begin, end), …]``: places counted in the window, end not included.
+      ``[(begin, end), …]``: places in the window, end exclusive.
     """
     if len(spans) == 1:
         return [(0, spans[0][1])]
@@ -324,15 +324,16 @@ def max_context_ranges(spans):
     ]
 
 
-# --- decoding ----------------------------------------------------------------------------------
+# Starts, start scores, ends and end scores of possible answers; see `best_spans`.
+Candidates = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
 class WindowPlaces:
-    """What decoding must know of W windows, places counted in the model's sequence.
+    """Positions in W windows that decoding needs, counted in the model's sequence.
 
     Attributes:
-      question: int array [W], number of the question that the window belongs to.
+      question: int array [W], number of the window's question.
       begin: int array [W], first place where an answer may start (the token has max context here).
       end: int array [W], place after the last one where an answer may start.
       text_end: int array [W], place after the last piece of the text.
@@ -344,21 +345,21 @@ class WindowPlaces:
     text_end: np.ndarray
 
 
-def top_places(scores, count):
-    """Places of the largest scores of each row, best first; of equals the front one first.
+def top_places(scores: np.ndarray, count: int) -> np.ndarray:
+    """Returns the places of the largest scores of each row, best first, ties by place.
 
     Args:
       scores: float32 array [W, S].
-      count: number of places, at most S are returned.
+      count: maximum number of places.
 
     Returns:
       int array [W, min(count, S)].
     """
     length = scores.shape[1]
     count = min(count, length)
-    bits = np.ascontiguousarray(scores, np.float32) + np.float32(0)  # no negative zeros
-    bits = bits.view(np.int32).astype(np.int64)
-    # Floats order like their bits; negative ones backwards. One number then holds score and place,
+    floats = np.ascontiguousarray(scores, np.float32) + np.float32(0)  # no negative zeros
+    bits = floats.view(np.int32).astype(np.int64)
+    # Floats sort like their bits, negative ones in reverse. One number then holds score and place,
     # and all numbers of a row differ.
     ordered = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
     keys = ordered * length + np.arange(length - 1, -1, -1)
@@ -367,8 +368,10 @@ def top_places(scores, count):
     return length - 1 - best % length
 
 
-def candidates_from_logits(start_logits, end_logits, n_best_size):
-    """Every pair of the best starts and the best ends of each window (SQuAD 1.1).
+def candidates_from_logits(
+    start_logits: np.ndarray, end_logits: np.ndarray, n_best_size: int
+) -> Candidates:
+    """Pairs the best starts with the best ends of each window (SQuAD 1.1).
 
     Args:
       start_logits: float32 array [W, S].
@@ -386,12 +389,14 @@ def candidates_from_logits(start_logits, end_logits, n_best_size):
     return starts[:, :, None], start_scores[:, :, None], ends[:, None, :], end_scores[:, None, :]
 
 
-def candidates_from_beams(start_scores, starts, end_scores, ends):
-    """Every start of a window's beam with each of its own ends (SQuAD 2.0).
+def candidates_from_beams(
+    start_scores: np.ndarray, starts: np.ndarray, end_scores: np.ndarray, ends: np.ndarray
+) -> Candidates:
+    """Pairs every start of a window's beam with each of its own ends (SQuAD 2.0).
 
     Args:
       start_scores, starts: arrays [W, A].
-      end_scores, ends: arrays [W, A * B]; the ends of start a are at a * B and after.
+      end_scores, ends: arrays [W, A * B]; the ends of start a begin at a * B.
 
     Returns:
       starts [W, A, 1], start scores, ends [W, A, B], end scores: the arguments of `best_spans`.
@@ -405,17 +410,19 @@ def candidates_from_beams(start_scores, starts, end_scores, ends):
     )
 
 
-def best_spans(candidates, places, max_answer_length):
-    """Possible answers among the candidates, best first for each question.
+def best_spans(
+    candidates: Candidates, places: WindowPlaces, max_answer_length: int
+) -> dict[str, np.ndarray]:
+    """Returns the possible answers among the candidates, best first for each question.
 
-    Left out are spans that start where the token has not its max context or outside the text, end
-    outside the text or before the start, or have more than `max_answer_length` pieces. Equal sums
-    keep the order of windows, then starts, then ends.
+    Omits spans that start at a token without max context or outside the text, end outside the text
+    or before the start, or have more than `max_answer_length` pieces. Equal sums keep the order of
+    windows, then starts, then ends.
 
     Args:
       candidates: (starts, start scores, ends, end scores), see `candidates_from_logits`.
-      places: `WindowPlaces` of the W windows.
-      max_answer_length: most pieces of an answer.
+      places: positions in the W windows.
+      max_answer_length: maximum pieces of an answer.
 
     Returns:
       dict of arrays of equal length, sorted by question and then by falling sum of scores:

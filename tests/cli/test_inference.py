@@ -6,14 +6,14 @@ import types
 import pytest
 from absl import flags
 
-from albert.cli import inference_flags, options
+from albert.cli import model_settings, options
 from albert.io import file_io
 from albert.serving import inference
 
 
 def values_of(*given):
     values = flags.FlagValues()
-    options.define(inference_flags.Inference, values)
+    options.define(model_settings.Inference, values)
     values(["test", *given])
     return values
 
@@ -38,8 +38,8 @@ def test_precision_is_that_of_the_flag(monkeypatch, exported, given, wanted):
     monkeypatch.setattr(inference, "find", find)
 
     def load():
-        settings = options.read(inference_flags.Inference, values_of(*given))
-        return inference_flags.found_model("run", settings, "a", "b")
+        settings = options.read(model_settings.Inference, values_of(*given))
+        return model_settings.find_trained("run", settings, "a", "b")
 
     if wanted is None:
         message = "precision=bfloat16: exported was exported in int8 and computes in nothing else"

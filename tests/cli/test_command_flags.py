@@ -6,7 +6,7 @@ import pytest
 from absl import flags
 
 from albert import run_classifier
-from albert.cli import record_flags
+from albert.cli import command_flags
 from albert.training import run_record
 
 
@@ -27,8 +27,8 @@ def test_each_flag_says_where_it_comes_from(tmp_path):
         "-output_dir=out", "--do_train", "--nodo_eval", "--recompute=true",
     ]  # fmt: skip
     values = parsed(*words)
-    told = record_flags.sources(values, words)
-    line, file = record_flags.COMMAND_LINE, f"flag file {outer}"
+    told = command_flags.sources(values, words)
+    line, file = command_flags.COMMAND_LINE, f"flag file {outer}"
     assert told == {
         "task_name": line, "seed": file, "warmup_step": file, "use_xla": file, "train_step": line,
         "output_dir": line, "do_train": line, "do_eval": line, "recompute": line,
@@ -36,7 +36,7 @@ def test_each_flag_says_where_it_comes_from(tmp_path):
     assert (values.seed, values.train_step, values.warmup_step) == (3, 9, 1)
     two_words = ["--flagfile", str(outer), *words[:2], "--output_dir=out"]
     parsed(*two_words)
-    assert record_flags.sources(values, two_words)["seed"] == file
+    assert command_flags.sources(values, two_words)["seed"] == file
 
 
 @pytest.mark.parametrize("name", "pretraining classifier race squad_v1 squad_v2".split())
@@ -47,18 +47,18 @@ def test_what_nobody_has_set_is_a_default(name):
     module.define_flags(values)
     required = ("input_file", "task_name", "data_dir", "output_dir")
     values(["script", *(f"--{flag}=x" for flag in required if flag in values)])
-    found = record_flags.describe(values, f"run_{name}")
+    found = command_flags.describe(values, f"run_{name}")
     set_ = {flag for flag in found if found[flag]["source"] != "default"}
     assert set_ == set(required) & set(found)
     record = {"script": f"run_{name}", "flags": run_record.plain(found)}
-    assert record_flags.changed_defaults(record) == {}
+    assert command_flags.changed_defaults(record) == {}
 
 
 def test_flags_that_a_program_has_set():
     values = parsed("--task_name=sst-2", "--output_dir=out", "--seed=12345")
     values.train_step = 5
     flags.DEFINE_integer("of_a_package", 1, "", flag_values=values)
-    found = record_flags.describe(values, "run_classifier")
+    found = command_flags.describe(values, "run_classifier")
     assert found["train_step"] == {"value": 5, "source": "program"}
     assert found["seed"] == {"value": 12345, "source": "caller"}
     assert found["warmup_step"] == {"value": 0, "source": "default"}

@@ -1,16 +1,19 @@
-"""The flags of a run and the files they name, for the run record."""
+"""The flags of commands: recorded for a run, compared with later defaults, checked for a trial."""
 
 import dataclasses
 import importlib
+import importlib.util
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags, logging
+from absl.flags import FlagValues
 
 from albert.cli import packaged_files
+from albert.experiments import trial_processes
 from albert.io import file_io
 from albert.training import run_record
 
@@ -35,7 +38,7 @@ class Command:
     flags: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def of(cls, values: flags.FlagValues, script: str) -> "Command":
+    def of(cls, values: FlagValues, script: str) -> "Command":
         """Returns the command of parsed flags."""
         given = [values[name].serialize() for name in values if values[name].present]
         return cls(script, _arguments(values), list(filter(None, given)), describe(values, script))
@@ -57,30 +60,30 @@ class Command:
         return run_record.Recorder(
             script=self.script,
             command=["python", "-m", f"albert.{self.script}", *self.words],
-            flags=self.flags,
+            flags=dict(self.flags),
             inputs=_inputs(source, teacher),
         )
 
 
-def describe(values: flags.FlagValues, script: str) -> dict[str, dict]:
+def describe(values: FlagValues, script: str) -> dict[str, dict]:
     """Returns {name: {"value": …, "source": …}} of a script's own flags."""
-    own = _defined(script)  # libraries also define flags
+    own = _defined(script)  # Libraries also define flags.
     if values is flags.FLAGS:
-        said = sources(values, _arguments(values))
+        given = sources(values, _arguments(values))
     else:
-        said = {name: CALLER for name in values if values[name].present}
+        given = {name: CALLER for name in values if values[name].present}
     found = {}
     for name in own:
         flag = values[name]
         is_default = flag.using_default_value or flag.value == flag.default
-        source = said.get(name, DEFAULT if is_default else PROGRAM)
+        source = given.get(name, DEFAULT if is_default else PROGRAM)
         found[name] = {"value": flag.value, "source": source}
     return found
 
 
 def _defined(script):
     """Returns the flag values of a script, all with their defaults."""
-    defined = flags.FlagValues()
+    defined = FlagValues()
     importlib.import_module(f"albert.{script}").define_flags(defined)
     return defined
 
@@ -92,14 +95,15 @@ def _arguments(values):
     return [values[name].serialize() for name in sorted(values) if values[name].present]
 
 
-def sources(values: flags.FlagValues, arguments: Sequence[str]) -> dict[str, str]:
+def sources(values: FlagValues, arguments: Sequence[str]) -> dict[str, str]:
     """Returns {flag name: "command line" or "flag file …"} of the flags in `arguments`.
 
     Args:
       values: flag values, which know the names.
       arguments: words of a command; if a flag is repeated the last one counts, as in absl.
     """
-    found, rest = {}, list(arguments)
+    found: dict[str, str] = {}
+    rest = list(arguments)
     while rest:
         word = rest.pop(0)
         name, is_given, path = word.lstrip("-").partition("=")
@@ -173,3 +177,50 @@ def changed_defaults(record: dict) -> dict[str, Any]:
             logging.info("The default of --%s was %s", name, flag["value"])
             changed[name] = flag["value"]
     return changed
+
+
+def _define_flags_of(script: str) -> Callable[[FlagValues], None]:
+    module = trial_processes.module_of(script)
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        found = None
+    define = found and getattr(importlib.import_module(module), "define_flags", None)
+    if not define:
+        raise file_io.InputError(
+            f"script={script!r}: there is no script {module}; give the name of one of this "
+            "package, such as run_classifier"
+        )
+    return define
+
+
+def read_trial_flags(script: str, arguments: list[str]) -> dict[str, str]:
+    """Returns the flags that arguments give to a script.
+
+    Args:
+      script: name of a script of this package, or of a dotted module that also has `define_flags`.
+      arguments: command line arguments without ``output_dir``.
+
+    Returns:
+      {flag: value as text}.
+
+    Raises:
+      file_io.InputError: the script does not exist, has no output_dir, or rejects one of the
+        arguments, which the message names.
+    """
+    values = FlagValues()
+    _define_flags_of(script)(values)
+    if "output_dir" not in values:
+        raise file_io.InputError(f"script={script!r} has no output folder, as trials need one")
+    try:
+        rest = values([script, "--output_dir=trial", *packaged_files.expand(arguments)])[1:]
+    except (flags.Error, OSError) as error:  # OSError: a flag file that cannot be read
+        raise file_io.InputError(f"{script}: {error}") from error
+    if rest:
+        raise file_io.InputError(f"{script}: not a flag: {rest}; flags look like --name=value")
+    if values.output_dir != "trial":
+        raise file_io.InputError("output_dir of a trial is a folder in that of the sweep; drop it")
+    given = (name for name in values if values[name].present)
+    return {
+        name: str(values[name].value) for name in given if name not in ("output_dir", "flagfile")
+    }

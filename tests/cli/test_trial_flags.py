@@ -2,14 +2,14 @@
 
 import pytest
 
-from albert.cli import script_flags
+from albert.cli import command_flags
 from albert.io import file_io
 from tests.support.sources import ROOT
 
 
 def test_flags_of_a_flag_file_and_of_arguments(monkeypatch):
     monkeypatch.chdir(ROOT)
-    found = script_flags.check(
+    found = command_flags.read_trial_flags(
         "run_classifier", ["--flagfile=recipes/glue_RTE.flags", "--train_step=5", "--use_xla"]
     )
     assert found["task_name"] == "RTE" and found["train_step"] == "5"
@@ -30,4 +30,4 @@ def test_flags_of_a_flag_file_and_of_arguments(monkeypatch):
 )
 def test_what_a_script_does_not_take_is_named(script, arguments, message):
     with pytest.raises(file_io.InputError, match=message):
-        script_flags.check(script, arguments)
+        command_flags.read_trial_flags(script, arguments)

@@ -1,0 +1,169 @@
+"""Checks the values of records: tokens beyond the vocabulary, labels beyond the classes.
+
+Each batch is checked when it is read, which takes a few comparisons. Only if a batch is rejected
+are the files read again, to find the record.
+"""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from albert.data import input_pipeline, record_files
+from albert.io import file_io
+
+WRONG = "a record holds an invalid value"
+_SCANNED_AT_ONCE = 1024  # records
+
+
+def limits_of_model(config: Any) -> dict[str, int]:
+    """Returns {name of a feature: number below which its values must be}.
+
+    Args:
+      config: `configuration.AlbertConfig` of the model.
+    """
+    return {
+        "input_ids": config.vocab_size,
+        "segment_ids": config.type_vocab_size,
+        "input_mask": 2,
+    }
+
+
+def find_wrong(features: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns {name: booleans}, True for each invalid value.
+
+    Args:
+      features: tensors of a batch, [B, ...].
+      limits: {name: number or tensor}; integers must be at least 0 and below it. Features without
+        a limit may have any integers. All floats must be finite.
+    """
+    found = {
+        name: (features[name] < 0) | (features[name] >= high)
+        for name, high in limits.items()
+        if name in features and features[name].dtype.is_integer
+    }
+    floats = {name: values for name, values in features.items() if values.dtype.is_floating}
+    return {**found, **{name: ~tf.math.is_finite(values) for name, values in floats.items()}}
+
+
+def refuse(wrong: Mapping[str, Any]) -> tf.Operation | None:
+    """Makes the operation that fails if one of the booleans of `find_wrong` is True.
+
+    Raises:
+      tf.errors.InvalidArgumentError: the message contains `WRONG`.
+    """
+    is_wrong = tf.reduce_any([tf.reduce_any(values) for values in wrong.values()])
+    return tf.debugging.Assert(~is_wrong, [WRONG])
+
+
+def check(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, Any]:
+    """Returns the features of a batch, after a check of their values.
+
+    Raises:
+      tf.errors.InvalidArgumentError: see `refuse`; `report_damage` finds the record.
+    """
+    with tf.control_dependencies([refuse(find_wrong(features, limits))]):
+        return {name: tf.identity(values) for name, values in features.items()}
+
+
+@contextlib.contextmanager
+def report_damage(paths: Sequence[str], finders: Mapping[str, Callable[[], str]]) -> Iterator[None]:
+    """As `record_files.report_damage`, also for what is rejected because of a record's values.
+
+    Args:
+      paths: record files that are read inside the block.
+      finders: {part of TensorFlow's message: function that returns the message for the user}.
+
+    Raises:
+      file_io.InputError: names the file and the record.
+    """
+    with record_files.report_damage(paths):
+        try:
+            yield
+        except tf.errors.InvalidArgumentError as error:
+            for reason, find in finders.items():
+                if reason in error.message:
+                    logging.info("%s; looking for it", reason.capitalize())
+                    raise file_io.InputError(find()) from error
+            raise
+
+
+def find_wrong_record(
+    paths: Sequence[str],
+    specs: Sequence[Any],
+    find: Callable[[dict], dict],
+    describe: Callable[[str, tuple, dict], str],
+) -> str:
+    """Describes the first record with an invalid value: file, number, value.
+
+    Args:
+      paths: record files.
+      specs: feature specifications; a file need not have all of the features.
+      find: as `find_wrong`, of features alone.
+      describe: ``(name, place, features) -> text`` of a value and its record (arrays).
+    """
+    for path in paths:
+        example = record_files.first_example(path)
+        present = example.features.feature if example else ()
+        found_here = [spec for spec in specs if spec.name in present]
+        dataset = record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
+        for batch, serialized in enumerate(dataset):
+            features = input_pipeline.parse(found_here, serialized, narrow=False)
+            found = {name: np.argwhere(values) for name, values in find(features).items()}
+            found = {name: places[0] for name, places in found.items() if len(places)}
+            if found:
+                name = min(found, key=lambda name: found[name][0])
+                row, *place = (int(index) for index in found[name])
+                record = {name: values[row].numpy() for name, values in features.items()}
+                text = describe(name, tuple(place), record)
+                return f"{path}, record {batch * _SCANNED_AT_ONCE + row + 1}: {text}"
+    return f"{WRONG}, in {', '.join(paths)}"
+
+
+def describe_value(name: str, place: Sequence[int], value: Any, high: int | None) -> str:
+    """Returns a message on a value that is not below `high`, or not finite."""
+    is_float = isinstance(value, np.floating)
+    expected = "a finite number" if is_float or high is None else f"0 to {high - 1}"
+    where = "".join(f"[{index}]" for index in place)
+    return f"{name}{where} = {value}, expected {expected}"
+
+
+def checked(data: Any, config: Any) -> Any:
+    """Returns data of which each batch is checked as it is read; its errors name the record.
+
+    Args:
+      data: `contracts.Data` of cached features.
+      config: `configuration.AlbertConfig` of the model.
+    """
+    limits = {**limits_of_model(config), **data.limits}
+    specs = {spec.name: spec for split in ("train", "dev", "test") for spec in data.specs(split)}
+    find = functools.partial(find_wrong, limits=limits)
+
+    def describe(name, place, features):
+        text = describe_value(name, place, features[name][place], limits.get(name))
+        return f"{text}: delete the file, then the same command makes it again"
+
+    def reading(paths):
+        return report_damage(
+            paths, {WRONG: lambda: find_wrong_record(paths, list(specs.values()), find, describe)}
+        )
+
+    def with_check(options):
+        def prepare(features):
+            features = check(features, limits)
+            return options.prepare(features) if options.prepare else features
+
+        return dataclasses.replace(options, prepare=prepare)
+
+    return dataclasses.replace(
+        data,
+        reading=reading,
+        check=functools.partial(check, limits=limits),
+        train_input=with_check(data.train_input),
+        eval_input=with_check(data.eval_input),
+    )

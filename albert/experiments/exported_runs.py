@@ -1,0 +1,223 @@
+"""Reads finished and running runs from their folders in the form that other trackers take."""
+
+import dataclasses
+import datetime
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+
+from albert.experiments import report_data, seeds, sweep_journal
+from albert.io import file_io
+from albert.tasks import race
+from albert.training import run_record, stuck_runs
+
+FINISHED, STUCK, PRUNED = "finished", stuck_runs.STUCK, sweep_journal.PRUNED
+FAILED, INTERRUPTED = run_record.FAILED, run_record.INTERRUPTED
+RUNNING = run_record.RUNNING
+_KINDS = {"run_race": race.KIND}  # kinds of models whose name is not that of the script
+_LARGEST = 2**53  # larger integers do not fit into a float
+_KEY_LENGTH = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run in the form that trackers take.
+
+    Attributes:
+      key: 12 hexadecimal digits that stay the same while the run resumes and grows.
+      name: folder of the run; for parts of a sweep or study with the folder of the whole.
+      status: "finished", "running", "stuck", "pruned", "failed" or "interrupted".
+      started: seconds since 1970.
+      ended: the same; None if the run has not ended.
+      flags: {name: value} of all settings, except those that are None.
+      scores: {name: number}, such as ``best/eval_accuracy``.
+      curves: {name: {step: (seconds since 1970, value)}}, such as ``train/loss``.
+      tags: {name: text}.
+    """
+
+    key: str
+    name: str
+    status: str
+    started: float
+    ended: float | None
+    flags: dict
+    scores: dict
+    curves: dict
+    tags: dict
+
+    @property
+    def digest(self) -> str:
+        """Returns a hash of all of the run, which changes when the run does."""
+        return _hash(dataclasses.asdict(self))
+
+    @property
+    def last_step(self) -> int:
+        """Returns the last step of its curves; 0 without any."""
+        return max((step for curve in self.curves.values() for step in curve), default=0)
+
+    @property
+    def last_time(self) -> float:
+        """Returns the time of its end, or of its last point if it has not ended."""
+        times = (time for curve in self.curves.values() for time, _ in curve.values())
+        return self.ended or max(times, default=self.started)
+
+    def rows(self) -> list[tuple[int, dict]]:
+        """Returns [(step, {name: value})] of its curves, by ascending steps."""
+        found = {}
+        for name, curve in self.curves.items():
+            for step, (_, value) in curve.items():
+                found.setdefault(step, {})[name] = value
+        return sorted(found.items())
+
+
+def _hash(value):
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+def read(folders: Iterable[str]) -> tuple[list[Run], list[str]]:
+    """Reads all runs of folders, which may be runs, runs over seeds, sweeps and GLUE sweeps.
+
+    Returns:
+      The runs, each once, and the names of trials and seeds that left no record.
+
+    Raises:
+      file_io.InputError: a folder is not a run, a record is damaged, or there is no run at all.
+    """
+    runs, missing = {}, []
+    for folder in folders:
+        path = folder if file_io.is_remote(folder) else os.path.abspath(folder)
+        for part, name, outcome in _parts(path, os.path.basename(path), ""):
+            if not file_io.exists(os.path.join(part, run_record.RUN)):
+                missing.append(name)
+                continue
+            with report_data.damage_named(os.path.join(part, run_record.RUN)):
+                run = _read_run(report_data.read_run(part, name), outcome)
+            runs.setdefault(run.key, run)
+    if not runs:
+        raise file_io.InputError(f"runs: no trial has a {run_record.RUN} yet: {missing}")
+    return list(runs.values()), missing
+
+
+def _parts(folder, name, outcome) -> Iterator[tuple[str, str, str]]:
+    """Yields (folder, name, outcome) of each run; the outcome is what its sweep or study says."""
+    kind = report_data.kind_of(folder)
+    if kind in (report_data.SWEEP, report_data.GLUE):
+        trials = sweep_journal.read(folder)[1]
+        outcomes = {trial.name: trial.state for trial in trials}
+    elif kind == report_data.SEEDS:
+        path = os.path.join(folder, seeds.SEEDS)
+        outcomes = {run["folder"]: run["status"] for run in seeds.read(path)["runs"]}
+        # The seed that is running is not in the file yet.
+        started = (part for part in file_io.listdir(folder) if part.startswith("seed_"))
+        outcomes = {**dict.fromkeys(sorted(started), ""), **outcomes}
+    else:
+        yield folder, name, outcome
+        return
+    for part, state in outcomes.items():
+        path = os.path.join(folder, part)
+        if file_io.exists(os.path.join(path, seeds.SEEDS)):
+            yield from _parts(path, f"{name}/{part}", state)
+        else:
+            yield path, f"{name}/{part}", state
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+def _read_run(run, outcome):
+    record, first = run.record, run.record["sessions"][0]
+    begun = [first["command"], first["pid"], first["started"]]
+    started = _time(record["started"])
+    flags = {name: flag["value"] for name, flag in record["flags"].items()}
+    return Run(
+        key=_hash([os.path.basename(run.folder), *begun])[:_KEY_LENGTH],
+        name=run.name,
+        status=_status(run, outcome),
+        started=started,
+        ended=_time(record["ended"]) if record["ended"] else None,
+        flags={name: value for name, value in flags.items() if value is not None},
+        scores=_scores(run),
+        curves=_curves(run, started),
+        tags=_tags(run),
+    )
+
+
+def _time(text):
+    return datetime.datetime.fromisoformat(text).timestamp()
+
+
+def _status(run, outcome):
+    status = run.record["status"]
+    if outcome == PRUNED:
+        return PRUNED
+    if status != RUNNING and (
+        stuck_runs.verdict(run.folder, run.result.get("step")) == STUCK
+        or (run.given_up and not run.rows)
+    ):
+        return STUCK
+    if outcome == FAILED or (outcome == INTERRUPTED and status == RUNNING):
+        return outcome
+    return FINISHED if status == run_record.DONE else status
+
+
+def _numbers(value, name):
+    """Yields (name, number) of all finite numbers in a value of JSON, at any depth."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _numbers(part, f"{name}/{key}")
+    elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        yield name, value if abs(value) < _LARGEST else float(value)
+
+
+def _scores(run):
+    """Returns the numbers of the record, and the scores of the last evaluation."""
+    record = run.record
+    final = next((row for row in reversed(run.rows) if row["kind"] == run_record.EVAL), {})
+    parts = {
+        "score": run.score, "evaluated": record.get("evaluated"), "restarts": len(run.given_up),
+        "best": run.result, "final": final, "test": record.get("test"),
+        "baseline": record.get("baseline"), "parameters": record["parameters"],
+        "cost": record.get("cost"),
+    }  # fmt: skip
+    return dict(pair for name, part in parts.items() for pair in _numbers(part, name))
+
+
+def _curves(run, started):
+    curves = {}
+    begun = time = started
+    earlier = 0.0
+    for row in run.rows:
+        seconds = row.get("seconds")
+        if seconds is not None:
+            if seconds < earlier:
+                begun = time  # `seconds` counts from the start of each session
+            earlier, time = seconds, begun + seconds
+        values = {k: v for k, v in row.items() if k not in ("kind", "step", "seconds")}
+        for name, value in _numbers(values, row["kind"]):
+            curves.setdefault(name, {})[row["step"]] = (time, value)
+    return curves
+
+
+def _tags(run):
+    record = run.record
+    script, task = run.task
+    given = sorted(n for n, flag in record["flags"].items() if flag["source"] != "default")
+    tags = {
+        "task": task,
+        "kind": _KINDS.get(script, script.removeprefix("run_")),
+        "script": script,
+        "group": run.name.rpartition("/")[0],
+        "best_metric": run.best_metric,
+        "score_name": run.score_name,
+        "remarks": "; ".join(run.remarks),
+        "given": " ".join(given),
+        "git_commit": record["git_commit"],
+        "message": record.get("message"),
+        "folder": run.folder,
+    }
+    return {name: str(text or "") for name, text in tags.items()}

@@ -1,0 +1,706 @@
+"""Statistics of scores over seeds: intervals, comparisons, sweeps, and the best of several runs.
+
+A comparison claims a difference only if its p is at most 1 - level. Results say in words what they
+do not know, such as an interval of one seed. Needs SciPy (extra `stats`).
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+
+import numpy as np
+import numpy.typing as npt
+
+from albert.io import file_io
+
+MIN_BOOTSTRAP = 30  # scores from which BCa intervals of a mean cover as promised
+NOT_DISTINGUISHABLE = "not distinguishable"
+RUNS_PER_DRAW = 15  # scores per k from which intervals of the best of k cover as promised
+_ENUMERATED = 2**16  # permutations: up to this many are all tried, of more this many are drawn
+_CHUNK = 2_000_000  # numbers held at a time
+# Relative spread below which differences are the rounding of float32 scores.
+_ROUNDING = 1e-7
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """A number with its interval.
+
+    Attributes:
+      estimate: the number.
+      low, high: interval; None if the scores are too few, see `note`.
+      level: fraction of such intervals that hold the true value.
+      method: name of the method.
+      n: number of scores (runs).
+      note: caution in words; "" without one.
+    """
+
+    estimate: float
+    low: float | None
+    high: float | None
+    level: float
+    method: str
+    n: int
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Two sets of scores, a and b.
+
+    Attributes:
+      difference: b minus a.
+      low, high: interval of the difference; None if the scores are too few, see `note`.
+      p: two-sided p-value of no difference; None if unknown.
+      level: level of the interval; a difference is claimed if p is at most 1 - level.
+      method: names of the tests behind p.
+      n_a, n_b: numbers of scores (runs or examples).
+      paired: whether scores were compared in pairs.
+      better: name of the better one; None if none is claimed.
+      verdict: "b is better by 0.0123", "not distinguishable" or "not known: …".
+      note: caution in words; "" without one.
+    """
+
+    difference: float
+    low: float | None
+    high: float | None
+    p: float | None
+    level: float
+    method: str
+    n_a: int
+    n_b: int
+    paired: bool
+    better: str | None
+    verdict: str
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A point of a sweep, compared with the reference of its `Points`.
+
+    Attributes:
+      name: name of the point.
+      mean: mean score over its seeds.
+      n: number of scores.
+      failed: number of runs without a score.
+      difference: mean minus that of the reference.
+      p: p-value, adjusted for all comparisons; None for the reference and if unknown.
+      verdict: "best", "baseline", "better by …", "worse by …", "not distinguishable" or
+        "not known: …".
+    """
+
+    name: str
+    mean: float
+    n: int
+    failed: int
+    difference: float
+    p: float | None
+    verdict: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Points:
+    """All points of a sweep, the best mean first.
+
+    Attributes:
+      points: tuple of `Point`.
+      reference: name of the point that the others are compared with.
+      winner: name of a point that is better than every other; None if none is claimed.
+      level: 1 minus the probability of at least one false claim in the whole table.
+      method: names of the tests behind p.
+      verdict: one sentence about the reference.
+      note: caution in words; "" without one.
+    """
+
+    points: tuple[Point, ...]
+    reference: str
+    winner: str | None
+    level: float
+    method: str
+    verdict: str
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class BestOf(Estimate):
+    """Expected best score of several runs.
+
+    Attributes:
+      k: number of runs of which the best is reported.
+      bias: expected best minus the mean: what reporting only the best adds.
+    """
+
+    k: int = 1
+    bias: float = 0.0
+
+
+# --- checks -------------------------------------------------------------------------------------
+
+
+def scipy_stats() -> ModuleType:
+    """Returns `scipy.stats`.
+
+    Raises:
+      file_io.InputError: SciPy is missing; the message says how to install it.
+    """
+    try:
+        import scipy.stats
+    except ImportError as error:
+        raise file_io.InputError(
+            f"statistics need the package scipy: pip install '.[stats]' ({error})"
+        ) from error
+    return scipy.stats
+
+
+def check_level(level: float, name: str = "level") -> float:
+    """Returns 1 - level; raises `file_io.InputError` if the level is not between 0 and 1."""
+    if not 0 < level < 1:
+        raise file_io.InputError(f"{name} must be between 0 and 1; got {level}")
+    return round(1 - level, 12)
+
+
+def check_scores(scores: npt.ArrayLike, name: str, dimensions: int = 1) -> npt.NDArray:
+    """Returns scores as float64.
+
+    Raises:
+      file_io.InputError: there are none, they are not numbers, one is not finite, or they have
+        another number of dimensions.
+    """
+    try:
+        found = np.asarray(scores, np.float64)
+    except (TypeError, ValueError) as error:
+        raise file_io.InputError(f"{name}: expected numbers: {error}") from error
+    if found.ndim != dimensions or not found.size:
+        raise file_io.InputError(
+            f"{name}: expected scores with {dimensions} dimensions, at least 1 in each; got shape "
+            f"{list(found.shape)}"
+        )
+    if not np.isfinite(found).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(found))[0])
+        raise file_io.InputError(
+            f"{name}: score {', '.join(map(str, place))} is {found[place]}; leave failed runs out "
+            "and pass their number"
+        )
+    return found
+
+
+def decide(
+    difference: float, p: float | None, level: float, minimize: bool, names: Sequence[str]
+) -> tuple[str | None, str]:
+    """Returns the better of two names, or None, and the verdict of a `Comparison`."""
+    if p is None or p > check_level(level) or difference == 0:
+        return None, NOT_DISTINGUISHABLE
+    better = names[int((difference > 0) != minimize)]
+    return better, f"{better} is better by {abs(difference):.4g}"
+
+
+# --- one set of scores ----------------------------------------------------------------------------
+
+
+def mean_interval(
+    scores: npt.ArrayLike,
+    *,
+    level: float = 0.95,
+    method: str = "t",
+    resamples: int = 9999,
+    random_seed: int = 0,
+) -> Estimate:
+    """Returns the mean over seeds with its interval.
+
+    The t interval is exact from 2 scores on if scores are normal; at 2 it is very wide. It does
+    not describe runs of which some collapse: report these by number. The BCa bootstrap (Efron,
+    "Better bootstrap confidence intervals", 1987) needs no normal distribution but many scores: at
+    5, 10 and 20 normal scores its 95% intervals cover 83%, 90% and 93%. Below `MIN_BOOTSTRAP` it
+    gives no interval.
+
+    Args:
+      scores: [seeds].
+      level: level of the interval.
+      method: "t" or "bca".
+      resamples: bootstrap samples.
+      random_seed: seed of the bootstrap.
+
+    Raises:
+      file_io.InputError: bad scores, level or method.
+    """
+    values = check_scores(scores, "scores")
+    check_level(level)
+    if method not in ("t", "bca"):
+        raise file_io.InputError(f"method must be t or bca; got {method!r}")
+    stats, n, mean = scipy_stats(), len(values), float(values.mean())
+    name = "t interval" if method == "t" else "BCa bootstrap"
+    if n == 1:
+        return Estimate(mean, None, None, level, name, n, "one seed: the spread is unknown")
+    if method == "bca":
+        if n < MIN_BOOTSTRAP:
+            note = f"{n} seeds: BCa needs {MIN_BOOTSTRAP}; take the t interval"
+            return Estimate(mean, None, None, level, name, n, note)
+        if np.ptp(values) == 0:
+            note = "all scores are equal: the spread is unknown"
+            return Estimate(mean, None, None, level, name, n, note)
+        rng = np.random.default_rng(random_seed)
+        found = stats.bootstrap(
+            (values,), np.mean, confidence_level=level, n_resamples=resamples, rng=rng
+        ).confidence_interval
+        return Estimate(mean, float(found.low), float(found.high), level, name, n)
+    if _has_no_spread(values):
+        note = "all scores are equal: the spread is unknown"
+        return Estimate(mean, None, None, level, name, n, note)
+    half = float(stats.sem(values) * stats.t.ppf(0.5 + level / 2, n - 1))
+    note = "two seeds: the interval is very wide" if n == 2 else ""
+    return Estimate(mean, mean - half, mean + half, level, name, n, note)
+
+
+def expected_best(
+    scores: npt.ArrayLike, k: int, *, minimize: bool = False, level: float = 0.95
+) -> BestOf:
+    """Returns the expected best score of k runs, which a report of only the best one shows.
+
+    Dodge et al., "Show Your Work" (2019), arXiv 1909.03004, section 3.1, with draws of k scores
+    without replacement, which makes it unbiased (Tang et al., 2020, arXiv 2004.13705). The interval
+    is that of the jackknife with quantiles of t; it needs n of at least `RUNS_PER_DRAW` times k,
+    from where on 95% intervals of normal scores cover at least 93% for k up to 10.
+
+    Args:
+      scores: [n], such as one per trial of a random search.
+      k: number of runs, at most n.
+      minimize: whether the lowest score is the best.
+      level: level of the interval.
+
+    Raises:
+      file_io.InputError: bad scores or level, or k below 1 or above n.
+    """
+    values = np.sort(check_scores(scores, "scores"))
+    alpha, n, sign = check_level(level), len(values), -1 if minimize else 1
+    if not 1 <= k <= n:
+        raise file_io.InputError(f"k must be from 1 to the number of scores, {n}; got {k}")
+    ordered = np.sort(sign * values)
+    best = sign * float(ordered @ _best_weights(n, k))
+    low = high = None
+    note = f"an interval needs {RUNS_PER_DRAW * k} scores; got {n}"
+    if n >= max(2, RUNS_PER_DRAW * k):
+        weights, zero = _best_weights(n - 1, k), np.zeros(1)
+        # Sums without score i: those below it keep their weights, those above move down by one.
+        below = np.concatenate([zero, np.cumsum(ordered[:-1] * weights)])
+        above = np.concatenate([np.cumsum((ordered[1:] * weights)[::-1])[::-1], zero])
+        error = math.sqrt((n - 1) * np.var(below + above))
+        half = float(scipy_stats().t.isf(alpha / 2, n - 1)) * error
+        low, high, note = best - half, best + half, ""
+    bias = best - float(values.mean())
+    return BestOf(best, low, high, level, "best of k", n, note, k=k, bias=bias)
+
+
+def _best_weights(n, k):
+    """Returns the probability of each of n ordered scores to be the best of k drawn ones."""
+    return np.array([math.comb(i, k - 1) / math.comb(n, k) for i in range(n)])
+
+
+# --- two sets of scores ---------------------------------------------------------------------------
+
+
+def _has_no_spread(values):
+    """Returns whether values are equal, apart from rounding."""
+    return np.ptp(values) <= _ROUNDING * np.abs(values).max()
+
+
+def sign_flip_p(differences: npt.ArrayLike, *, random_seed: int = 0) -> float:
+    """Returns the two-sided p of the sign-flip permutation test of paired differences.
+
+    Exact: all 2^n signs are tried up to n = 16; of more, 65,536 are drawn. Its smallest p is
+    2^(1-n), so n = 6 pairs are needed for p < 0.05.
+
+    Args:
+      differences: [pairs].
+      random_seed: seed of the drawn signs.
+    """
+    values = check_scores(differences, "differences")
+    if len(values) == 1:
+        return 1.0
+    found = scipy_stats().permutation_test(
+        (values,),
+        np.mean,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=_ENUMERATED,
+        batch=max(1, _CHUNK // len(values)),
+        rng=np.random.default_rng(random_seed),
+    )
+    return float(found.pvalue)
+
+
+def permutation_p(a: npt.ArrayLike, b: npt.ArrayLike, *, random_seed: int = 0) -> float:
+    """Returns the two-sided p of the permutation test of the difference of two means.
+
+    Exact: all splits are tried if there are at most 65,536 (9 and 9 scores); of more, this many
+    are drawn. Its smallest p is 2 / C(n + m, n), so 4 and 4 scores are needed for p < 0.05.
+
+    Args:
+      a: [n].
+      b: [m].
+      random_seed: seed of the drawn splits.
+    """
+    first, second = check_scores(a, "a"), check_scores(b, "b")
+    if len(first) == len(second) == 1:
+        return 1.0
+    found = scipy_stats().permutation_test(
+        (second, first),
+        lambda x, y, axis: x.mean(axis) - y.mean(axis),
+        vectorized=True,
+        n_resamples=_ENUMERATED,
+        batch=max(1, _CHUNK // (len(first) + len(second))),
+        rng=np.random.default_rng(random_seed),
+    )
+    return float(found.pvalue)
+
+
+def _t_test(a, b, paired, level=0.95):
+    """Returns low, high and p of b - a by the t test; (None, None, None) without a spread."""
+    if paired:
+        difference, scale = b - a, max(np.abs(a).max(), np.abs(b).max())
+        if len(a) < 2 or np.ptp(difference) <= _ROUNDING * scale:
+            return None, None, None
+        found = scipy_stats().ttest_rel(b, a)
+    else:
+        if min(len(a), len(b)) < 2 or (_has_no_spread(a) and _has_no_spread(b)):
+            return None, None, None
+        found = scipy_stats().ttest_ind(b, a, equal_var=False)
+    interval = found.confidence_interval(level)
+    return float(interval.low), float(interval.high), float(found.pvalue)
+
+
+def _smallest_p(paired, n_a, n_b):
+    """Returns the smallest p that a permutation test can give."""
+    return 2.0 ** (1 - n_a) if paired else 2 / math.comb(n_a + n_b, n_a)
+
+
+def _compare(a, b, paired, level, minimize, names, random_seed):
+    """Compares two arrays, see `compare_seeds`."""
+    difference = float((b - a).mean()) if paired else float(b.mean() - a.mean())
+    low, high, p = _t_test(a, b, paired, level)
+    method, notes = "paired t" if paired else "Welch t", []
+    fewest, smallest = min(len(a), len(b)), _smallest_p(paired, len(a), len(b))
+    if fewest > 1 and low is None:
+        notes.append(f"{'differences' if paired else 'scores'} are equal: no interval")
+    if smallest <= check_level(level):
+        if paired:
+            found, name = sign_flip_p(b - a, random_seed=random_seed), "sign flips"
+        else:
+            found, name = permutation_p(a, b, random_seed=random_seed), "permutations"
+        p, method = max(found, p or 0.0), f"{method} and {name}, the larger p"
+    elif low is not None:
+        notes.append("too few seeds for a permutation test: p assumes normal scores")
+    better, verdict = decide(difference, p, level, minimize, names)
+    if p is None:
+        one = fewest == 1
+        verdict = f"not known: {'one seed' if one else 'too few seeds without a spread'}"
+        if not one and abs(difference) <= _ROUNDING * np.abs(a).max():
+            verdict = NOT_DISTINGUISHABLE
+    return Comparison(
+        difference, low, high, p, level, method, len(a), len(b), paired, better, verdict,
+        "; ".join(notes),
+    )  # fmt: skip
+
+
+def paired_difference(
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    minimize: bool = False,
+    level: float = 0.95,
+    names: tuple[str, str] = ("a", "b"),
+    random_seed: int = 0,
+) -> Comparison:
+    """Compares scores in pairs; see `compare_seeds`.
+
+    Args:
+      a: [pairs].
+      b: [pairs].
+      minimize: whether lower is better.
+      level: level of the interval and of the claim.
+      names: names for the verdict.
+      random_seed: seed of drawn permutations.
+
+    Raises:
+      file_io.InputError: bad scores or level, or different lengths.
+    """
+    first, second = check_scores(a, names[0]), check_scores(b, names[1])
+    if len(first) != len(second):
+        raise file_io.InputError(
+            f"pairs need equal lengths; {names[0]} has {len(first)} scores, {names[1]} has "
+            f"{len(second)}"
+        )
+    return _compare(first, second, True, level, minimize, names, random_seed)
+
+
+def unpaired_difference(
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    minimize: bool = False,
+    level: float = 0.95,
+    names: tuple[str, str] = ("a", "b"),
+    random_seed: int = 0,
+) -> Comparison:
+    """Compares scores [n] and [m] without pairs; otherwise as `paired_difference`."""
+    first, second = check_scores(a, names[0]), check_scores(b, names[1])
+    return _compare(first, second, False, level, minimize, names, random_seed)
+
+
+def _failures_note(counts):
+    """Returns words about runs without a score; "" if there are none."""
+    found = [f"{count} of {name}" for name, count in counts.items() if count]
+    return f"failed runs are not compared: {', '.join(found)}" if found else ""
+
+
+def compare_seeds(
+    a: Mapping[int, float],
+    b: Mapping[int, float],
+    *,
+    minimize: bool = False,
+    level: float = 0.95,
+    paired: bool | None = None,
+    failed: tuple[int, int] = (0, 0),
+    names: tuple[str, str] = ("a", "b"),
+    random_seed: int = 0,
+) -> Comparison:
+    """Compares two sets of runs over seeds.
+
+    The interval is that of the paired t test, or of Welch's t test without pairs. From 6 pairs, or
+    4 and 4 runs, on (at level 0.95) a permutation test is made, too, and p is the larger of both:
+    it then needs no normal distribution. With fewer runs p is that of the t test alone. Colas et
+    al., "How Many Random Seeds?" (2018), arXiv 1806.08295, compare these tests on few runs.
+
+    Args:
+      a: {seed: score}.
+      b: {seed: score}.
+      minimize: whether lower is better.
+      level: level of the interval and of the claim.
+      paired: whether to compare by seed; None: if both have the same seeds.
+      failed: numbers of runs of a and b that failed and have no score; they are only reported.
+      names: names for the verdict.
+      random_seed: seed of drawn permutations.
+
+    Raises:
+      file_io.InputError: no scores, a score that is not finite, a bad level, or `paired` with
+        different seeds.
+    """
+    check_level(level)
+    same = set(a) == set(b)
+    if paired and not same:
+        odd = ", ".join(map(str, sorted(set(a) ^ set(b), key=str)))
+        raise file_io.InputError(f"pairs need the same seeds; only one side has {odd}")
+    is_paired = same if paired is None else paired
+    first = check_scores([a[seed] for seed in a], names[0])
+    second = check_scores([b[seed] for seed in (a if is_paired else b)], names[1])
+    found = _compare(first, second, is_paired, level, minimize, names, random_seed)
+    notes = [found.note, _failures_note(dict(zip(names, failed, strict=True)))]
+    return dataclasses.replace(found, note="; ".join(filter(None, notes)))
+
+
+# --- many sets of scores --------------------------------------------------------------------------
+
+
+def holm(p_values: npt.ArrayLike) -> npt.NDArray:
+    """Returns p-values [n] adjusted for their number (Holm, 1979, "A simple sequentially
+    rejective multiple test procedure").
+
+    Raises:
+      file_io.InputError: there are none, or one is not in 0 to 1.
+    """
+    values = check_scores(p_values, "p_values")
+    if values.min() < 0 or values.max() > 1:
+        raise file_io.InputError(
+            f"p_values must be from 0 to 1; got {values.min()} to {values.max()}"
+        )
+    order = np.argsort(values, kind="stable")
+    steps = values[order] * np.arange(len(values), 0, -1)
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(steps))
+    return adjusted
+
+
+def _t_p_values(scores, reference, others, paired):
+    """Returns p of the t test of each other point [others]; 1 without a spread."""
+    stats, one, p = scipy_stats(), scores[reference], np.ones(len(others))
+    if paired:
+        gaps = np.stack([scores[j] - one for j in others])
+        scale = max(np.abs(values).max() for values in scores)
+        usable = (len(one) > 1) & (np.ptp(gaps, axis=1) > _ROUNDING * scale)
+        if usable.any():
+            p[usable] = stats.ttest_1samp(gaps[usable], 0, axis=1).pvalue
+        return p
+    sizes = np.array([len(scores[j]) for j in others])
+    spread = np.array([not _has_no_spread(scores[j]) for j in others])
+    usable = (sizes > 1) & (len(one) > 1) & (spread | (not _has_no_spread(one)))
+    chosen = [scores[j] for j, is_usable in zip(others, usable, strict=True) if is_usable]
+    if chosen:
+        means, deviations = zip(*((v.mean(), v.std(ddof=1)) for v in chosen), strict=True)
+        p[usable] = stats.ttest_ind_from_stats(
+            one.mean(), one.std(ddof=1), len(one), means, deviations, sizes[usable], equal_var=False
+        ).pvalue
+    return p
+
+
+def _permuted_ranges(scores, paired, resamples, rng):
+    """Returns the highest minus the lowest mean of points whose scores are exchanged at random.
+
+    Paired scores are exchanged among the points of a seed, others among all.
+    """
+    sizes = np.array([len(values) for values in scores])
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    flat = np.stack(scores, axis=1) if paired else np.concatenate(scores)
+    ranges, chunk = [], max(1, _CHUNK // flat.size)
+    for begin in range(0, resamples, chunk):
+        count = min(chunk, resamples - begin)
+        drawn = rng.permuted(np.broadcast_to(flat, (count, *flat.shape)), axis=-1)
+        means = drawn.mean(axis=1) if paired else np.add.reduceat(drawn, starts, axis=1) / sizes
+        ranges.append(np.ptp(means, axis=1))
+    return np.concatenate(ranges)
+
+
+def _smallest_range_p(scores, best, worst, paired):
+    """Returns the smallest p that the permuted range of points can give."""
+    k, n, m = len(scores), len(scores[best]), len(scores[worst])
+    if paired:
+        return float(k * (k - 1)) ** (1 - n)
+    rest = sum(map(len, scores)) - n
+    return k * (k - 1) / (math.comb(rest + n, n) * math.comb(rest, m))
+
+
+def _against_best(scores, order, paired, level, resamples, rng):
+    """Returns the adjusted p of each point against the best; order is the best first.
+
+    A point is judged by its distance from the best, compared with the range of means of points
+    whose scores are exchanged: as if the best and the worst were picked from equal points. Points
+    that are found to be worse are removed and the rest is judged again.
+    """
+    alpha, p, floor, left = check_level(level), {}, 0.0, list(order)
+    best = order[0]
+    t_p = dict(zip(order[1:], _t_p_values(scores, best, order[1:], paired), strict=True))
+    while len(left) > 1:
+        rest, open_scores = left[1:], [scores[j] for j in left]
+        gaps = np.abs([scores[best].mean() - scores[j].mean() for j in rest])
+        if _smallest_range_p(open_scores, 0, len(left) - 1, paired) <= alpha:
+            ranges = np.sort(_permuted_ranges(open_scores, paired, resamples, rng))
+            slack = 1e-9 * np.abs(ranges[-1])  # sums of the same numbers in another order
+            above = resamples - np.searchsorted(ranges, gaps - slack)
+            found = (1 + above) / (1 + resamples)
+        else:
+            pairs = len(left) * len(rest) / 2
+            found = np.minimum(1, pairs * np.array([t_p[j] for j in rest]))
+        found = np.maximum(found, floor)
+        worse = {j for j, value in zip(rest, found, strict=True) if value <= alpha}
+        settled = worse or set(rest)
+        for j, value in zip(rest, found, strict=True):
+            if j in settled:
+                p[j] = float(max(value, t_p[j]))
+                floor = max(floor, float(value))
+        left = [j for j in left if j not in settled]
+    return [p[j] for j in order[1:]]
+
+
+def _check_points(points, baseline, failed):
+    """Returns the scores of all points, in the order of their seeds, and whether these agree."""
+    if len(points) < 2:
+        raise file_io.InputError(f"a comparison needs at least 2 points; got {len(points)}")
+    if baseline is not None and baseline not in points:
+        raise file_io.InputError(f"baseline {baseline!r} is not one of {', '.join(points)}")
+    unknown = [name for name in failed if name not in points]
+    if unknown:
+        raise file_io.InputError(f"failed: unknown points {', '.join(unknown)}")
+    first = next(iter(points.values()))
+    paired = all(set(found) == set(first) for found in points.values())
+    scores = [
+        check_scores([found[seed] for seed in (first if paired else found)], f"point {name}")
+        for name, found in points.items()
+    ]
+    return scores, paired
+
+
+def compare_points(
+    points: Mapping[str, Mapping[int, float]],
+    *,
+    baseline: str | None = None,
+    minimize: bool = False,
+    level: float = 0.95,
+    failed: Mapping[str, int] | None = None,
+    resamples: int = 9999,
+    random_seed: int = 0,
+) -> Points:
+    """Compares all points of a sweep with a baseline, or with the best of them.
+
+    The probability of one or more false claims in the whole table is at most 1 - level if scores
+    of a point are normal with the same spread:
+
+    - Baseline: t tests (paired if all points have the same seeds, else Welch's), adjusted by
+      `holm`.
+    - Best: it was picked because it is the best, so that each test must allow for the pick. The
+      distance of a point from the best is compared with the range of the means of all points when
+      their scores are exchanged within seeds (or among all, if seeds differ): the permutation
+      form of Tukey's range test, from the worst point to the best. A claim also needs p of the
+      pair's t test, since exchanged scores assume that points have the same spread: with one
+      point of ten times the spread of 19 others, about 10% of tables hold a false claim instead
+      of 5%. Where permutations are too few, t tests are adjusted for the number of all pairs.
+
+    Args:
+      points: {name: {seed: score}}.
+      baseline: name of the point to compare with; None: the point with the best mean.
+      minimize, level: whether lower is better; 1 minus the probability of a false claim.
+      failed: {name: number of runs without a score}; only reported.
+      resamples, random_seed: number of drawn permutations, and their seed.
+
+    Raises:
+      file_io.InputError: fewer than two points, bad scores or level, or an unknown name.
+    """
+    check_level(level)
+    names, counts = list(points), dict(failed or {})
+    scores, paired = _check_points(points, baseline, counts)
+    means = [float(values.mean()) for values in scores]
+    order = sorted(range(len(names)), key=lambda j: means[j] if minimize else -means[j])
+    reference = order[0] if baseline is None else names.index(baseline)
+    others = [j for j in order if j != reference]
+    test = "paired t tests" if paired else "Welch's t tests"
+    if baseline is None:
+        rng = np.random.default_rng(random_seed)
+        found = _against_best(scores, order, paired, level, resamples, rng)
+        method = f"permuted range of all points and {test}, the larger p"
+    else:
+        found = holm(_t_p_values(scores, reference, others, paired)).tolist()
+        method = f"{test}, adjusted by Holm"
+    p_values: dict[int, float | None] = {reference: None}
+    for j, p in zip(others, found, strict=True):
+        p_values[j] = None if min(len(scores[j]), len(scores[reference])) == 1 else float(p)
+    rows = [
+        _row(names[j], scores[j], counts, means[j] - means[reference], p_values[j], level, minimize)
+        for j in order
+    ]
+    place = order.index(reference)
+    rows[place] = dataclasses.replace(rows[place], verdict="baseline" if baseline else "best")
+    return _to_points(rows, names[reference], level, method, _failures_note(counts))
+
+
+def _row(name, values, failed, difference, p, level, minimize):
+    """Returns the row of a point that is not the reference."""
+    better, verdict = decide(difference, p, level, minimize, ("worse", "better"))
+    if better:
+        verdict = f"{better} by {abs(difference):.4g}"
+    elif p is None:
+        verdict = "not known: one seed"
+    mean = float(values.mean())
+    return Point(name, mean, len(values), failed.get(name, 0), difference, p, verdict)
+
+
+def _to_points(rows, reference, level, method, note):
+    """Returns rows with a sentence about the reference."""
+    others = [row for row in rows if row.name != reference]
+    worse, better = (
+        sum(row.verdict.startswith(word) for row in others) for word in ("worse", "better")
+    )
+    counts = f"{worse} points are worse, {better} better, {len(others) - worse - better} of "
+    verdict = f"{reference}: {counts}{len(others)} {NOT_DISTINGUISHABLE}"
+    winner = reference if worse == len(others) else None
+    if winner:
+        verdict = f"{reference} is better than all {len(others)} others"
+    return Points(tuple(rows), reference, winner, level, method, verdict, note)

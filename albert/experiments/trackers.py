@@ -1,0 +1,469 @@
+"""Writes runs to other trackers: csv files, MLflow, Weights & Biases, Trackio, TensorBoard.
+
+Each tracker has one function, ``(runs, output, project) -> Iterator[str]``. It finds the runs of
+earlier exports by their keys, and yields for each run `ADDED`, `UPDATED` or `UNCHANGED`. What marks
+a run as complete is written last, so the next export repeats what a killed one left incomplete.
+"""
+
+import collections
+import contextlib
+import csv
+import datetime
+import io
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator
+
+from albert.data import tfrecord
+from albert.experiments import exported_runs, seeds, sweep_journal
+from albert.io import file_io
+from albert.training import run_record
+
+ADDED, UPDATED, UNCHANGED = "added", "updated", "unchanged"
+PROJECT = "albert"  # default name of a project or experiment
+_KEY, _DIGEST = "albert.key", "albert.digest"  # tags in MLflow, settings in Trackio
+_FAILURES = (exported_runs.FAILED, exported_runs.INTERRUPTED, exported_runs.PRUNED)
+
+
+def _text(value):
+    """Returns a setting as text: JSON for lists and truth values."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _needs(to, package, error):
+    return file_io.InputError(f"to={to} needs {package}: pip install '.[trackers]' ({error})")
+
+
+def _one_line(error):
+    return " ".join(str(error).split())[:500]
+
+
+def _outcome(was_there):
+    return UPDATED if was_there else ADDED
+
+
+# --- csv ------------------------------------------------------------------------------------------
+
+RUNS, CURVES = "runs.csv", "curves.csv"
+_FIRST = (
+    *("id", "name", "status", "task", "kind", "script", "group", "best_metric", "score_name"),
+    *("started", "ended", "remarks", "given", "git_commit", "message", "folder"),
+)
+_POINT = ("id", "name", "curve", "step", "time", "value")
+
+
+def _iso(seconds):
+    """Returns a time as text in UTC; "" for None."""
+    if seconds is None:
+        return ""
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat()
+
+
+def _row(run):
+    row = {"id": run.key, "name": run.name, "status": run.status, **run.tags}
+    row |= {"started": _iso(run.started), "ended": _iso(run.ended)}
+    row |= {f"flag/{name}": _text(value) for name, value in run.flags.items()}
+    return row | {name: repr(value) for name, value in run.scores.items()}
+
+
+def _points(run):
+    for name, curve in sorted(run.curves.items()):
+        for step, (time, value) in sorted(curve.items()):
+            row = (run.key, run.name, name, str(step), _iso(time), repr(value))
+            yield dict(zip(_POINT, row, strict=True))
+
+
+def _read_csv(path, columns):
+    """Returns {id: its rows} of a file that an earlier export wrote; {} without one."""
+    found = {}
+    if not file_io.exists(path):
+        return found
+    with file_io.open_input(path, "output", "rb") as file:
+        lines = io.StringIO(file.read().decode("utf-8", "replace"), newline="")
+    reader = csv.DictReader(lines)
+    if tuple(reader.fieldnames or ())[: len(columns)] != columns:
+        raise file_io.InputError(
+            f"output: {path} was not written by this command: expected the columns "
+            f"{', '.join(columns)}; give another folder"
+        )
+    for row in reader:
+        found.setdefault(row["id"], []).append({k: v for k, v in row.items() if k and v})
+    return found
+
+
+def _write_csv(path, columns, rows):
+    file = io.StringIO()
+    others = sorted({name for row in rows for name in row} - {*columns})
+    writer = csv.DictWriter(file, [*columns, *others], restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    file_io.write_text(path, file.getvalue())
+
+
+def _to_csv(runs, output, project):
+    """Writes one row per run to `RUNS`, and one row per point of its curves to `CURVES`."""
+    del project
+    tables = {
+        RUNS: (_FIRST, lambda run: [_row(run)]),
+        CURVES: (_POINT, lambda run: list(_points(run))),
+    }
+    outcomes = {run.key: UNCHANGED for run in runs}
+    contents = {}
+    for name, (columns, rows_of) in tables.items():
+        rows = _read_csv(os.path.join(output, name), columns)
+        for run in runs:
+            wanted = [{k: v for k, v in row.items() if v} for row in rows_of(run)]
+            if rows.get(run.key, []) != wanted:
+                outcomes[run.key] = _outcome(run.key in rows)
+            rows[run.key] = wanted
+        contents[name] = [row for own in rows.values() for row in own]
+    if set(outcomes.values()) != {UNCHANGED}:
+        for name in (CURVES, RUNS):
+            _write_csv(os.path.join(output, name), tables[name][0], contents[name])
+    yield from outcomes.values()
+
+
+# --- MLflow ---------------------------------------------------------------------------------------
+
+_SQLITE = b"SQLite format 3\0"
+_MOST_METRICS, _MOST_PARAMETERS = 1000, 100  # of one call
+
+
+def _is_sqlite(path):
+    with file_io.open_input(path, "output", "rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
+
+
+def _mlflow_uri(output):
+    if "://" in output:
+        return output
+    if file_io.exists(output) and (file_io.is_dir(output) or not _is_sqlite(output)):
+        raise file_io.InputError(
+            f"output={output} is not an SQLite database; to=mlflow takes the file of one, which it "
+            "makes if missing, or the URI of a tracking server"
+        )
+    path = os.path.abspath(output)
+    file_io.make_dirs(os.path.dirname(path))
+    return f"sqlite:///{path}"
+
+
+def _to_mlflow(runs, output, project):
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    try:
+        import mlflow
+    except ImportError as error:
+        raise _needs("mlflow", "mlflow-skinny", error) from error
+    try:
+        client = mlflow.MlflowClient(_mlflow_uri(output))
+        found = client.get_experiment_by_name(project)
+        experiment = found.experiment_id if found else client.create_experiment(project)
+        for run in runs:
+            yield _write_mlflow(mlflow, client, experiment, run)
+    except mlflow.MlflowException as error:
+        raise file_io.InputError(f"output={output}: MLflow: {_one_line(error)}") from error
+
+
+def _mlflow_name(name):
+    """Returns a name with the characters that MLflow takes; others become their code points."""
+    return re.sub(r"[^A-Za-z0-9_\-./]", lambda match: f"_{ord(match[0]):x}", name)
+
+
+def _write_mlflow(mlflow, client, experiment, run):
+    """Adds what a run of MLflow lacks; replaces it if that would not make it the same."""
+    entities = mlflow.entities
+    olds = client.search_runs([experiment], f"tags.`{_KEY}` = '{run.key}'")
+    if len(olds) == 1 and olds[0].data.tags.get(_DIGEST) == run.digest:
+        return UNCHANGED
+    parameters = {_mlflow_name(k): _text(v)[:6000] for k, v in run.flags.items()}
+    points = {
+        (_mlflow_name(name), step, int(1000 * time), float(value))
+        for name, curve in run.curves.items()
+        for step, (time, value) in curve.items()
+    }
+    end = run.last_step, int(1000 * run.last_time)
+    scores = {(_mlflow_name(name), *end, float(value)) for name, value in run.scores.items()}
+    kept, known = None, set()
+    for old in olds:
+        found = {
+            (name, point.step, point.timestamp, point.value)
+            for name in old.data.metrics
+            for point in client.get_metric_history(old.info.run_id, name)
+        }
+        is_same = parameters.items() >= old.data.params.items()
+        if kept is None and is_same and _can_grow(found, points, scores):
+            kept, known = old.info.run_id, found
+        else:
+            client.delete_run(old.info.run_id)
+    if kept is None:
+        tags = {_KEY: run.key}
+        kept = client.create_run(experiment, int(1000 * run.started), tags, run.name).info.run_id
+    metrics = [
+        entities.Metric(name, value, time, step)
+        for name, step, time, value in sorted((points | scores) - known)
+    ]
+    for at in range(0, len(metrics), _MOST_METRICS):
+        client.log_batch(kept, metrics=metrics[at : at + _MOST_METRICS])
+    params = [entities.Param(name, value) for name, value in sorted(parameters.items())]
+    for at in range(0, len(params), _MOST_PARAMETERS):
+        client.log_batch(kept, params=params[at : at + _MOST_PARAMETERS])
+    _end_mlflow(client, kept, run, entities)
+    return _outcome(olds)
+
+
+def _can_grow(known, points, scores):
+    """Returns whether known points stay, and those of scores come before the new ones.
+
+    Args:
+      known, points, scores: sets of (name, step, time, value).
+    """
+    new = {score[0]: score for score in scores}
+    return {point for point in known if point[0] not in new} <= points and all(
+        point[1:3] < new[point[0]][1:3] or point == new[point[0]]
+        for point in known
+        if point[0] in new
+    )
+
+
+def _end_mlflow(client, kept, run, entities):
+    status = "FAILED" if run.status == exported_runs.FAILED else "FINISHED"
+    if run.status in (exported_runs.PRUNED, exported_runs.INTERRUPTED):
+        status = "KILLED"
+    if run.status == exported_runs.RUNNING:
+        client.update_run(kept, "RUNNING")
+    else:
+        client.set_terminated(kept, status, int(1000 * run.last_time))
+    tags = {**run.tags, "status": run.status, "mlflow.source.name": run.tags["script"]}
+    tags = [entities.RunTag(name, text[:5000]) for name, text in tags.items()]
+    client.log_batch(kept, tags=tags)
+    client.set_tag(kept, _DIGEST, run.digest)  # last: the run is complete
+
+
+# --- Weights & Biases -----------------------------------------------------------------------------
+
+_WANDB, _MARKER = "wandb", "albert_export.json"
+
+
+def _to_wandb(runs, output, project):
+    """Writes offline runs, which `wandb sync` uploads."""
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    try:
+        import wandb
+    except ImportError as error:
+        raise _needs("wandb", "wandb", error) from error
+    for run in runs:
+        yield _write_wandb(wandb, output, project, run)
+
+
+def _write_wandb(wandb, output, project, run):
+    parent, content = os.path.join(output, _WANDB), {"project": project, "digest": run.digest}
+    names = file_io.listdir(parent) if file_io.exists(parent) else []
+    olds = []
+    for name in names:
+        if name.endswith(f"-{run.key}"):
+            marker = os.path.join(parent, name, _MARKER)
+            found = file_io.read_json(marker, "export") if file_io.exists(marker) else {}
+            if found == content:
+                return UNCHANGED
+            if found.get("project", project) == project:
+                olds.append(os.path.join(parent, name))
+    for old in olds:
+        file_io.remove(old)
+    settings = wandb.Settings(
+        silent=True, console="off", disable_git=True, save_code=False,
+        x_disable_stats=True, x_disable_meta=True,
+    )  # fmt: skip
+    try:
+        log = wandb.init(
+            project=project, id=run.key, name=run.name, group=run.tags["group"] or None,
+            job_type=run.tags["script"], dir=output, mode="offline", settings=settings,
+            tags=[run.tags[k][:64] for k in ("task", "kind") if run.tags[k]] + [run.status],
+            config={**run.flags, "albert": {**run.tags, "status": run.status}},
+        )  # fmt: skip
+        for step, values in run.rows():
+            log.log(values, step=step)
+        log.summary.update(run.scores)
+        folder = os.path.dirname(log.dir)
+        log.finish(exit_code=int(run.status in _FAILURES))
+    except wandb.Error as error:
+        raise file_io.InputError(f"output={output}: wandb: {_one_line(error)}") from error
+    file_io.write_json(os.path.join(folder, _MARKER), content)
+    return _outcome(olds)
+
+
+# --- Trackio --------------------------------------------------------------------------------------
+
+
+def _to_trackio(runs, output, project):
+    output = os.path.abspath(output)
+    # Read when the library is imported; without the second it asks the Hub for the user's name.
+    os.environ.update(TRACKIO_DIR=output, HF_HUB_OFFLINE="1")
+    for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL"):  # would win over the folder
+        os.environ.pop(name, None)
+    try:
+        import trackio
+        from trackio import sqlite_storage
+    except ImportError as error:
+        raise _needs("trackio", "trackio", error) from error
+    if str(trackio.TRACKIO_DIR) != output:
+        raise file_io.InputError(f"output={output}: this process uses Trackio in another folder")
+    try:
+        for run in runs:
+            yield _write_trackio(trackio, sqlite_storage.SQLiteStorage, project, run)
+    except (ValueError, sqlite3.Error) as error:
+        raise file_io.InputError(f"output={output}: Trackio: {_one_line(error)}") from error
+
+
+def _write_trackio(trackio, storage, project, run):
+    digest, incomplete = run.digest, f"{run.key} incomplete"
+
+    def known():
+        if not file_io.exists(str(storage.get_project_db_path(project))):
+            return []
+        return list(trackio.Api().runs(project))
+
+    olds = []
+    for old in known():
+        config = old.config or {}
+        if old.name == incomplete or config.get(_KEY) == run.key:
+            if old.name != incomplete and config.get(_DIGEST) == digest:
+                return UNCHANGED
+            olds.append(old)
+    for old in olds:
+        old.delete()
+    tags = {**run.tags, "status": run.status, _KEY: run.key, _DIGEST: digest}
+    rows = [*run.rows(), (run.last_step, run.scores)]
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints several lines per run
+        log = trackio.init(
+            project=project, name=incomplete, group=run.tags["group"] or None, embed=False,
+            config={**run.flags, **tags}, auto_log_gpu=False, auto_log_cpu=False,
+        )  # fmt: skip
+        for step, values in rows:
+            log.log(values, step=step)
+        trackio.finish()
+    new = [found for found in known() if found.id == log.id]
+    # The library only warns of what it could not write.
+    if not new or storage.get_log_count(project, incomplete, run_id=log.id) != len(rows):
+        raise file_io.InputError(f"Trackio did not store all of {run.name}; see its warnings")
+    new[0].rename(run.name)  # last: the run is complete
+    return _outcome(olds)
+
+
+# --- TensorBoard ----------------------------------------------------------------------------------
+
+
+def _to_tensorboard(runs, output, project):
+    """Writes one folder per run, with one file of events whose name has the digest of the run."""
+    del project
+    for run in runs:
+        folder = f"{run.name.replace('/', '.')}-{run.key}"
+        name = f"events.out.tfevents.{int(run.started)}.{run.digest[:12]}"
+        path = os.path.join(output, folder, name)
+        olds = [
+            os.path.join(output, old, file)
+            for old in file_io.listdir(output)
+            if old.endswith(f"-{run.key}")
+            for file in file_io.listdir(os.path.join(output, old))
+        ]
+        if path not in olds:
+            file_io.make_dirs(os.path.dirname(path))
+            file_io.write_bytes(path, b"".join(tfrecord.frame(_events(run))))
+        for old in olds:
+            if os.path.dirname(old) != os.path.dirname(path):
+                file_io.remove(os.path.dirname(old))
+            elif old != path:
+                file_io.remove(old)
+        yield UNCHANGED if path in olds else _outcome(olds)
+
+
+def _events(run):
+    """Returns the serialized events of a run: settings, curves, scores and the end."""
+    from tensorboard.compat.proto import event_pb2, summary_pb2
+    from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2, summary_v2
+    from tensorboard.plugins.scalar import summary_v2 as scalars
+
+    end = run.last_time
+    flags = {k: v if isinstance(v, (bool, int, float)) else _text(v) for k, v in run.flags.items()}
+    found = [event_pb2.Event(wall_time=run.started, file_version="brain.Event:2")]
+
+    def add(summary, time, step=0):
+        found.append(event_pb2.Event(wall_time=time, step=step, summary=summary))
+
+    add(summary_v2.hparams_pb(flags, run.key, run.started), run.started)
+    for name, curve in sorted(run.curves.items()):
+        for step, (time, value) in sorted(curve.items()):
+            add(scalars.scalar_pb(name, value), time, step)
+    for name, value in sorted(run.scores.items()):
+        add(scalars.scalar_pb(name, value), end, run.last_step)
+    status = api_pb2.STATUS_FAILURE if run.status in _FAILURES else api_pb2.STATUS_SUCCESS
+    if run.status != exported_runs.RUNNING:
+        info = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=end)
+        data = plugin_data_pb2.HParamsPluginData(session_end_info=info)
+        summary = summary_pb2.Summary()
+        described = metadata.create_summary_metadata(data)
+        summary.value.add(
+            tag=metadata.SESSION_END_INFO_TAG, metadata=described, tensor=metadata.NULL_TENSOR
+        )
+        add(summary, end)
+    return [event.SerializeToString() for event in found]
+
+
+# --- all ------------------------------------------------------------------------------------------
+
+TRACKERS = {
+    "csv": _to_csv,
+    "mlflow": _to_mlflow,
+    "wandb": _to_wandb,
+    "trackio": _to_trackio,
+    "tensorboard_hparams": _to_tensorboard,
+}
+WITH_PROJECT = ("mlflow", "wandb", "trackio")
+# Patterns of names in a folder that one tracker alone leaves there.
+_SIGNS = {
+    "csv": re.escape(RUNS),
+    "wandb": _WANDB,
+    "trackio": r"[\w-]+\.lock",
+    "tensorboard_hparams": r".*-[0-9a-f]{12}",
+}
+
+
+def _check_folder(output, to):
+    if to in WITH_PROJECT and file_io.is_remote(output):
+        raise file_io.InputError(f"output={output}: to={to} needs a folder of this machine")
+    if file_io.exists(output) and not file_io.is_dir(output):
+        raise file_io.InputError(f"output={output} is a file; to={to} writes to a folder")
+    file_io.make_dirs(output)
+    names = sorted(file_io.listdir(output))
+    if {run_record.RUN, sweep_journal.NAME, seeds.SEEDS} & {*names}:
+        raise file_io.InputError(f"output={output} is the folder of a run; give another folder")
+    for kind, sign in _SIGNS.items():
+        found = [name for name in names if kind != to and re.fullmatch(sign, name)]
+        if found:
+            raise file_io.InputError(
+                f"output={output} holds {found[0]} of to={kind}; give another folder for to={to}"
+            )
+
+
+def export(
+    runs: Iterable[exported_runs.Run], to: str, output: str, project: str = PROJECT
+) -> dict[str, int]:
+    """Writes runs to a tracker; those that it has already are updated.
+
+    Args:
+      runs: the runs.
+      to: a key of `TRACKERS`.
+      output: folder; of MLflow the file of an SQLite database or the URI of a server.
+      project: name of the experiment (MLflow) or project (Weights & Biases, Trackio).
+
+    Returns:
+      {`ADDED`, `UPDATED` or `UNCHANGED`: number of runs}.
+
+    Raises:
+      file_io.InputError: a library is missing, or `output` cannot be written or holds something
+        else.
+    """
+    if to != "mlflow":
+        _check_folder(output, to)
+    outcomes: Iterator[str] = TRACKERS[to](list(runs), output, project)
+    return dict(collections.Counter(outcomes))

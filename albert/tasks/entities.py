@@ -1,0 +1,98 @@
+"""Named entities in the labels of words, and their scores.
+
+Letters in shapes: W words of a sentence.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+SCORES = ("precision", "recall", "f1")
+OUTSIDE = "O"
+_FORM = re.compile(r"[BIESLUM]-.+", re.S)
+_BEGIN, _END = "BSU", "ESLU"
+
+
+class Entity(NamedTuple):
+    """An entity of a type: words `start` to `end` (exclusive) of a sentence."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def mark_entities(labels: Iterable[str]) -> bool:
+    """Returns whether labels mark entities: all are O or like "B-PER", and one is not O."""
+    marks = [label for label in labels if label != OUTSIDE]
+    return bool(marks) and all(map(_FORM.fullmatch, marks))
+
+
+def find(labels: Sequence[str]) -> list[Entity]:
+    """Finds the entities of a sentence, in order.
+
+    Args:
+      labels: labels of its words [W], for which `mark_entities` is true.
+    """
+    found: list[Entity] = []
+    before = None  # letter and type of the previous label; None for O
+    for place, label in enumerate(labels):
+        if label == OUTSIDE:
+            before = None
+            continue
+        letter, _, kind = label.partition("-")
+        begins = letter in _BEGIN or before is None or before[0] in _END or before[1] != kind
+        start = place if begins else found.pop().start
+        found.append(Entity(kind, start, place + 1))
+        before = letter, kind
+    return found
+
+
+class _Counts(NamedTuple):
+    """Numbers of correct, predicted and true entities."""
+
+    right: int
+    predicted: int
+    true: int
+
+    def scores(self):
+        """Returns precision, recall and F1; 0 instead of a division by 0."""
+
+        def ratio(part, whole):
+            return part / whole if whole else 0.0
+
+        precision, recall = ratio(self.right, self.predicted), ratio(self.right, self.true)
+        f1 = ratio(2 * self.right, self.predicted + self.true)
+        return dict(zip(SCORES, (precision, recall, f1), strict=True))
+
+
+def scores(
+    labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Scores the predictions for several sentences.
+
+    Args:
+      labels, predictions: labels [W] of each sentence.
+
+    Returns:
+      ``precision``, ``recall`` and ``f1`` over all entities, and of each type as
+      ``precision_<type>`` and so on. An entity is correct if its words and its type are.
+    """
+    true, predicted = (
+        {(number, entity) for number, row in enumerate(rows) for entity in find(row)}
+        for rows in (labels, predictions)
+    )
+    kinds = sorted({entity.kind for _, entity in true | predicted})
+    groups = (true & predicted, predicted, true)
+    result = _Counts(*map(len, groups)).scores()
+    for kind in kinds:
+        counts = _Counts(*(sum(entity.kind == kind for _, entity in group) for group in groups))
+        result |= {f"{name}_{kind}": value for name, value in counts.scores().items()}
+    return result
+
+
+def accuracy(labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
+    """Returns the fraction of words with the correct label; for the arguments see `scores`."""
+    rows = zip(labels, predictions, strict=True)
+    return float(np.mean([a == b for pair in rows for a, b in zip(*pair, strict=True)]))

@@ -1,0 +1,135 @@
+"""Positions of the gold answers in windows, and the scores of the predicted positions.
+
+Letters in shapes: B batch, S sequence, W windows of all questions.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert.tasks.squad import features as squad_features
+
+# Training metrics that each evaluation also reports; see `contracts.Task.training_means`.
+TRAINING_MEANS = ("loss", "start_accuracy", "end_accuracy")
+_ROWS = ("start_is_right", "end_is_right", "per_example_loss", "place_is_known")
+
+
+def targets(questions: Any) -> dict[str, np.ndarray]:
+    """Finds the gold answers in the windows of questions.
+
+    Args:
+      questions: `question_files.Questions`.
+
+    Returns:
+      Dict of int32 arrays [W]: start_positions and end_positions, 0 in windows without the whole
+      answer; is_impossible, 1 in these windows; place_is_known, 0 if the file does not give the
+      position of the answer.
+    """
+    examples = {example.qas_id: example for example in questions.examples}
+    rows = np.zeros([len(questions.features), 4], np.int32)
+    for row, window in zip(rows, questions.features, strict=True):
+        example = examples[window.qas_id]
+        row[:] = 0, 0, 1, 1
+        if example.is_impossible or not example.answers:
+            continue
+        if example.answer_starts is None or example.answer_starts[0] is None:
+            row[3] = 0
+            continue
+        first = example.answer_starts[0]
+        last = first + len(example.answers[0]) - 1
+        # The piece that a character belongs to is the last one that starts at or before it.
+        start, end = np.searchsorted(window.piece_start, [first, last], side="right") - 1
+        if start >= 0 and window.piece_end[-1] >= last:
+            row[:3] = window.text_begin + start, window.text_begin + end, 0
+    names = ("start_positions", "end_positions", "is_impossible", "place_is_known")
+    return dict(zip(names, rows.T, strict=True))
+
+
+def make_target_adder(
+    get_questions: Callable[[], Any],
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Returns the ``prepare`` of `input_options.EvalInput` that adds `targets` if they are known.
+
+    Args:
+      get_questions: returns `question_files.Questions`.
+    """
+    import tensorflow as tf
+
+    def prepare(features):
+        questions = get_questions()
+        if not questions.answers_known:
+            return features
+        place = tf.reshape(features["unique_ids"], [-1]) - squad_features.FIRST_UNIQUE_ID
+        # A window with another number is missed by the evaluator, which names it.
+        place = tf.clip_by_value(place, 0, len(questions.features) - 1)
+        found = {name: tf.gather(values, place) for name, values in targets(questions).items()}
+        return {**features, **found}
+
+    return prepare
+
+
+def _right(outputs, features, names):
+    """Returns whether starts and ends are right, as two float32 tensors [B]; see `eval_rows`."""
+    import tensorflow as tf
+
+    pairs = zip(names, ("start_positions", "end_positions"), strict=True)
+    return [
+        tf.cast(
+            tf.argmax(outputs[name], -1, tf.int32)
+            == tf.cast(tf.reshape(features[target], [-1]), tf.int32),
+            tf.float32,
+        )
+        for name, target in pairs
+    ]
+
+
+def train_metrics(
+    outputs: dict[str, Any], features: dict[str, Any], names: Sequence[str]
+) -> dict[str, tuple[Any, Any]]:
+    """Returns the accuracy of both positions as (sum, weight) pairs; see `eval_rows`."""
+    import tensorflow as tf
+
+    right = zip(("start_accuracy", "end_accuracy"), _right(outputs, features, names), strict=True)
+    return {name: (tf.reduce_sum(x), tf.cast(tf.size(x), tf.float32)) for name, x in right}
+
+
+def eval_rows(
+    outputs: dict[str, Any], features: dict[str, Any], names: Sequence[str]
+) -> dict[str, Any]:
+    """Returns the rows of a batch for `Scores`, tensors [B]; {} if no answer is known.
+
+    Args:
+      outputs, features: outputs and inputs of the model.
+      names: the two outputs with the scores of starts and of ends, float32 [B, S].
+    """
+    if "start_positions" not in features:
+        return {}
+    rows = (*_right(outputs, features, names), outputs["per_example_loss"])
+    return dict(zip(_ROWS, (*rows, features["place_is_known"]), strict=True))
+
+
+class Scores:
+    """Accuracy of both positions and mean loss of all windows with a known answer position."""
+
+    def __init__(self) -> None:
+        self._batches = []
+
+    def take(self, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Adds a batch of rows and returns those that are not from `eval_rows`.
+
+        Args:
+          rows: arrays [B, …] by name. Each window must be added only once.
+        """
+        if _ROWS[0] in rows:
+            known = np.asarray(rows["place_is_known"]).astype(bool)
+            self._batches.append(np.stack([rows[name] for name in _ROWS[:3]])[:, known])
+        return {name: values for name, values in rows.items() if name not in _ROWS}
+
+    def result(self) -> dict[str, float]:
+        """Returns start_accuracy, end_accuracy and eval_loss; {} if no position is known."""
+        columns = np.concatenate([np.zeros([3, 0]), *self._batches], axis=1)
+        if not columns.shape[1]:
+            return {}
+        names = ("start_accuracy", "end_accuracy", "eval_loss")
+        return dict(zip(names, map(float, columns.mean(axis=1)), strict=True))

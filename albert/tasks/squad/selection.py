@@ -1,0 +1,112 @@
+"""Selects the questions of a SQuAD file that a run works on."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from absl import logging
+
+from albert.io import file_io
+from albert.tasks.squad.features import SquadExample
+from albert.text import tokenization
+from albert.training import subsets
+
+_SPECIAL_PIECES = 3  # [CLS] and two [SEP]
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """Criteria for the questions to keep; the default keeps all.
+
+    Attributes:
+      answerable_only: whether to keep only questions with an answer.
+      drop_longer_than: maximum tokens of the question (cut as for the model) and the text with
+        [CLS] and both [SEP]; None: no maximum.
+      share: fraction of the remaining questions to keep, see `subsets.chosen`.
+      share_name: name of that fraction in messages and settings.
+      seed: see `subsets.chosen`.
+    """
+
+    answerable_only: bool = False
+    drop_longer_than: int | None = None
+    share: float = 1.0
+    share_name: str = "train_fraction"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        subsets.check_share(self.share_name, self.share)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Returns a JSON-ready dict of non-default criteria, for the manifest of a record file."""
+        settings: dict[str, Any] = {}
+        if self.answerable_only:
+            settings["answerable_only"] = True
+        if self.drop_longer_than is not None:
+            settings["drop_longer_than"] = self.drop_longer_than
+        if self.share < 1:
+            settings |= {self.share_name: self.share, "seed": self.seed}
+        return settings
+
+    def choose(
+        self,
+        examples: Sequence[SquadExample],
+        tokenizer: tokenization.FullTokenizer,
+        max_query_length: int,
+        path: str,
+    ) -> list[SquadExample]:
+        """Returns the questions to keep, in order, and logs their number.
+
+        Args:
+          examples: the questions.
+          tokenizer: tokenizer of the model.
+          max_query_length: maximum tokens of a question; the rest is cut off.
+          path: their file, for messages.
+
+        Raises:
+          file_io.InputError: no question remains, or the file does not say which have an answer.
+        """
+        left = list(examples)
+        if self.answerable_only:
+            left = [example for example in left if _is_answerable(example, path)]
+            logging.info("%s: %d of %d questions have an answer", path, len(left), len(examples))
+        if self.drop_longer_than is not None:
+            fitting = self._fitting(left, tokenizer, max_query_length)
+            logging.info(
+                "%s: %d of %d questions fit in %d tokens with their text",
+                path,
+                len(fitting),
+                len(left),
+                self.drop_longer_than,
+            )
+            left = fitting
+        if not left:
+            raise file_io.InputError(
+                f"{path}: none of the {len(examples)} questions is left by {self.settings}"
+            )
+        if self.share < 1:
+            left = [left[place] for place in subsets.chosen(len(left), self.share, self.seed)]
+            logging.info("%s: %d questions, %s=%g", path, len(left), self.share_name, self.share)
+        return left
+
+    def _fitting(self, examples, tokenizer, max_query_length):
+        texts = list(dict.fromkeys(example.paragraph_text for example in examples))
+        tokens = dict(zip(texts, map(len, tokenizer.encode_batch(texts)), strict=True))
+        questions = tokenizer.encode_batch([example.question_text for example in examples])
+        room = self.drop_longer_than - _SPECIAL_PIECES
+        return [
+            example
+            for example, question in zip(examples, questions, strict=True)
+            if min(len(question), max_query_length) + tokens[example.paragraph_text] <= room
+        ]
+
+
+ALL = Selection()
+
+
+def _is_answerable(example, path):
+    if example.answers is None and not example.is_impossible:
+        raise file_io.InputError(
+            f"answerable_only: {path} does not say whether question {example.qas_id!r} has answers"
+        )
+    return bool(example.answers) and not example.is_impossible

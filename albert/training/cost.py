@@ -1,0 +1,107 @@
+"""Measures what training costs: text, operations, time, processor time, memory, energy."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from absl import logging
+
+from albert.io import usage
+from albert.training import flops, run_record
+
+_EVALUATION = "evaluation_"  # prefix of what evaluations cost
+_SECONDS_BETWEEN_WRITES = 10.0
+
+
+class Meter:
+    """A meter of the cost of training, which it adds to ``run.json``; see `run_record.Cost`.
+
+    Time counts from the construction of the meter.
+
+    Args:
+      counter: `usage.Counter`; None: that of this machine.
+    """
+
+    def __init__(self, counter: usage.Counter | None = None) -> None:
+        self._counter = counter or usage.Counter()
+        self._last = self._counter.read()
+        self._spent = {}  # since the last call of `write`; what is not known has no entry
+        self._written = time.monotonic()
+        self._model, self._folder, self._words_per_token = None, None, None
+
+    def start(self, model: Any, folder: str | None, words_per_token: float | None = None) -> None:
+        """Gets ready for training.
+
+        Args:
+          model: the model that is trained.
+          folder: output folder; None in workers that do not write.
+          words_per_token: words of the training data per token; None: not known.
+        """
+        self._model, self._folder, self._words_per_token = model, folder, words_per_token
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Counts what the block uses as the cost of an evaluation."""
+        self._book("")
+        try:
+            yield
+        finally:
+            self._book(_EVALUATION)
+
+    def add_steps(self, steps: int, tokens: int | None, work: Any) -> None:
+        """Counts steps of training.
+
+        Args:
+          steps: number of steps.
+          tokens: tokens in all of the steps without padding; None: not known.
+          work: array [6] of the sums of `flops.Work`; None: not known.
+        """
+        self._add("steps", steps)
+        if tokens is not None:
+            self._add("tokens", tokens)
+            if self._words_per_token is not None:
+                self._add("words", tokens * self._words_per_token)
+        if work is not None:
+            work = flops.Work(*map(int, work))
+            self._add("examples", flops.num_examples(self._model, work))
+            self._add("positions", work.rows)
+            self._add("flop", flops.of_training(self._model, work))
+
+    def write_if_due(self) -> None:
+        """Calls `write` if the last call is some seconds ago."""
+        if time.monotonic() - self._written >= _SECONDS_BETWEEN_WRITES:
+            self.write()
+
+    def write(self) -> None:
+        """Adds the cost since the last call to the record of the run; nothing before any step."""
+        if self._folder is None or "steps" not in self._spent:
+            return
+        self._book("")
+        spent = {**self._spent, "peak_memory": usage.peak_memory()}
+        run_record.add_cost(self._folder, {k: v for k, v in spent.items() if v is not None})
+        self._spent = dict.fromkeys(self._spent, 0)
+        self._written = time.monotonic()
+
+    def report(self) -> None:
+        """Writes the cost, and logs that of the whole run; also why the energy is not known."""
+        self.write()
+        if self._folder is None:
+            return
+        if self._counter.energy_problem:
+            logging.info("The energy is not recorded: %s", self._counter.energy_problem)
+        if found := run_record.read_cost(self._folder):
+            logging.info("%s", found.text())
+
+    def _add(self, name, value):
+        self._spent[name] = self._spent.get(name, 0) + value
+
+    def _book(self, prefix):
+        """Adds the usage since the last call, under names with a prefix."""
+        last, self._last = self._last, self._counter.read()
+        for name, before, now in zip(self._last._fields, last, self._last, strict=True):
+            for each in ("", _EVALUATION):
+                if before is None or now is None:
+                    self._spent.pop(each + name, None)
+                else:
+                    self._add(each + name, now - before if each == prefix else 0)

@@ -1,0 +1,224 @@
+"""Counts the floating-point operations (FLOP) of training, by formula.
+
+As in Scaling Laws for Neural Language Models, Kaplan et al., 2020, section 2.1, a multiply-add
+counts as two operations, only matrix products count, and the backward pass has twice the products
+of the forward pass: one for the gradient of each factor. Unlike there, products are counted one by
+one: those of attention and of the heads, too, and each layer that shares its parameters as often as
+it is computed. The second forward pass of `Compute.recompute` is not counted, as in PaLM, Chowdhery
+et al., 2022, appendix B.
+
+Letters: see the docstring of `albert.model`.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from albert.model import encoder, heads, pretraining_heads, tensor_batching, token_rows
+from albert.training import distillation
+
+
+class Work(NamedTuple):
+    """The sizes of a batch that its products depend on, or their sums over batches.
+
+    Attributes:
+      texts: B, number of sequences.
+      positions: B * S.
+      pairs: B * S * S.
+      rows: T, the rows that the encoder computes: real tokens and a few more, or all positions if
+        padding is not skipped; 0 if the encoder's outputs come from a cache.
+      masked: B * P of pre-training, else 0.
+      masked_pairs: B * P * S.
+    """
+
+    texts: int
+    positions: int
+    pairs: int
+    rows: int
+    masked: int
+    masked_pairs: int
+
+
+class _Head(NamedTuple):
+    """The FLOP of a head's forward pass.
+
+    Attributes:
+      first: of products of the encoder's output, whose gradient a frozen encoder does not need.
+      further: of the other products.
+    """
+
+    first: int
+    further: int = 0
+
+
+# --- sizes of a batch -----------------------------------------------------------------------------
+
+
+def count_work(model: Any, features: dict[str, tf.Tensor], micro_batches: int = 1) -> Any:
+    """Counts the `Work` of a batch; call in a replica.
+
+    Args:
+      model: model of `heads`, `pretraining_heads` or `distillation`.
+      features: dict of tensors [B, ...], the batch of this replica.
+      micro_batches: number of micro-batches into which B is split.
+
+    Returns:
+      Float32 [6], the fields of `Work`; None for another model.
+    """
+    model = _student(model)
+    if not isinstance(model, heads.Model):
+        return None
+    ids, mask, _ = heads.encoder_inputs(features)
+    mask = tf.ones_like(ids) if mask is None else mask
+    if isinstance(model, heads.MultipleChoiceModel):
+        mask = tf.reshape(mask, [tf.shape(mask)[0] * model.choices, -1])
+    texts, length = token_rows.dimension(mask, 0), token_rows.dimension(mask, 1)
+    rows = tf.constant(0)
+    if heads.ENCODER_OUTPUT not in features:
+        compute = model.albert.compute
+        rows = _count_rows(mask, compute.parts, compute.skip_padding, micro_batches)
+    masked = tf.constant(0)
+    if isinstance(model, pretraining_heads.PretrainingModel):
+        masked = tf.size(features["masked_lm_positions"])
+    texts, length, rows, masked = (tf.cast(x, tf.float32) for x in (texts, length, rows, masked))
+    positions = texts * length
+    return tf.stack(Work(texts, positions, positions * length, rows, masked, masked * length))
+
+
+def _count_rows(mask, parts, skip_padding, micro_batches):
+    """Counts the rows that the encoder computes for a mask [B, S], see `token_rows`."""
+    if not skip_padding:
+        return tf.size(mask)
+    batch = token_rows.dimension(mask, 0)
+    total = tf.constant(0)
+    for number in range(micro_batches):
+        start, end = batch * number // micro_batches, batch * (number + 1) // micro_batches
+        for (part,) in token_rows.cut_batch((mask[start:end],), parts):
+            tokens = tf.reduce_sum(tf.cast(part, tf.int32))
+            total += tf.minimum(tensor_batching.round_up(tokens + 1), tf.size(part))
+    return total
+
+
+# --- formulas -------------------------------------------------------------------------------------
+
+
+def of_training(model: Any, work: Work) -> int | None:
+    """Returns the FLOP of forward and backward pass; None for a model that is not known.
+
+    Args:
+      model: see `count_work`.
+      work: sums over all batches.
+    """
+    if isinstance(model, distillation.DistilledModel):
+        teacher = model.teacher
+        of_student = of_training(model.student, work)
+        return of_student + _of_encoder(teacher, work, False) + sum(_of_head(teacher, work))
+    if not isinstance(model, heads.Model):
+        return None
+    of_encoder, head = _of_encoder(model, work, True), _of_head(model, work)
+    if model.is_frozen:
+        return of_encoder + 2 * head.first + 3 * head.further
+    return 3 * (of_encoder + head.first + head.further)
+
+
+def num_examples(model: Any, work: Work) -> int:
+    """Returns the number of examples, each of which has several texts in multiple choice."""
+    model = _student(model)
+    choices = model.choices if isinstance(model, heads.MultipleChoiceModel) else 1
+    return work.texts // choices
+
+
+def _student(model):
+    return model.student if isinstance(model, distillation.DistilledModel) else model
+
+
+def _of_encoder(model, work, training):
+    """Returns the FLOP of the forward pass of a model's encoder and pooler."""
+    if not work.rows:
+        return 0
+    whole = model.albert.compute.whole_sequence
+    if isinstance(model, pretraining_heads.PretrainingModel):
+        if training and not whole:
+            read = (work.masked, work.masked_pairs)
+            if model.uses_pooler:  # It reads the first position of each text.
+                read = (work.masked + work.texts, work.masked_pairs + work.positions)
+            return of_encoder(model.config, work, read, model.uses_pooler)
+        # Nothing of a teacher reads its pooler.
+        return of_encoder(model.config, work, None, training and model.uses_pooler)
+    if not model.uses_pooler:  # The head reads all positions.
+        return of_encoder(model.config, work, None, False)
+    read = None if whole else (work.texts, work.positions)
+    return of_encoder(model.config, work, read, True)
+
+
+def of_encoder(
+    config: encoder.AlbertConfig, work: Work, read: tuple[int, int] | None, pooler: bool
+) -> int:
+    """Returns the FLOP of the forward pass of the encoder.
+
+    Args:
+      config: `encoder.AlbertConfig`.
+      work: `Work`.
+      read: B * R and B * R * S of the R positions at which the last layer is computed; None: of
+        all positions.
+      pooler: whether the pooler is computed.
+    """
+    hidden, inner = config.hidden_size, config.intermediate_size
+    mapping = 2 * work.rows * config.embedding_size * hidden
+    total = mapping if config.embedding_size != hidden else 0
+    blocks = config.num_hidden_layers * config.inner_group_num
+    rows, pairs = (work.rows, work.pairs) if read is None else read
+    for count, computed, attended in ((blocks - 1, work.rows, work.pairs), (1, rows, pairs)):
+        # Queries and the attention's output at the computed rows; keys and values of all rows.
+        projections = 4 * computed * hidden**2 + 4 * work.rows * hidden**2
+        attention = 4 * attended * hidden  # scores, and sums of values
+        feed_forward = 4 * computed * hidden * inner
+        total += count * (projections + attention + feed_forward)
+    return total + (2 * work.texts * hidden**2 if pooler else 0)
+
+
+@functools.singledispatch
+def _of_head(model, work):
+    """Returns the `_Head` of a model's forward pass."""
+    raise TypeError(f"the products of {type(model).__name__} are not known")
+
+
+@_of_head.register
+def _(model: pretraining_heads.PretrainingModel, work: Work) -> _Head:
+    config = model.config
+    transform = 2 * work.masked * config.hidden_size * config.embedding_size
+    words = 2 * work.masked * config.embedding_size * config.vocab_size
+    sentence = 2 * work.texts * config.hidden_size * 2 if model.sentence_head else 0
+    return _Head(transform + sentence, words)
+
+
+@_of_head.register(heads.ClassifierModel)
+@_of_head.register(heads.RegressionModel)
+@_of_head.register(heads.MultipleChoiceModel)
+@_of_head.register(heads.TokenClassifierModel)
+@_of_head.register(heads.SquadV1Model)
+def _of_label_weights(model, work):
+    """Returns the FLOP of the hidden layer, if any, and of one output layer."""
+    rows = work.texts if model.uses_pooler else work.positions
+    outputs = 2 * rows * model.hidden.size * model.output.weights.shape[0]
+    return _after_hidden_layer(model, rows, outputs, 0)
+
+
+@_of_head.register
+def _(model: heads.SquadV2Model, work: Work) -> _Head:
+    size = model.hidden.size
+    start = 2 * work.positions * size
+    tokens, starts = 2 * work.positions * size**2, 2 * work.texts * size**2
+    expected = 2 * work.positions * size  # mean token under the probabilities of the start
+    ends, answer_hidden = 2 * work.positions * size, 4 * work.texts * size**2
+    answer = 2 * work.texts * size
+    first, further = start + tokens + starts + expected, ends + answer_hidden + answer
+    return _after_hidden_layer(model, work.positions, first, further)
+
+
+def _after_hidden_layer(model, rows, first, further):
+    """Returns the `_Head` of products that read the hidden layer of a head if there is one."""
+    if not model.hidden.has_layer:
+        return _Head(first, further)
+    return _Head(2 * rows * model.config.hidden_size * model.hidden.size, first + further)

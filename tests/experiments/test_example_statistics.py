@@ -1,0 +1,237 @@
+"""Models on the same examples, several tasks, and seeds with examples. Calibrated by draws."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from albert.experiments import example_statistics
+from albert.io import file_io
+
+stats = pytest.importorskip("scipy.stats")
+
+
+def covered(intervals, truth=0.0):
+    return np.mean([found.low <= truth <= found.high for found in intervals])
+
+
+# --- one run of each ------------------------------------------------------------------------------
+
+
+def outcomes(both, only_a, only_b, neither):
+    counts = [both, only_a, only_b, neither]
+    return np.repeat([1, 1, 0, 0], counts), np.repeat([1, 0, 1, 0], counts)
+
+
+@pytest.mark.parametrize("table", [(5, 3, 9, 2), (50, 30, 12, 2), (0, 1, 0, 3), (4, 6, 6, 0)])
+def test_mcnemar_equals_that_of_statsmodels(table):
+    peer = pytest.importorskip("statsmodels.stats.contingency_tables").mcnemar
+    square = [[table[0], table[1]], [table[2], table[3]]]
+    a, b = outcomes(*table)
+    exact = example_statistics.mcnemar(a, b, method="exact")
+    assert exact.p == pytest.approx(peer(square, exact=True).pvalue)
+    if table[1] != table[2]:
+        chi2 = example_statistics.mcnemar(a, b, method="chi2")
+        assert chi2.p == pytest.approx(peer(square, exact=False, correction=True).pvalue)
+    total = table[1] + table[2]
+    mid = example_statistics.mcnemar(a, b)
+    assert mid.p == pytest.approx(exact.p - stats.binom.pmf(table[1], total, 0.5))
+    assert mid.difference == pytest.approx((table[2] - table[1]) / sum(table))
+    assert mid.low <= mid.difference <= mid.high and mid.n_a == sum(table)
+
+
+def test_chi_square_of_equal_counts_is_one():
+    a, b = outcomes(4, 6, 6, 0)
+    assert example_statistics.mcnemar(a, b, method="chi2").p == 1
+
+
+def test_models_that_never_differ_are_not_distinguishable():
+    a, _ = outcomes(5, 0, 0, 3)
+    found = example_statistics.mcnemar(a, a == 1)
+    assert (found.p, found.verdict) == (1, "not distinguishable")
+    assert found.low < 0 < found.high
+
+
+def drawn_pairs(n, count, seed):
+    """Labels and predictions of two models with accuracy 0.8 that often agree."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        a = (rng.random(n) < 0.8).astype(int)
+        yield np.ones(n, int), a, np.where(rng.random(n) < 0.3, rng.random(n) < 0.8, a)
+
+
+def test_mcnemar_and_paired_bootstrap_keep_their_level():
+    tests, boots = [], []
+    for truth, a, b in drawn_pairs(150, 1000, 0):
+        tests.append(example_statistics.mcnemar(a, b))
+        boots.append(example_statistics.paired_bootstrap(truth, a, b, resamples=499))
+    for found in (tests, boots):
+        assert np.mean([comparison.better is not None for comparison in found]) <= 0.065
+        assert 0.93 <= covered(found) <= 0.985  # accuracies have few values
+
+
+def f1(labels, predictions):
+    right = np.sum(labels * predictions)
+    return 2 * right / (labels.sum() + predictions.sum())
+
+
+def test_a_metric_is_drawn_like_accuracy():
+    truth, a, b = next(drawn_pairs(200, 1, 3))
+    fast = example_statistics.paired_bootstrap(truth, a, b)
+    slow = example_statistics.paired_bootstrap(
+        truth, a, b, metric=lambda x, y: np.mean(x == y), resamples=3000
+    )
+    assert fast.difference == pytest.approx(slow.difference)
+    assert (fast.low, fast.high) == pytest.approx((slow.low, slow.high), abs=0.011)
+    assert fast.p == pytest.approx(slow.p, abs=0.04)
+
+
+def test_any_metric_and_direction():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 300)
+    good = np.where(rng.random(300) < 0.05, 1 - truth, truth)
+    bad = np.where(rng.random(300) < 0.3, 1 - truth, truth)
+    settings = {"metric": f1, "resamples": 300, "names": ("bad", "good")}
+    found = example_statistics.paired_bootstrap(truth, bad, good, **settings)
+    assert found.better == "good" and found.difference == f1(truth, good) - f1(truth, bad)
+    assert found == example_statistics.paired_bootstrap(truth, bad, good, **settings)
+    found = example_statistics.paired_bootstrap(truth, bad, good, minimize=True, **settings)
+    assert found.better == "bad"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: example_statistics.mcnemar([1, 0], [1]), "a has 2, b has 1"),
+        (lambda: example_statistics.mcnemar([1, 2], [1, 0]), "a: expected 1 for correct and 0"),
+        (lambda: example_statistics.mcnemar([1], [1], method="x"), "method must be .* got 'x'"),
+        (
+            lambda: example_statistics.paired_bootstrap([1], [1, 2], [1]),
+            r"the same examples; shapes \[1\], \[2\], \[1\]",
+        ),
+        (lambda: example_statistics.paired_bootstrap([], [], []), "need the same examples"),
+        (
+            lambda: example_statistics.paired_bootstrap(
+                [1, 0], [1, 0], [1, 1], metric=lambda x, y: float("nan"), resamples=9
+            ),
+            "metric of drawn examples: score 0 is nan",
+        ),
+    ],
+)
+def test_bad_examples_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# --- seeds and examples ---------------------------------------------------------------------------
+
+
+def drawn_models(seeds, examples, paired, rng):
+    """Scores [seeds, examples] of two equal models; seeds differ, as examples do."""
+    shared = rng.normal(size=(seeds, 1))
+    base = shared if paired else rng.normal(size=(seeds, 1))
+    both = rng.normal(size=examples)
+    a = shared + both + rng.normal(size=(seeds, examples)) + rng.normal(size=(seeds, 1))
+    own = rng.normal(size=examples)  # what only one model finds difficult
+    b = base + both + own + rng.normal(size=(seeds, examples)) + rng.normal(size=(seeds, 1))
+    return a, b
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_the_multi_bootstrap_covers_new_seeds_and_new_examples(paired):
+    rng, found = np.random.default_rng(0), []
+    for index in range(300):
+        a, b = drawn_models(example_statistics.MIN_SEEDS, 30, paired, rng)
+        comparison = example_statistics.multi_bootstrap(
+            a, b, paired_seeds=paired, resamples=300, random_seed=index
+        )
+        found.append(comparison)
+    assert 0.92 <= covered(found) <= 0.98  # 93% to 97%, and the chance of 300 draws
+    assert found[0].note == "" and found[0].paired == paired
+
+
+def test_the_multi_bootstrap_is_wider_than_that_of_examples():
+    a, b = drawn_models(5, 400, True, np.random.default_rng(1))
+    both = example_statistics.multi_bootstrap(a, b, paired_seeds=True)
+    gaps = (b - a).mean(axis=0)
+    error = gaps.std() / np.sqrt(len(gaps))
+    assert both.difference == pytest.approx(gaps.mean())
+    assert both.high - both.low > 3 * 2 * 1.96 * error
+    assert both.note == "5 seeds: the interval may be too narrow; from 20 on it is not"
+
+
+def test_the_multi_bootstrap_without_spread_over_seeds_is_that_of_examples():
+    rng = np.random.default_rng(2)
+    a, gap = rng.normal(size=300), rng.normal(0.5, 1, 300)
+    found = example_statistics.multi_bootstrap(
+        np.stack([a] * 4), np.stack([a + gap] * 4), paired_seeds=True, names=("old", "new")
+    )
+    half = 1.96 * gap.std() / np.sqrt(300)
+    assert (found.low, found.high) == pytest.approx(
+        (gap.mean() - half, gap.mean() + half), abs=0.015
+    )
+    assert found.better == "new" and found.p < 0.01
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        ((3, 5), (3, 6), "a has 5, b 6"),
+        ((3, 5), (4, 5), "paired seeds: a has 3 seeds, b has 4"),
+        ((1, 5), (1, 5), "over seeds needs 2 or more"),
+        ((5,), (5,), "a: expected scores with 2 dimensions"),
+    ],
+)
+def test_bad_shapes_are_named(a, b, message):
+    with pytest.raises(file_io.InputError, match=message):
+        example_statistics.multi_bootstrap(np.zeros(a), np.zeros(b), paired_seeds=True)
+
+
+# --- many tasks -----------------------------------------------------------------------------------
+
+
+def test_intervals_over_tasks_cover():
+    rng, means, chances = np.random.default_rng(0), [], []
+    for index in range(300):
+        a, b = rng.normal(size=(2, example_statistics.MIN_SEEDS, 6))
+        settings = {"resamples": 300, "random_seed": index}
+        means.append(example_statistics.interquartile_mean(a, **settings))
+        chances.append(example_statistics.probability_of_improvement(a, b, **settings))
+    assert 0.92 <= covered(means) <= 0.98
+    assert 0.92 <= covered(chances, 0.5) <= 0.98
+    assert means[0].note == chances[0].note == ""
+
+
+def test_the_interquartile_mean_is_that_of_the_middle_half():
+    scores = np.array([[0.1, 0.5], [0.9, 0.4], [0.3, 0.7], [0.2, 100]])
+    found = example_statistics.interquartile_mean(scores)
+    assert found.estimate == pytest.approx(np.mean([0.3, 0.4, 0.5, 0.7]))
+    assert found.low <= found.estimate <= found.high and found.n == 4
+    assert found.note == "4 seeds: the interval may be too narrow; from 20 on it is not"
+    one = example_statistics.interquartile_mean(scores[:1])
+    assert (one.low, one.high, one.note) == (None, None, "one seed: the spread is unknown")
+
+
+def test_runs_are_drawn_within_their_task():
+    # Without a spread within tasks nothing varies, however different the tasks are.
+    found = example_statistics.interquartile_mean(np.tile([0.1, 0.5, 0.9, 0.7], (3, 1)))
+    assert found.low == pytest.approx(found.high) == pytest.approx(0.6)
+
+
+def test_the_probability_of_improvement_counts_pairs():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 4, (3, 2)), rng.integers(0, 4, (4, 2))
+    wins = [
+        (b[j, task] > a[i, task]) + (b[j, task] == a[i, task]) / 2
+        for i, j, task in itertools.product(range(3), range(4), range(2))
+    ]
+    found = example_statistics.probability_of_improvement(a, b)
+    assert found.estimate == pytest.approx(np.mean(wins)) and found.n == 3
+    u = [stats.mannwhitneyu(b[:, task], a[:, task]).statistic / 12 for task in range(2)]
+    assert found.estimate == pytest.approx(np.mean(u))
+    lower = example_statistics.probability_of_improvement(a, b, minimize=True)
+    assert lower.estimate == pytest.approx(1 - found.estimate)
+    one = example_statistics.probability_of_improvement(a[:1], b)
+    assert one.low is None and one.note == "one seed: the spread is unknown"
+    with pytest.raises(file_io.InputError, match="the same tasks; a has 2, b has 1"):
+        example_statistics.probability_of_improvement(a, b[:, :1])
