@@ -31,7 +31,7 @@ for argument in "$@"; do
   esac
 done
 
-set_up_python "$PWD" '[dev,text,plots,sweep,stats]'
+set_up_python "$PWD" '[dev,hub,text,plots,sweep,stats]'
 "$PYTHON" -m ruff check .
 "$PYTHON" -m ruff format --check .
 "$PYTHON" -m mypy

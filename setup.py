@@ -10,25 +10,26 @@ SOURCE = (HERE / "albert" / "__init__.py").read_text(encoding="utf-8")
 
 REQUIREMENTS = [
     "absl-py>=2.0",
-    "grpcio>=1.24.3",  # as TensorFlow has it
     "numpy>=1.26",
-    "protobuf>=4.22",
     # Every export writes a model card, whose front matter is YAML.
     "pyyaml>=6.0",
+    # --init_checkpoint reads Hugging Face folders, which are checkpoints like any other.
     "safetensors>=0.4.3",
     "sentencepiece>=0.2.0",
-    # tensorflow-hub imports pkg_resources, which later versions no longer bring.
-    "setuptools<82",
     "six>=1.14",
-    # tensorflow.summary needs it since TensorFlow no longer installs it by itself.
+    # tensorflow.summary, which training logs with, is in there; from 2.20 on TensorFlow does not
+    # bring it.
     "tensorboard>=2.18",
-    "tensorflow>=2.18",
-    "tensorflow-hub>=0.16.1",
+    "tensorflow>=2.18",  # brings grpcio and protobuf
     "tqdm>=4.60",
 ]
+# `light/` installs the same package with these alone; what needs more says what to install.
+LIGHT = ["absl-py", "numpy", "sentencepiece", "six", "tqdm"]
 
 EXTRAS = {
     "gpu": ["tensorflow[and-cuda]>=2.18"],
+    # Only URLs of hub modules need it. It imports pkg_resources, which later setuptools lack.
+    "hub": ["tensorflow-hub>=0.16.1", "setuptools<82"],
     # Before 2.20 its Unicode tables are older than Python's: digits and letters come out otherwise.
     "text": ["tensorflow-text>=2.20"],
     "litert": ["ai-edge-litert>=2.0"],
@@ -59,16 +60,28 @@ EXTRAS = {
     ],
 }
 
-setuptools.setup(
-    name="albert",
-    version=re.search(r'^__version__ = "(.*)"$', SOURCE, re.M).group(1),
-    description="ALBERT pre-training and fine-tuning on TensorFlow 2",
-    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
-    long_description_content_type="text/markdown",
-    license="Apache-2.0",
-    packages=setuptools.find_packages(include=["albert", "albert.*"]),
-    package_data={"albert": ["py.typed"], "albert.experiments": ["report.html.j2"]},
-    python_requires=">=3.10,<3.14",
-    install_requires=REQUIREMENTS,
-    extras_require=EXTRAS,
-)
+# Extras that run without TensorFlow.
+LIGHT_EXTRAS = ("corpus", "onnx", "openvino", "plots", "serve", "wordpiece")
+
+PACKAGE = {
+    "version": re.search(r'^__version__ = "(.*)"$', SOURCE, re.M).group(1),
+    "long_description": (HERE / "README.md").read_text(encoding="utf-8"),
+    "long_description_content_type": "text/markdown",
+    "license": "Apache-2.0",
+    "packages": setuptools.find_packages(str(HERE), include=["albert", "albert.*"]),
+    "package_data": {
+        "albert": ["py.typed", "configs/*.json", "recipes/*"],
+        "albert.experiments": ["report.html.j2"],
+    },
+    "entry_points": {"console_scripts": ["albert = albert.cli.commands:main"]},
+}
+
+if __name__ == "__main__":
+    setuptools.setup(
+        name="albert",
+        description="ALBERT pre-training and fine-tuning on TensorFlow 2",
+        python_requires=">=3.10,<3.14",
+        install_requires=REQUIREMENTS,
+        extras_require=EXTRAS,
+        **PACKAGE,
+    )

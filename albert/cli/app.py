@@ -5,11 +5,12 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import app, flags, logging
 
+from albert.cli import packaged_files
 from albert.io import file_io, signals
 
 # As in setup.py; the oldest tested version.
@@ -19,6 +20,8 @@ _TENSORFLOWS = """
     tensorflow tensorflow-cpu tensorflow-gpu tensorflow-intel tensorflow-macos tensorflow-rocm
     tensorflow-aarch64 tensorflow-cpu-aws intel-tensorflow tf-nightly tf-nightly-cpu tf-nightly-gpu
 """.split()
+# Package to install for a module that a light installation lacks.
+_MISSING = {"tensorflow": f"tensorflow>={'.'.join(map(str, _MIN_TENSORFLOW))}"}
 _RESUMES = "the same command resumes from the last checkpoint"
 _INTERRUPTED = f"interrupted; {_RESUMES}"
 
@@ -99,6 +102,15 @@ class FindTensorFlow:
         return spec
 
 
+def missing_package(error: Exception) -> str | None:
+    """Returns what to install after a failed import, in one line; None for any other error."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    module = (name or "").split(".")[0]
+    if module not in _MISSING:
+        return None
+    return f"this needs {module}, which is not installed: pip install '{_MISSING[module]}'"
+
+
 def _terminated(left=""):
     """Prints what remains after SIGTERM; returns the exit status."""
     print(f"ended by {signals.REQUESTS.by}; {left or _RESUMES}", file=sys.stderr)
@@ -122,6 +134,28 @@ def define(define_flags: Callable[[flags.FlagValues], None], flag_values: flags.
     define_flags(flag_values)
     for name in set(flag_values) - before:
         flag_values.register_key_flag_for_module(sys.argv[0], flag_values[name])
+
+
+def parse(argv: Sequence[str]) -> list[str]:
+    """Parses the flags of a command line; help ends with status 0, a mistake with 1.
+
+    Args:
+      argv: the program and its arguments.
+
+    Returns:
+      The program and arguments that are not flags.
+    """
+    try:
+        expanded = [argv[0], *packaged_files.expand(argv[1:])]
+    except file_io.InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    try:
+        return flags.FLAGS(expanded)
+    except flags.Error:
+        return app.parse_flags_with_usage(expanded)  # prints it
+    except SystemExit:  # with status 1, after the help
+        sys.exit(0)
 
 
 def run(
@@ -168,12 +202,13 @@ def run(
             if end is KeyboardInterrupt:
                 print(_INTERRUPTED, file=sys.stderr)
                 return 130
-            if not lost:
+            reason = lost or missing_package(error)
+            if not reason:
                 raise
-            print(f"error: {lost}", file=sys.stderr)
+            print(f"error: {reason}", file=sys.stderr)
             return 1
         finally:
             signals.ignore()
         return 0
 
-    app.run(guarded)
+    app.run(guarded, flags_parser=parse)

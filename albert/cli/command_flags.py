@@ -12,6 +12,7 @@ from typing import Any
 from absl import flags, logging
 from absl.flags import FlagValues
 
+from albert.cli import packaged_files
 from albert.experiments import trial_processes
 from albert.io import file_io
 from albert.training import run_record
@@ -108,7 +109,7 @@ def sources(values: FlagValues, arguments: Sequence[str]) -> dict[str, str]:
         name, is_given, path = word.lstrip("-").partition("=")
         if word.startswith("-") and name == "flagfile":
             path = path if is_given else rest.pop(0)
-            lines = values.read_flags_from_files([f"--flagfile={path}"])
+            lines = packaged_files.expand([f"--flagfile={path}"])
             found |= {_name(values, line): f"flag file {path}" for line in lines}
         elif word.startswith("-"):
             found[_name(values, word)] = COMMAND_LINE
@@ -212,7 +213,7 @@ def read_trial_flags(script: str, arguments: list[str]) -> dict[str, str]:
     if "output_dir" not in values:
         raise file_io.InputError(f"script={script!r} has no output folder, as trials need one")
     try:
-        rest = values([script, "--output_dir=trial", *arguments])[1:]
+        rest = values([script, "--output_dir=trial", *packaged_files.expand(arguments)])[1:]
     except (flags.Error, OSError) as error:  # OSError: a flag file that cannot be read
         raise file_io.InputError(f"{script}: {error}") from error
     if rest:

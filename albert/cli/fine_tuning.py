@@ -9,10 +9,9 @@ from typing import Any
 from albert.cli import command_flags, distillation, model_settings, options, training
 from albert.experiments import seeds
 from albert.io import file_io
-from albert.model import head_config
+from albert.model import configuration, head_config
 from albert.training import stuck_runs, subsets
 
-ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")  # keys of `layers.ACTIVATIONS`
 CACHE_FOLDER = "encoder_cache"
 _OF_LAYER = ("head_activation", "head_input_activation", "head_dropout_prob")
 _PER_RUN = ("num_seeds", "seed", "output_dir")  # flags that differ between the runs of a study
@@ -94,12 +93,12 @@ class Study(options.Group):
         "0, there is none. A later run in the same folder takes it from there.",
     )
     head_activation: str = options.flag(
-        "relu", "Activation of that layer's output.", choices=ACTIVATIONS
+        "relu", "Activation of that layer's output.", choices=configuration.ACTIVATIONS
     )
     head_input_activation: str = options.flag(
         "linear",
         "Activation of the encoder's output, before that layer.",
-        choices=ACTIVATIONS,
+        choices=configuration.ACTIVATIONS,
     )
     head_dropout_prob: float = options.flag(0.0, "Dropout of that layer's output in training.")
     train_fraction: float = options.flag(

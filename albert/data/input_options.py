@@ -17,8 +17,8 @@ class TrainInput:
       prepare: ``(features) -> features`` on each batch after reading.
       transform: ``(number, features) -> features`` on each batch. Each batch of a run has its own
         number, which does not change when a run is resumed.
-      lengths: ``([B] strings) -> [B]`` numbers of tokens, by which `batching.equal_tokens` cuts the
-        batches of a single replica; None: batches of equal size.
+      lengths: ``([B] strings) -> [B]`` numbers of tokens, by which `tensor_batching.equal_tokens`
+        cuts the batches of a single replica; None: batches of equal size.
       mixture: `input_pipeline.Source`s that the files are divided into; None: one source.
     """
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from albert.data import record_files, tfrecord
 from albert.data.input_options import EvalInput, TrainInput
 from albert.io import file_io
-from albert.model import batching
+from albert.model import tensor_batching
 
 FeatureSpec = tfrecord.FeatureSpec
 Params = Mapping[str, Any]  # see `train_input_fn`
@@ -149,7 +149,7 @@ def _to_int32(value: tf.Tensor) -> tf.Tensor:
 
 def _trim(specs: Sequence[FeatureSpec], features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Cuts the padding that all examples of a batch share."""
-    return batching.trim(features, [spec.name for spec in specs if spec.sequence])
+    return tensor_batching.trim(features, [spec.name for spec in specs if spec.sequence])
 
 
 def shuffle_buffer_size(paths: Sequence[str]) -> int:
@@ -270,14 +270,16 @@ def train_input_fn(
         batch_size = _pipeline_batch_size(params)
         first_step, pipelines = params.get("first_step", 0), params.get("num_input_pipelines", 1)
         # Batches are cut in groups: a resumed run cuts a group again and skips its used batches.
-        repeated = first_step % batching.CUT_TOGETHER if options.lengths else 0
+        repeated = first_step % tensor_batching.CUT_TOGETHER if options.lengths else 0
         consumed = (first_step - repeated) * batch_size * pipelines
         if options.mixture:
             dataset = _mixed_records(options.mixture, seed, consumed)
         else:
             dataset = _endless_records(paths, seed, consumed)
         if options.lengths:
-            dataset = batching.equal_tokens(dataset, batch_size, options.lengths).skip(repeated)
+            dataset = tensor_batching.equal_tokens(dataset, batch_size, options.lengths).skip(
+                repeated
+            )
         else:
             dataset = _split_batches(dataset.batch(batch_size, drop_remainder=True), params)
         first_batch = first_step * params.get("replicas_per_pipeline", 1)
@@ -306,7 +308,7 @@ def _sorted_by_length(
     lengths = tf.reduce_max(
         tf.reshape(tf.reduce_sum(features["input_mask"], -1), [tf.size(index), -1]), axis=1
     )
-    order = batching.sorted_by_length(lengths)
+    order = tensor_batching.sorted_by_length(lengths)
     return tuple(tf.gather(x, order) for x in (serialized, index, lengths))
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import layers, model_folder
-from albert.serving import inference
+from albert.serving import trained_model
 from albert.tasks import custom, kinds
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import task as squad_task
@@ -44,7 +44,7 @@ class ExportedModel(tf.Module):
         self.inputs, self.outputs = row.inputs, row.outputs
         self.labels = custom.labels_of(trained) if row.has_labels else ()
         self.max_seq_length = trained.length()
-        self.model = inference.restored_model(trained, compute)
+        self.model = trained_model.restored_model(trained, compute)
 
     def __call__(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """int32 tensors [B, S] in the order of `inputs` -> {name: tensor} of `outputs`."""

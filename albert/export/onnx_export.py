@@ -14,8 +14,8 @@ import numpy as np
 
 from albert.export import onnx_graph
 from albert.io import file_io
-from albert.model import checkpoints, encoder, head_config, heads, kernels, model_folder
-from albert.serving import inference, serving_folder
+from albert.model import checkpoints, configuration, encoder, head_config, heads, model_folder
+from albert.serving import serving_folder, trained_model
 from albert.tasks import custom, kinds
 from albert.tasks.squad import task as squad_task
 
@@ -44,13 +44,13 @@ class Model:
       weights: {name: array} of its variables.
 
     Raises:
-      file_io.InputError: see `inference.restored_model`.
+      file_io.InputError: see `trained_model.restored_model`.
     """
 
     def __init__(self, folder: model_folder.ModelFolder) -> None:
         self.folder = folder
         self.kind = kinds.KINDS[folder.kind]
-        model = inference.restored_model(folder)
+        model = trained_model.restored_model(folder)
         self._add_head = _HEADS[type(model)]
         variables = checkpoints.variables_by_name(model)
         self.weights = {name: variable.numpy() for name, variable in variables.items()}
@@ -152,7 +152,7 @@ class _Encoder:
 
     def _layer_norm(self, x: str, name: str) -> str:
         gamma, beta = (self._weights[f"{name}/{part}"] for part in ("gamma", "beta"))
-        return self._graph.layer_norm(x, name, gamma, beta, kernels.LAYER_NORM_EPSILON)
+        return self._graph.layer_norm(x, name, gamma, beta, configuration.LAYER_NORM_EPSILON)
 
     def _embed(self) -> str:
         """[B, S] ids -> [B, S, H]."""
@@ -352,7 +352,7 @@ def _end_scores(
     name = "end_logits/LayerNorm"
     gamma, beta = (model.weights[f"{name}/{part}"] for part in ("gamma", "beta"))
     hidden = graph.layer_norm(
-        graph.node("Tanh", total), name, gamma, beta, kernels.LAYER_NORM_EPSILON
+        graph.node("Tanh", total), name, gamma, beta, configuration.LAYER_NORM_EPSILON
     )
     logits = graph.at(_dense_of(model, graph, hidden, "end_logits/dense_1"), 3, 0)
     return _masked_log_softmax(graph, logits, graph.node("Unsqueeze", possible, graph.integers(1)))

@@ -19,7 +19,7 @@ from absl import logging
 from albert.data import input_pipeline, tfrecord
 from albert.export import graphs, litert_export
 from albert.io import file_io, manifests, tables
-from albert.model import batching, checkpoints, encoder, heads, layers, model_folder
+from albert.model import checkpoints, encoder, heads, layers, model_folder, tensor_batching
 from albert.serving import serving_folder
 from albert.tasks import glue, race, token_classification
 from albert.tasks.squad import task as squad_task
@@ -70,7 +70,7 @@ class _ExampleServer(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="input")], autograph=False)
     def serve(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        features = batching.trim(input_pipeline.parse(self._specs, examples), MODEL_INPUTS)
+        features = tensor_batching.trim(input_pipeline.parse(self._specs, examples), MODEL_INPUTS)
         outputs = self._model(features, training=False)
         answer = {name: outputs[name] for name in ("probabilities", "predictions")}
         if self._threshold is not None:

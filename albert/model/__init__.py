@@ -10,6 +10,7 @@ kept and M ends kept for each start (SQuAD v2).
 __all__ = (
     "batching",
     "checkpoints",
+    "configuration",
     "encoder",
     "head_config",
     "heads",
@@ -21,6 +22,7 @@ __all__ = (
     "pretraining_heads",
     "saved_model_files",
     "sources",
+    "tensor_batching",
     "token_rows",
     "weight_names",
 )

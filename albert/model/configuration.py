@@ -13,12 +13,13 @@ from typing import Any
 from absl import logging
 
 from albert.io import file_io
-from albert.model import kernels, layers
 
 # Far above every published model: larger values would exhaust memory before any check.
 _MOST = {"num_hidden_layers": 10_000, "num_hidden_groups": 10_000, "inner_group_num": 1_000}
 _MOST_PARAMETERS = 10**12
 SHARING = ("all", "attention", "ffn", "none")  # values of `AlbertConfig.share`
+ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")  # `layers.ACTIVATIONS` computes them
+LAYER_NORM_EPSILON = 1e-12
 
 # Other names of the tanh approximation of gelu.
 _TANH_GELU_ALIASES = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
@@ -46,7 +47,7 @@ _LEGACY_KEYS = frozenset(
 # Keys whose other values mean a network that is not the one computed here.
 _REQUIRED_VALUES = {
     "ln_type": "postln",
-    "layer_norm_eps": kernels.LAYER_NORM_EPSILON,
+    "layer_norm_eps": LAYER_NORM_EPSILON,
     "position_embedding_type": "absolute",
     "is_decoder": False,
     "add_cross_attention": False,
@@ -272,7 +273,7 @@ def _naming(file):
 def _check_value(name, kind, value):
     """Raises InputError unless `value` is of the kind and in the range that `name` demands."""
     if kind is str:
-        choices = SHARING if name == "share" else layers.ACTIVATIONS
+        choices = SHARING if name == "share" else ACTIVATIONS
         wanted = f"one of {', '.join(choices)}"
         right = isinstance(value, str) and value in choices
     elif not isinstance(value, (int, float)) or isinstance(value, bool):

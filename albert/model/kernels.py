@@ -26,8 +26,8 @@ import tensorflow as tf
 from tensorflow.python.framework import ops  # only for `releasing_gradients`
 
 from albert.io import file_io
+from albert.model import configuration
 
-LAYER_NORM_EPSILON = 1e-12
 # CPU flags, as listed by Linux, that indicate hardware for a type.
 _UNITS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "fphp"}}
 _NORM_LANES, _SOFTMAX_LANES = 64, 16
@@ -237,7 +237,7 @@ def _residual_norm_forward(x, bias, residual, gamma, beta):
     total = _sum(x, bias) + tf.cast(residual, tf.float32)
     centered = total - _row_means(total, _NORM_LANES)
     variance = _row_means(tf.square(centered), _NORM_LANES)
-    inverse = tf.math.rsqrt(variance + LAYER_NORM_EPSILON)  # [rows, 1]
+    inverse = tf.math.rsqrt(variance + configuration.LAYER_NORM_EPSILON)  # [rows, 1]
     normal = centered * inverse
     return narrowed(normal * gamma + beta, x.dtype), narrowed(normal, x.dtype), inverse
 
@@ -320,7 +320,7 @@ def normalize(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     wide = tf.cast(x, tf.float32)
     centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
     variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
-    normal = centered * tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
+    normal = centered * tf.math.rsqrt(variance + configuration.LAYER_NORM_EPSILON)
     return tf.cast(normal * gamma + beta, x.dtype)
 
 

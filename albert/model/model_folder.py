@@ -14,14 +14,7 @@ from typing import Any
 from absl import logging
 
 from albert.io import file_io
-from albert.model import (
-    checkpoints,
-    encoder,
-    head_config,
-    pretraining_heads,
-    sources,
-    weight_names,
-)
+from albert.model import configuration, head_config, sources, weight_names
 from albert.text import tokenization
 
 VERSION = 1
@@ -43,7 +36,7 @@ class ModelFolder:
     Attributes:
       path: the folder.
       kind: what the model does, such as "classifier" or "squad_v2".
-      config: `encoder.AlbertConfig`.
+      config: `configuration.AlbertConfig`.
       source: `sources.Source` of its files; `checkpoint` is the prefix of its best checkpoint,
         else of its last.
       settings: the JSON-ready dict given to `write`; see `setting`.
@@ -51,7 +44,7 @@ class ModelFolder:
 
     path: str
     kind: str
-    config: encoder.AlbertConfig
+    config: configuration.AlbertConfig
     source: sources.Source
     settings: dict
 
@@ -109,7 +102,7 @@ class ModelFolder:
 
 
 def load_tokenizer(
-    source: sources.Source, config: encoder.AlbertConfig
+    source: sources.Source, config: configuration.AlbertConfig
 ) -> tokenization.FullTokenizer:
     """Loads the tokenizer of a `sources.Source` and checks it against the configuration.
 
@@ -128,7 +121,7 @@ def load_tokenizer(
 def write(
     path: str,
     kind: str,
-    config: encoder.AlbertConfig,
+    config: configuration.AlbertConfig,
     source: sources.Source,
     settings: dict[str, Any],
 ) -> bool:
@@ -137,7 +130,7 @@ def write(
     Args:
       path: output folder of the training; created if missing.
       kind: what the model does; `read` checks it.
-      config: `encoder.AlbertConfig`.
+      config: `configuration.AlbertConfig`.
       source: `sources.Source` with the vocabulary to copy.
       settings: JSON-ready dict of the settings needed to use the model, such as the maximum input
         length and the names of the labels.
@@ -154,7 +147,7 @@ def write(
 def write_if_absent(
     path: str,
     kind: str,
-    config: encoder.AlbertConfig,
+    config: configuration.AlbertConfig,
     source: sources.Source,
     settings: dict[str, Any],
 ) -> bool:
@@ -265,7 +258,7 @@ def _differing_files(path, description, config, source):
     differing = []
     name = os.path.join(path, sources.CONFIG_NAME)
     if file_io.exists(name):
-        there = encoder.AlbertConfig.from_json_file(name).to_dict()
+        there = configuration.AlbertConfig.from_json_file(name).to_dict()
         differing = _differing_entries(there, config.to_dict())
     ours, there = _vocabulary_of(source), _vocabulary_in(path, description)
     if file_io.exists(there) and file_io.sha256(ours) != file_io.sha256(there):
@@ -327,20 +320,29 @@ def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
     config_file = os.path.join(path, sources.CONFIG_NAME)
     source = sources.Source(
         config_file=config_file,
-        checkpoint=checkpoints.resolve(path) if with_weights else None,
+        checkpoint=_resolve(path) if with_weights else None,
         spm_model_file=inside("spm_model_file"),
         vocab_file=inside("vocab_file"),
         do_lower_case=found["do_lower_case"],
     )
-    config = encoder.AlbertConfig.from_json_file(config_file)
+    config = configuration.AlbertConfig.from_json_file(config_file)
     if with_weights:
         _check_config(source, config)
     sources.check_config(config_file, config, found, name)
     return ModelFolder(path, found["kind"], config, source, found["settings"])
 
 
+def _resolve(path):
+    # It imports TensorFlow, which folders without weights do not need.
+    from albert.model import checkpoints
+
+    return checkpoints.resolve(path)
+
+
 def _check_config(source, config):
     """Rejects a configuration whose sizes differ from the weights', before a model is built."""
+    from albert.model import checkpoints
+
     shapes = checkpoints.reader(source.checkpoint).get_variable_to_shape_map()
     found = weight_names.sizes(shapes)
     differing = [
@@ -360,7 +362,7 @@ def _check_config(source, config):
 
 def write_pretrained(
     path: str,
-    config: encoder.AlbertConfig,
+    config: configuration.AlbertConfig,
     sentence_task: str,
     source: sources.Source | None = None,
 ) -> None:
@@ -368,7 +370,7 @@ def write_pretrained(
 
     Args:
       path: existing output folder.
-      config: `encoder.AlbertConfig` of the run, including its dropout rates.
+      config: `configuration.AlbertConfig` of the run, including its dropout rates.
       sentence_task: key of `pretraining_heads.SENTENCE_TASKS`.
       source: `sources.Source`, whose vocabulary is copied if it has one.
 
@@ -384,7 +386,7 @@ def write_pretrained(
 
 def _write_pretrained_config(name, config):
     if file_io.exists(name):
-        there = dataclasses.asdict(encoder.AlbertConfig.from_json_file(name))
+        there = dataclasses.asdict(configuration.AlbertConfig.from_json_file(name))
         differing = {k: v for k, v in dataclasses.asdict(config).items() if v != there[k]}
         if not differing:
             return
@@ -407,6 +409,8 @@ def sentence_tasks(path: str, checkpoint: str | None = None) -> list[str]:
     Raises:
       file_io.InputError: the description or the checkpoint is damaged.
     """
+    from albert.model import checkpoints, pretraining_heads
+
     checkpoint = checkpoint or checkpoints.find_best(path)
     checkpoint = checkpoint or next(reversed(checkpoints.numbered(path)), None)
     if checkpoint is None:

@@ -8,7 +8,7 @@ from typing import Any
 from absl import logging
 
 from albert.io import archives, file_io
-from albert.model import checkpoints, encoder, huggingface, saved_model_files
+from albert.model import configuration, huggingface
 from albert.text import wordpiece
 
 CONFIG_NAME = "albert_config.json"
@@ -75,10 +75,10 @@ def locate(
     folder, lower_case, complete = None, None, False
     if hub_handle:
         module = resolve_hub(hub_handle)
-        checkpoint, folder = checkpoints.resolve(module), os.path.join(module, "assets")
+        checkpoint, folder = _resolve(module), os.path.join(module, "assets")
         lower_case, complete = _hub_lower_case(module), True
     elif checkpoint:
-        checkpoint = checkpoints.resolve(checkpoint)
+        checkpoint = _resolve(checkpoint)
         folder = os.path.dirname(checkpoint) or "."
         lower_case, complete = _read_folder_settings(folder, checkpoint)
     choose = functools.partial(_choose, folder, complete)
@@ -101,6 +101,12 @@ def locate(
         )
     stated = [value for value in (do_lower_case, lower_case, True) if value is not None]
     return Source(config_file, checkpoint, spm_model_file, vocab_file, stated[0])
+
+
+def _resolve(checkpoint):
+    from albert.model import checkpoints  # with TensorFlow, which only weights need
+
+    return checkpoints.resolve(checkpoint)
 
 
 def _vocabulary(choose, existing, spm_model_file, vocab_file):
@@ -131,12 +137,12 @@ def _check_config_beside(folder, config_file):
     path = os.path.join(folder, DESCRIPTION_NAME)
     if file_io.exists(path):
         description = file_io.read_json(path, "model description", dict)
-        config = encoder.AlbertConfig.from_json_file(config_file)
+        config = configuration.AlbertConfig.from_json_file(config_file)
         check_config(config_file, config, description, path)
 
 
 def check_config(
-    config_file: str, config: encoder.AlbertConfig, description: dict[str, Any], path: str
+    config_file: str, config: configuration.AlbertConfig, description: dict[str, Any], path: str
 ) -> None:
     """Rejects a configuration that changed since training even if the weights still fit it.
 
@@ -145,7 +151,7 @@ def check_config(
 
     Args:
       config_file: its path.
-      config: `encoder.AlbertConfig`.
+      config: `configuration.AlbertConfig`.
       description: dict of the folder's description; older ones hold no configuration.
       path: path of the description.
 
@@ -243,7 +249,9 @@ def _warn_of_difference(flag, given, found):
         if file_io.sha256(given) != file_io.sha256(found):
             logging.warning("%s=%s is used; the model brings another one, %s", flag, given, found)
         return
-    ours, theirs = (encoder.AlbertConfig.from_json_file(path).to_dict() for path in (given, found))
+    ours, theirs = (
+        configuration.AlbertConfig.from_json_file(path).to_dict() for path in (given, found)
+    )
     differing = [
         f"{key} {ours.get(key)} (there {theirs.get(key)})"
         for key in {**ours, **theirs}
@@ -316,6 +324,8 @@ def resolve_hub(handle: str) -> str:
       file_io.InputError: there is no module, the archive is damaged, or tensorflow-hub is not
         installed.
     """
+    from albert.model import checkpoints
+
     if file_io.is_dir(handle):
         folder = handle
     elif "://" in handle:
@@ -339,7 +349,9 @@ def _fetch(handle):
         import tensorflow_hub
     except ImportError as error:
         raise file_io.InputError(
-            f"albert_hub_module_handle={handle} needs the package tensorflow-hub: {error}"
+            f"albert_hub_module_handle={handle} is a URL, which tensorflow-hub fetches: "
+            f"pip install tensorflow-hub 'setuptools<82' ({error}); a folder or a .tar.gz file "
+            "needs nothing"
         ) from error
     try:
         return tensorflow_hub.resolve(handle)
@@ -349,6 +361,8 @@ def _fetch(handle):
 
 def _hub_lower_case(module):
     """Returns do_lower_case from the module's ``tokenization_info``; None if it is missing."""
+    from albert.model import saved_model_files
+
     for graph in saved_model_files.read_graphs(module):
         tags = list(graph.meta_info_def.tags)
         if "tokenization_info" in graph.signature_def and "train" not in tags:

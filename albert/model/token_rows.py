@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert.model import batching
+from albert.model import tensor_batching
 
 
 def make_rows(
@@ -121,7 +121,7 @@ class TokenRows(PaddedRows):
         tokens_first = tf.concat([tf.where(self._real), tf.where(~self._real)], 0)[:, 0]
         positions = tf.size(self._real)
         tokens = tf.reduce_sum(tf.cast(self._real, tf.int32))
-        count = tf.minimum(batching.round_up(tokens + 1), positions)
+        count = tf.minimum(tensor_batching.round_up(tokens + 1), positions)
         self._position = tf.cast(tokens_first[:count], tf.int32)  # [T] row -> b * S + s
         self._row = tf.tensor_scatter_nd_update(  # [B * S] b * S + s -> row
             tf.fill([positions], count - 1), self._position[:, tf.newaxis], tf.range(count)

@@ -11,4 +11,5 @@ __all__ = (
     "served_model",
     "server",
     "serving_folder",
+    "trained_model",
 )

@@ -1,56 +1,14 @@
-"""Loads fine-tuned models as functions of arrays, from training folders or serving folders.
-
-Letters in shapes: B batch, S sequence.
-"""
+"""Loads fine-tuned models as functions of arrays, from training folders or serving folders."""
 
 import dataclasses
 from collections.abc import Callable
 
 from albert.io import file_io
-from albert.model import checkpoints, head_config, heads, layers, model_folder, prepared_weights
+from albert.model import model_folder
 from albert.serving import runtimes, serving_folder
 from albert.tasks import kinds
 from albert.tasks.squad import task as squad_task
 from albert.tasks.squad import threshold as squad_threshold
-
-
-def make_model(
-    folder: model_folder.ModelFolder, compute: layers.Compute = layers.Compute()
-) -> heads.Model:
-    """Builds the model of `heads` that a `model_folder.ModelFolder` describes, with random weights.
-
-    Raises:
-      file_io.InputError: the settings are invalid.
-    """
-    return kinds.KINDS[folder.kind].build(folder, compute, folder.settings_as(head_config.Head))
-
-
-def restored_model(
-    folder: model_folder.ModelFolder, compute: layers.Compute = layers.Compute()
-) -> heads.Model:
-    """Builds the model as `make_model` does, with the weights of the folder's checkpoint.
-
-    Raises:
-      file_io.InputError: the settings are invalid, or the weights do not fit.
-    """
-    model = make_model(folder, compute)
-    checkpoints.restore(model, folder.source.checkpoint, allow_new_heads=False)
-    return model
-
-
-def from_training_folder(
-    folder: model_folder.ModelFolder, precision: str = "float32"
-) -> Callable[[dict], dict]:
-    """Returns the function of a training's `model_folder.ModelFolder`; see `FoundModel.load`."""
-    kind = kinds.KINDS[folder.kind]
-    model = restored_model(folder, layers.Compute(precision, kind.skip_padding))
-
-    def compute(features):
-        found = model(features, training=False)
-        return {name: found[name] for name in kind.outputs}
-
-    ready = prepared_weights.CompiledModel(model, compute, kind.inputs)
-    return lambda features: ready({name: features[name] for name in kind.inputs})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +45,10 @@ class FoundModel:
             return self.function
         if self.serving:
             return runtimes.load(self.serving, runtime, threads)
-        return from_training_folder(self.folder, self.precision)
+        # It imports TensorFlow, which serving folders may not need.
+        from albert.serving import trained_model
+
+        return trained_model.from_training_folder(self.folder, self.precision)
 
     def in_precision(self, precision: str) -> "FoundModel":
         """Returns the same model, computed in "float32" or "bfloat16".

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
 from absl import logging
 
 from albert.model import batching
@@ -48,8 +47,9 @@ def load(model_dir: str, runtime: str = "auto", threads: int | None = None) -> S
     """
     found = inference.find(model_dir)
     if threads is not None and not found.serving:
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(threads)
+        from albert.serving import trained_model
+
+        trained_model.set_threads(threads)
     predictor = predictors.load(found, runtime, threads)
 
     def answer(requested):

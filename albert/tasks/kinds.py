@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from albert.io import file_io
-from albert.model import checkpoints, head_config, heads, layers, model_folder, sources
+from albert.model import head_config, model_folder, sources
 from albert.tasks import custom, glue, race, token_classification
 from albert.tasks.squad import task as squad_task
 
@@ -36,7 +36,7 @@ class Kind:
 
     name: str
     outputs: tuple[str, ...]
-    build: Callable[[model_folder.ModelFolder, layers.Compute, head_config.Head], Any]
+    build: Callable[[model_folder.ModelFolder, Any, head_config.Head], Any]
     command: str
     head_variable: str
     one_output: bool = False
@@ -48,9 +48,12 @@ class Kind:
 
 
 # --- how a model is made from its folder ----------------------------------------------------------
+# These import the network, and TensorFlow with it, which a server of ONNX models does not need.
 
 
 def _build_classifier(folder, compute, head):
+    from albert.model import heads
+
     labels = custom.labels_of(folder)
     if not labels:
         return heads.RegressionModel(folder.config, compute, 0, head=head)
@@ -58,11 +61,15 @@ def _build_classifier(folder, compute, head):
 
 
 def _build_choice_scorer(folder, compute, head):
+    from albert.model import heads
+
     # Each choice is scored alone, so a single output allows any number of choices.
     return heads.RegressionModel(folder.config, compute, 0, head=head)
 
 
 def _build_token_classifier(folder, compute, head):
+    from albert.model import heads
+
     labels = custom.labels_of(folder)
     return heads.TokenClassifierModel(folder.config, len(labels), compute, 0, head=head)
 
@@ -156,6 +163,8 @@ def read_folder(path: str, *names: str) -> model_folder.ModelFolder:
 
 def _check_undescribed(path, names):
     """Raises InputError if a folder without description holds a checkpoint; says what to run."""
+    from albert.model import checkpoints
+
     best, numbered = os.path.join(path, checkpoints.BEST), checkpoints.numbered(path)
     if checkpoints.prefix_exists(best):
         numbered = [best]
@@ -181,6 +190,8 @@ def _check_undescribed(path, names):
 
 def _find_by_variables(prefix):
     """Returns the rows of the kinds that match the variables of a checkpoint."""
+    from albert.model import checkpoints
+
     shapes = checkpoints.reader(prefix).get_variable_to_shape_map()
     return [
         row

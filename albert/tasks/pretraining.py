@@ -237,7 +237,7 @@ def make_data(
       sentence_labels: whether to read labels of the sentence task; records with masks may lack them
         otherwise.
       equal_tokens: whether training batches hold equal numbers of tokens, see
-        `batching.equal_tokens`.
+        `tensor_batching.equal_tokens`.
       mixture: sources of the training files; by default all files are one source.
       limits: `limits` of the model; by default tokens may have any id.
       words_per_token: of the training files, see `instance_shards.words_per_token`.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from albert.model import batching, encoder, heads, pretraining_heads, token_rows
+from albert.model import encoder, heads, pretraining_heads, tensor_batching, token_rows
 from albert.training import distillation
 
 
@@ -96,7 +96,7 @@ def _count_rows(mask, parts, skip_padding, micro_batches):
         start, end = batch * number // micro_batches, batch * (number + 1) // micro_batches
         for (part,) in token_rows.cut_batch((mask[start:end],), parts):
             tokens = tf.reduce_sum(tf.cast(part, tf.int32))
-            total += tf.minimum(batching.round_up(tokens + 1), tf.size(part))
+            total += tf.minimum(tensor_batching.round_up(tokens + 1), tf.size(part))
     return total
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from albert.cli import fine_tuning, options
 from albert.io import file_io
-from albert.model import head_config, layers
+from albert.model import configuration, head_config, layers
 from tests.support import builders
 
 SCRIPTS = ("run_classifier", "run_race", "run_squad_v1", "run_squad_v2")
@@ -62,7 +62,7 @@ def test_what_belongs_together_is_taken():
     frozen = {"freeze_encoder": True, "cache_encoder_outputs": True, "encoder_cache_dir": "x"}
     for values in ({}, frozen, {"head_hidden_size": 8, "head_activation": "tanh"}):
         check("run_squad_v1", **values)
-    assert set(fine_tuning.ACTIVATIONS) == set(layers.ACTIVATIONS)
+    assert set(configuration.ACTIVATIONS) == set(layers.ACTIVATIONS)
 
 
 def test_random_weights_of_another_seed_are_not_those_of_the_cache():

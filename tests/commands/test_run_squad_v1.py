@@ -14,7 +14,7 @@ from albert.data import input_pipeline
 from albert.export import saved_model_export
 from albert.io import file_io
 from albert.model import checkpoints, model_folder
-from albert.serving import inference
+from albert.serving import trained_model
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import records as squad_records
 from tests.support import builders, forked, recorded_runs, reference_folder, squad_samples
@@ -204,7 +204,7 @@ def first_windows(trained, count):
     path = str(trained / "squad_v1_predict.tf_record")
     serialized = list(tf.data.TFRecordDataset(path).take(count))
     features = input_pipeline.parse(specs, tf.stack(serialized))
-    outputs = inference.restored_model(model_folder.read(str(trained)))(features)
+    outputs = trained_model.restored_model(model_folder.read(str(trained)))(features)
     names = ("input_ids", "input_mask", "segment_ids")
     return {name: features[name] for name in names}, outputs
 

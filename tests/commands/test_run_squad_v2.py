@@ -10,7 +10,7 @@ from albert import run_squad_v2
 from albert.data import input_pipeline
 from albert.io import file_io
 from albert.model import checkpoints, model_folder
-from albert.serving import inference
+from albert.serving import trained_model
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import threshold as squad_threshold
 from tests.support import builders, recorded_runs, reference_folder, squad_samples
@@ -140,7 +140,7 @@ def test_the_saved_model_computes_the_beams(trained):
     path = str(trained / "squad_v2_predict.tf_record")
     features = input_pipeline.parse(specs, tf.stack(list(tf.data.TFRecordDataset(path).take(5))))
     squad_threshold.write(str(trained), 0.0, str(trained / "model.ckpt-best"), "d.json")
-    outputs = inference.restored_model(model_folder.read(str(trained)))(features)
+    outputs = trained_model.restored_model(model_folder.read(str(trained)))(features)
     (folder,) = (trained / "export" / "saved_model").iterdir()
     serve = tf.saved_model.load(str(folder)).signatures["serving_default"]
     found = serve(**{name: features[name] for name in ("input_ids", "input_mask", "segment_ids")})

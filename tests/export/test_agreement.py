@@ -7,7 +7,7 @@ import pytest
 
 from albert.export import agreement
 from albert.io import file_io
-from albert.serving import inference
+from albert.serving import inference, trained_model
 from albert.tasks import glue, race
 from albert.tasks import token_classification as tokens
 from albert.tasks.squad import task as squad_task
@@ -65,7 +65,7 @@ def opposite(found):
 @pytest.mark.parametrize("kind", serving_samples.KINDS)
 def test_models_are_compared(tmp_path, kind):
     folder = serving_samples.trained_in(tmp_path / "run", kind)
-    found = inference.FoundModel(folder, function=inference.from_training_folder(folder))
+    found = inference.FoundModel(folder, function=trained_model.from_training_folder(folder))
     examples = agreement.read(folder, write(tmp_path, kind), "check_file")
     same = agreement.measure(examples, found, found)
     assert same.rate == 1.0 and same.expected == same.found

@@ -6,7 +6,7 @@ import pytest
 from albert.export import onnx_export
 from albert.io import file_io
 from albert.model import checkpoints, encoder, model_folder, sources
-from albert.serving import inference, runtimes, serving_folder
+from albert.serving import runtimes, serving_folder, trained_model
 from tests.support import builders
 
 onnx = pytest.importorskip("onnx")
@@ -39,7 +39,7 @@ def trained_in(folder, kind, settings, changes):
     source = sources.Source("", "", str(builders.SPM), None, True)
     made = model_folder.ModelFolder(folder, kind, config, source, settings)
     model_folder.write(folder, kind, config, source, settings)
-    model = inference.make_model(made)
+    model = trained_model.make_model(made)
     rng = np.random.default_rng(5)
     for variable in model.variables:
         if variable.shape.rank == 1:
@@ -56,7 +56,7 @@ def test_files_compute_what_python_computes(name, tmp_path):
         onnx_export.write(folder, onnx_export.Model(trained))
     found = serving_folder.read(str(tmp_path / "out"))
     onnx.checker.check_model(found.model_file, full_check=True)
-    expected, score = inference.from_training_folder(trained), runtimes.load(found, threads=1)
+    expected, score = trained_model.from_training_folder(trained), runtimes.load(found, threads=1)
     for lengths, length in (((9, 24, 3, 17), 24), ((5,), 5), ((32, 31), 32)):
         features = {
             key: value.numpy()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from albert.export import agreement, onnx_export, onnx_int8
-from albert.serving import inference, serving_folder
+from albert.serving import serving_folder, trained_model
 from albert.tasks import glue
 from albert.tasks.squad import task as squad_task
 from tests.support import serving_samples
@@ -24,7 +24,9 @@ def test_real_tokens_alone_are_watched(tmp_path):
     trained = serving_samples.trained_in(tmp_path / "run", squad_task.V2)
     model = onnx_export.Model(trained)
     observed, answers = onnx_int8.observe(model, examples_of(squad_task.V2))
-    wanted = inference.from_training_folder(trained)(serving_samples.features(squad_task.V2, 3, 12))
+    wanted = trained_model.from_training_folder(trained)(
+        serving_samples.features(squad_task.V2, 3, 12)
+    )
     np.testing.assert_allclose(answers, wanted["cls_logits"], atol=1e-5)
     assert set(observed) == {(depth, part) for depth in (0, 1) for part in onnx_export.PARTS}
     tokens = 12 + 10 + 8  # rows are kept as long as there are few

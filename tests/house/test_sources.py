@@ -172,7 +172,8 @@ def test_absl_flags_only_in_scripts(name):
 
 def test_plain_modules_do_not_name_tensorflow():
     assert set(PLAIN) <= set(MODULES)
-    for name in set(PLAIN_MODULES) - {"io.file_io", *COMMANDS} - CLI:
+    free = {"io.file_io", "model.sources", *COMMANDS, *CLI}
+    for name in set(PLAIN_MODULES) - free - {name for name in PLAIN if room_of(name) == "tasks"}:
         modules = {module.split(".")[0] for module, _ in imports_of(tree_of(name))}
         assert not modules & {"tensorflow", "tensorflow_hub", "tf_keras", "keras"}, name
 
@@ -428,16 +429,18 @@ DISTRIBUTIONS = {
     "yaml": "pyyaml",
     "mlflow": "mlflow-skinny",
 }
-# Needed though never imported here; setup.py says why.
-INDIRECT = {"setuptools"}
+# Imported where TensorFlow is, which brings them.
+BROUGHT = {"grpcio", "protobuf"}
 
 
 def _setup_lists():
     tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
+    names = ("REQUIREMENTS", "LIGHT", "EXTRAS", "LIGHT_EXTRAS")
+    found = [node for node in tree.body if isinstance(node, ast.Assign)]
     return {
         node.targets[0].id: ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and node.targets[0].id in ("REQUIREMENTS", "EXTRAS")
+        for node in found
+        if node.targets[0].id in names
     }
 
 
@@ -480,14 +483,16 @@ def test_the_oldest_tensorflow_is_the_same_everywhere():
 def test_requirements_are_what_the_code_imports():
     lists = _setup_lists()
     needed = _third_party(PACKAGE)
-    extras = "text wordpiece plots sweep stats corpus beam onnx serve trackers".split()
+    extras = "hub text wordpiece plots sweep stats corpus beam onnx serve trackers".split()
     optional = _names(name for extra in extras for name in lists["EXTRAS"][extra])
-    assert needed - optional == _names(lists["REQUIREMENTS"]) - INDIRECT
+    assert needed - optional - BROUGHT == _names(lists["REQUIREMENTS"])
+    assert set(lists["LIGHT"]) <= _names(lists["REQUIREMENTS"])
+    assert set(lists["LIGHT_EXTRAS"]) <= set(lists["EXTRAS"])
 
 
 def test_dev_extra_is_what_the_tests_import():
     lists = _setup_lists()
-    there = _names(lists["REQUIREMENTS"] + lists["EXTRAS"]["dev"])
+    there = _names(lists["REQUIREMENTS"] + lists["EXTRAS"]["dev"]) | BROUGHT
     assert _third_party(ROOT / "tests") <= there
 
 

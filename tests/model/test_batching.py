@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert.model import batching
+from albert.model import batching, tensor_batching
 
 
 def test_sizes_are_rounded_up_to_few():
@@ -18,7 +18,7 @@ def test_sizes_are_rounded_up_to_few():
 
 def test_numbers_and_tensors_are_rounded_alike():
     sizes = [*range(1, 1025), 4095, 4096, 4097, 100_000, 2**20 - 1, 2**20, 2**20 + 1]
-    found = [int(batching.round_up(tf.constant(size))) for size in sizes]
+    found = [int(tensor_batching.round_up(tf.constant(size))) for size in sizes]
     assert found == [batching.round_up(size) for size in sizes]
 
 
@@ -30,7 +30,7 @@ def test_shared_padding_is_cut(lengths, kept):
     features = {"input_mask": mask, "input_ids": mask * 7, "scores": np.ones((3, 20))}
     names = ("input_mask", "input_ids", "absent")
     arrays = batching.trim_arrays(features, names)
-    tensors = batching.trim({name: tf.constant(x) for name, x in features.items()}, names)
+    tensors = tensor_batching.trim({name: tf.constant(x) for name, x in features.items()}, names)
     for found in (arrays, tensors):
         assert set(found) == set(features)
         np.testing.assert_array_equal(found["input_mask"], mask[:, :kept])
@@ -41,7 +41,7 @@ def test_shared_padding_is_cut(lengths, kept):
 def test_features_with_choices_are_cut_on_their_last_axis():
     mask = np.zeros((3, 2, 32), np.int32)
     mask[1, 1, :9] = 1
-    cut = batching.trim({"input_mask": tf.constant(mask)}, ["input_mask"])
+    cut = tensor_batching.trim({"input_mask": tf.constant(mask)}, ["input_mask"])
     assert cut["input_mask"].shape == (3, 2, 16)
 
 
@@ -56,7 +56,7 @@ def test_batches_are_sorted_by_falling_length_and_put_back():
     lengths = np.array([3, 9, 3, 1, 9, 20, 4])
     batches = batching.batches_by_length(lengths, 3)
     assert [batch.tolist() for batch in batches] == [[5, 1, 4], [6, 0, 2], [3]]
-    order = batching.sorted_by_length(tf.constant(lengths))
+    order = tensor_batching.sorted_by_length(tf.constant(lengths))
     np.testing.assert_array_equal(order, np.concatenate(batches))
     rows = np.concatenate([lengths[batch] for batch in batches])
     np.testing.assert_array_equal(rows[batching.places_in(batches)], lengths)

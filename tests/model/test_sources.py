@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import shutil
+import sys
 import tarfile
 
 import pytest
@@ -161,8 +162,14 @@ def test_an_archive_is_unpacked_once(golden, tmp_path, monkeypatch, inside):
     assert folder.stat().st_mtime_ns == before
 
 
+def test_a_url_without_the_extra_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_hub", None)
+    with pytest.raises(file_io.InputError, match=r"pip install tensorflow-hub 'setuptools<82'"):
+        sources.resolve_hub("https://example.org/m")
+
+
 def test_a_url_that_cannot_be_fetched_is_named(monkeypatch):
-    import tensorflow_hub
+    tensorflow_hub = pytest.importorskip("tensorflow_hub")
 
     def fail(handle):
         raise OSError("no route to host")

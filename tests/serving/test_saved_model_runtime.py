@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from albert.export import saved_model_export
 from albert.io import file_io
-from albert.serving import runtimes, serving_folder
+from albert.serving import saved_model_runtime, serving_folder
 from tests.support import serving_samples
 
 NAMES = ("input_ids", "input_mask", "segment_ids")
@@ -39,13 +39,13 @@ def save(folder, answer, names=NAMES):
 def test_a_program_that_reads_files_is_not_run(folder):
     save(folder, lambda ids: tf.io.read_file("/etc/passwd"))
     with pytest.raises(file_io.InputError, match="saved_model has the operation ReadFile"):
-        runtimes.load_saved_model(folder)
+        saved_model_runtime.load(folder)
 
 
 def test_a_model_of_other_inputs_is_refused(folder):
     save(folder, lambda ids: ids, ("tokens",))
     with pytest.raises(file_io.InputError, match="signature serving_default of input_ids, input_m"):
-        runtimes.load_saved_model(folder)
+        saved_model_runtime.load(folder)
 
 
 @pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.index"])
@@ -56,4 +56,4 @@ def test_damaged_models_are_named(folder, name):
     with file_io.open_file(path, "wb") as file:
         file.write(content[: len(content) // 2])
     with pytest.raises(file_io.InputError, match="saved_model.* damaged"):
-        runtimes.load_saved_model(folder)
+        saved_model_runtime.load(folder)

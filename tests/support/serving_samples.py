@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from albert.model import checkpoints, head_config, model_folder, sources
-from albert.serving import inference
+from albert.serving import trained_model
 from albert.tasks import glue, race, token_classification, word_files
 from albert.tasks.squad import task as squad_task
 from albert.tasks.squad import threshold as squad_threshold
@@ -63,7 +63,7 @@ def trained_in(folder, kind, **changes):
     made = model_folder.ModelFolder(str(folder), kind_of_folder, config, source, settings)
     model_folder.write(made.path, made.kind, config, source, settings)
     prefix = str(folder / "model.ckpt-3")
-    model, rng = inference.make_model(made), np.random.default_rng(2)
+    model, rng = trained_model.make_model(made), np.random.default_rng(2)
     for variable in model.variables:  # Biases are 0 at the start, which hides much.
         variable.assign_add(rng.normal(size=variable.shape, scale=0.1))
     checkpoints.save(prefix, model)
@@ -89,7 +89,7 @@ def features(kind, rows, length):
 
 def expected(trained, given):
     """What Python computes of features."""
-    found = inference.from_training_folder(trained)(given)
+    found = trained_model.from_training_folder(trained)(given)
     if trained.kind == squad_task.V1:
         found = {name: np.where(given["input_mask"], x, -1e30) for name, x in found.items()}
     return found

@@ -22,22 +22,30 @@ MODULES = COMMANDS + sorted(
     if path.stem != "__init__"
 )
 # Modules of rooms with TensorFlow that must be imported without it: workers that make data, the
-# checks of flags, servers of ONNX models and reports start with them.
+# checks of flags, servers of ONNX models and reports start with them. Those of `tasks` and
+# `serving` import it, or modules with it, where a function trains or restores a model.
 PLAIN = """
-    model.head_config model.huggingface model.weight_names
+    model.batching model.configuration model.head_config model.huggingface model.model_folder
+    model.sources model.weight_names
     data.beam_runner data.input_options data.inspection data.instance_files data.instance_shards
     data.instances
     data.masking data.sequence_formats data.shuffling data.tfrecord
-    training.budget training.optimizer_table training.results training.run_record
-    training.stuck_runs
-    tasks.entities tasks.metrics tasks.squad.answer_features tasks.squad.features
-    tasks.squad.metrics tasks.squad.records tasks.squad.selection tasks.squad.spans tasks.word_files
-    serving.answer_text serving.batcher serving.requests
-    export.onnx_graph
+    training.budget training.contracts training.optimizer_table training.results
+    training.run_record training.stuck_runs training.subsets
+    tasks.custom tasks.entities tasks.glue tasks.kinds tasks.metrics tasks.race
+    tasks.squad.answer_features tasks.squad.answers
+    tasks.squad.features tasks.squad.metrics tasks.squad.positions tasks.squad.question_files
+    tasks.squad.records tasks.squad.selection tasks.squad.spans tasks.squad.task
+    tasks.squad.threshold tasks.token_classification tasks.word_files
+    serving.answer_text serving.batcher serving.choice_predictor serving.inference
+    serving.predictors serving.question_predictor serving.requests serving.runtimes
+    serving.served_model serving.serving_folder serving.text_predictor serving.token_predictor
+    export.agreement export.onnx_graph
     experiments.blimp experiments.charts experiments.demo_data experiments.example_statistics
-    experiments.exported_runs
-    experiments.model_card experiments.power experiments.reproduction experiments.seeds
-    experiments.statistics experiments.sweep
+    experiments.exported_runs experiments.glue_table
+    experiments.model_card experiments.power experiments.report experiments.report_data
+    experiments.report_predictions
+    experiments.reproduction experiments.seeds experiments.statistics experiments.sweep
     experiments.sweep_journal experiments.sweep_plan experiments.sweep_results
     experiments.sweep_search experiments.trackers experiments.trial_processes
 """.split()

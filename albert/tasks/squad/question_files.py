@@ -8,7 +8,7 @@ from typing import Any
 
 from absl import logging
 
-from albert.data import input_options, record_files
+from albert.data import input_options
 from albert.io import file_io, locks
 from albert.model import batching
 from albert.tasks.squad import answer_features, positions, selection
@@ -19,7 +19,7 @@ from albert.tasks.squad import task as squad_task
 from albert.tasks.squad import threshold as squad_threshold
 from albert.tasks.squad.features import SquadExample, SquadFeatures
 from albert.text import tokenization
-from albert.training import contracts, distribution
+from albert.training import contracts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +100,8 @@ class QuestionFiles:
         Raises:
           file_io.InputError: too many questions cannot be used, or the file cannot be written.
         """
+        from albert.training import distribution
+
         path = self.train_feature_file or self._default_path("_train.tf_record")
         examples = self.train_examples
 
@@ -120,6 +122,8 @@ class QuestionFiles:
           file_io.InputError: no question has any text to search, or predict_feature_left_file is
             not a file of features.
         """
+        from albert.training import distribution
+
         _make_folders(*self._predict_paths)
         features_left = self._predict_paths[1]
         with distribution.chief_first(self.strategy), locks.made_by_one(features_left):
@@ -127,6 +131,8 @@ class QuestionFiles:
 
     def _make_features(self, path, left_path):
         """Returns the windows to predict, and writes both of their files if needed."""
+        from albert.data import record_files
+
         examples = self.predict_examples
         fingerprint = self._fingerprint(self.predict_file, "predict")
         features = answer_features.read_if_current(left_path, fingerprint)
@@ -176,6 +182,8 @@ class QuestionFiles:
         )
 
     def _cached(self, path, fingerprint, make_rows):
+        from albert.data import record_files
+
         specs = self._specs(fingerprint["split"])
         return record_files.cached(
             path, specs, fingerprint, make_rows, record_files.write_serialized
@@ -191,6 +199,8 @@ class QuestionFiles:
         Args:
           evaluator: see `contracts.Task.evaluator`.
         """
+        from albert.data import record_files
+
         # Batches may be cut to this length, which is too short for a wider beam.
         fits = self.settings.widest_beam <= batching.STEP
         length = self.settings.max_seq_length

@@ -13,10 +13,9 @@ from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import positions
 from albert.tasks.squad import records as squad_records
-from albert.training import contracts, learning_signals, results
+from albert.training import contracts, results
 
-# --- SQuAD 1.1 and 2.0 as tasks of the engine: models, answers, scores, and the files of a run ----
-
+# --- settings, questions and answers ------------------------------------------------------------
 
 V1, V2 = squad_records.V1, squad_records.V2
 _OVERALL = ("exact_match", "exact", "f1")  # scores over all questions
@@ -188,6 +187,8 @@ def _score_v1(dataset, answers):
 
 
 def _make_v1(settings, questions):
+    from albert.training import learning_signals
+
     decode = functools.partial(_decode_v1, settings=settings)
     return contracts.Task(
         name=V1,
@@ -238,6 +239,8 @@ def _score_v2(dataset, answers):
 
 
 def _make_v2(settings, questions):
+    from albert.training import learning_signals
+
     decode = functools.partial(_decode_v2, settings=settings)
     return contracts.Task(
         name=V2,

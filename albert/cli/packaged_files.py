@@ -1,0 +1,69 @@
+"""Finds the sizes and published settings that come with the package by name, from any folder.
+
+`configs/albert_base_v2.json` and `--flagfile=recipes/glue_RTE.flags` mean the files of the package,
+unless the current folder has files of these names.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+
+from albert.io import file_io
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_NAME = re.compile(r"(configs|recipes)/[\w-][\w.-]*")
+_FLAG_FILE = re.compile(r"--?flagfile=(.*)", re.S)
+
+
+def find(name: str) -> str:
+    """Returns the path of a file of the package, if `name` is one; else `name` itself.
+
+    Args:
+      name: such as "configs/albert_base_v2.json". A file of this path in the current folder wins.
+    """
+    if not _NAME.fullmatch(name) or file_io.exists(name):
+        return name
+    path = os.path.join(_PACKAGE, name)
+    return path if file_io.exists(path) else name
+
+
+def expand(arguments: Sequence[str]) -> list[str]:
+    """Replaces flag files by their flags, as absl does, and names of the package's files by paths.
+
+    Args:
+      arguments: words of a command line behind the name of the program.
+
+    Returns:
+      Words without flag files, except missing ones and one that includes itself, which absl
+      reports.
+
+    Raises:
+      file_io.InputError: a flag file is not UTF-8.
+    """
+    return _expand(list(arguments), ())
+
+
+def _expand(words, above):
+    found = []
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            return [*found, word, *words]
+        if word in ("--flagfile", "-flagfile") and words:
+            word = f"--flagfile={words.pop(0)}"
+        if match := _FLAG_FILE.fullmatch(word):
+            found += _flags_of(match[1].strip(), above) or [word]
+        else:
+            name, is_given, value = word.partition("=")
+            found.append(f"{name}={find(value)}" if is_given else find(word))
+    return found
+
+
+def _flags_of(name, above):
+    """Returns the flags of a flag file and of those that it includes; none if it is missing."""
+    path = find(os.path.expanduser(name))
+    if path in above or not file_io.exists(path):
+        return []
+    lines = map(str.strip, file_io.read_text(path, "flagfile").splitlines())
+    words = [line for line in lines if line and not line.startswith(("#", "//"))]
+    return _expand(words, (*above, path))

@@ -1,0 +1,76 @@
+"""Batches examples of different lengths in input pipelines and compiled functions.
+
+The same as `batching`, for tensors. Letters in shapes: see the docstring of the package; here N is
+the number of examples.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from albert.model import batching
+
+# Training batches of equal token counts are cut from the records of this many batches.
+CUT_TOGETHER = 16
+
+
+def round_up(size: tf.Tensor) -> tf.Tensor:
+    """Rounds a positive int32 scalar up as `batching.round_up` does."""
+    octave = tf.cast(tf.math.log(tf.cast(size, tf.float64)) / math.log(2.0) + 1e-9, tf.int32)
+    step = tf.maximum(tf.bitwise.left_shift(1, octave) // batching.PER_OCTAVE, batching.STEP)
+    return -(-size // step) * step
+
+
+def trim(features: Mapping[str, tf.Tensor], names: Iterable[str]) -> dict[str, tf.Tensor]:
+    """Cuts off the padding that all examples have in common, as `batching.trim_arrays` does.
+
+    Args:
+      features: dict of tensors with `input_mask`; examples are the first axis of each.
+      names: the features whose last axis is the padded sequence.
+
+    Returns:
+      All features.
+    """
+    real = tf.reduce_max(tf.reduce_sum(features["input_mask"], axis=-1))
+    return batching.cut(features, names, round_up(tf.maximum(real, 1)))
+
+
+def sorted_by_length(lengths: tf.Tensor) -> tf.Tensor:
+    """Returns int32 [N]: the indices of examples by decreasing length, from lengths [N]."""
+    return tf.argsort(lengths, direction="DESCENDING", stable=True)
+
+
+def equal_tokens(
+    dataset: tf.data.Dataset, batch_size: int, lengths: Callable[[Any], Any]
+) -> tf.data.Dataset:
+    """Cuts records into batches of nearly equal token counts and different numbers of records.
+
+    Each 16 * B records, in their order, become 16 batches. Their boundaries depend only on these
+    records, so a resumed run finds its place.
+
+    Args:
+      dataset: endless `tf.data.Dataset` of serialized records.
+      batch_size: B, the mean number of records per batch.
+      lengths: ``(serialized [n]) -> [n]``, the number of tokens of each record, at least 1.
+
+    Returns:
+      Dataset of strings [1 or more].
+    """
+
+    def cut(serialized):
+        tokens = tf.cast(lengths(serialized), tf.int64)
+        # A record belongs to the batch that contains its middle. Doubled, to stay with integers.
+        middles = 2 * tf.cumsum(tokens, exclusive=True) + tokens
+        ends = 2 * tf.reduce_sum(tokens) * tf.range(CUT_TOGETHER, dtype=tf.int64) // CUT_TOGETHER
+        starts = tf.searchsorted(middles, ends, out_type=tf.int64)
+        # A record longer than a batch would leave other batches empty: each gets at least one.
+        order = tf.range(CUT_TOGETHER, dtype=tf.int64)
+        starts = tf.scan(tf.maximum, starts - order)
+        last = tf.size(serialized, tf.int64) - CUT_TOGETHER
+        starts = tf.minimum(starts, last) + order
+        rows = tf.RaggedTensor.from_row_starts(serialized, starts)
+        return tf.data.Dataset.from_tensor_slices(rows)
+
+    return dataset.batch(CUT_TOGETHER * batch_size, drop_remainder=True).flat_map(cut)
