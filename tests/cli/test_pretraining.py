@@ -112,7 +112,7 @@ MASKED = {"masked_lm_accuracy", "masked_lm_loss"}
 def test_masked_words_alone(inputs, pretrain, tmp_path):
     folder = tmp_path / "none"
     pretrain(folder, "unlabelled", sentence_task="none", num_train_steps=1)
-    pretrain(folder, "labelled", sentence_task="none")  # goes on; labels are ignored
+    pretrain(folder, "labelled", sentence_task="none")  # resumes; labels are ignored
     found = last_results(folder)
     assert set(found) == MASKED | {"loss"}
     assert found["loss"] == found["masked_lm_loss"]
@@ -129,9 +129,7 @@ def test_masked_words_alone(inputs, pretrain, tmp_path):
     pretrain(folder, do_train=False)
     assert (folder / "eval_results.txt").read_text() == before
     for task in ("sop", "nsp"):
-        with pytest.raises(
-            file_io.InputError, match=f"no head whose answers --sentence_task={task}"
-        ):
+        with pytest.raises(file_io.InputError, match=f"no head that --sentence_task={task}"):
             pretrain(folder, do_train=False, sentence_task=task)
     with pytest.raises(
         file_io.InputError, match="_task=none: it cannot continue with --sentence_task=s"
