@@ -204,7 +204,7 @@ STATIC = {"input_file": "static", "max_predictions_per_seq": 4}
                 "train_batch_tokens": 100,
                 "gradient_accumulation_steps": 2,
             },
-            "which cannot be dealt equally among devices or --gradient_accumulation_steps",
+            "which cannot be split equally among devices or --gradient_accumulation_steps",
         ),
         ({"ngram": 0}, "--ngram=0 must be at least 1"),
         ({"max_seq_length": 16}, r"plain-\d, record \d+ has \d+ tokens, more than --max_seq_leng"),
