@@ -26,6 +26,7 @@ VERSION = 1
 ENDING = ".manifest.json"
 # Files without which a checkpoint cannot be read.
 _PART = re.compile(r"\.(index|data-\d+-of-\d+)$")
+_NAMED = 20  # maximum number of files that a message names
 # Suffix for the files of a damaged checkpoint, so that no search finds them.
 ASIDE = ".damaged"
 
@@ -230,8 +231,12 @@ def resolve(path: str) -> str:
         if weights := huggingface.find_weights(prefix):
             return weights
     folder = prefix if file_io.is_dir(prefix) else os.path.dirname(prefix) or "."
-    there = file_io.listdir(folder) if file_io.is_dir(folder) else None
-    listing = f"the folder {folder} does not exist" if there is None else f"{folder} holds {there}"
+    if file_io.is_dir(folder):
+        there = file_io.listdir(folder)
+        more = f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
+        listing = f"{folder} holds {there[:_NAMED]}{more}"
+    else:
+        listing = f"the folder {folder} does not exist"
     raise file_io.InputError(f"there is no checkpoint {path} ({prefix}.index); {listing}")
 
 

@@ -66,6 +66,13 @@ def test_a_missing_checkpoint_is_named_with_what_is_there(prefix, tmp_path, mode
         checkpoints.restore(model, str(tmp_path / "nowhere" / "model.ckpt"))
 
 
+def test_a_folder_without_a_checkpoint_is_listed_in_part(tmp_path):
+    for number in range(25):
+        (tmp_path / f"{number:02}.txt").touch()
+    with pytest.raises(file_io.InputError, match=r"holds \['00.txt', .*'19.txt'\] and 5 more$"):
+        checkpoints.resolve(str(tmp_path))
+
+
 def test_new_heads_keep_their_values_and_are_listed(prefix):
     other = heads.RegressionModel(CONFIG, seed=3)
     pooler = heads.SquadV1Model(CONFIG, seed=3)
