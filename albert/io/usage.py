@@ -16,7 +16,7 @@ _PACKAGE, _PART = re.compile(r"intel-rapl:\d+"), re.compile(r"intel-rapl:\d+:\d+
 
 
 class Usage(NamedTuple):
-    """What was used since some fixed moments; only differences mean something.
+    """Totals of time and energy since an arbitrary moment; only differences are meaningful.
 
     Attributes:
       seconds: time by the clock.

@@ -488,7 +488,7 @@ def restore_training_state(prefix: str, model: Any, optimizer: Any) -> None:
     if missing:
         raise file_io.InputError(
             f"cannot resume from {prefix}: it lacks {missing[:5]} ({len(missing)} in all). To "
-            "start anew from its weights, name it as init_checkpoint and use another output_dir"
+            "start a run from its weights, name it as init_checkpoint and use another output_dir"
         )
     _check_shapes(prefix, {name: shapes[name] for name in variables}, variables)
     _assign(checkpoint, [(variable, name) for name, variable in variables.items()], prefix)
@@ -709,8 +709,8 @@ def last_whole(folder: str) -> str | None:
         damaged[prefix] = damage
     if damaged:
         raise file_io.InputError(
-            f"{folder} has no checkpoint to go on from that is whole: "
-            f"{'; '.join(damaged.values())}. To start anew, move them away or use another "
+            f"{folder} has no undamaged checkpoint to resume from: "
+            f"{'; '.join(damaged.values())}. To start again, move them away or use another "
             "output_dir"
         )
     return None

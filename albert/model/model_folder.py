@@ -218,7 +218,7 @@ def _read_description(name):
         if not isinstance(found.get(entry), kinds):
             raise file_io.InputError(
                 f"{name}: {entry} is {found.get(entry, 'missing')!r}; training writes it, a "
-                "prediction with the flags of the training writes the file anew if it is moved away"
+                "prediction with the flags of the training writes it again after it is moved away"
             )
     names = [found[entry] for entry in ("spm_model_file", "vocab_file") if found.get(entry)]
     if len(names) != 1 or names[0] != os.path.basename(names[0]):

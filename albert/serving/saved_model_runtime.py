@@ -117,7 +117,7 @@ def _check(node: Any, functions: dict[str, Any], called: dict[str, Any], path: s
     if node.op not in _OPERATIONS:
         raise file_io.InputError(
             f"{path} has the operation {node.op}, which exported models do not consist of; run it "
-            "with TensorFlow Serving if you trust whoever wrote it"
+            "with TensorFlow Serving if you trust its author"
         )
     values = node.attr.values()
     names = [value.func.name for value in values]

@@ -520,7 +520,7 @@ class Engine:
                 outputs = self.model(features, training=False)
             rows = self.task.eval_outputs(outputs, features)
             rows["example_index"] = index
-            # Outside of the compiled function gathering would be compiled anew for each batch.
+            # Outside of the compiled function gathering would be compiled again for each batch.
             # Copies, as what comes from the input has no device, on which gathering relies.
             rows = {name: tf.identity(value) for name, value in rows.items()}
             return tf.distribute.get_replica_context().all_gather(rows, axis=0)
@@ -563,8 +563,7 @@ class Engine:
         batch_size = self.run_config.eval_batch_size
         batches = functools.partial(self._batches, input_fn, batch_size, "eval_batch_size")
         with _memory_reported("eval_batch_size", batch_size):
-            for _ in itertools.islice(batches(), 1):
-                pass  # The graph is built here.
+            next(iter(batches()), None)  # builds the graph
             started = time.monotonic()
             timed = sum(1 for _ in itertools.islice(batches(), _TIMED_BATCHES))
             seconds = time.monotonic() - started

@@ -162,7 +162,7 @@ def put(blocks: list[Block], block: Block) -> list[Block]:
 
 
 def read_blocks(folder: str) -> list[Block]:
-    """Reads the blocks of a folder's ``eval_results.txt``; [] if there is no file.
+    """Reads the blocks of a folder's ``eval_results.txt``; returns [] if it is missing.
 
     Arrays, which the reference writes for STS-B, stay in the text but are not among the values. A
     summary that only repeats a block is omitted.
@@ -210,7 +210,7 @@ def write_blocks(folder: str, blocks: list[Block], best_step: int | None = None)
 
 
 def read_trial(folder: str) -> Trial | None:
-    """Reads the `Trial` of a folder; None if there is no file.
+    """Reads the `Trial` of a folder; returns None if its file is missing.
 
     Raises:
       file_io.InputError: the file is damaged.
@@ -228,7 +228,7 @@ def read_trial(folder: str) -> Trial | None:
     except ValueError as error:
         raise file_io.InputError(
             f"{path}: expected step:best_step:best_value with a score that can be beaten, found "
-            f"{text!r}; move it away, and the checkpoints are compared anew"
+            f"{text!r}; move it away, and the checkpoints are compared again"
         ) from error
 
 

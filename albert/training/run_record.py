@@ -307,7 +307,7 @@ def read_cost(folder: str) -> Cost | None:
 
 
 def read_metrics(folder: str) -> list[dict[str, Any]]:
-    """Reads the lines of a folder's ``metrics.jsonl`` as dicts in order; [] if there is no file.
+    """Reads the lines of a folder's ``metrics.jsonl`` as dicts in order; [] if it is missing.
 
     An incomplete last line, as left by a killed run, is skipped.
 

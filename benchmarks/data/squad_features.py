@@ -49,7 +49,7 @@ def best_seconds(function):
 
 
 def copies_of(examples):
-    """The questions `copies` times, with paragraphs that differ, so that all work is done anew."""
+    """The questions `copies` times, with paragraphs that differ, so that all work is repeated."""
     result = []
     for number in range(FLAGS.copies):
         for example in examples:

@@ -5,7 +5,7 @@
 
 Runs the whole command (train, evaluate, predict, export) in a process of its own, for each
 configuration and for each source tree in turns, and prints the median seconds of each phase: import
-of TensorFlow and data (records made anew), trace, compile and first step, evaluation of the first
+of TensorFlow and data (records made again), trace, compile and first step, evaluation of the first
 checkpoint (which comes before the trace), the whole run, and its processor time. Phases are read
 from the times of the log.
 """

@@ -106,7 +106,7 @@ def test_the_head_is_that_of_the_flags_or_of_the_folder(tmp_path):
     assert head(head_hidden_size=8, head_activation="tanh") == wanted
     settings = {"head_hidden_size": 8, "head_activation": "tanh", "max_seq_length": 32}
     file_io.write_json(str(tmp_path / "model.json"), {"settings": settings})
-    # Prediction takes what is there; training begins anew, but does not go on with another.
+    # Prediction takes what is there; training starts again, but does not resume another.
     assert head(do_train=False) == wanted
     assert head(do_train=False, head_hidden_size=0) == head_config.NO_LAYER
     assert head() == head_config.NO_LAYER

@@ -309,7 +309,7 @@ SPECS = (
 
 @functools.cache
 def _examples(path, kind, count):
-    """Batches of a file, which is read anew each time; building the pipeline takes far longer."""
+    """Batches of a file, which is read again each time; building the pipeline takes far longer."""
     return input_pipeline.eval_input_fn([path], SPECS)({"batch_size": 2})
 
 

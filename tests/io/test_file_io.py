@@ -406,7 +406,7 @@ def test_files_and_folders_are_unpacked(tmp_path):
     assert archives.unpack_archive(path, str(tmp_path / "cache")) == folder
 
 
-def test_another_archive_of_the_same_name_is_unpacked_anew(tmp_path):
+def test_another_archive_of_the_same_name_is_unpacked_again(tmp_path):
     one = archives.unpack_archive(
         make_archive(tmp_path / "a.tgz", {"a": b"1", "b": b""}), str(tmp_path / "cache")
     )

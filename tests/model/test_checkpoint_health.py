@@ -239,9 +239,7 @@ def test_a_folder_of_damaged_checkpoints_is_an_error_and_stays(folder):
     for step in (10, 20, 30):
         cut(folder / f"model.ckpt-{step}.{DATA}")
     before = sorted(path.name for path in folder.iterdir())
-    with pytest.raises(
-        file_io.InputError, match="no checkpoint to go on from that is whole: .*new"
-    ):
+    with pytest.raises(file_io.InputError, match="no undamaged checkpoint to resume from: .*again"):
         checkpoints.last_whole(str(folder))
     assert sorted(path.name for path in folder.iterdir()) == before
     assert checkpoints.last_whole(str(folder / "none")) is None

@@ -41,7 +41,7 @@ def recorded(shared):
 
 
 def _reference_ids(sp_model, text):
-    """The reference's defect: pieces made anew keep a "▁" that the text does not have."""
+    """The reference's defect: pieces made again keep a "▁" that the text does not have."""
     pieces = []
     for piece in sp_model.encode(text, out_type=str):
         if re.search(r"\d,$", piece) and len(piece) > 1:

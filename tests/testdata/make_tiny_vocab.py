@@ -3,7 +3,7 @@
     python tests/testdata/make_tiny_vocab.py [output folder, default: the folder of this script]
 
 The text is written for this purpose. The SentencePiece options are the recipe of the published
-English models with fewer pieces; training is deterministic, and a test makes the files anew.
+English models with fewer pieces; training is deterministic, and a test makes the files again.
 """
 
 import io

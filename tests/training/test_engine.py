@@ -252,7 +252,7 @@ def test_a_resumed_run_goes_on_with_its_loss_scale(path, tmp_path, monkeypatch):
     assert run("whole", 30, **float16) == (2.0**18, 6)
     assert run("parts", 10, **float16) == (2.0**16, 2)
     assert run("parts", 30, **float16) == (2.0**18, 6)
-    # Going on in another precision finds the scale anew, or drops it.
+    # Resuming in another precision finds a new scale, or drops it.
     assert run("mixed", 10) is None
     assert run("mixed", 20, **float16) == (2.0**16, 2)
     assert run("mixed", 30) is None

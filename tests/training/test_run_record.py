@@ -205,7 +205,7 @@ with run_record.Recorder("run_classifier", [], flags, {}).session(folder, ["trai
 
 
 def test_a_killed_run_leaves_a_whole_record(tmp_path):
-    """At any moment, again and again; the next run drops what it will do anew."""
+    """At any moment, again and again; the next run drops what it will repeat."""
     for kill in range(4):
         process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], cwd=ROOT)
         try:

@@ -32,7 +32,7 @@ def write(folder: str, threshold: float, prefix: str, predict_file: str) -> None
 
 
 def read_file(folder: str) -> dict[str, Any] | None:
-    """Returns the content of the file in a folder, see `write`; None if there is no file.
+    """Reads the file that `write` made in a folder; returns None if it is missing.
 
     Raises:
       file_io.InputError: the file is damaged.
