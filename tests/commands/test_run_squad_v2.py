@@ -167,7 +167,7 @@ def test_beams_wider_than_the_shortest_batches(inputs, tmp_path, run_script):
     [
         ({"start_n_top": 0}, "--start_n_top=0 must be at least 1"),
         ({"end_n_top": 65}, "--end_n_top=65 must be at most --max_seq_length=64"),
-        ({"dropout_prob": 1}, "--dropout_prob=1.0 must be a share"),
+        ({"dropout_prob": 1}, "--dropout_prob=1.0 must be a fraction"),
     ],
 )
 def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
