@@ -101,8 +101,8 @@ def test_flags_change_the_update():
     [
         (
             {"optimizer": "adam", "weight_decay_rate": 0},
-            "^--optimizer=adam does not accept --weight_decay_rate; it accepts --beta_1, --beta_2, --epsilon, "
-            "--clip_norm$",
+            "^--optimizer=adam does not accept --weight_decay_rate; it accepts --beta_1, --beta_2, "
+            "--epsilon, --clip_norm$",
         ),
         (
             {"optimizer": "adamw", "exclude_from_layer_adaptation": "a"},

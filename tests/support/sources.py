@@ -36,7 +36,7 @@ PLAIN = """
     tasks.squad.answer_features tasks.squad.answers
     tasks.squad.features tasks.squad.metrics tasks.squad.positions tasks.squad.question_files
     tasks.squad.records tasks.squad.selection tasks.squad.spans tasks.squad.task
-    tasks.squad.threshold tasks.token_classification tasks.word_files
+    tasks.squad.threshold_file tasks.token_classification tasks.word_files
     serving.answer_text serving.batcher serving.choice_predictor serving.inference
     serving.predictors serving.question_predictor serving.requests serving.runtimes
     serving.served_model serving.serving_folder serving.text_predictor serving.token_predictor

@@ -499,7 +499,7 @@ def test_waiting_for_input_is_measured(path, tmp_path):
 @pytest.mark.parametrize(("longest", "calls"), [(0.0, 30), (1e9, 5)])
 def test_calls_are_short_enough_for_ctrl_c(path, tmp_path, monkeypatch, longest, calls):
     """One step at a time if it is slow, else as many as fit between logs and checkpoints."""
-    monkeypatch.setattr(engine, "SECONDS_OF_A_CALL", longest)
+    monkeypatch.setattr(engine, "MAX_CALL_SECONDS", longest)
     updates = []
     monkeypatch.setattr(
         training_log.TrainingLog, "update", lambda log, step, *_: updates.append(step)
