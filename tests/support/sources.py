@@ -29,7 +29,7 @@ PLAIN = """
     model.sources model.weight_names
     data.beam_runner data.input_options data.inspection data.instance_files data.instance_shards
     data.instances
-    data.masking data.sequence_formats data.shuffling data.tfrecord
+    data.masking data.sentence_pairs data.sequence_formats data.shuffling data.tfrecord
     training.budget training.contracts training.optimizer_table training.results
     training.run_record training.stuck_runs training.subsets
     tasks.custom tasks.entities tasks.glue tasks.kinds tasks.metrics tasks.race
