@@ -178,8 +178,8 @@ def _cut_sentences(
     """Cuts long sentences into pieces of `longest` tokens; the last piece may be shorter.
 
     Returns:
-      (sentence offsets [K + 1], document offsets [D + 1], both as in `sentence_pairs.Documents`, and
-      a Counter).
+      (sentence offsets [K + 1], document offsets [D + 1], Counter); the offsets are as in
+      `sentence_pairs.Documents`.
     """
     begins = np.array(documents.sentence_offsets)
     num_pieces = -(-np.diff(begins) // longest)
