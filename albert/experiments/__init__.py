@@ -3,7 +3,10 @@
 # Modules that other rooms and commands may import.
 __all__ = (
     "blimp",
+    "comparison",
+    "comparison_sides",
     "demo_data",
+    "example_predictions",
     "example_statistics",
     "exported_runs",
     "glue_table",
