@@ -5,6 +5,7 @@ __all__ = (
     "blimp",
     "comparison",
     "comparison_sides",
+    "comparison_text",
     "demo_data",
     "example_predictions",
     "example_statistics",

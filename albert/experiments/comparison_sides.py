@@ -325,7 +325,7 @@ class SweepPoint:
     """A point of a sweep.
 
     Attributes:
-      name: its parameters as ``name=value,name=value``, or the name of its trials.
+      name: its parameters as ``name=value;name=value``, or the name of its trials.
       trials: its trials, one for each seed.
     """
 
@@ -343,12 +343,12 @@ def name_points(trials: Iterable[sweep_journal.Trial]) -> list[SweepPoint]:
     found: list[SweepPoint] = []
     for group in sweep_journal.by_point(trials):
         values = group[0].parameters
-        name = ",".join(f"{key}={sweep_plan.text_of(value)}" for key, value in values.items())
+        name = ";".join(f"{key}={sweep_plan.text_of(value)}" for key, value in values.items())
         if not name:
             first = group[0].name
             name = os.path.dirname(first) if group[0].seed is not None else first
         if any(point.name == name for point in found):  # a search has tried it twice
-            name = f"{name},{group[0].name}"
+            name = f"{name};{group[0].name}"
         found.append(SweepPoint(name, group))
     return found
 
@@ -359,7 +359,7 @@ def find_point(points: Sequence[SweepPoint], text: str) -> SweepPoint:
     Args:
       points: the points of a sweep.
       text: the name of a point or of one of its trials, or some of its parameters, such as
-        ``learning_rate=1e-5``, that only it has.
+        ``learning_rate=1e-5`` or ``learning_rate=1e-5;seed=2``, that only it has.
 
     Raises:
       file_io.InputError: no point or several match; lists the names.
@@ -367,14 +367,14 @@ def find_point(points: Sequence[SweepPoint], text: str) -> SweepPoint:
     for point in points:
         if text == point.name or text in [trial.name for trial in point.trials]:
             return point
-    wanted = [part.partition("=")[::2] for part in text.split(",")]
+    wanted = [part.strip().partition("=")[::2] for part in text.split(";")]
     found = [
         point
         for point in points
         if all(_matches(point.trials[0].parameters, *pair) for pair in wanted)
     ]
     if len(found) != 1:
-        names = "; ".join(point.name for point in (found or points)[:20])
+        names = ", ".join(repr(point.name) for point in (found or points)[:20])
         how = "several points of the sweep" if found else "no point of the sweep"
         raise file_io.InputError(f"{how}: {text!r}; expected one of {names}")
     return found[0]

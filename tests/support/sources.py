@@ -42,7 +42,7 @@ PLAIN = """
     serving.served_model serving.serving_folder serving.text_predictor serving.token_predictor
     export.agreement export.onnx_graph
     experiments.blimp experiments.charts experiments.comparison experiments.comparison_sides
-    experiments.demo_data experiments.example_predictions experiments.example_statistics
+    experiments.comparison_text experiments.demo_data experiments.example_predictions experiments.example_statistics
     experiments.exported_runs experiments.glue_table
     experiments.model_card experiments.power experiments.report experiments.report_data
     experiments.report_predictions
