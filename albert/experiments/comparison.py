@@ -290,7 +290,7 @@ def _over_seeds(a, b, metric, common):
     first, second = a.scores(metric), b.scores(metric)
     few = [f"{side.name} has {len(s)}" for side, s in ((a, first), (b, second)) if len(s) < 2]
     if few:
-        return None, None, f"over seeds each side needs two runs with scores; {', '.join(few)}"
+        return None, None, f"each side needs two runs with scores, but {', '.join(few)}"
     failed = (len(a.runs) - len(first), len(b.runs) - len(second))
     found = statistics.compare_seeds(first, second, failed=failed, **common)
     everything = [side.scores(metric, with_stuck=True) for side in (a, b)]

@@ -159,7 +159,10 @@ class Side:
 
 
 def read(
-    names: Iterable[str], labels: str | None = None, columns: tables.Columns | None = None
+    names: Iterable[str],
+    labels: str | None = None,
+    columns: tables.Columns | None = None,
+    only_recorded: bool = False,
 ) -> list[Side]:
     """Reads the sides that paths stand for.
 
@@ -168,6 +171,7 @@ def read(
         `find_point`; files of predictions; globs of folders.
       labels: file of the right answers for files of predictions outside of a run's folder.
       columns: columns of this file.
+      only_recorded: whether to omit points of sweeps of which no run has left a record yet.
 
     Raises:
       file_io.InputError: a name stands for nothing, a record is damaged, or two sides have one
@@ -175,7 +179,7 @@ def read(
     """
     found: list[Side] = []
     for name in names:
-        found += _read_name(name.rstrip("/"), labels, columns or tables.Columns())
+        found += _read_name(name.rstrip("/"), labels, columns or tables.Columns(), only_recorded)
     folders = [(side.folder, side.runs) for side in found]
     shown = _short_names([side.name for side in found])
     for place, side in enumerate(found):
@@ -192,24 +196,28 @@ def _short_names(paths):
     return short if len(set(short)) == len(short) else list(paths)
 
 
-def _read_name(name, labels, columns):
+def _read_name(name, labels, columns, only_recorded):
     """Yields the sides of a name."""
     if name.endswith(_ENDINGS) and file_io.exists(name) and not file_io.is_dir(name):
         yield _read_file(name, labels, columns)
         return
     parent, point = os.path.split(name)
-    if parent and sweep_journal.is_sweep(parent) and not _is_folder_of_runs(name):
-        yield _read_points(parent, point)
+    if parent and sweep_journal.is_sweep(parent) and not has_record(name):
+        yield _read_point(parent, point)
         return
     for folder in report_data.find_folders([name]):
         kind = report_data.kind_of(folder)
         if kind in (report_data.SWEEP, report_data.GLUE):
-            yield from (_read_points(folder, point.name) for point in points_of(folder))
+            for point in points_of(folder):
+                parts = (os.path.join(folder, trial.name) for trial in point.trials)
+                if not only_recorded or any(map(has_record, parts)):
+                    yield _read_point(folder, point.name)
         else:
             yield _make_side(folder, folder, list(_parts(folder, "")))
 
 
-def _is_folder_of_runs(folder):
+def has_record(folder: str) -> bool:
+    """Returns whether a folder holds the record of a run or of runs over seeds."""
     names = (run_record.RUN, seeds.SEEDS)
     return any(file_io.exists(os.path.join(folder, name)) for name in names)
 
@@ -390,7 +398,7 @@ def _matches(parameters, name, text):
         return text == sweep_plan.text_of(value)
 
 
-def _read_points(folder, text):
+def _read_point(folder, text):
     """Returns the side of a point of a sweep."""
     try:
         point = find_point(points_of(folder), text)

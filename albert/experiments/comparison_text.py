@@ -24,7 +24,7 @@ _LATEX = {
     "^": r"\textasciicircum{}",
     "\\": r"\textbackslash{}",
 }
-_SIDES = ("side", "mean", "interval", "runs", "each run", "what the mean omits")
+_SIDES = ("side", "mean", "interval", "runs", "each run", "remarks")
 _PAIRS = ("pair", "over", "difference", "interval", "p", "p (Holm)", "verdict")
 
 
@@ -172,10 +172,15 @@ def _examples_text(pair: Pair, examples: Examples, num_examples: int) -> Iterabl
         yield f"    {pair.second} {verb} {len(rows)} examples"
         for row in rows[:num_examples]:
             yield f"      {row.key}: {row.text}"
-            yield (
-                f"        right: {row.label}; {pair.first}: {row.first} ({row.first_right:.0%}); "
-                f"{pair.second}: {row.second} ({row.second_right:.0%})"
-            )
+            sides = (pair.first, row.first, row.first_right), (
+                pair.second, row.second, row.second_right
+            )  # fmt: skip
+            several = max(map(len, examples.seeds)) > 1
+            answers = [
+                f"{name}: {answer}" + (f" ({right:.0%} of runs right)" if several else "")
+                for name, answer, right in sides
+            ]
+            yield f"        right: {row.label}; {'; '.join(answers)}"
 
 
 def to_text(compared: Compared, num_examples: int = 0) -> str:

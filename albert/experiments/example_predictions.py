@@ -274,7 +274,7 @@ def _check_ids(path, labels, found):
         raise file_io.InputError(
             f"{path} holds the predictions of other examples than the data: {len(found)} and "
             f"{len(labels)}, of which {len(odd)} differ, such as {', '.join(odd[:1])}; predict "
-            "again"
+            "again, or name the column of the ids with --id_column"
         )
 
 

@@ -79,7 +79,7 @@ def test_failures_and_stuck_runs_are_counted_and_left_out(tmp_path):
     assert [run["status"] for run in found["runs"]] == ["stuck", "failed", "finished", "finished"]
     assert found["failures"] == 2 and found["mean"] == pytest.approx(0.8)
     assert found["runs"][1]["result"] is None and found["runs"][1]["exit_status"] == 1
-    assert "| 8 |  |  | 0 | failed |" in text and "left out: 1 stuck, 1 failed" in text
+    assert "| 8 |  |  | 0 | failed |" in text and "Left out of the mean: 1 stuck, 1 failed, of 4 runs." in text
     seeds.run(study(tmp_path), 7, 4, start_run(made))  # failed ones are tried again
     assert [seed for seed, _ in made] == [7, 8, 9, 10, 8]
     assert read(tmp_path)["failures"] == 1
@@ -99,7 +99,7 @@ def test_what_has_learnt_nothing_does_not_win(tmp_path):
     assert first == f"| 7 | 0.5000 | 0.5000 | 50 | 0 | finished; {remark} |"
     assert second.endswith("| finished; not judged |") and third.endswith("| finished |")
     assert last == "| 10 | 0.9000 | 0.9000 | 0 | 0 | best at step 0 |"
-    assert f"{name}: mean 0.6500, " in text and "over 3 runs; left out: 1 best at step 0" in text
+    assert f"{name}: mean 0.6500, " in text and "mean: 1 best at step 0, of 4" in text
     assert text.endswith("f1 (test): mean 0.6000, standard deviation 0.1000")
     text = seeds.run(study(tmp_path / "stuck"), 7, 2, start_run([], told=(7, 8)))
     assert text.endswith("f1: no run has learnt: 2 stuck")

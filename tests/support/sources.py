@@ -47,7 +47,7 @@ PLAIN = """
     experiments.model_card experiments.power experiments.report experiments.report_data
     experiments.report_predictions
     experiments.reproduction experiments.seeds experiments.statistics experiments.sweep
-    experiments.sweep_journal experiments.sweep_plan experiments.sweep_results
+    experiments.sweep_comparison experiments.sweep_journal experiments.sweep_plan experiments.sweep_power experiments.sweep_results
     experiments.sweep_search experiments.trackers experiments.trial_processes
 """.split()
 
