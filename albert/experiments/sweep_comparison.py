@@ -114,7 +114,7 @@ def _price_of_picking(scores: Sequence[Mapping], minimize: bool) -> list[str]:
     if not several:
         notes.append(
             "One seed for each point: differences may be those of seeds; repeat the points with "
-            "--seeds to know."
+            "several to know."
         )
     else:
         repeats = min(map(len, several))
