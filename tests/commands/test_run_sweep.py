@@ -16,7 +16,7 @@ from absl import flags
 from albert import report, run_sweep
 from albert.experiments import comparison, comparison_sides, sweep_plan
 from albert.io import file_io
-from tests.support import forked
+from tests.support import forked, run_folders
 from tests.support.processes import killed_at_the_end, wait_until
 from tests.support.sources import ROOT
 
@@ -421,6 +421,10 @@ def test_equal_points_are_not_distinguishable_from_the_baseline(tmp_path):
     assert summary["comparison"]["reference"] == 1
     before = _files(tmp_path)
     assert _sweep(tmp_path, *arguments).returncode == 0 and _files(tmp_path) == before
+    assert "interval of 95%" in rows["rate"] and "restarts" not in result.stdout
+    attempt = {"seed": 1, "step": 5, "share": 0.5, "message": "x", "folder": "attempt_1"}
+    run_folders.write_json(tmp_path / "trial_0001" / "attempts.json", {"given_up": [attempt]})
+    assert "1 restarts with other seeds after attempts" in _sweep(tmp_path, *arguments).stdout
 
 
 def test_a_plan_starts_nothing(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """The table of a sweep over GLUE tasks with several seeds."""
 
 import json
+import pathlib
 import sys
 
 import pytest
@@ -8,6 +9,7 @@ import scipy.stats
 
 from albert.experiments import glue_table, sweep_journal, sweep_plan
 from albert.training import results
+from tests.support import run_folders
 
 SCORES = {1: 0.70, 2: 0.75, 3: 0.71}
 
@@ -49,6 +51,15 @@ def test_intervals_over_seeds_and_runs_without_a_score(folder):
     assert found["score"] == "0.7200" and found["seeds"] == "3 of 4"
     assert notes.startswith("RTE: 1 of 4 runs have no score in the mean, as they failed, did not")
     json.dumps(summary)
+    assert row["restarts"] == 0 and "restarts" not in notes
+
+
+def test_restarts_are_told(folder):
+    attempt = {"seed": 1, "step": 5, "share": 0.5, "message": "x", "folder": "attempt_1"}
+    path = pathlib.Path(folder) / "RTE" / "seed_2" / "attempts.json"
+    run_folders.write_json(path, {"given_up": [attempt]})
+    text = glue_table.to_markdown(glue_table.summarize(folder, ["RTE"]))
+    assert "RTE: 1 restarts with other seeds after attempts that did not learn" in text
 
 
 def test_without_scipy_the_means_are_there(folder, monkeypatch):
