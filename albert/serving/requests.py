@@ -91,6 +91,24 @@ def _count(value: Any, place: str) -> int:
     return value
 
 
+# JSON Schema of the values that each function reads.
+_TEXT_SCHEMA = {"type": "string", "minLength": 1}
+SCHEMAS: dict[Callable, dict[str, Any]] = {
+    _text: _TEXT_SCHEMA,
+    _words: {
+        "oneOf": [{"type": "array", "items": _TEXT_SCHEMA, "minItems": 1}, _TEXT_SCHEMA],
+        "description": "Words, or a text that is split at white space.",
+    },
+    _options: {
+        "type": "array",
+        "items": _TEXT_SCHEMA,
+        "minItems": 2,
+        "maxItems": len(string.ascii_uppercase),
+    },
+    _count: {"type": "integer", "minimum": 1, "maximum": _MAX_ANSWERS},
+}
+
+
 # --- examples of each kind of model -------------------------------------------------------------
 
 
@@ -111,6 +129,14 @@ class Form:
     optional: dict[str, tuple[Callable, Any]] = dataclasses.field(default_factory=dict)
     other_names: dict[str, str] = dataclasses.field(default_factory=dict)
     is_split: bool = False
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of an example."""
+        properties = {name: dict(SCHEMAS[check]) for name, check in self.fields.items()}
+        for name, (check, default) in self.optional.items():
+            properties[name] = {**SCHEMAS[check], "default": default}
+        return {"type": "object", "properties": properties, "required": list(self.fields)}
 
     @property
     def bare(self) -> str | None:
@@ -222,6 +248,11 @@ QUESTION = Form(
     optional={"num_answers": (_count, _DEFAULT_ANSWERS)},
     is_split=True,
 )
+
+
+def length_of(tokens: int | None) -> int | None:
+    """Returns the length of tokens in the unit of `measured`."""
+    return None if tokens is None else tokens * _TOKEN_CHARACTERS
 
 
 def measured(form: Form, example: dict[str, Any], max_seq_length: int) -> batcher.Row:

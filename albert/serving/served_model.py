@@ -13,6 +13,7 @@ from absl import logging
 
 from albert.model import batching
 from albert.serving import inference, predictors, requests
+from albert.tasks import custom, kinds
 
 _WORD = "a"  # a token in most vocabularies
 
@@ -26,12 +27,14 @@ class ServedModel:
       form: `requests.Form` of its examples.
       max_seq_length: S of the training.
       answer: function from a list of examples, computed together, to a list of JSON-ready dicts.
+      labels: label names by id; empty for regression and for kinds without labels.
     """
 
     kind: str
     form: requests.Form
     max_seq_length: int
     answer: Callable
+    labels: tuple[str, ...] = ()
 
 
 def load(model_dir: str, runtime: str = "auto", threads: int | None = None) -> ServedModel:
@@ -58,7 +61,9 @@ def load(model_dir: str, runtime: str = "auto", threads: int | None = None) -> S
         rows = map(predictor.to_json, results)
         return [{k: v for k, v in row.items() if k != "id"} for row in rows]
 
-    return ServedModel(found.folder.kind, predictor.form, predictor.max_seq_length, answer)
+    kind = found.folder.kind
+    labels = custom.labels_of(found.folder) if kinds.KINDS[kind].has_labels else ()
+    return ServedModel(kind, predictor.form, predictor.max_seq_length, answer, labels)
 
 
 # --- warm-up ------------------------------------------------------------------------------------
