@@ -255,8 +255,22 @@ def length_of(tokens: int | None) -> int | None:
     return None if tokens is None else tokens * _TOKEN_CHARACTERS
 
 
-def measured(form: Form, example: dict[str, Any], max_seq_length: int) -> batcher.Row:
+@dataclasses.dataclass(frozen=True)
+class Ids:
+    """Sequences of a request as ids instead of texts.
+
+    Attributes:
+      features: int32 arrays [batch, sequence] by name, the inputs of the model's file.
+    """
+
+    features: dict[str, Any]
+
+
+def measured(form: Form, example: dict[str, Any] | Ids, max_seq_length: int) -> batcher.Row:
     """Returns the `batcher.Row` of an example, with its length in characters."""
+    if isinstance(example, Ids):
+        batch, length = example.features["input_ids"].shape
+        return batcher.Row(example, length * _TOKEN_CHARACTERS, batch)
     longest = _TOKEN_CHARACTERS * max_seq_length
     length = _characters(example)
     sequences = len(example.get("options", [None]))
@@ -273,7 +287,7 @@ class Request:
     """A parsed request.
 
     Attributes:
-      examples: dicts as `Form.read` makes them.
+      examples: dicts as `Form.read` makes them, or a single `Ids`.
       reply: function from their results, also dicts, to the value of the JSON reply.
     """
 
@@ -281,7 +295,8 @@ class Request:
     reply: Callable
 
 
-def _parse(body: bytes) -> Any:
+def parse(body: bytes) -> Any:
+    """Parses JSON in UTF-8; raises `file_io.InputError` if the bytes are anything else."""
     try:
         return file_io.parse_json(body.decode())
     except UnicodeDecodeError as error:
@@ -290,7 +305,8 @@ def _parse(body: bytes) -> Any:
         raise file_io.InputError(f"the request: expected JSON, found {error}") from error
 
 
-def _read_all(values: Any, name: str, form: Form, limits: Limits) -> list[dict]:
+def read_all(values: Any, name: str, form: Form, limits: Limits) -> list[dict]:
+    """Reads a list of examples; see `Form.read`. `name` is that of the list in messages."""
     json_shapes.check(values, list, name)
     if not 1 <= len(values) <= limits.examples:
         raise file_io.InputError(
@@ -313,7 +329,7 @@ def read(body: bytes, form: Form, limits: Limits) -> Request:
     Raises:
       file_io.InputError: the request is invalid; see `Form.read`.
     """
-    value = _parse(body)
+    value = parse(body)
     json_shapes.check(value, dict, "the request")
     if _EXAMPLES not in value:
         return Request([form.read(value, "", limits)], lambda results: results[0])
@@ -321,7 +337,7 @@ def read(body: bytes, form: Form, limits: Limits) -> Request:
         raise file_io.InputError(
             f"the request: expected only {_EXAMPLES}, found {', '.join(value)}"
         )
-    examples = _read_all(value[_EXAMPLES], _EXAMPLES, form, limits)
+    examples = read_all(value[_EXAMPLES], _EXAMPLES, form, limits)
     return Request(examples, lambda results: {"results": results})
 
 
@@ -331,7 +347,7 @@ def read_tensorflow(body: bytes, form: Form, limits: Limits) -> Request:
     If an example has a single field, its values may come without a name. Results with a single
     field have no name.
     """
-    value = _parse(body)
+    value = parse(body)
     json_shapes.check(value, dict, "the request")
     names = {"instances", "inputs"} & value.keys()
     unknown = value.keys() - {"instances", "inputs", "signature_name"}
@@ -348,10 +364,10 @@ def read_tensorflow(body: bytes, form: Form, limits: Limits) -> Request:
         if form.bare and isinstance(instances, list):
             instances = [_named(form, part) for part in instances]
         return Request(
-            _read_all(instances, "instances", form, limits),
+            read_all(instances, "instances", form, limits),
             lambda results: {"predictions": [_unnamed(result) for result in results]},
         )
-    examples = _read_all(_rows(value["inputs"], form), "inputs", form, limits)
+    examples = read_all(_rows(value["inputs"], form), "inputs", form, limits)
     return Request(examples, lambda results: {"outputs": _columns(results)})
 
 

@@ -9,13 +9,30 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from absl import logging
 
-from albert.model import batching
-from albert.serving import inference, predictors, requests
+from albert.model import batching, model_folder
+from albert.serving import inference, predictors, requests, tensors
 from albert.tasks import custom, kinds
 
 _WORD = "a"  # a token in most vocabularies
+
+
+@dataclasses.dataclass(frozen=True)
+class IdModel:
+    """What a model takes and returns instead of texts.
+
+    Attributes:
+      inputs, outputs: lists of `tensors.Tensor`.
+      limits: {name of an input: number of its possible values, from 0}.
+      max_length: maximum number of ids in a sequence.
+    """
+
+    inputs: tuple[tensors.Tensor, ...]
+    outputs: tuple[tensors.Tensor, ...]
+    limits: dict[str, int]
+    max_length: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,8 +43,10 @@ class ServedModel:
       kind: see `model_folder.ModelFolder`.
       form: `requests.Form` of its examples.
       max_seq_length: S of the training.
-      answer: function from a list of examples, computed together, to a list of JSON-ready dicts.
+      answer: function from a list of examples, computed together, to a list of JSON-ready dicts;
+        `requests.Ids` are computed apart, to arrays by name.
       labels: label names by id; empty for regression and for kinds without labels.
+      ids: `IdModel`; None if it takes texts only.
     """
 
     kind: str
@@ -35,15 +54,23 @@ class ServedModel:
     max_seq_length: int
     answer: Callable
     labels: tuple[str, ...] = ()
+    ids: IdModel | None = None
 
 
-def load(model_dir: str, runtime: str = "auto", threads: int | None = None) -> ServedModel:
+def load(
+    model_dir: str,
+    runtime: str = "auto",
+    threads: int | None = None,
+    max_batch_tokens: int | None = None,
+) -> ServedModel:
     """Loads the `ServedModel` of the folder of a fine-tuning run, or of a serving folder.
 
     Args:
       model_dir: the folder.
       runtime: of a serving folder; see `runtimes.load`.
       threads: number of threads that compute; None: one for each core.
+      max_batch_tokens: maximum number of tokens that are computed at once, with padding; a longer
+        sequence is computed alone. None: any.
 
     Raises:
       file_io.InputError: there is no such folder, or it holds no model that answers requests.
@@ -53,17 +80,71 @@ def load(model_dir: str, runtime: str = "auto", threads: int | None = None) -> S
         from albert.serving import trained_model
 
         trained_model.set_threads(threads)
-    predictor = predictors.load(found, runtime, threads)
+    infer = in_parts(found.load(runtime, threads), max_batch_tokens)
+    predictor = predictors.load(dataclasses.replace(found, function=infer))
 
-    def answer(requested):
+    def answer_texts(requested):
         examples = [predictor.of_request(fields) for fields in requested]
         results = predictor.predict(examples, predictor.batch_size(examples))
         rows = map(predictor.to_json, results)
         return [{k: v for k, v in row.items() if k != "id"} for row in rows]
 
+    def answer(requested):
+        texts = [example for example in requested if not isinstance(example, requests.Ids)]
+        if len(texts) == len(requested):
+            return answer_texts(texts)
+        answered = iter(answer_texts(texts) if texts else ())
+        return [
+            infer(example.features) if isinstance(example, requests.Ids) else next(answered)
+            for example in requested
+        ]
+
     kind = found.folder.kind
     labels = custom.labels_of(found.folder) if kinds.KINDS[kind].has_labels else ()
-    return ServedModel(kind, predictor.form, predictor.max_seq_length, answer, labels)
+    return ServedModel(
+        kind,
+        predictor.form,
+        predictor.max_seq_length,
+        answer,
+        labels,
+        _id_model(found.folder, labels),
+    )
+
+
+def _id_model(folder: model_folder.ModelFolder, labels: tuple[str, ...]) -> IdModel:
+    config = folder.config
+    limits = {"input_ids": config.vocab_size, "segment_ids": config.type_vocab_size}
+    inputs = tensors.id_inputs(folder.kind)
+    return IdModel(
+        inputs,
+        tensors.id_outputs(folder.kind, labels),
+        {tensor.name: limits.get(tensor.name, 2) for tensor in inputs},  # masks are 0 or 1
+        config.max_position_embeddings,
+    )
+
+
+def in_parts(infer: Callable[[dict], dict], max_tokens: int | None) -> Callable[[dict], dict]:
+    """Returns a function of arrays [B, S] that computes at most `max_tokens` of B * S at once.
+
+    Args:
+      infer: see `inference.FoundModel.load`.
+      max_tokens: maximum; a single longer sequence is computed all the same. None: any.
+    """
+    if max_tokens is None:
+        return infer
+
+    def score(features):
+        rows, length = features["input_ids"].shape
+        step = max(max_tokens // length, 1)
+        if rows <= step:
+            return infer(features)
+        found = [
+            infer({name: values[start : start + step] for name, values in features.items()})
+            for start in range(0, rows, step)
+        ]
+        return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+
+    return score
 
 
 # --- warm-up ------------------------------------------------------------------------------------

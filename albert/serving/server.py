@@ -20,11 +20,13 @@ from typing import Any
 from absl import logging
 from aiohttp import web
 
+import albert
 from albert.io import file_io, signals
 from albert.serving import (
     batcher,
     hosted_models,
     http_connections,
+    inference_protocol,
     requests,
     server_metrics,
     tensorflow_protocol,
@@ -34,7 +36,8 @@ _RETRY_WHEN_LOADED = {"Retry-After": "5"}  # seconds
 _GONE = 499  # counted for clients that left before their answer
 _METRICS = "/metrics"
 _HEALTH = ("/livez", "/readyz", "/healthz")
-_FOR_OPERATORS = {*_HEALTH, _METRICS}  # answered even if there are too many connections
+# Answered even if there are too many connections.
+_FOR_OPERATORS = {*_HEALTH, _METRICS, inference_protocol.LIVE, inference_protocol.READY}
 _MODEL = web.RequestKey("model", str)  # name of the model that a request asks
 _SEVERAL = "this server has several models"
 # A name or an address, and perhaps a port.
@@ -119,10 +122,12 @@ class Server:
         names = settings.model_names or (settings.model_name,)
         self._models = {name: self._hosted(name, len(names) == 1) for name in names}
         # Paths that metrics name; all others are "other", as clients can make up any number.
-        self._paths = {*_FOR_OPERATORS, "/predict", "/ask", tensorflow_protocol.MODELS}
+        self._paths = {*_FOR_OPERATORS, "/predict", "/ask"}
+        self._paths.update((tensorflow_protocol.MODELS, inference_protocol.ROOT))
         for name in names:
             self._paths.update((f"/models/{name}/predict", f"/models/{name}/ask"))
             self._paths.update(tensorflow_protocol.paths(name))
+            self._paths.update(inference_protocol.paths(name))
         hosts = ("localhost", settings.host, socket.gethostname(), *settings.allowed_hosts)
         self._hosts = {host.lower() for host in hosts}
         self._notes = http_connections.Notes()
@@ -246,7 +251,18 @@ class Server:
             router.add_get(path, self._status)
             router.add_get(f"{path}/metadata", self._metadata)
             router.add_post(f"{path}:predict", self._answer_tensorflow)
+        self._add_inference_protocol(router)
         return app
+
+    def _add_inference_protocol(self, router: web.UrlDispatcher) -> None:
+        router.add_get(inference_protocol.ROOT, self._server_metadata)
+        router.add_get(inference_protocol.LIVE, self._server_live)
+        router.add_get(inference_protocol.READY, self._server_ready)
+        model = inference_protocol.ROOT + "/models/{name}"
+        for path in (model, model + "/versions/{version}"):
+            router.add_get(path, self._model_metadata)
+            router.add_get(f"{path}/ready", self._model_ready)
+            router.add_post(f"{path}/infer", self._infer)
 
     async def _live(self, _: web.Request) -> web.Response:
         return http_connections.json_reply({"status": "live"})
@@ -288,6 +304,41 @@ class Server:
             raise _Refusal(404, f"{request.path}: a model of kind {kind} is asked at {path}")
         return await self._answer(request, hosted, requests.read)
 
+    async def _server_metadata(self, _: web.Request) -> web.Response:
+        found = inference_protocol.server_metadata(albert.__version__)
+        return http_connections.json_reply(found)
+
+    async def _server_live(self, _: web.Request) -> web.Response:
+        return http_connections.json_reply({"live": True})
+
+    async def _server_ready(self, _: web.Request) -> web.Response:
+        return _readiness(self._is_ready())
+
+    async def _model_metadata(self, request: web.Request) -> web.Response:
+        hosted = self._named(request)
+        hosted.check_ready()
+        return http_connections.json_reply(inference_protocol.metadata(hosted))
+
+    async def _model_ready(self, request: web.Request) -> web.Response:
+        hosted = self._named(request)
+        return _readiness(hosted.state == hosted_models.READY, name=hosted.name)
+
+    async def _infer(self, request: web.Request) -> web.Response:
+        hosted = self._named(request)
+        head_size = request.headers.get(inference_protocol.HEAD_SIZE)
+
+        def read(body, _, limits):
+            return inference_protocol.read(body, head_size, hosted, limits)
+
+        reply = await self._result(request, hosted, read)
+        headers = {"Content-Type": "application/json"}
+        if reply.tail:
+            headers = {
+                "Content-Type": "application/octet-stream",
+                inference_protocol.HEAD_SIZE: str(len(reply.head)),
+            }
+        return web.Response(body=reply.head + reply.tail, headers=headers)
+
     def _only(self) -> hosted_models.HostedModel:
         (hosted,) = self._models.values()
         return hosted
@@ -311,6 +362,15 @@ class Server:
         hosted: hosted_models.HostedModel,
         read: Callable[..., requests.Request],
     ) -> web.Response:
+        return http_connections.json_reply(await self._result(request, hosted, read))
+
+    async def _result(
+        self,
+        request: web.Request,
+        hosted: hosted_models.HostedModel,
+        read: Callable[..., requests.Request],
+    ) -> Any:
+        """Returns what the `reply` of a parsed request makes of the model's results."""
         request[_MODEL] = hosted.name
         hosted.check_ready()
         body = await self._body(request)
@@ -323,7 +383,7 @@ class Server:
             results = await asyncio.wait_for(future, timeout)
         except asyncio.TimeoutError:
             raise _Refusal(504, f"no answer within {timeout:g} seconds") from None
-        return http_connections.json_reply(parsed.reply(results))
+        return parsed.reply(results)
 
     async def _body(self, request: web.Request) -> bytes:
         most, timeout = self._settings.max_request_bytes, self._settings.read_timeout
@@ -434,6 +494,12 @@ class Server:
         except Exception:
             logging.exception("%s could not be answered", request.path)
             return http_connections.error_reply(500, http_connections.OWN_ERROR)
+
+
+def _readiness(is_ready: bool, **found: Any) -> web.Response:
+    """Returns the reply of the Open Inference Protocol about a server or a model."""
+    status, headers = (200, None) if is_ready else (503, _RETRY_WHEN_LOADED)
+    return http_connections.json_reply({**found, "ready": is_ready}, status, headers)
 
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:
