@@ -28,6 +28,7 @@ from albert.serving import (
     http_connections,
     inference_protocol,
     requests,
+    server_log,
     server_metrics,
     tensorflow_protocol,
 )
@@ -38,7 +39,8 @@ _METRICS = "/metrics"
 _HEALTH = ("/livez", "/readyz", "/healthz")
 # Answered even if there are too many connections.
 _FOR_OPERATORS = {*_HEALTH, _METRICS, inference_protocol.LIVE, inference_protocol.READY}
-_MODEL = web.RequestKey("model", str)  # name of the model that a request asks
+# Of a request: the name of the model that it asks, and its identifier.
+_MODEL, _ID = web.RequestKey("model", str), web.RequestKey("id", str)
 _SEVERAL = "this server has several models"
 # A name or an address, and perhaps a port.
 _HOST_HEADER = re.compile(r"(?:\[(?P<v6>[^][]*)\]|(?P<name>[^][:]+))(?::\d*)?")
@@ -66,6 +68,7 @@ class Settings:
       max_connections: maximum number of connections; lower if the process may open too few files.
       allowed_hosts: names in Host headers, in addition to addresses, "localhost", `host` and the
         machine's name; `ANY_HOST`: any name.
+      log_requests: whether each request has a line in the log.
     """
 
     host: str = "127.0.0.1"
@@ -82,6 +85,7 @@ class Settings:
     read_timeout: float = 10.0
     max_connections: int = 512
     allowed_hosts: tuple[str, ...] = ()
+    log_requests: bool = False
 
 
 def is_loopback(host: str) -> bool:
@@ -416,8 +420,11 @@ class Server:
         """Turns errors into replies, counts, and drops clients that do not take a reply."""
         started = time.monotonic()
         path = request.path if request.path in self._paths else "other"
+        given = request.headers.get(server_log.REQUEST_ID)
+        request[_ID] = server_log.request_id(given)
         try:
             response = await self._reply(request, handler)
+            response.headers[server_log.REQUEST_ID] = request[_ID]
             # The connection ends after a reply to an unread request, or to the last one.
             if self._is_last(request):
                 response.force_close()
@@ -428,13 +435,27 @@ class Server:
                     request.transport.abort()
             self._metrics.count_request(path, response.status, request.get(_MODEL))
         except asyncio.CancelledError:
-            self._count_gone(request, path)
+            self._count_gone(request, path, started)
             raise
         except ConnectionError:
-            self._count_gone(request, path)
+            self._count_gone(request, path, started)
             return web.Response()  # never sent
         self._metrics.time_request(path, time.monotonic() - started)
+        self._log(request, response.status, started)
         return response
+
+    def _log(self, request: web.Request, status: int, started: float) -> None:
+        if self._settings.log_requests:
+            server_log.log_request(
+                request_id=request[_ID],
+                method=request.method,
+                path=request.path,
+                model=request.get(_MODEL),
+                status=status,
+                seconds=round(time.monotonic() - started, 6),
+                bytes=request.content_length,
+                remote=request.remote,
+            )
 
     def _is_last(self, request: web.Request) -> bool:
         connection: Any = request.protocol  # `http_connections.Connection`
@@ -442,9 +463,10 @@ class Server:
         is_spare = not connection.has_room
         return self._is_stopping or is_unread or is_spare or connection.is_last()
 
-    def _count_gone(self, request: web.Request, path: str) -> None:
+    def _count_gone(self, request: web.Request, path: str, started: float) -> None:
         self._metrics.count_request(path, _GONE, request.get(_MODEL))
         self._notes.add(http_connections.GONE, path)
+        self._log(request, _GONE, started)
 
     def _check_host(self, request: web.Request) -> None:
         """Rejects host names of other servers, which a page of another site would send."""
@@ -492,7 +514,7 @@ class Server:
                 error.status, f"{request.method} {request.path}: {error.reason}", allowed
             )
         except Exception:
-            logging.exception("%s could not be answered", request.path)
+            logging.exception("%s could not be answered (%s)", request.path, request[_ID])
             return http_connections.error_reply(500, http_connections.OWN_ERROR)
 
 
