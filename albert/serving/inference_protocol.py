@@ -150,6 +150,7 @@ def read(
     parameters = _parameters(value, "", {"binary_data_output": bool})
     found = _inputs(value.get("inputs"), body[size:], limits)
     model = hosted.model
+    examples: list[Any]
     if model.ids and found.keys() & {tensor.name for tensor in model.ids.inputs}:
         examples, known = [_ids(found, model.ids)], model.ids.outputs
     else:
@@ -237,7 +238,7 @@ def _type_of(
         raise file_io.InputError(
             f"{place}: expected only {', '.join(sorted(_TENSOR))}, found {min(unknown)!r}"
         )
-    datatype, shape = (tensor.get(key) for key in ("datatype", "shape"))
+    datatype, shape = tensor.get("datatype"), tensor.get("shape")
     json_shapes.check(tensor.get("name"), str, f"{place}.name")
     json_shapes.check(datatype, str, f"{place}.datatype")
     json_shapes.check(shape, [int], f"{place}.shape")
@@ -246,6 +247,7 @@ def _type_of(
         raise file_io.InputError(
             f"{place}.datatype: expected one of {expected}, found {datatype!r}"
         )
+    assert datatype is not None and shape is not None
     if not 1 <= len(shape) <= 2 or min(shape) < 1 or shape[0] > limits.examples:
         raise file_io.InputError(
             f"{place}.shape: expected 1 to {limits.examples} examples and perhaps a second size of "

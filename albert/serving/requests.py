@@ -91,6 +91,16 @@ def _count(value: Any, place: str) -> int:
     return value
 
 
+# An example of each field, for descriptions.
+_SAMPLES: dict[str, Any] = {
+    "text": "What a charming journey.",
+    "text_pair": "It was dull.",
+    "words": ["Ann", "lives", "in", "Paris"],
+    "article": "It rained all day.",
+    "question": "Who wrote it?",
+    "options": ["inside", "outside"],
+    "context": "Ann wrote it in 1901.",
+}
 # JSON Schema of the values that each function reads.
 _TEXT_SCHEMA = {"type": "string", "minLength": 1}
 SCHEMAS: dict[Callable, dict[str, Any]] = {
@@ -137,6 +147,11 @@ class Form:
         for name, (check, default) in self.optional.items():
             properties[name] = {**SCHEMAS[check], "default": default}
         return {"type": "object", "properties": properties, "required": list(self.fields)}
+
+    @property
+    def example(self) -> dict[str, Any]:
+        """An example with the required fields."""
+        return {name: _SAMPLES[name] for name in self.fields}
 
     @property
     def bare(self) -> str | None:

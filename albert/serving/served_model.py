@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from absl import logging
 
 from albert.model import batching, model_folder
@@ -80,8 +79,8 @@ def load(
         from albert.serving import trained_model
 
         trained_model.set_threads(threads)
-    infer = in_parts(found.load(runtime, threads), max_batch_tokens)
-    predictor = predictors.load(dataclasses.replace(found, function=infer))
+    found = dataclasses.replace(found, max_batch_tokens=max_batch_tokens)
+    predictor = predictors.load(found, runtime, threads)
 
     def answer_texts(requested):
         examples = [predictor.of_request(fields) for fields in requested]
@@ -95,8 +94,8 @@ def load(
             return answer_texts(texts)
         answered = iter(answer_texts(texts) if texts else ())
         return [
-            infer(example.features) if isinstance(example, requests.Ids) else next(answered)
-            for example in requested
+            predictor.infer(one.features) if isinstance(one, requests.Ids) else next(answered)
+            for one in requested
         ]
 
     kind = found.folder.kind
@@ -121,30 +120,6 @@ def _id_model(folder: model_folder.ModelFolder, labels: tuple[str, ...]) -> IdMo
         {tensor.name: limits.get(tensor.name, 2) for tensor in inputs},  # masks are 0 or 1
         config.max_position_embeddings,
     )
-
-
-def in_parts(infer: Callable[[dict], dict], max_tokens: int | None) -> Callable[[dict], dict]:
-    """Returns a function of arrays [B, S] that computes at most `max_tokens` of B * S at once.
-
-    Args:
-      infer: see `inference.FoundModel.load`.
-      max_tokens: maximum; a single longer sequence is computed all the same. None: any.
-    """
-    if max_tokens is None:
-        return infer
-
-    def score(features):
-        rows, length = features["input_ids"].shape
-        step = max(max_tokens // length, 1)
-        if rows <= step:
-            return infer(features)
-        found = [
-            infer({name: values[start : start + step] for name, values in features.items()})
-            for start in range(0, rows, step)
-        ]
-        return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
-
-    return score
 
 
 # --- warm-up ------------------------------------------------------------------------------------

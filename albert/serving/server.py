@@ -27,6 +27,7 @@ from albert.serving import (
     hosted_models,
     http_connections,
     inference_protocol,
+    openapi,
     requests,
     server_log,
     server_metrics,
@@ -128,6 +129,7 @@ class Server:
         # Paths that metrics name; all others are "other", as clients can make up any number.
         self._paths = {*_FOR_OPERATORS, "/predict", "/ask"}
         self._paths.update((tensorflow_protocol.MODELS, inference_protocol.ROOT))
+        self._paths.update((openapi.DOCUMENT, openapi.PAGE))
         for name in names:
             self._paths.update((f"/models/{name}/predict", f"/models/{name}/ask"))
             self._paths.update(tensorflow_protocol.paths(name))
@@ -248,6 +250,8 @@ class Server:
         for path in ("/readyz", "/healthz"):
             router.add_get(path, self._health)
         router.add_get(_METRICS, self._show_metrics)
+        router.add_get(openapi.DOCUMENT, self._openapi)
+        router.add_get(openapi.PAGE, self._docs)
         for path in ("/predict", "/ask", "/models/{name}/predict", "/models/{name}/ask"):
             router.add_post(path, self._answer_own)
         router.add_get(tensorflow_protocol.MODELS, self._list)
@@ -280,6 +284,16 @@ class Server:
     async def _show_metrics(self, _: web.Request) -> web.Response:
         headers = {"Content-Type": server_metrics.CONTENT_TYPE}
         return web.Response(body=self._metrics.page(), headers=headers)
+
+    def _document(self) -> dict[str, Any]:
+        return openapi.document(self._models.values(), self._settings.limits, albert.__version__)
+
+    async def _openapi(self, _: web.Request) -> web.Response:
+        return http_connections.json_reply(self._document())
+
+    async def _docs(self, request: web.Request) -> web.Response:
+        text, headers = openapi.page(self._document(), request.host)
+        return web.Response(text=text, content_type="text/html", headers=headers)
 
     async def _list(self, _: web.Request) -> web.Response:
         found = [hosted.described() for hosted in self._models.values()]

@@ -2,8 +2,8 @@
 
 import json
 import logging as python_logging
-import random
 import re
+import secrets
 import time
 from typing import Any
 
@@ -13,7 +13,6 @@ REQUEST_ID = "X-Request-ID"  # header
 _ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
 _LONGEST = 200  # characters of a path, which a client chooses
 _FIELDS = "fields"  # attribute of log records
-_DRAWN = random.SystemRandom()  # not seeded: identifiers must differ between processes
 _ACCESS = python_logging.getLogger("albert.access")
 
 
@@ -29,7 +28,7 @@ def request_id(given: str | None) -> str:
     """
     if given is not None and _ID.fullmatch(given):
         return given
-    return f"{_DRAWN.getrandbits(64):016x}"
+    return secrets.token_hex(8)
 
 
 class JsonFormatter(python_logging.Formatter):

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from albert.serving import tensorflow_protocol
 from tests.support import servers
 from tests.support.serving_stand_in import EchoModel
 
@@ -139,7 +140,9 @@ def test_several_models_must_be_named():
 def test_versions_and_metadata_are_those_of_tensorflow_serving():
     async def scenario(client, server):
         asked = {"instances": ["a"]}
-        for path in ("/v1/models/m", "/v1/models/m/versions/1"):
+        paths = tensorflow_protocol.paths("m")
+        assert len(paths) == 6
+        for path in (paths[0], paths[3]):
             assert (await servers.post(client, f"{path}:predict", asked))[1] == {
                 "predictions": ["a"]
             }
