@@ -82,7 +82,7 @@ def corpus(tmp_path_factory):
 def test_a_pre_trained_student_takes_every_other_layer(corpus, tmp_path, caplog):
     flags = pretraining_flags(corpus, tmp_path, num_train_steps=2)
     builders.run(run_pretraining, **flags, teacher=corpus / "teacher", init_from_teacher=True)
-    assert "only its number of entries is compared" in caplog.text
+    assert "only the numbers of entries are compared" in caplog.text
     first, teacher = (
         builders.weights(x) for x in (tmp_path / "model.ckpt-0", corpus / "teacher/model.ckpt-best")
     )
@@ -157,7 +157,7 @@ def test_mistakes_are_named(inputs, tmp_path, changes, message):
 def test_a_teacher_of_another_vocabulary_is_refused(inputs, tmp_path):
     (tmp_path / "other.model").write_bytes(builders.SPM.read_bytes() + b"\x1a\x00")
     flags = student_flags(inputs, tmp_path, spm_model_file=tmp_path / "other.model")
-    with pytest.raises(file_io.InputError, match="vocabulary .* is not the student's"):
+    with pytest.raises(file_io.InputError, match="vocabulary .* differs from the student's"):
         builders.run(run_classifier, **flags)
 
 

@@ -146,7 +146,9 @@ def test_damaged_label_files_are_named(tmp_path, content):
 @pytest.mark.parametrize("value", ["nan", "inf", "9e99", "-9e99"])
 def test_a_best_score_that_nothing_can_beat_is_refused(tmp_path, value):
     (tmp_path / "best_trial.txt").write_text(f"20:10:{value}")
-    with pytest.raises(InputError, match=r"best_trial\.txt: .*that can be beaten, found '20:10"):
+    with pytest.raises(
+        InputError, match=r"best_trial\.txt: .*with a score below 1e.06, found '20:10"
+    ):
         results.read_trial(str(tmp_path))
 
 
@@ -197,7 +199,7 @@ def test_a_flipped_bit_of_exported_weights_is_found(tmp_path):
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
     path.write_bytes(content)
-    message = r"model\.safetensors is not as it was exported: .* has the SHA-256"
+    message = r"model\.safetensors has changed since its export: .* has the SHA-256"
     with pytest.raises(InputError, match=message):
         huggingface.Reader(str(path))
 
@@ -298,8 +300,8 @@ def changed(folder, name, change):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("model.json", lambda v: v.pop("settings"), "settings is 'missing'"),
-        ("model.json", lambda v: v.update(kind=3), "kind is 3; training writes it"),
+        ("model.json", lambda v: v.pop("settings"), "entry settings is invalid: 'missing'"),
+        ("model.json", lambda v: v.update(kind=3), "entry kind is invalid: 3; move the"),
         ("model.json", lambda v: v.update(spm_model_file=None), "expected the name of one file"),
         ("model.json", lambda v: v.update(spm_model_file="../x"), r"one file .*found \['\.\./x'\]"),
         ("model.json", lambda v: v["settings"].pop("columns"), "the setting columns is 'missing'"),
@@ -313,7 +315,7 @@ def changed(folder, name, change):
         (
             "albert_config.json",
             lambda v: v.update(vocab_size=10**8, intermediate_size=8),
-            r"whose weights have vocab_size 400 \(100000000\), intermediate_size 16 \(8\), in brac",
+            r"which has vocab_size 400 \(100000000\), intermediate_size 16 \(8\); brack",
         ),
         ("labels.json", list.reverse, r"labels\.json holds \['good', 'bad'\], the description of"),
     ],

@@ -184,8 +184,8 @@ def test_a_bert_is_written_as_one(tmp_path):
 def test_what_is_no_bert_is_not_written_as_one(tmp_path, run_script):
     write_model(tmp_path / "ours", "encoder")
     message = (
-        r"--architecture=bert: .* embedding_size 8 \(of a BERT 12\), num_hidden_groups 2 \(of a "
-        r"BERT 4\), inner_group_num 2 \(of a BERT 1\); write it with --architecture=albert"
+        r"--architecture=bert: .* embedding_size 8 \(BERT: 12\), num_hidden_groups 2 \("
+        r"BERT: 4\), inner_group_num 2 \(BERT: 1\); write it with --architecture=albert"
     )
     flags = {"model_dir": tmp_path / "ours", "output_dir": tmp_path / "out"}
     with pytest.raises(file_io.InputError, match=message):
@@ -269,7 +269,7 @@ def test_second_names_of_shared_weights_are_understood(tmp_path):
     np.testing.assert_array_equal(other.masked_lm.bias, model.masked_lm.bias)
     tensors["predictions.decoder.weight"] = tensors["predictions.decoder.weight"] + 1
     write_safetensors(folder / "model.safetensors", tensors)
-    with pytest.raises(file_io.InputError, match="decoder.weight is not the table of word embed"):
+    with pytest.raises(file_io.InputError, match="decoder.weight differs from the word embed"):
         checkpoints.restore(other, str(folder))
 
 
