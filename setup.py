@@ -50,6 +50,7 @@ EXTRAS = {
         "hypothesis>=6.100",
         "import-linter>=2.0",
         "mypy>=1.11",
+        "openapi-spec-validator>=0.7",
         "pytest>=8.0",
         "pytest-timeout>=2.3",
         "pytest-xdist>=3.7",

@@ -177,7 +177,11 @@ def run(
     and SIGHUP.
     """
     signals.install()
-    define(define_flags, flags.FLAGS)
+    try:
+        define(define_flags, flags.FLAGS)
+    except file_io.InputError as error:  # defaults from the environment
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
     if _SAVES in flags.FLAGS:
         signals.REQUESTS.remedy = signals.RESUMES
     # TensorFlow's notes on its build and on missing GPUs would hide our own lines.
