@@ -73,6 +73,7 @@ class Settings(options.Group):
         "What runs a folder of export_serving: onnxruntime, openvino and the like; by default the "
         "one of its format.",
     )
+    page: bool = options.flag(True, "Show a page at / on which the model is tried in a browser.")
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -119,6 +120,7 @@ def server_settings(settings: Settings) -> Any:
         settings.read_timeout_secs,
         settings.max_connections,
         tuple(filter(None, allowed_hosts)),
+        settings.page,
     )
 
 

@@ -20,7 +20,7 @@ from absl import logging
 from aiohttp import web
 
 from albert.io import file_io, signals
-from albert.serving import batcher, http_connections, requests, server_metrics
+from albert.serving import batcher, http_connections, requests, server_metrics, try_page
 
 _LOADING, _READY, _STOPPING = "loading", "ready", "stopping"
 _RETRY_LOADING = 5  # seconds
@@ -49,6 +49,7 @@ class Settings:
       max_connections: maximum number of connections; lower if the process may open too few files.
       allowed_hosts: names in Host headers, in addition to addresses, "localhost", `host` and the
         machine's name; `ANY_HOST`: any name.
+      page: whether there is a page to try the model in a browser.
     """
 
     host: str = "127.0.0.1"
@@ -63,6 +64,7 @@ class Settings:
     read_timeout: float = 10.0
     max_connections: int = 512
     allowed_hosts: tuple[str, ...] = ()
+    page: bool = True
 
 
 def is_loopback(host: str) -> bool:
@@ -104,6 +106,7 @@ class Server:
         self._batcher: Any = None
         model = f"/v1/models/{settings.model_name}"
         self._paths = {_HEALTH, _METRICS, "/predict", "/ask", model, f"{model}:predict"}
+        self._paths.update(try_page.PATHS if settings.page else ())
         hosts = ("localhost", settings.host, socket.gethostname(), *settings.allowed_hosts)
         self._hosts = {host.lower() for host in hosts}
         self._notes = http_connections.Notes()
@@ -208,7 +211,13 @@ class Server:
         app.router.add_post("/ask", self._answer_own)
         app.router.add_get("/v1/models/{name}", self._status)
         app.router.add_post("/v1/models/{name}:predict", self._answer_tensorflow)
+        if self._settings.page:
+            try_page.add_routes(app.router, self._described)
         return app
+
+    def _described(self) -> list[dict[str, Any]]:
+        name = self._settings.model_name
+        return [try_page.described(name, self._state, model=self._model)]
 
     async def _health(self, _: web.Request) -> web.Response:
         status = 200 if self._state == _READY else 503
@@ -356,6 +365,7 @@ class Server:
     ) -> web.StreamResponse:
         try:
             self._check_host(request)
+            try_page.check_site(request)
             self._check_room(request)
             return await handler(request)
         except ConnectionError:  # the client has gone
