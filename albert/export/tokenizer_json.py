@@ -1,13 +1,13 @@
 """Writes ``tokenizer.json``, by which the library `tokenizers` gives the ids of `tokenization`.
 
-It spells out the steps. With SentencePiece: white space, decomposition, combining marks, lower
+It describes the steps. With SentencePiece: white space, decomposition, combining marks, lower
 case, the vocabulary's own normalization, the unigram model. With WordPiece: controls, white space,
 lower case, accents; then marks and ideographs stand alone, and words are split greedily. Both end
 with ``[CLS] a [SEP] b [SEP]``.
 
-What differs: a number before a comma is now and then cut elsewhere, since pieces such as "9," are
-not split (see `tokenization.encode_pieces`) but omitted; and where two segmentations have equal
-scores, the other one may be taken.
+There are two differences: a number before a comma is sometimes split at another place, as pieces
+such as "9," are left out instead of split (see `tokenization.encode_pieces`); and where two
+segmentations have equal scores, the other one may be chosen.
 """
 
 import base64
@@ -22,11 +22,10 @@ from albert.io import file_io
 from albert.text import tokenization, wordpiece
 
 NAME = "tokenizer.json"
-_USER_DEFINED = 4  # type of a piece of SentencePiece that is always kept whole
-_NORMAL = 1  # type of a usual piece
-# The fields read here of a SentencePiece model, as in sentencepiece_model.proto. The module that
-# sentencepiece has for them loads only with the newest protobuf, which TensorFlow or apache-beam
-# may rule out.
+_USER_DEFINED = 4  # type of SentencePiece pieces that are never split
+_NORMAL = 1  # type of ordinary pieces
+# The required fields of a SentencePiece model, as in sentencepiece_model.proto. The module of the
+# package sentencepiece needs the newest protobuf, which TensorFlow or apache-beam may not support.
 _SCHEMA = """
     name: "albert/sentencepiece_model.proto" package: "albert" syntax: "proto2"
     message_type {
@@ -49,9 +48,9 @@ _SCHEMA = """
               type_name: ".albert.Normalizer" }
     }
 """
-# Pieces such as "9," are always split in two (see `tokenization.encode_pieces`): this keeps the
-# unigram model from ever choosing one.
-_NEVER = -1e4
+# Score of pieces such as "9,", which are always split in two (see `tokenization.encode_pieces`):
+# the unigram model never chooses a piece with this score.
+_NEVER_CHOSEN = -1e4
 _METASPACE = {
     "type": "Metaspace",
     "replacement": tokenization.WORD_START,
@@ -83,7 +82,7 @@ def write(
         "post_processor": _template(tokenizer),
     }
     if with_special_pieces:
-        content["added_tokens"] = [_added(tokenizer, i) for i in _special(tokenizer)]
+        content["added_tokens"] = [_added_token(tokenizer, i) for i in _special(tokenizer)]
     text = json.dumps(content, ensure_ascii=False)
     file_io.write_text(os.path.join(folder, NAME), text)
 
@@ -94,7 +93,7 @@ def _special(tokenizer: tokenization.FullTokenizer) -> list[int]:
     )
 
 
-def _added(tokenizer: tokenization.FullTokenizer, i: int) -> dict[str, Any]:
+def _added_token(tokenizer: tokenization.FullTokenizer, i: int) -> dict[str, Any]:
     return {
         "id": i,
         "content": tokenizer.inv_vocab[i],
@@ -143,7 +142,7 @@ def _lower_case() -> Iterator[dict[str, Any]]:
 
 
 def _template(tokenizer: tokenization.FullTokenizer) -> dict[str, Any]:
-    """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` with the token types of the model."""
+    """Builds the template of ``[CLS] a [SEP]`` and ``[CLS] a [SEP] b [SEP]`` with token types."""
     cls, sep = tokenizer.inv_vocab[tokenizer.cls_id], tokenizer.inv_vocab[tokenizer.sep_id]
 
     def piece(name, kind):
@@ -200,7 +199,7 @@ def _unigram(
 
 
 def _normalizers(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[dict[str, Any]]:
-    """The steps of `tokenization.preprocess_text`, then those of the SentencePiece model."""
+    """Yields the steps of `tokenization.preprocess_text`, then those of the SentencePiece model."""
     yield _replace(_spaces() + "+", " ")
     yield {"type": "Strip", "strip_left": True, "strip_right": True}
     yield {"type": "NFKD"}
@@ -217,13 +216,13 @@ def _normalizers(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[
 
 
 def _scores(model: Any) -> Iterator[tuple[Any, float]]:
-    """(piece, score) of every piece, with the scores that SentencePiece effectively uses."""
+    """Yields (piece, score) of every piece, with the score that SentencePiece actually uses."""
     highest = max(piece.score for piece in model.pieces if piece.type == _NORMAL)
     for piece in model.pieces:
         if piece.type == _USER_DEFINED:
             yield piece, len(piece.piece.encode()) * highest - 0.1
         elif tokenization.is_digit_comma(piece.piece):
-            yield piece, _NEVER
+            yield piece, _NEVER_CHOSEN
         else:
             yield piece, piece.score
 
