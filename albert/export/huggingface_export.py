@@ -1,8 +1,8 @@
 """Writes a checkpoint as a folder that transformers loads: weights, configuration, tokenizer.
 
-``tokenizer.json`` is that of `tokenizer_json`, except that a text that contains ``[CLS]`` or another
-special piece gets the id of that piece. The class AlbertTokenizer also reads two backticks or
-apostrophes as a quotation mark.
+``tokenizer.json`` is that of `tokenizer_json`, except that a text that contains ``[CLS]`` or
+another special piece gets the id of that piece. The class AlbertTokenizer also reads two backticks
+or apostrophes as a quotation mark.
 """
 
 import os
