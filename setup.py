@@ -50,6 +50,7 @@ EXTRAS = {
         "hypothesis>=6.100",
         "import-linter>=2.0",
         "mypy>=1.11",
+        "openapi-spec-validator>=0.7",
         "playwright>=1.45",  # its tests also need Chromium, and are skipped without it
         "pytest>=8.0",
         "pytest-timeout>=2.3",

@@ -171,7 +171,11 @@ def run(
     and SIGHUP.
     """
     signals.install()
-    define(define_flags, flags.FLAGS)
+    try:
+        define(define_flags, flags.FLAGS)
+    except file_io.InputError as error:  # defaults from the environment
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
     # TensorFlow's notes on its build and on missing GPUs would hide our own lines.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.meta_path.insert(0, FindTensorFlow())

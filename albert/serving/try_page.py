@@ -1,28 +1,20 @@
 """A page of the server on which a person tries the models in a browser.
 
-It is one document with its style and script inside and nothing from elsewhere. The script reads
-``page.json``, which describes the models, builds the form of the chosen one, and sends the same
-requests as programs do.
+It is one document with its style and script inside and nothing from elsewhere. The script reads the
+list of models (``/v1/models``), builds the form of the chosen one from its schema, and sends the
+same requests as programs do.
 """
 
 import base64
 import functools
 import hashlib
 import importlib.resources
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from aiohttp import web
 
-from albert.serving import requests
-
-PATHS = ("/", "/page.json")
+PATH = "/"
 _OWN_SITE = ("same-origin", "none")
-_FOR_ALL = {
-    "Cache-Control": "no-cache",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-}
 
 
 def _part(name: str) -> str:
@@ -59,53 +51,19 @@ def document() -> tuple[str, dict[str, str]]:
         "trusted-types": "'none'",
     }
     return html, {
-        **_FOR_ALL,
+        "Cache-Control": "no-cache",
         "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
         "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
         "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
     }
 
 
-def described(name: str, state: str, path: str | None = None, model: Any = None) -> dict[str, Any]:
-    """Returns what the page has to know of a model, ready for JSON.
-
-    Args:
-      name: its name in paths.
-      state: "ready", or what it is otherwise ("loading", "stopping").
-      path: path of its requests in the toolkit's form; None: that of its kind.
-      model: `served_model.ServedModel`; None while it is being loaded.
-    """
-    if model is None:
-        return {"name": name, "state": state}
-    form: requests.Form = model.form
-    return {
-        "name": name,
-        "state": state,
-        "kind": model.kind,
-        "path": path or form.entry,
-        "fields": list(form.fields),
-        "optional": list(form.optional),
-    }
-
-
-def add_routes(router: web.UrlDispatcher, models: Callable[[], list[dict[str, Any]]]) -> None:
-    """Adds the page and its description of the models.
-
-    Args:
-      router: that of the server.
-      models: function that returns a list of what `described` returns.
-    """
-
-    async def page(_: web.Request) -> web.Response:
-        html, headers = document()
-        return web.Response(text=html, content_type="text/html", headers=headers)
-
-    async def description(_: web.Request) -> web.Response:
-        text = requests.to_json({"models": models()})
-        return web.Response(text=text, content_type="application/json", headers=_FOR_ALL)
-
-    for path, handler in zip(PATHS, (page, description), strict=True):
-        router.add_get(path, handler)
+async def show(_: web.Request) -> web.Response:
+    """Answers a request for the page."""
+    html, headers = document()
+    return web.Response(text=html, content_type="text/html", headers=headers)
 
 
 def check_site(request: web.Request) -> None:

@@ -191,6 +191,23 @@ def test_entities_and_pairs(chromium):
         assert json.loads(visit.page.evaluate("body()")) == {"text": "one", "text_pair": "two"}
 
 
+def test_one_of_several_models_is_chosen(chromium):
+    names = ("first", "other")
+    with serving(model_names=names) as (address, server), Visit(chromium, address) as visit:
+        visit.page.get_by_text("The model is loading").wait_for()
+        server.start(EchoModel(), "first")
+        assert visit.ask(Text="a") == {"prediction": "a"}
+        chooser = visit.page.get_by_role("combobox", name="Model")
+        assert visit.texts("#model option") == ["first", "other"]
+        chooser.select_option("other")
+        visit.page.get_by_text("The model is loading").wait_for()
+        assert not visit.page.locator("#result").is_visible()
+        server.start(EchoModel(form=requests.TWO_TEXTS), "other")
+        assert visit.ask(Text="b", Second_text="c") == {"prediction": "b"}
+        assert chooser.input_value() == "other" and "/models/other/predict" in visit.text("#curl")
+        assert not visit.problems
+
+
 def test_by_keyboard_alone(chromium):
     with serving(EchoModel()) as (address, _), Visit(chromium, address) as visit:
         page = visit.page
@@ -284,7 +301,7 @@ const send = (path, body) => fetch("{0}" + path, {{method: "POST", mode: "no-cor
 Promise.allSettled([
   send("predict", '{{"text": "stolen"}}'),
   send("v1/models/model:predict", '{{"inputs": ["stolen"]}}'),
-  fetch("{0}page.json").then(r => r.json()),
+  fetch("{0}v1/models").then(r => r.json()),
 ]).then(found => {{ document.title = "done " + found[2].status; }});
 </script>
 """

@@ -10,7 +10,6 @@ import sys
 
 import pytest
 
-from albert.serving import requests
 from tests.serving import test_server
 from tests.support.serving_stand_in import EchoModel
 from tests.support.sources import ROOT
@@ -46,7 +45,7 @@ def test_only_its_own_script_and_style_run():
     for name in ("base-uri", "form-action", "frame-ancestors", "trusted-types"):
         assert policy.pop(name) == "'none'"
     assert policy == {"img-src": "data:", "require-trusted-types-for": "'script'"}
-    assert parts.attributes.pop("href") == ["data:,"]
+    assert parts.attributes.pop("href") == ["data:,", "docs"]
     assert not {"src", "srcset", "style", "action"} & parts.attributes.keys()
     assert not [name for name in parts.attributes if name.startswith("on")]
     script = parts.texts["script"]
@@ -57,9 +56,7 @@ def test_only_its_own_script_and_style_run():
 
 def test_what_the_server_sends():
     async def scenario(client, server):
-        async with client.get("/page.json") as response:
-            assert await response.json() == {"models": [{"name": "model", "state": "loading"}]}
-        server.start(EchoModel(form=requests.QUESTION))
+        server.start(EchoModel())
         async with client.get("/") as response:
             assert response.status == 200 and response.content_type == "text/html"
             text, headers = try_page.document()
@@ -67,33 +64,19 @@ def test_what_the_server_sends():
             assert {name: response.headers[name] for name in headers} == headers
         async with client.head("/") as response:
             assert response.status == 200
-        async with client.get("/page.json") as response:
-            assert response.headers["X-Content-Type-Options"] == "nosniff"
-            (model,) = (await response.json())["models"]
-        assert model == {
-            "name": "model",
-            "state": "ready",
-            "kind": "classifier",
-            "path": "/ask",
-            "fields": ["question", "context"],
-            "optional": ["num_answers"],
-        }
         async with client.post("/", data=b"{}") as response:
             assert response.status == 405
-        for path in ("/", "/page.json"):
-            status, _ = await test_server.get(client, path, Host="pages.example")
-            assert status == 421
+        assert (await test_server.get(client, "/", Host="pages.example"))[0] == 421
         _, metrics = await test_server.get(client, "/metrics")
-        assert 'albert_requests_total{path="/page.json",status="200"} 2.0\n' in metrics
+        assert 'albert_requests_total{path="/",status="200"} 2.0\n' in metrics
 
     test_server.serve(scenario)
 
 
 def test_the_page_can_be_left_out():
     async def scenario(client, server):
-        for path in ("/", "/page.json"):
-            status, text = await test_server.get(client, path)
-            assert status == 404 and json.loads(text).keys() == {"error"}
+        status, text = await test_server.get(client, "/")
+        assert status == 404 and json.loads(text).keys() == {"error"}
         assert (await test_server.post(client, "/predict", {"text": "a"}))[0] == 200
 
     test_server.serve(scenario, EchoModel(), page=False)

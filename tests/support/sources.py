@@ -37,9 +37,11 @@ PLAIN = """
     tasks.squad.features tasks.squad.metrics tasks.squad.positions tasks.squad.question_files
     tasks.squad.records tasks.squad.selection tasks.squad.spans tasks.squad.task
     tasks.squad.threshold_file tasks.token_classification tasks.word_files
-    serving.answer_text serving.batcher serving.choice_predictor serving.inference
+    serving.answer_text serving.batcher serving.choice_predictor serving.hosted_models
+    serving.inference serving.inference_protocol serving.openapi
     serving.predictors serving.question_predictor serving.requests serving.runtimes
-    serving.served_model serving.serving_folder serving.text_predictor serving.token_predictor
+    serving.served_model serving.server_log serving.serving_folder serving.tensorflow_protocol
+    serving.tensors serving.text_predictor serving.token_predictor
     export.agreement export.onnx_graph
     experiments.blimp experiments.charts experiments.demo_data experiments.example_statistics
     experiments.exported_runs experiments.glue_table

@@ -89,7 +89,7 @@ function chosen() {
 function buildForm() {
   const model = chosen(), isReady = model.state === "ready";
   fields = {};
-  for (const name of isReady ? [...model.fields, ...model.optional] : []) {
+  for (const name of isReady ? Object.keys(model.example.properties) : []) {
     if (name in FIELDS) {
       const [key, build] = FIELDS[name];
       fields[key] = build();
@@ -258,7 +258,7 @@ function startLater() {
 
 async function start() {
   try {
-    const response = await fetch("page.json", {cache: "no-store"});
+    const response = await fetch("v1/models", {cache: "no-store"});
     if (!response.ok) throw new Error(`the server replied ${response.status}`);
     const before = at("model").value;
     ({models} = await response.json());
