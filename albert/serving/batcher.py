@@ -137,13 +137,16 @@ class Queue:
         """Returns the seconds until the next batch is due, 0 for now; None if nothing waits."""
         if not self._waiting:
             return None
-        if self.weight >= self._max_batch_size or self._length() >= self._max_batch_length:
+        if self._is_full():
             return 0.0
         return max(0.0, self._waiting[0].arrived + self._delay - now)
 
-    def _length(self) -> int:
-        """Returns the length of all rows without padding."""
-        return sum(item.row.length * item.row.weight for item in self._waiting)
+    def _is_full(self) -> bool:
+        """Returns whether the waiting rows fill a batch, without padding."""
+        if self.weight >= self._max_batch_size or self._max_batch_length == math.inf:
+            return self.weight >= self._max_batch_size
+        length = sum(item.row.length * item.row.weight for item in self._waiting)
+        return length >= self._max_batch_length
 
     def take(self) -> list[Waiting]:
         """Removes and returns a batch: the oldest row and the rows nearest to it in length."""

@@ -269,7 +269,7 @@ def test_second_names_of_shared_weights_are_understood(tmp_path):
     np.testing.assert_array_equal(other.masked_lm.bias, model.masked_lm.bias)
     tensors["predictions.decoder.weight"] = tensors["predictions.decoder.weight"] + 1
     write_safetensors(folder / "model.safetensors", tensors)
-    with pytest.raises(file_io.InputError, match="decoder.weight is not the table of word embed"):
+    with pytest.raises(file_io.InputError, match="decoder.weight differs from the word embed"):
         checkpoints.restore(other, str(folder))
 
 
