@@ -13,11 +13,11 @@ from absl import flags
 
 from albert.cli import app, command_flags, options
 from albert.experiments import (
-    comparison_sides,
     report_data,
     sweep,
     sweep_journal,
     sweep_plan,
+    sweep_points,
     sweep_power,
     sweep_results,
 )
@@ -264,7 +264,7 @@ def check_baseline(plan: sweep_plan.Plan, folder: str, baseline: str | None) -> 
     if sweep_journal.is_sweep(folder):
         trials += [t for t in sweep_journal.read(folder)[1] if t.name == baseline]
     try:
-        comparison_sides.find_point(comparison_sides.name_points(trials), baseline)
+        sweep_points.find(sweep_points.of_trials(trials), baseline)
     except file_io.InputError as error:
         raise file_io.InputError(f"baseline: {error}") from error
 

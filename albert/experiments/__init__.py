@@ -23,6 +23,7 @@ __all__ = (
     "sweep_comparison",
     "sweep_journal",
     "sweep_plan",
+    "sweep_points",
     "sweep_power",
     "sweep_results",
     "trackers",

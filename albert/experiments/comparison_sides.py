@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from albert.experiments import (
     example_predictions,
@@ -17,7 +17,7 @@ from albert.experiments import (
     report_data,
     seeds,
     sweep_journal,
-    sweep_plan,
+    sweep_points,
 )
 from albert.io import file_io, tables
 from albert.training import results, run_record, stuck_runs
@@ -168,7 +168,7 @@ def read(
 
     Args:
       names: folders of runs, of runs over seeds, of sweeps; points of a sweep as SWEEP/POINT, see
-        `find_point`; files of predictions; globs of folders.
+        `sweep_points.find`; files of predictions; globs of folders.
       labels: file of the right answers for files of predictions outside of a run's folder.
       columns: columns of this file.
       only_recorded: whether to omit points of sweeps of which no run has left a record yet.
@@ -208,7 +208,7 @@ def _read_name(name, labels, columns, only_recorded):
     for folder in report_data.find_folders([name]):
         kind = report_data.kind_of(folder)
         if kind in (report_data.SWEEP, report_data.GLUE):
-            for point in points_of(folder):
+            for point in sweep_points.read(folder):
                 parts = (os.path.join(folder, trial.name) for trial in point.trials)
                 if not only_recorded or any(map(has_record, parts)):
                     yield _read_point(folder, point.name)
@@ -328,80 +328,10 @@ def _scores(run):
 # --- points of a sweep ----------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class SweepPoint:
-    """A point of a sweep.
-
-    Attributes:
-      name: its parameters as ``name=value;name=value``, or the name of its trials.
-      trials: its trials, one for each seed.
-    """
-
-    name: str
-    trials: Sequence[sweep_journal.Trial]
-
-
-def points_of(folder: str) -> list[SweepPoint]:
-    """Returns the points of the sweep in a folder, in the order of their first trials."""
-    return name_points(sweep_journal.read(folder)[1])
-
-
-def name_points(trials: Iterable[sweep_journal.Trial]) -> list[SweepPoint]:
-    """Returns the points of trials, with names that differ."""
-    found: list[SweepPoint] = []
-    for group in sweep_journal.by_point(trials):
-        values = group[0].parameters
-        name = ";".join(f"{key}={sweep_plan.text_of(value)}" for key, value in values.items())
-        if not name:
-            first = group[0].name
-            name = os.path.dirname(first) if group[0].seed is not None else first
-        if any(point.name == name for point in found):  # a search has tried it twice
-            name = f"{name};{group[0].name}"
-        found.append(SweepPoint(name, group))
-    return found
-
-
-def find_point(points: Sequence[SweepPoint], text: str) -> SweepPoint:
-    """Finds the point that a text names.
-
-    Args:
-      points: the points of a sweep.
-      text: the name of a point or of one of its trials, or some of its parameters, such as
-        ``learning_rate=1e-5`` or ``learning_rate=1e-5;seed=2``, that only it has.
-
-    Raises:
-      file_io.InputError: no point or several match; lists the names.
-    """
-    for point in points:
-        if text == point.name or text in [trial.name for trial in point.trials]:
-            return point
-    wanted = [part.strip().partition("=")[::2] for part in text.split(";")]
-    found = [
-        point
-        for point in points
-        if all(_matches(point.trials[0].parameters, *pair) for pair in wanted)
-    ]
-    if len(found) != 1:
-        names = ", ".join(repr(point.name) for point in (found or points)[:20])
-        how = "several points of the sweep" if found else "no point of the sweep"
-        raise file_io.InputError(f"{how}: {text!r}; expected one of {names}")
-    return found[0]
-
-
-def _matches(parameters, name, text):
-    if name not in parameters:
-        return False
-    value = parameters[name]
-    try:
-        return float(text) == float(value)
-    except (TypeError, ValueError):
-        return text == sweep_plan.text_of(value)
-
-
 def _read_point(folder, text):
     """Returns the side of a point of a sweep."""
     try:
-        point = find_point(points_of(folder), text)
+        point = sweep_points.find(sweep_points.read(folder), text)
     except file_io.InputError as error:
         raise file_io.InputError(f"runs: {folder}/{text}: {error}") from error
     trials = point.trials

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 
 from albert.experiments import (
-    comparison_sides,
     sweep_comparison,
     sweep_journal,
     sweep_plan,
+    sweep_points,
     sweep_results,
     sweep_search,
     trial_processes,
@@ -60,7 +60,7 @@ class Sweep:
       parallel: number of trials that run at the same time.
       say: function that prints a line about an event.
       poll_seconds: time between two checks of the trials.
-      baseline: the point to compare the others with, see `comparison_sides.find_point`; None: the
+      baseline: the point to compare the others with, see `sweep_points.find`; None: the
         best one.
 
     Raises:
@@ -99,8 +99,8 @@ class Sweep:
         """Returns the current table with its comparison, see `sweep_comparison.add`."""
         baseline = None
         if self._baseline is not None:
-            points = comparison_sides.name_points(self.trials)
-            baseline = points.index(comparison_sides.find_point(points, self._baseline))
+            points = sweep_points.of_trials(self.trials)
+            baseline = points.index(sweep_points.find(points, self._baseline))
         return sweep_comparison.add(self._table(), baseline)
 
     def _table(self):

@@ -9,7 +9,7 @@ from albert.training import stuck_runs
 
 _DRAWS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # numbers of points whose expected best is told
 _OUTCOMES = {
-    sweep_journal.FAILED: "failed: they have no score, and the means are those of the others",
+    sweep_journal.FAILED: "failed: they have no score, and their points are not compared",
     sweep_journal.PRUNED: "pruned: their scores are those of an early step and are not compared",
     sweep_journal.INTERRUPTED: "interrupted: their points are not complete",
 }

@@ -241,8 +241,8 @@ def _table(spread, detect, points, pairs, seconds, parallel):
         yield "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |"
     yield ""
     yield (
-        f"Each number is found with a probability of {POWER:.0%}; a false claim has one of "
-        f"{1 - _LEVEL:.0%}, in the whole table of {pairs} comparisons or in one."
+        f"Each difference is found with a probability of {POWER:.0%}. The probability of a false "
+        f"claim is {1 - _LEVEL:.0%}: for one pair, or in the whole table of {pairs} comparisons."
     )
 
 

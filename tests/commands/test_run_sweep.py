@@ -58,6 +58,9 @@ def test_the_table_names_the_best_and_what_failed(unbroken):
     assert "error: 2 of 6 trials failed: trial_0004, trial_0005" in result.stderr
     table = (folder / "sweep_results.md").read_text()
     assert table in result.stdout
+    table, _, notes = table.partition("\n\n")
+    assert "2 of 6 trials failed: they have no score, and their points" in notes
+    assert "One seed for each point: differences may be those of seeds" in notes
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     assert rows[0] == ["trial", "rate", "batch", "eval_score", "state"]
     assert rows[2] == ["trial_0002", "0.3", "16", "0.9970", "done"]
