@@ -20,8 +20,9 @@ class ModelFiles(options.Group):
     )
     init_checkpoint: str | None = options.flag(
         None,
-        "Weights to start from: checkpoint prefix, its .index or .data file, a folder, a Hugging "
-        "Face folder or its .safetensors file.",
+        "Weights to start from: the name of a published model, such as albert_base_v2; a "
+        "checkpoint prefix, its .index or .data file, a folder, a Hugging Face folder or its "
+        ".safetensors file; a .tar.gz file or its URL.",
     )
     albert_hub_module_handle: str | None = options.flag(
         None,
@@ -30,8 +31,8 @@ class ModelFiles(options.Group):
     )
     tfhub_cache_dir: str | None = options.flag(
         None,
-        "Folder for hub modules that are fetched or unpacked; by default TFHUB_CACHE_DIR of the "
-        "environment, else ~/.cache/albert (fetched ones: tensorflow_hub's own).",
+        "Folder for models that are fetched or unpacked; by default TFHUB_CACHE_DIR of the "
+        "environment, else ~/.cache/albert (hub modules of a URL: tensorflow_hub's own).",
         allow_override=True,  # tensorflow_hub also defines it, once it is imported.
     )
     vocab_file: str | None = options.flag(
@@ -62,10 +63,10 @@ class ModelFiles(options.Group):
           teacher: `sources.Source` whose vocabulary is used if neither the flags nor the initial
             model provide one, or None.
         """
-        from albert.model import sources
+        from albert.model import published, sources
 
         if self.tfhub_cache_dir:
-            sources.set_cache_dir(self.tfhub_cache_dir)
+            published.set_cache_dir(self.tfhub_cache_dir)
         # The model decides settings that the user has not given.
         chosen = {name: getattr(self, name) for name in self.given & {"do_lower_case"}}
         vocabulary = {name: getattr(self, name) for name in ("spm_model_file", "vocab_file")}

@@ -1,7 +1,8 @@
 """BLiMP: pairs of an acceptable and an unacceptable sentence (Warstadt et al., TACL 8, 2020).
 
 A model that scores sentences gets a pair right if it gives the acceptable one the higher score.
-Chance is a half.
+Chance is a half. Published scores differ in how they count a tie, two equal scores: as wrong, as
+in the paper, or as right. Every share is given by both rules.
 """
 
 import dataclasses
@@ -110,18 +111,24 @@ def _read_paradigm(name, path, limit):
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """The numbers of pairs in a group and of those that a model gets right."""
+    """The numbers of pairs in a group, of those that a model gets right, and of ties."""
 
     pairs: int
     right: int
+    ties: int
 
     @property
     def accuracy(self) -> float:
-        """Returns the fraction of the pairs that are right."""
+        """Returns the fraction of the pairs that are right; a tie is wrong."""
         return self.right / self.pairs
 
+    @property
+    def accuracy_ties_right(self) -> float:
+        """Returns the fraction of the pairs that are right or ties."""
+        return (self.right + self.ties) / self.pairs
+
     def __add__(self, other: "Share") -> "Share":
-        return Share(self.pairs + other.pairs, self.right + other.right)
+        return Share(self.pairs + other.pairs, self.right + other.right, self.ties + other.ties)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,26 +147,36 @@ class Result:
     @property
     def overall(self) -> Share:
         """Returns the `Share` of all pairs."""
-        return sum((share for _, share in self.paradigms), Share(0, 0))
+        return sum((share for _, share in self.paradigms), Share(0, 0, 0))
 
     def by(self, attribute: str) -> dict[str, Share]:
         """Returns {value: `Share`} of the paradigms' "field" or "phenomenon", sorted."""
         found = {}
         for paradigm, share in self.paradigms:
             key = getattr(paradigm, attribute)
-            found[key] = found.get(key, Share(0, 0)) + share
+            found[key] = found.get(key, Share(0, 0, 0)) + share
         return dict(sorted(found.items()))
 
     def metrics(self) -> dict[str, float]:
-        """Returns ``blimp_accuracy`` and ``blimp_<field>_accuracy`` for the results."""
+        """Returns ``blimp_accuracy``, the same with ties right, and ``blimp_<field>_accuracy``."""
         fields = {f"blimp_{name}_accuracy": s.accuracy for name, s in self.by("field").items()}
-        return {"blimp_accuracy": self.overall.accuracy, **fields}
+        overall = self.overall
+        both = {
+            "blimp_accuracy": overall.accuracy,
+            "blimp_accuracy_ties_right": overall.accuracy_ties_right,
+        }
+        return {**both, **fields}
 
     def to_dict(self) -> dict:
         """Returns all scores JSON-ready: overall, by field, by phenomenon and by paradigm."""
 
         def entry(share):
-            return {"accuracy": share.accuracy, "pairs": share.pairs}
+            return {
+                "accuracy": share.accuracy,
+                "accuracy_ties_right": share.accuracy_ties_right,
+                "pairs": share.pairs,
+                "ties": share.ties,
+            }
 
         groups = {
             title: {name: entry(share) for name, share in self.by(attribute).items()}
@@ -202,17 +219,20 @@ class Result:
         width = max(len(name) for shares in groups.values() for name in shares)
         lines = []
         for title, shares in groups.items():
-            head = f"{title:{width}}  {'pairs':>6}  {'accuracy':>8}" if title else ""
+            columns = f"{'pairs':>6}  {'ties':>6}  {'accuracy':>8}  {'ties right':>10}"
+            head = f"{title:{width}}  {columns}" if title else ""
             lines += [head, *(f"{name:{width}}  {_cells(share)}" for name, share in shares.items())]
         return lines
 
 
 def _cells(share):
-    return f"{share.pairs:6}  {share.accuracy:8.3f}"
+    return (
+        f"{share.pairs:6}  {share.ties:6}  {share.accuracy:8.3f}  {share.accuracy_ties_right:10.3f}"
+    )
 
 
 def measure(paradigms: list[Paradigm], score: Callable[[list[str]], np.ndarray]) -> Result:
-    """Counts the pairs that a model gets right; a tie is wrong.
+    """Counts the pairs that a model gets right, and the ties.
 
     Args:
       paradigms: list of `Paradigm`.
@@ -225,7 +245,10 @@ def measure(paradigms: list[Paradigm], score: Callable[[list[str]], np.ndarray])
     sentences = [sentence for p in paradigms for pair in p.pairs for sentence in pair]
     ends = np.cumsum([len(p.pairs) for p in paradigms])
     scores = np.split(np.reshape(score(sentences), [-1, 2]), ends[:-1])
-    shares = [Share(len(part), int((part[:, 0] > part[:, 1]).sum())) for part in scores]
+    shares = [
+        Share(len(good), int((good > bad).sum()), int((good == bad).sum()))
+        for good, bad in (part.T for part in scores)
+    ]
     return Result(list(zip(paradigms, shares, strict=True)), scores)
 
 

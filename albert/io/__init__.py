@@ -3,6 +3,7 @@
 # Modules that other rooms and commands may import.
 __all__ = (
     "archives",
+    "downloads",
     "file_io",
     "json_shapes",
     "locks",

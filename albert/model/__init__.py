@@ -20,6 +20,7 @@ __all__ = (
     "model_folder",
     "prepared_weights",
     "pretraining_heads",
+    "published",
     "saved_model_files",
     "sources",
     "tensor_batching",

@@ -18,7 +18,7 @@ from absl import logging
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert.io import file_io, manifests
-from albert.model import huggingface, weight_names
+from albert.model import huggingface, published, weight_names
 
 # --- manifests ------------------------------------------------------------------------------------
 
@@ -204,11 +204,14 @@ def resolve(path: str) -> str:
 
     Args:
       path: prefix, ``.index`` or ``.data-…`` file, folder (its best checkpoint, else its last),
-        hub module folder, Hugging Face folder or ``.safetensors`` file.
+        hub module folder, Hugging Face folder or ``.safetensors`` file; or a published name, URL or
+        archive, see `published.local_path`.
 
     Raises:
-      file_io.InputError: there is no checkpoint; lists the folder's content instead.
+      file_io.InputError: there is no checkpoint; lists the folder's content instead. Or the model
+        cannot be fetched.
     """
+    path = published.local_path(path)
     prefix = re.sub(r"\.(index|meta|manifest\.json|data-\d+-of-\d+)$", "", path.rstrip("/"))
     if prefix_exists(prefix) or (huggingface.is_weights_file(prefix) and file_io.exists(prefix)):
         return prefix
@@ -237,7 +240,9 @@ def resolve(path: str) -> str:
         listing = f"{folder} holds {there[:_NAMED]}{more}"
     else:
         listing = f"the folder {folder} does not exist"
-    raise file_io.InputError(f"there is no checkpoint {path} ({prefix}.index); {listing}")
+    raise file_io.InputError(
+        f"there is no checkpoint {path} ({prefix}.index); {published.suggestion(path) or listing}"
+    )
 
 
 def _keys_of(checkpoint):

@@ -8,18 +8,17 @@ from typing import Any
 from absl import logging
 
 from albert.io import archives, file_io
-from albert.model import configuration, huggingface
+from albert.model import configuration, huggingface, published
 from albert.text import wordpiece
 
 CONFIG_NAME = "albert_config.json"
 BERT_CONFIG_NAME = "bert_config.json"  # in google-research/bert
 VOCAB_NAME = "vocab.txt"  # in WordPiece models
+VOCAB_NAMES = (VOCAB_NAME, "vocab_chinese.txt")  # the second in published Chinese models
 DESCRIPTION_NAME = "model.json"  # in fine-tuned models
 RECORDED_CONFIG = "config"  # entry of the description: the configuration at training
 PRETRAINING_NAME = "pretraining.json"  # description of pre-trained models
 CONFIG_FLAG, SPM_FLAG, VOCAB_FLAG = "albert_config_file", "spm_model_file", "vocab_file"
-# The environment variable that names tensorflow-hub's download folder.
-_CACHE_VARIABLE = "TFHUB_CACHE_DIR"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +115,7 @@ def _vocabulary(choose, existing, spm_model_file, vocab_file):
     if spm_model_file or not vocab_file:
         spm_model_file = choose(SPM_FLAG, existing(SPM_FLAG, spm_model_file), (), ".model")
     if not spm_model_file:
-        vocab_file = choose(VOCAB_FLAG, existing(VOCAB_FLAG, vocab_file), (VOCAB_NAME,))
+        vocab_file = choose(VOCAB_FLAG, existing(VOCAB_FLAG, vocab_file), VOCAB_NAMES)
     return spm_model_file, vocab_file
 
 
@@ -289,7 +288,8 @@ def files_beside(checkpoint: str) -> list[str]:
     These are its configuration, vocabulary and description.
     """
     folder = os.path.dirname(checkpoint) or "."
-    names = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME, VOCAB_NAME, PRETRAINING_NAME)
+    configs = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME)
+    names = (*configs, *VOCAB_NAMES, PRETRAINING_NAME)
     return [
         os.path.join(folder, name)
         for name in file_io.listdir(folder)
@@ -300,25 +300,15 @@ def files_beside(checkpoint: str) -> list[str]:
 def vocabularies_beside(checkpoint: str) -> list[str]:
     """Lists the vocabularies in a checkpoint's folder: SentencePiece models, WordPiece files."""
     found = files_beside(checkpoint)
-    return [p for p in found if p.endswith(".model") or os.path.basename(p) == VOCAB_NAME]
-
-
-def cache_dir() -> str:
-    """Returns the folder for unpacked archives: tensorflow-hub's if it is set, else our own."""
-    return os.environ.get(_CACHE_VARIABLE) or os.path.expanduser("~/.cache/albert")
-
-
-def set_cache_dir(path: str) -> None:
-    """Sets `cache_dir`, also tensorflow-hub's, for this process and the processes it starts."""
-    os.environ[_CACHE_VARIABLE] = path
+    return [p for p in found if p.endswith(".model") or os.path.basename(p) in VOCAB_NAMES]
 
 
 def resolve_hub(handle: str) -> str:
     """Returns the local folder of a hub module.
 
     Args:
-      handle: local folder, local ``.tar.gz`` file (unpacked into `cache_dir`, once), or URL that
-        `tensorflow_hub.resolve` can fetch.
+      handle: local folder, local ``.tar.gz`` file (unpacked into `published.cache_dir`, once), or
+        URL that `tensorflow_hub.resolve` can fetch.
 
     Raises:
       file_io.InputError: there is no module, the archive is damaged, or tensorflow-hub is not
@@ -331,7 +321,7 @@ def resolve_hub(handle: str) -> str:
     elif "://" in handle:
         folder = _fetch(handle)
     elif archives.is_archive(handle) and file_io.exists(handle):
-        folder = archives.unpack_archive(handle, cache_dir())
+        folder = archives.unpack_archive(handle, published.cache_dir())
     else:
         raise file_io.InputError(
             f"albert_hub_module_handle: there is no folder or .tar.gz file {handle}"

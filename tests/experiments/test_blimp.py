@@ -35,29 +35,34 @@ def folder(tmp_path):
 def test_paradigms_and_shares(folder, tmp_path):
     paradigms = blimp.read(str(folder))
     assert [p.name for p in paradigms] == ["causative", "passive_1", "wh_island"]
-    # The longer sentence wins; ("c", "d") is a tie, which is no success.
+    # By hand: the longer sentence wins; ("c", "d") is the only tie.
     result = blimp.measure(paradigms, lambda sentences: [len(text) for text in sentences])
     assert [share for _, share in result.paradigms] == [
-        blimp.Share(1, 1), blimp.Share(2, 1), blimp.Share(3, 2)
+        blimp.Share(1, 1, 0), blimp.Share(2, 1, 1), blimp.Share(3, 2, 0)
     ]  # fmt: skip
     assert result.metrics() == pytest.approx(
         {
             "blimp_accuracy": 4 / 6,
+            "blimp_accuracy_ties_right": 5 / 6,
             "blimp_syntax_accuracy": 2 / 3,
             "blimp_syntax_semantics_accuracy": 2 / 3,
         }
     )
     blimp.write(str(tmp_path / "out"), result)
     found = json.loads((tmp_path / "out" / "blimp.json").read_text())
-    assert found["overall"] == {"accuracy": pytest.approx(4 / 6), "pairs": 6}
+    assert found["overall"] == pytest.approx(
+        {"accuracy": 4 / 6, "accuracy_ties_right": 5 / 6, "pairs": 6, "ties": 1}
+    )
     assert found["phenomena"]["argument_structure"]["pairs"] == 3
     assert found["paradigms"]["passive_1"] == {
-        "accuracy": 0.5, "pairs": 2, "field": "syntax_semantics",
-        "phenomenon": "argument_structure",
+        "accuracy": 0.5, "accuracy_ties_right": 1.0, "pairs": 2, "ties": 1,
+        "field": "syntax_semantics", "phenomenon": "argument_structure",
     }  # fmt: skip
     lines = [line.split() for line in (tmp_path / "out" / "blimp.txt").read_text().splitlines()]
-    assert lines[:2] == [["paradigm", "pairs", "accuracy"], ["causative", "1", "1.000"]]
-    assert ["field", "pairs", "accuracy"] in lines and lines[-1] == ["overall", "6", "0.667"]
+    columns = ["pairs", "ties", "accuracy", "ties", "right"]
+    assert lines[:2] == [["paradigm", *columns], ["causative", "1", "0", "1.000", "1.000"]]
+    assert ["field", *columns] in lines
+    assert lines[-1] == ["overall", "6", "1", "0.667", "0.833"]
 
 
 def test_each_pair_is_written_with_both_scores(folder, tmp_path):

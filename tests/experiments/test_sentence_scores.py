@@ -109,10 +109,13 @@ def test_the_command(tmp_path, run_script, capsys):
         for row in rows
     )
     printed = capsys.readouterr().out
-    assert printed.splitlines()[-1].split() == ["overall", "3", f"{right / 3:.3f}"]
+    share = f"{right / 3:.3f}"
+    assert printed.splitlines()[-1].split() == ["overall", "3", "0", share, share]
     assert (tmp_path / "out" / "blimp.txt").read_text() == printed
     found = json.loads((tmp_path / "out" / "blimp.json").read_text())
-    assert found["overall"] == {"accuracy": right / 3, "pairs": 3}
+    assert found["overall"] == {
+        "accuracy": right / 3, "accuracy_ties_right": right / 3, "pairs": 3, "ties": 0
+    }  # fmt: skip
     run_script(run_blimp, **flags, limit=1)
     assert capsys.readouterr().out.splitlines()[-1].split()[1] == "1"
 
@@ -168,6 +171,7 @@ def test_pretraining_measures_each_checkpoint(tmp_path, run_script):
         )
         expected = str(np.float32(np.mean(good > bad)))
         assert block["blimp_accuracy"] == block["blimp_syntax_accuracy"] == expected
+        assert block["blimp_accuracy_ties_right"] == str(np.float32(np.mean(good >= bad)))
     lacking = {**flags, "do_eval": True, "output_dir": tmp_path / "new"}
     del lacking["spm_model_file"]
     with pytest.raises(file_io.InputError, match="--blimp_data_dir needs the vocabulary of the re"):
