@@ -274,7 +274,9 @@ def _drawn_limits(series, limits):
     """Returns the ends of the axis of values: the bands, where they do not reach the limits."""
     low = [y for line in series for y in (*line.ys, *line.low)]
     high = [y for line in series for y in (*line.ys, *line.high)]
-    return max(min(_drawable(low)), limits[0]), min(max(_drawable(high)), limits[1])
+    low, high = max(min(_drawable(low)), limits[0]), min(max(_drawable(high)), limits[1])
+    space = 0.04 * (high - low) if low <= 0 or high < 30 * low else 0.0
+    return (low - space, high + space) if high > low else limits
 
 
 def intervals(metric: str, bars: Sequence[Bar]) -> str:
@@ -328,7 +330,7 @@ def score_by_cost(metric: str, bars: Sequence[Bar], xlabel: str) -> str:
         for place, bar in enumerate(bars):
             (x,), (y,) = _drawable([bar.cost]), _drawable([bar.mean])
             named = place < MAX_NAMED
-            color = _COLORS[place] if named else "#999999"
+            color = _COLORS[place] if named else "#cccccc"
             if bar.low is not None:
                 axes.plot([x, x], _drawable([bar.low, bar.high]), "-", color=color, linewidth=1)
             axes.plot([x], [y], "o", color=color, ms=5, label=bar.label if named else None)

@@ -315,8 +315,8 @@ def runs_page(
         f"{_title(runs[0])}: {len(runs)} runs",
         [],
         [
-            ("What differs", [*_table_of_runs(sides), *notes]),
-            ("Scores and costs", report_scores.blocks(sides, cost_axis)),
+            ("Scores and costs", [*notes, *report_scores.blocks(sides, cost_axis)]),
+            ("What differs", _table_of_runs(sides)),
             ("Curves together", report_curves.together(map(group_of, sides), axis)),
         ],
     )
@@ -427,7 +427,7 @@ def sweep_page(
         [
             ("Parameters", [{"figures": _sweep_figures(sweep, axes), "wide": True}]),
             ("Table", [{"table": header, "rows": rows, "best": is_best}, *notes]),
-            ("Scores and costs", report_scores.blocks(sides, cost_axis, with_table=False)),
+            ("Scores and costs", report_scores.blocks(sides, cost_axis, in_sweep=True)),
             ("Curves together", report_curves.together(map(group_of, _ranked(sides)), axis)),
             ("Failures", [_failures(summary)]),
         ],

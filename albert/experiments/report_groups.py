@@ -5,11 +5,12 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from albert.experiments import comparison_sides, report_data, sweep_journal
+from albert.experiments import comparison_sides, report_data, sweep_journal, sweep_plan
 from albert.experiments.comparison_sides import Run, Side
 from albert.io import file_io
 
 _SEED = "seed"
+_MAX_NAMES = 2  # settings in the name of runs that were put together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,20 +48,39 @@ def merge(sides: Sequence[Side]) -> list[Side]:
             key = (key, side.folder)
         found.setdefault(key, []).append(side)
     merged = []
+    names = _differing([group[0] for group in found.values()])
     for group in found.values():
         first, *rest = group
         if rest:
             runs = sorted((run for side in group for run in side.runs), key=lambda run: run.seed)
-            name = f"{first.name} to {rest[-1].name}"
+            name = _settings_text(first, names) or f"{first.name} to {rest[-1].name}"
             data = {key: path for side in group for key, path in side.data.items()}
             first = dataclasses.replace(first, name=name, runs=tuple(runs), data=data)
         merged.append(first)
     return merged
 
 
+def _first_record(side):
+    return next(run.record for run in side.runs if run.record is not None)
+
+
+def _differing(sides):
+    """Returns the few settings that tell sides apart; [] if these are many or do not."""
+    runs = [_first_record(side) for side in sides]
+    names = [name for name in report_data.differing_flags(runs) if name != _SEED]
+    values = {tuple(repr(run.flag(name)) for name in names) for run in runs}
+    return names if len(names) <= _MAX_NAMES and len(values) == len(runs) else []
+
+
+def _settings_text(side, names):
+    """Returns settings as "name=value, name=value"."""
+    record = _first_record(side)
+    return ", ".join(f"{name}={sweep_plan.text_of(record.flag(name))}" for name in names)
+
+
 def _settings(side):
     """Returns what all runs of a side share: settings without the seed, and hashes of inputs."""
-    record = next(run.record for run in side.runs if run.record is not None)
+    record = _first_record(side)
     settings = {name: repr(record.flag(name)) for name in report_data.settings_of(record)}
     settings.pop(_SEED, None)
     inputs = {role: entry.get("sha256") for role, entry in (record.record["inputs"] or {}).items()}

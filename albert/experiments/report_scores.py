@@ -27,15 +27,14 @@ def score_sides(sides: Sequence[Side]) -> list[comparison.SideScore]:
     return [*sorted(known, key=lambda row: sign * row.mean.estimate), *unknown]
 
 
-def blocks(
-    sides: Sequence[Side], axis: report_axes.Axis, with_table: bool = True
-) -> Iterator[dict]:
+def blocks(sides: Sequence[Side], axis: report_axes.Axis, in_sweep: bool = False) -> Iterator[dict]:
     """Yields the table of scores and costs, the intervals, and scores against cost.
 
     Args:
       sides: the sides of the report.
       axis: unit of the costs in the figure.
-      with_table: whether to show the intervals and runs in the table, too, or only costs.
+      in_sweep: whether the page has a table of the sweep with the intervals, so that this one only
+        needs means and costs.
     """
     if len(sides) > 1 and not statistics.is_installed():
         yield {"note": f"{statistics.NOT_INSTALLED}."}
@@ -43,7 +42,8 @@ def blocks(
     if not scored:
         return
     several = any(len(row.side.runs) > 1 for row in scored)
-    yield table(scored, with_table and several)
+    if several or in_sweep:
+        yield table(scored, with_runs=not in_sweep)
     metric = scored[0].name
     bars = [_bar(row, axis) for row in scored if row.mean is not None]
     figures = []
@@ -66,24 +66,23 @@ def table(scored: Sequence[comparison.SideScore], with_runs: bool) -> dict:
       with_runs: whether to show intervals, runs and remarks.
     """
     costs = cost_names([row.cost for row in scored])
-    header, rows = ["side", "mean"], []
-    if with_runs:
-        header = list(comparison_text.SIDES)
+    names = ["side", "mean", "interval", "runs", "remarks"] if with_runs else ["side", "mean"]
+    places = [comparison_text.SIDES.index(name) for name in names]
+    # Costs stand next to the score.
+    first = names.index("interval") + 1 if with_runs else len(names)
+    rows = []
     for row in scored:
         shown = comparison_text.side_row(row)
-        cells = shown if with_runs else shown[:2]
-        rows.append([*cells[:2], *_costs(row.cost, costs), *cells[2:]])
-    header[1:2] = ["mean", *(comparison_text.COSTS[name] for name in costs)]
+        cells = [shown[place].replace(" to ", "\u00a0to\u00a0") for place in places]
+        spent = [comparison_text.cost(name, row.cost.get(name)) for name in costs]
+        rows.append([*cells[:first], *spent, *cells[first:]])
+    header = [*names[:first], *(comparison_text.COSTS[name] for name in costs), *names[first:]]
     return {"table": header, "rows": rows}
 
 
 def cost_names(costs: Sequence[dict]) -> list[str]:
     """Returns the fields of `run_record.Cost` that at least one of the costs has."""
     return [n for n in comparison_text.COSTS if any(cost.get(n) is not None for cost in costs)]
-
-
-def _costs(cost, names):
-    return [comparison_text.cost(name, cost.get(name)) for name in names]
 
 
 def _bar(row, axis):
