@@ -21,7 +21,7 @@ _COLORS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9 #000000 #999999".spli
 _STYLES = ("-", "--", ":", "-.")
 _SIZE = (4.7, 3.1)  # inches; at 400 pixels its text is about 10 pixels high
 MAX_NAMED = len(_COLORS)  # lines per figure with their own color and name
-_MAX_POINTS = 300  # per line: more would exceed the pixels
+MAX_POINTS = 300  # per line: more would exceed the pixels
 _MIN_POINTS = 40  # per line, however many lines a figure has
 _MAX_POINTS_OF_FIGURE = 4000
 MAX_BARS = 25  # sides per figure of intervals
@@ -154,10 +154,10 @@ def max_points(series: Sequence[Line]) -> int:
     """Returns how many points of a line a figure of these lines draws at most."""
     # A band has two more lines.
     count = sum(3 if line.low else 1 for line in series)
-    return max(_MIN_POINTS, min(_MAX_POINTS, _MAX_POINTS_OF_FIGURE // max(1, count)))
+    return max(_MIN_POINTS, min(MAX_POINTS, _MAX_POINTS_OF_FIGURE // max(1, count)))
 
 
-def thin(*columns: Sequence, limit: int = _MAX_POINTS) -> tuple[list, ...]:
+def thin(*columns: Sequence, limit: int = MAX_POINTS) -> tuple[list, ...]:
     """Returns columns of equal length with at most `limit` drawable points, including both ends."""
     drawable = [_drawable(column) for column in columns]
     length = len(drawable[0])

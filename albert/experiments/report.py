@@ -247,6 +247,8 @@ def _answers(answers, name):
             f"Scores on {name}, where questions whose null odds are below the threshold are "
             "answered: on the left none is, on the right all are."
         )
+        if len(curve[0]) > charts.MAX_POINTS:
+            caption += f" Thinned: {charts.MAX_POINTS} of {len(curve[0]):,} places are drawn."
         yield {"figures": [(caption, svg)], "wide": True}
     header, rows = report_predictions.worst_answers(answers)
     if not rows:
@@ -268,6 +270,8 @@ def _classifier_predictions(predictions, name):
         pairs = zip(*[(right, guess) for _, right, guess, _ in predictions.rows], strict=True)
         svg = charts.scatter("Predictions", *pairs, "label", "prediction")
         caption = f"Predicted numbers against the labels of {name}; on the line they are the same."
+        if len(predictions.rows) > charts.MAX_DOTS:
+            caption += f" Thinned: {charts.MAX_DOTS:,} of {len(predictions.rows):,} are drawn."
     yield {"figures": [(caption, svg)], "wide": True}
     if rows := predictions.worst():
         yield {"heading": f"Worst examples of {name}"}
@@ -317,9 +321,14 @@ def runs_page(
         [
             ("Scores and costs", [*notes, *report_scores.blocks(sides, cost_axis)]),
             ("What differs", _table_of_runs(sides)),
-            ("Curves together", report_curves.together(map(group_of, sides), axis)),
+            ("Curves together", report_curves.together(map(group_of, _ranked(sides)), axis)),
         ],
     )
+
+
+def _ranked(sides):
+    """Returns sides, best first, since only the first lines of a figure have names."""
+    return [row.side for row in report_scores.score_sides(sides)] or sides
 
 
 def _table_of_runs(sides):
@@ -432,11 +441,6 @@ def sweep_page(
             ("Failures", [_failures(summary)]),
         ],
     )
-
-
-def _ranked(sides):
-    """Returns the sides of a sweep, best first, as the first lines of a figure have names."""
-    return [row.side for row in report_scores.score_sides(sides)] or sides
 
 
 def _checked_axes(sweep, axes):

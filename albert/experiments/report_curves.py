@@ -80,10 +80,13 @@ def _mean_line(name, curves):
 
 
 def _figure(title, lines, caption, axis, ylabel, log=False, marks=()):
-    """Returns a figure; the caption also says what was thinned and where bands are cut off."""
+    """Returns a figure; the caption says what was thinned, and which lines or bands are not whole."""
     limit, longest = charts.max_points(lines), max(len(line.xs) for line in lines)
     if longest > limit:
         caption += f"; thinned: of up to {longest:,} points of a line, {limit} are drawn"
+    named = sum(not line.faint for line in lines)
+    if named > charts.MAX_NAMED:
+        caption += f"; gray: the other {named - charts.MAX_NAMED} lines"
     limits = charts.band_limits(lines, charts.is_log(lines, log))
     if limits and any(
         min(line.low) < limits[0] or max(line.high) > limits[1] for line in lines if line.low

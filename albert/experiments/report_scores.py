@@ -106,4 +106,6 @@ def _against_cost(metric, bars, axis):
     if len(known) < 2:
         return [], note
     caption = f"{metric} against the mean cost of a run in {unit}"
+    if len(known) > charts.MAX_NAMED:
+        caption += f"; gray: the other {len(known) - charts.MAX_NAMED}"
     return [(caption, charts.score_by_cost(metric, known, unit))], note
