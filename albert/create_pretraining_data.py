@@ -16,6 +16,7 @@ from albert.data import (
     instance_shards,
     instances,
     masking,
+    sentence_pairs,
     sequence_formats,
 )
 from albert.io import file_io, processes, signals
@@ -62,7 +63,7 @@ class Settings(options.Group):
         "Label 1 means: sop - B and A are swapped; a single sentence is skipped. nsp - B is from "
         "another document. none - never. reference - as sop, but a single sentence is joined with "
         "one from another document, label 1.",
-        choices=tuple(sequence_formats.SENTENCE_TASKS),
+        choices=tuple(sentence_pairs.SENTENCE_TASKS),
     )
     sequence_format: str = options.flag(
         "segment_pair",

@@ -276,7 +276,7 @@ def main(values: flags.FlagValues) -> None:
     check_baseline(plan, settings.output_dir, settings.baseline)
     plan = plan.scored_by(common.get("metric_for_best"))  # trials pick checkpoints by it
     if settings.plan:
-        print(describe_plan(settings, plan), end="")
+        print(app.with_flag_names(describe_plan(settings, plan), values), end="")
         return
     settings.refuse_given("--plan", "plan_from", "detect", "assumed_deviation")
     runner = sweep.Sweep(

@@ -105,12 +105,12 @@ class Study(options.Group):
         1.0,
         "Fraction of the training examples to train on, drawn by --seed; a smaller fraction is "
         "part of a larger one.",
-        check=subsets.check_share,
+        check=subsets.check_fraction,
     )
     eval_fraction: float = options.flag(
         1.0,
         "Fraction of the examples to evaluate on, drawn in the same way.",
-        check=subsets.check_share,
+        check=subsets.check_fraction,
     )
 
     @property
@@ -585,7 +585,7 @@ def apply_options(settings: Settings, work: Work, run: Any) -> tuple[Any, Any]:
     if settings.do_train:
         frozen_encoder.check_resume(settings.output_dir, study.freeze_encoder)
     if study.freeze_encoder:
-        task = frozen_encoder.frozen(task)
+        task = frozen_encoder.freeze(task)
     if work.draws_fractions:
         fractions = {
             "train": ("train_fraction", study.train_fraction),

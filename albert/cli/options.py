@@ -152,7 +152,7 @@ def not_negative(name: str, value: float) -> None:
 def fraction(name: str, value: float) -> None:
     """Checks a fraction below 1, such as a dropout; raises `file_io.InputError` otherwise."""
     if not 0 <= value < 1:
-        raise file_io.InputError(f"--{name}={value} must be a share, from 0 to below 1")
+        raise file_io.InputError(f"--{name}={value} must be a fraction, from 0 to below 1")
 
 
 def unit_interval(name: str, value: float) -> None:

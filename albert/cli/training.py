@@ -140,7 +140,7 @@ class Course(options.Group):
 def _optimizers_with_rate() -> str:
     """Returns the optimizers whose learning rate can be derived from the batch size."""
     rows = optimizer_table.OPTIMIZERS.items()
-    return optimizer_table.listed([name for name, row in rows if row.rate])
+    return optimizer_table.format_names([name for name, row in rows if row.rate])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ class Optimizer(options.Group):
 
     optimizer: str = options.flag(
         "adamw",
-        f"How weights are updated: by {optimizer_table.listed()}.",
+        f"How weights are updated: by {optimizer_table.format_names()}.",
         choices=tuple(optimizer_table.OPTIMIZERS),
     )
     learning_rate: float | str = options.flag(
@@ -245,7 +245,7 @@ class OptimizerByText(Optimizer):
     """The flags of `Optimizer` for `run_classifier`, whose --optimizer is a string."""
 
     optimizer: str = options.flag(
-        "adamw", f"How weights are updated: by {optimizer_table.listed()}."
+        "adamw", f"How weights are updated: by {optimizer_table.format_names()}."
     )
 
 

@@ -13,6 +13,7 @@ __all__ = (
     "masking",
     "record_files",
     "record_values",
+    "sentence_pairs",
     "sequence_formats",
     "tfrecord",
 )

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from albert.data import masking, sequence_formats, tfrecord
+from albert.data import masking, sentence_pairs, sequence_formats, tfrecord
 from albert.text import corpus, tokenization
 
 FINGERPRINT = "vocabulary_fingerprint"
@@ -152,7 +152,7 @@ class Vocabulary:
 
 def read_documents(
     segments: Iterable[corpus.Segment], encode_batch: EncodeBatch
-) -> tuple[sequence_formats.Documents, collections.Counter[str]]:
+) -> tuple[sentence_pairs.Documents, collections.Counter[str]]:
     """Reads and tokenizes a block.
 
     Args:
@@ -184,7 +184,7 @@ def read_documents(
     counts["sentences"] = len(sentence_offsets) - 1
     counts["tokens"] = len(tokens)
     documents = np.array(tokens, np.int32), sentence_offsets, document_offsets
-    return sequence_formats.Documents(*documents), counts
+    return sentence_pairs.Documents(*documents), counts
 
 
 def _encoded_lines(
@@ -210,7 +210,7 @@ def assemble(
     """Makes arrays of [CLS] span [SEP] span [SEP] … padding.
 
     Args:
-      tokens: `sequence_formats.Documents.tokens`.
+      tokens: `sentence_pairs.Documents.tokens`.
       inputs: each of at most S tokens with [CLS] and [SEP].
       max_seq_length: S.
       vocabulary: gives the special ids.
@@ -322,7 +322,7 @@ def serialize(
 
 
 def make_records(
-    documents: sequence_formats.Documents,
+    documents: sentence_pairs.Documents,
     settings: Settings,
     vocabulary: Vocabulary,
     stream: tuple[int, ...],

@@ -1,23 +1,21 @@
 """Divides tokenized documents into inputs of pre-training, in several formats.
 
-Sources: ALBERT (Lan et al., 2020), sections 3.1 (sentence order) and 4.1 (lengths); RoBERTa (Liu
-et al., 2019), section 4.2 (the formats).
+Sources: ALBERT (Lan et al., 2020), section 4.1 (lengths); RoBERTa (Liu et al., 2019), section 4.2
+(the formats). `sentence_pairs` draws the pairs of the first two formats and their labels.
 Shapes: B inputs, N spans of all inputs, S positions, D documents, K sentences or pieces of them.
 """
 
-import bisect
 import collections
 import dataclasses
-import itertools
 import random
 from collections.abc import Callable
 
 import numpy as np
 
+from albert.data import sentence_pairs
 from albert.io import file_io
 from albert.text import packing
 
-SENTENCE_TASKS = ("reference", "sop", "nsp", "none")
 _ONE_TEXT = ("full_sentences", "doc_sentences")  # formats without a second text
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 
@@ -30,7 +28,7 @@ class Settings:
       max_seq_length: S.
       short_seq_prob: fraction of documents (per pass) whose target length is random, 2..S-3
         tokens; only of segment pairs.
-      sentence_task: "reference", "sop", "nsp" or "none"; see `draw_pairs`.
+      sentence_task: "reference", "sop", "nsp" or "none"; see `sentence_pairs.draw_pairs`.
       sequence_format: a name in `FORMATS`; see `draw_inputs`.
 
     Raises:
@@ -65,26 +63,11 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Documents:
-    """Tokenized documents of one block; none is empty, nor is any sentence.
-
-    Attributes:
-      tokens: int32 ids of all sentences, one after another.
-      sentence_offsets: begin of each sentence in `tokens`, and the end of the last.
-      document_offsets: first sentence of each document, and the end of the last.
-    """
-
-    tokens: np.ndarray
-    sentence_offsets: list[int]
-    document_offsets: list[int]
-
-
-@dataclasses.dataclass(frozen=True)
 class Inputs:
     """Inputs as spans of the text, each [CLS] span [SEP] span [SEP] …; no span is empty.
 
     Attributes:
-      spans: [N, 2] begin and end of each span as places in `Documents.tokens`.
+      spans: [N, 2] begin and end of each span as places in `sentence_pairs.Documents.tokens`.
       segment_ids: [N] segment of each span and of the [SEP] after it; [CLS] has that of the first.
       offsets: [B + 1] first span of each input, and the end of the last.
       labels: [B] labels of the sentence task.
@@ -132,12 +115,14 @@ def typical_tokens(settings: Settings) -> int:
     return min(usual, settings.max_tokens)
 
 
-def draw_inputs(documents: Documents, settings: Settings, rng: np.random.Generator) -> Drawn:
+def draw_inputs(
+    documents: sentence_pairs.Documents, settings: Settings, rng: np.random.Generator
+) -> Drawn:
     """Divides documents into inputs, in the format of the settings.
 
-    * "segment_pair": A and B of one or more sentences each, see `draw_pairs`; tokens that do not
-      fit are cut off.
-    * "sentence_pair": A and B of one sentence each, see `draw_pairs`.
+    * "segment_pair": A and B of one or more sentences each, see `sentence_pairs.draw_pairs`;
+      tokens that do not fit are cut off.
+    * "sentence_pair": A and B of one sentence each, see `sentence_pairs.draw_pairs`.
     * "full_sentences": sentences one after another until the next does not fit, with an extra [SEP]
       between documents. No sentence task.
     * "doc_sentences": the same, but an input ends with its document.
@@ -152,115 +137,49 @@ def draw_inputs(documents: Documents, settings: Settings, rng: np.random.Generat
     return FORMATS[settings.sequence_format](documents, settings, rng)
 
 
-def draw_pairs(
-    documents: Documents, settings: Settings, rng: random.Random
-) -> tuple[np.ndarray, collections.Counter[str]]:
-    """Divides documents into pairs A and B.
-
-    For segment pairs, sentences are collected until the target length is reached or the document
-    ends, and a random split of them gives A and B. For sentence pairs, A and B are one sentence
-    each. The rest depends on the sentence task:
-
-    * "reference": A and B are swapped (label 1) or not (label 0). A single sentence is followed by
-      random text of another document, with label 1.
-    * "nsp": B is random text of another document (label 1; then the sentences after A are used
-      again) or not (label 0). A single sentence is always followed by random text.
-    * "sop": A and B are swapped (label 1) or not (label 0). At least two sentences are collected,
-      and a single sentence at the end of its document is skipped.
-    * "none": never swapped, label 0. A single sentence is A without B.
-
-    Returns:
-      ([B, 5] integers: begin and end of A, begin and end of B as places in `documents.tokens`, and
-      the label; Counter of special cases).
-    """
-    counts: collections.Counter[str] = collections.Counter()
-    rows = []
-    offsets, bounds = documents.sentence_offsets, documents.document_offsets
-    task, segments = settings.sentence_task, settings.sequence_format == "segment_pair"
-    at_least = 1 if segments and task != "sop" else 2
-    for index, (start, last) in enumerate(itertools.pairwise(bounds)):
-        # One token is reached by any one sentence.
-        target = _target_length(settings, rng) if segments else 1
-        while start < last:
-            end = bisect.bisect_left(offsets, offsets[start] + target, start + 1, last)
-            end = min(max(end, start + at_least), last)
-            alone = end - start == 1
-            split = start + 1 if alone else rng.randint(start + 1, end - 1)
-            first = offsets[start], offsets[split]
-            second, label, start = (offsets[split], offsets[end]), 0, end
-            if alone and task in ("sop", "none"):
-                counts[f"single_sentences_{'skipped' if task == 'sop' else 'without_b'}"] += 1
-                if task == "sop":
-                    continue
-            elif alone or (task == "nsp" and rng.random() < 0.5):
-                wanted = target - (first[1] - first[0])
-                second, same = _random_text(documents, index, wanted, rng)
-                counts["random_next"] += 1
-                counts["random_next_single_sentence"] += alone
-                counts["random_next_same_document"] += same
-                label, start = 1, split
-            elif task in ("reference", "sop") and rng.random() < 0.5:
-                first, second, label = second, first, 1
-            rows.append((*first, *second, label))
-    return np.array(rows, np.int64).reshape(-1, 5), counts
-
-
-def _target_length(settings: Settings, rng: random.Random) -> int:
-    """Draws the target number of tokens for the pairs of a document."""
-    if rng.random() < settings.short_seq_prob:
-        return rng.randint(2, settings.max_tokens)
-    return settings.max_tokens
-
-
-def _random_text(
-    documents: Documents, index: int, wanted: int, rng: random.Random
-) -> tuple[tuple[int, int], bool]:
-    """Draws at least a sentence and `wanted` tokens of another document than number `index`.
-
-    Returns:
-      ((begin, end) in `documents.tokens`, whether they are of the same document, as the only one).
-    """
-    offsets, bounds = documents.sentence_offsets, documents.document_offsets
-    others = len(bounds) - 2
-    other = index
-    if others:
-        other = rng.randrange(others)
-        other += other >= index
-    begin = rng.randrange(bounds[other], bounds[other + 1])
-    end = bisect.bisect_left(offsets, offsets[begin] + wanted, begin + 1, bounds[other + 1])
-    return (offsets[begin], offsets[end]), others == 0
-
-
 def pairs_as_inputs(pairs: np.ndarray) -> Inputs:
-    """Returns the `Inputs` of pairs that `draw_pairs` made; an empty B is not a span."""
+    """Returns the `Inputs` of the pairs of `sentence_pairs.draw_pairs`; an empty B is no span."""
     spans = pairs[:, :4].reshape(-1, 2)
     filled = spans[:, 0] < spans[:, 1]
     offsets = np.concatenate([[0], np.cumsum(filled.reshape(-1, 2).sum(axis=1))])
     return Inputs(spans[filled], np.tile([0, 1], len(pairs))[filled], offsets, pairs[:, 4])
 
 
-def _segment_pairs(documents: Documents, settings: Settings, rng: np.random.Generator) -> Drawn:
-    pairs, counts = draw_pairs(documents, settings, random.Random(int(rng.integers(1 << 62))))
+def _segment_pairs(
+    documents: sentence_pairs.Documents, settings: Settings, rng: np.random.Generator
+) -> Drawn:
+    pairs, counts = sentence_pairs.draw_pairs(
+        documents,
+        settings.sentence_task,
+        random.Random(int(rng.integers(1 << 62))),
+        settings.max_tokens,
+        settings.short_seq_prob,
+    )
     packing.truncate_spans_at_both_ends(pairs, settings.max_tokens, rng)
     return pairs_as_inputs(pairs), counts
 
 
-def _sentence_pairs(documents: Documents, settings: Settings, rng: np.random.Generator) -> Drawn:
+def _sentence_pairs(
+    documents: sentence_pairs.Documents, settings: Settings, rng: np.random.Generator
+) -> Drawn:
     offsets, bounds, counts = _cut_sentences(documents, longest_sentence(settings))
     pieces = dataclasses.replace(
         documents, sentence_offsets=offsets.tolist(), document_offsets=bounds.tolist()
     )
-    pairs, special = draw_pairs(pieces, settings, random.Random(int(rng.integers(1 << 62))))
+    pairs, special = sentence_pairs.draw_pairs(
+        pieces, settings.sentence_task, random.Random(int(rng.integers(1 << 62)))
+    )
     return pairs_as_inputs(pairs), counts + special
 
 
 def _cut_sentences(
-    documents: Documents, longest: int
+    documents: sentence_pairs.Documents, longest: int
 ) -> tuple[np.ndarray, np.ndarray, collections.Counter[str]]:
     """Cuts long sentences into pieces of `longest` tokens; the last piece may be shorter.
 
     Returns:
-      (sentence offsets [K + 1] and document offsets [D + 1] as in `Documents`, Counter).
+      (sentence offsets [K + 1], document offsets [D + 1], Counter); the offsets are as in
+      `sentence_pairs.Documents`.
     """
     begins = np.array(documents.sentence_offsets)
     num_pieces = -(-np.diff(begins) // longest)
@@ -293,7 +212,7 @@ def _reorder(
 
 
 def _full_sentences(
-    documents: Documents,
+    documents: sentence_pairs.Documents,
     settings: Settings,
     rng: np.random.Generator,
     across_documents: bool = True,
@@ -325,7 +244,9 @@ def _full_sentences(
     return Inputs(spans, zeros, input_offsets, zeros[: len(firsts)]), counts
 
 
-def _doc_sentences(documents: Documents, settings: Settings, rng: np.random.Generator) -> Drawn:
+def _doc_sentences(
+    documents: sentence_pairs.Documents, settings: Settings, rng: np.random.Generator
+) -> Drawn:
     return _full_sentences(documents, settings, rng, across_documents=False)
 
 

@@ -253,17 +253,17 @@ def _common_metric(sides):
         shared = [m for m in sides[0].score_names if all(m in s.score_names for s in sides)]
         raise file_io.InputError(
             f"runs: the sides pick their best checkpoints by different scores ({named}); choose "
-            f"one with --metric: {', '.join(shared) or 'they share none'}"
+            f"one with `metric`: {', '.join(shared) or 'they share none'}"
         )
     if not found:
-        raise file_io.InputError("runs: no run has been evaluated: run them with --do_eval")
+        raise file_io.InputError("runs: no run has been evaluated: run them with do_eval")
     return next(iter(found))
 
 
 def _check_metric(sides, metric):
     for side in sides:
         if side.counted and not any(metric in run.scores for run in side.counted):
-            names = ", ".join(side.score_names) or "none; run it with --do_eval"
+            names = ", ".join(side.score_names) or "none; run it with do_eval"
             raise file_io.InputError(
                 f"metric={metric}: {side.name} has no such score; its scores are {names}"
             )

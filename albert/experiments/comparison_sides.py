@@ -1,6 +1,6 @@
 """Reads the sides of a comparison: runs with their seeds, scores, costs and predictions.
 
-A side is what one name in ``--runs`` stands for: a run, the runs of ``--num_seeds``, a point of a
+A side is what one name in ``runs`` stands for: a run, the runs of ``num_seeds``, a point of a
 sweep, or a file of predictions. The folder of a sweep stands for all of its points.
 """
 

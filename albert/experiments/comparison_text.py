@@ -26,6 +26,7 @@ _LATEX = {
 }
 SIDES = ("side", "mean", "interval", "runs", "each run", "remarks")
 PAIRS = ("pair", "over", "difference", "interval", "p", "p (Holm)", "verdict")
+_CsvRow = tuple[str, str | None, Finding | None, str]  # over, metric, finding, why there is none
 
 
 def score(value: float | None) -> str:
@@ -91,7 +92,7 @@ def _cost_rows(compared: Compared) -> tuple[list[str], list[list[str]]]:
     """Returns header and rows of the mean cost of a run; no rows if it is not recorded."""
     names = [name for name in COSTS if any(name in side.cost for side in compared.sides)]
     rows = [
-        [side.side.name, score(side.mean and side.mean.estimate)]
+        [side.side.name, score(None if side.mean is None else side.mean.estimate)]
         + [cost(name, side.cost.get(name)) for name in names]
         for side in compared.sides
     ]
@@ -254,11 +255,12 @@ def to_csv(compared: Compared, num_examples: int = 0) -> str:
         + ["better", "verdict", "method", "note"]
     )
     for pair in compared.pairs:
-        found = pair.examples
-        for over, metric, finding, why in (
-            ("seeds", compared.metric, pair.seeds, pair.why_not_seeds),
-            ("examples", found and found.metric, found and found.finding, pair.why_not_examples),
-        ):
+        examples = pair.examples
+        over_seeds: _CsvRow = ("seeds", compared.metric, pair.seeds, pair.why_not_seeds)
+        over_examples: _CsvRow = ("examples", None, None, pair.why_not_examples)
+        if examples is not None:
+            over_examples = ("examples", examples.metric, examples.finding, "")
+        for over, metric, finding, why in (over_seeds, over_examples):
             row: list[Any] = [pair.first, pair.second, over, metric]
             if finding is None:
                 row += [None] * 9 + ["not known", None, why]

@@ -91,13 +91,14 @@ def read(run: report_data.Run) -> Predictions:
     source = report_predictions.read_source(run)
     if source.warning and run.predicted["sha256"] is not None:
         raise file_io.InputError(f"{run.folder}: {source.warning}")
-    found = read_own(run, paths[0])
+    with report_data.damage_named(paths[0]):
+        found = read_own(run, paths[0])
     return dataclasses.replace(
         found, path=paths[0], data=source.path, sha256=run.predicted["sha256"]
     )
 
 
-def read_file(path: str, labels: str, columns: tables.Columns) -> Predictions:
+def read_file(path: str, labels: str | None, columns: tables.Columns) -> Predictions:
     """Reads a file of predictions that is not in the folder of its run.
 
     Args:
@@ -116,9 +117,12 @@ def read_file(path: str, labels: str, columns: tables.Columns) -> Predictions:
         raise file_io.InputError(
             f"{path} has no run.json beside it: name the file of its right answers with --labels"
         )
+    if not file_io.exists(labels):
+        raise file_io.InputError(f"labels={labels}: there is no such file")
     digest = file_io.sha256(labels)
     if path.endswith(".json"):
-        found = _answers_of(path, labels, None)
+        with report_data.damage_named(path):
+            found = _answers_of(path, labels, None)
     else:
         texts, right, number = {}, {}, -1
         for number, (place, row) in enumerate(tables.read_file(labels, "labels")):
@@ -254,7 +258,7 @@ def _table(path, texts, labels):
         with report_data.damage_named(path):
             metrics = _metrics_of_numbers([labels[k] for k in keys], [found[k] for k in keys])
         return _made(keys, texts, labels, found, {}, metrics)
-    names += sorted({*labels.values()} - {*names})
+    names += sorted({*labels.values(), *found.values()} - {*names})
     metrics = _metrics_of_classes([labels[k] for k in keys], [found[k] for k in keys], names)
     right = {key: labels[key] == found[key] for key in keys}
     return _made(keys, texts, labels, found, right, metrics)

@@ -80,7 +80,7 @@ def _mean_line(name, curves):
 
 
 def _figure(title, lines, caption, axis, ylabel, log=False, marks=()):
-    """Returns a figure; the caption says what was thinned, and which lines or bands are not whole."""
+    """Returns a figure; the caption says what is thinned, gray or cut off."""
     limit, longest = charts.max_points(lines), max(len(line.xs) for line in lines)
     if longest > limit:
         caption += f"; thinned: of up to {longest:,} points of a line, {limit} are drawn"

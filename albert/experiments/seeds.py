@@ -211,6 +211,18 @@ def read(path: str) -> dict:
     return found
 
 
+def count_restarts(folder: str) -> int:
+    """Returns the number of abandoned attempts of a run, or of all runs over seeds, in a folder.
+
+    Raises:
+      file_io.InputError: a file is damaged.
+    """
+    path = os.path.join(folder, SEEDS)
+    if file_io.exists(path):
+        return sum(run["restarts"] for run in read(path)["runs"])
+    return len(stuck_runs.read(folder)) if file_io.exists(folder) else 0
+
+
 def _known(path, metric):
     """Returns {seed: its run} of an earlier call."""
     if not file_io.exists(path):

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 
 from albert.experiments import (
+    seeds,
     sweep_comparison,
     sweep_journal,
     sweep_plan,
@@ -101,7 +102,9 @@ class Sweep:
         if self._baseline is not None:
             points = sweep_points.of_trials(self.trials)
             baseline = points.index(sweep_points.find(points, self._baseline))
-        return sweep_comparison.add(self._table(), baseline)
+        folders = (os.path.join(self._folder, trial.name) for trial in self.trials)
+        restarts = sum(map(seeds.count_restarts, folders))
+        return sweep_comparison.add(self._table(), baseline, restarts=restarts)
 
     def _table(self):
         return sweep_results.summarize(self._plan.describe(), self.trials)

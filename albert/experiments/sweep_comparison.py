@@ -20,7 +20,10 @@ _STUCK = (
 
 
 def add(
-    summary: Mapping[str, Any], baseline: int | None = None, level: float = 0.95
+    summary: Mapping[str, Any],
+    baseline: int | None = None,
+    level: float = 0.95,
+    restarts: int = 0,
 ) -> dict[str, Any]:
     """Returns a summary with ``comparison``, what its differences are worth.
 
@@ -30,6 +33,7 @@ def add(
       summary: see `sweep_results.summarize`.
       baseline: index of the point to compare the others with; None: the best one.
       level: 1 minus the probability of a false claim in the whole table.
+      restarts: number of attempts of all trials that were abandoned; it is only told.
 
     Returns:
       The summary with a dict: level, reference (index of a point, or None), method, verdict (a
@@ -42,7 +46,7 @@ def add(
         "points": [
             {"interval": None, "difference": None, "p": None, "verdict": None} for _ in points
         ],
-        "notes": _outcomes(summary),
+        "notes": _outcomes(summary, restarts),
     }  # fmt: skip
     if not statistics.is_installed():
         found["notes"].append(f"{statistics.NOT_INSTALLED}.")
@@ -92,8 +96,8 @@ def _compare(summary, scores, chosen, baseline, found):
     found |= {"reference": reference, "method": result.method, "verdict": f"{verdict}."}
 
 
-def _outcomes(summary):
-    """Returns sentences about trials that the table omits."""
+def _outcomes(summary, restarts):
+    """Returns sentences about trials that the table omits, and about restarted ones."""
     trials = summary["trials"]
     states = [trial["state"] for trial in trials]
     notes = [
@@ -104,6 +108,11 @@ def _outcomes(summary):
     stuck = sum(trial["verdict"] in stuck_runs.LEARNT_NOTHING for trial in trials)
     if stuck:
         notes.append(_STUCK.format(f"{stuck} of {len(trials)} trials") + ".")
+    if restarts:
+        notes.append(
+            f"{restarts} restarts with other seeds after attempts that did not learn: the scores "
+            "are those of the attempts that did."
+        )
     return notes
 
 
@@ -114,7 +123,7 @@ def _price_of_picking(scores: Sequence[Mapping], minimize: bool) -> list[str]:
     if not several:
         notes.append(
             "One seed for each point: differences may be those of seeds; repeat the points with "
-            "--seeds to know."
+            "several to know."
         )
     else:
         repeats = min(map(len, several))

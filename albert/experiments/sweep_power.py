@@ -124,14 +124,14 @@ def measure_spread(runs: Runs) -> Spread:
     if not freedom:
         raise file_io.InputError(
             "plan: no point has two finished runs with different seeds: run a few, or give "
-            "--assumed_deviation"
+            "assumed_deviation"
         )
     squares = sum(float(np.var([*v.values()])) * len(v) for v in several)
     deviation = math.sqrt(squares / freedom)
     if deviation == 0:
         raise file_io.InputError(
             "plan: the scores of the finished runs are equal, so that their spread is unknown: "
-            "give --assumed_deviation"
+            "give assumed_deviation"
         )
     quantiles = statistics.scipy_stats().chi2.ppf([0.975, 0.025], freedom)
     low, high = (math.sqrt(squares / float(q)) for q in quantiles)
@@ -248,7 +248,7 @@ def _table(spread, detect, points, pairs, seconds, parallel):
 
 def _of_planned_seeds(spread, plan, pairs):
     if plan.repeats < 2:
-        yield "With one seed no difference can be told from that of seeds: give --seeds."
+        yield "With one seed no difference can be told from that of seeds: give `seeds`."
         return
     one, whole = (
         _visible(spread, plan.repeats, level) for level in (_LEVEL, 1 - (1 - _LEVEL) / pairs)
@@ -261,7 +261,7 @@ def _of_planned_seeds(spread, plan, pairs):
 
 def _time(runs, seconds, total, parallel):
     if seconds is None:
-        yield "How long runs take here is not known: name finished ones with --plan_from."
+        yield "How long runs take here is not known: name finished ones with plan_from."
         return
     whole = time_text(seconds * math.ceil(total / parallel))
     how = "one after another" if parallel == 1 else f"{parallel} at the same time"

@@ -1,4 +1,4 @@
-"""Writes a trained model in other forms, and checks that they answer alike."""
+"""Writes a trained model in other formats, and checks that they give the same answers."""
 
 # Modules that other rooms and commands may import.
 __all__ = (

@@ -1,8 +1,8 @@
-"""Compares the answers of two forms of a fine-tuned model, and scores them.
+"""Compares the answers of two formats of a fine-tuned model, and scores them.
 
-What an answer is depends on the kind of model: a label for each text (for regression a number,
-equal within a hundredth of the range of the first model's answers), a label for each word, an
-option for each question of RACE, a text for each question of SQuAD.
+An answer depends on the kind of model: a label per text, a label per word, an option per question
+of RACE, or a text per question of SQuAD. The answers of regression are numbers, which are equal if
+they differ by at most a hundredth of the range of the first model's answers.
 """
 
 import dataclasses
@@ -15,30 +15,30 @@ from albert.io import file_io
 from albert.model import model_folder
 from albert.serving import inference, predictors
 
-_TOLERANCE = 0.01  # of the range of the expected numbers
+_TOLERANCE = 0.01  # fraction of the range of the expected numbers
 
 
 def _equal(expected: Sequence, found: Sequence) -> np.ndarray:
-    """Returns which of two lists of answers are equal: an array of bools."""
+    """Compares two lists of answers one by one: an array of bools."""
     return np.array([one == other for one, other in zip(expected, found, strict=True)])
 
 
 def _near(expected: Sequence, found: Sequence) -> np.ndarray:
-    """Returns which numbers are close, by the range of the first ones: there may be no labels."""
+    """Compares numbers with a tolerance from the range of `expected`, as labels may be missing."""
     expected, found = np.array(expected), np.array(found)
     return np.abs(expected - found) <= _TOLERANCE * np.ptp(expected)
 
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Examples of a file that models can answer.
+    """The examples of a file, with functions that answer and score them.
 
     Attributes:
       path: the file.
-      answers: ``(inference.FoundModel) -> list``: an answer for each example, or for each word.
-      metric: name of the score; None where the right answers are not known.
+      answers: ``(inference.FoundModel) -> list``: one answer per example, or per word.
+      metric: name of the score; None if the correct answers are unknown.
       score: ``(answers) -> points``, from 0 to 100.
-      same: ``(expected, found) -> bools``: which of two lists of answers are equal.
+      same: ``(expected, found) -> bools``: compares two lists of answers one by one.
     """
 
     path: str
@@ -50,13 +50,13 @@ class Examples:
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """How two models answer a file.
+    """The agreement of two models on a file, and the score of each.
 
     Attributes:
       count: number of answers.
-      rate: fraction of them that are equal.
+      rate: fraction of equal answers.
       metric: name of the score.
-      expected, found: points, from 0 to 100, of the first and of the second model.
+      expected, found: scores of the first and of the second model, from 0 to 100.
     """
 
     count: int
@@ -77,39 +77,39 @@ class Agreement:
 
 
 def _evenly_spaced(items: list, limit: int | None) -> list:
-    """Returns `limit` items from all over a list; all if there are no more."""
+    """Returns `limit` evenly spaced items of a list; all items if there are no more than that."""
     if limit is None or len(items) <= limit:
         return items
-    return [items[place * len(items) // limit] for place in range(limit)]
+    return [items[number * len(items) // limit] for number in range(limit)]
 
 
 def read(
     folder: model_folder.ModelFolder,
     path: str,
     flag: str,
-    labelled: bool = True,
+    needs_labels: bool = True,
     max_examples: int | None = None,
 ) -> Examples:
     """Reads the `Examples` of a file.
 
     Args:
-      folder: `model_folder.ModelFolder` of the model that is to answer them.
-      path: a file with the columns of the training or a task's own ``dev.tsv`` (classifiers), of
-        words with labels, of passages in RACE's form or of questions as `predict` takes them, or of
-        SQuAD.
-      flag: the parameter that names it, for messages.
-      labelled: whether the right answers must be there.
-      max_examples: maximum number of examples, taken from all over the file; None: all.
+      folder: `model_folder.ModelFolder` of the model.
+      path: for classifiers a file with the columns of the training data, or the ``dev.tsv`` of a
+        task; else words with labels, passages in RACE's format, questions in the format of
+        `predict`, or a SQuAD file.
+      flag: name of the parameter that gives the path, for messages.
+      needs_labels: whether the file must have the correct answers.
+      max_examples: maximum number of examples, evenly spaced in the file; None: all.
 
     Raises:
-      file_io.InputError: there is no such file, it is of another task, or has no right answers.
+      file_io.InputError: the file is missing, belongs to another task, or lacks the answers.
     """
     if not file_io.exists(path):
         raise file_io.InputError(f"{flag}: there is no file {path}")
     reader = predictors.reader(folder)
-    examples, gold = reader.read(path, labelled)
-    if labelled and gold is None:
-        raise file_io.InputError(f"{flag}: {path} does not say what the right answers are")
+    examples, gold = reader.read(path, needs_labels)
+    if needs_labels and gold is None:
+        raise file_io.InputError(f"{flag}: {path} has no correct answers; give a file with labels")
     examples = _evenly_spaced(examples, max_examples)
     gold = gold and _evenly_spaced(gold, max_examples)
 
@@ -133,7 +133,7 @@ def measure(
     """Measures the `Agreement` of two models.
 
     Args:
-      examples: `Examples` whose right answers are known.
+      examples: `Examples` with known correct answers.
       expected, found: `inference.FoundModel`s.
     """
     answers = examples.answers(expected), examples.answers(found)

@@ -1,4 +1,4 @@
-"""Fine-tuned models as the functions that serving folders hold in graphs of TensorFlow.
+"""Turns fine-tuned models, and tokenizers, into TensorFlow graphs for serving folders.
 
 Letters in shapes: B batch, S sequence.
 """
@@ -18,21 +18,21 @@ from albert.text import tokenization, wordpiece
 
 
 class ExportedModel(tf.Module):
-    """A function of the inputs of a serving folder, with the weights of a training's folder.
+    """A fine-tuned model as a function from the inputs of a serving folder to its outputs.
 
     Args:
-      trained: `model_folder.ModelFolder` with a checkpoint.
+      trained: `model_folder.ModelFolder` with a checkpoint, whose weights it gets.
       compute: `layers.Compute`.
 
     Attributes:
-      kind: what the model does.
+      kind: name of the model's kind, see `kinds`.
       model: model of `heads`.
-      inputs, outputs: their names.
-      labels: label names by id; empty for models that give none.
+      inputs, outputs: names of the inputs and outputs.
+      labels: label names by id; empty for models without labels.
       max_seq_length: S of the training.
 
     Raises:
-      file_io.InputError: the checkpoint is not that of such a model.
+      file_io.InputError: the checkpoint is of another kind of model.
     """
 
     def __init__(
@@ -47,19 +47,19 @@ class ExportedModel(tf.Module):
         self.model = trained_model.restored_model(trained, compute)
 
     def __call__(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """int32 tensors [B, S] in the order of `inputs` -> {name: tensor} of `outputs`."""
+        """Maps int32 tensors [B, S], in the order of `inputs`, to {name: tensor} of `outputs`."""
         features = dict(zip(self.inputs, inputs, strict=True))
-        found = self.model(features, training=False)
+        outputs = self.model(features, training=False)
         if self.kind == squad_task.V1:
             is_real = features["input_mask"] > 0
             impossible = squad_answers.NO_LOGIT
-            found = {name: tf.where(is_real, found[name], impossible) for name in self.outputs}
-        return {name: found[name] for name in self.outputs}
+            outputs = {n: tf.where(is_real, outputs[n], impossible) for n in self.outputs}
+        return {name: outputs[name] for name in self.outputs}
 
     def function(
         self, batch_size: int | None = None, seq_length: int | None = None
     ) -> tf.types.experimental.PolymorphicFunction:
-        """`tf.function` of it with named inputs; None takes any size."""
+        """Makes a `tf.function` with named inputs; None accepts any size."""
         shape = [batch_size, seq_length]
         specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in self.inputs]
         return tf.function(self.__call__, input_signature=specs, autograph=False)
@@ -68,79 +68,80 @@ class ExportedModel(tf.Module):
 # --- The tokenizers as TensorFlow operations, for exported models that take strings --------------
 
 
-_EVERY_CHARACTER = range(1, sys.maxunicode + 1)
+_ALL_CHARACTERS = range(1, sys.maxunicode + 1)
 _NO_TEXT = ("Cs", "Cn", "Co")  # Unicode categories: surrogates, unassigned, private
-_BYTES_OF_CHARACTER = 4  # at most, in UTF-8
+_MAX_BYTES_PER_CHARACTER = 4  # in UTF-8
 
 
 def check_text(tokenizer: tokenization.FullTokenizer, flag: str = "export_text") -> None:
-    """Rejects what `make` cannot do; `flag` is what the user asked for it with.
+    """Rejects a tokenizer that `make` cannot convert; `flag` is the requesting flag, for messages.
 
     Raises:
-      file_io.InputError: tensorflow-text is missing, or a SentencePiece vocabulary has no comma, so
-        that the comma rule would depend on more than the piece.
+      file_io.InputError: tensorflow-text is missing, or a SentencePiece vocabulary has no comma.
+        Without it, splitting at commas would depend on more than the piece.
     """
     if tokenizer.sp_model is not None and "," not in tokenizer.vocab:
         raise file_io.InputError(
-            f"{flag} needs a SentencePiece vocabulary that holds the comma; this model has "
-            f"{tokenizer.spm_model_file}"
+            f"{flag} needs a SentencePiece vocabulary that contains the comma; that of this model, "
+            f"{tokenizer.spm_model_file}, does not"
         )
     try:
         import tensorflow_text  # noqa: F401
     except (ImportError, tf.errors.NotFoundError) as error:
         version = ".".join(tf.__version__.split(".")[:2])
         raise file_io.InputError(
-            f"{flag} needs tensorflow-text, of the version of TensorFlow: pip install "
+            f"{flag} needs tensorflow-text, in the same version as TensorFlow: pip install "
             f"'tensorflow-text=={version}.*' ({error})"
         ) from error
 
 
 def make(tokenizer: tokenization.FullTokenizer) -> "SentencePiece | WordPiece":
-    """The `SentencePiece` or `WordPiece` of a tokenizer.
+    """Makes the `SentencePiece` or `WordPiece` of a tokenizer.
 
     Args:
       tokenizer: `tokenization.FullTokenizer`.
 
     Raises:
-      file_io.InputError: see `check_text`; or TensorFlow cleans up a character of the vocabulary in
-        another way than Python, being of another Unicode version.
+      file_io.InputError: see `check_text`; or TensorFlow, which may have another Unicode version,
+        normalizes a character of the vocabulary differently from Python.
     """
     check_text(tokenizer)
-    made = WordPiece(tokenizer) if tokenizer.sp_model is None else SentencePiece(tokenizer)
-    made.check_characters(tokenizer)
-    return made
+    kind = WordPiece if tokenizer.sp_model is None else SentencePiece
+    graph_tokenizer = kind(tokenizer)
+    graph_tokenizer.check_characters(tokenizer)
+    return graph_tokenizer
 
 
 class _GraphTokenizer(tf.Module):
     """`tokenization.FullTokenizer.encode` as TensorFlow operations; see `make`."""
 
     def check_characters(self, tokenizer: tokenization.FullTokenizer) -> None:
-        """TensorFlow and Python may know different versions of Unicode: does it matter here?
+        """Checks that TensorFlow and Python, whose Unicode versions may differ, treat texts alike.
 
         Raises:
-          file_io.InputError: a character of the vocabulary is treated in another way.
+          file_io.InputError: they normalize a character of the vocabulary differently.
         """
-        known = [chr(c) for c in _EVERY_CHARACTER if unicodedata.category(chr(c)) not in _NO_TEXT]
+        known = [chr(c) for c in _ALL_CHARACTERS if unicodedata.category(chr(c)) not in _NO_TEXT]
         texts = [f"a{character}b" for character in known]
-        here = [self.cleaned(tokenizer, text) for text in texts]
-        there = self.preprocess(tf.constant(texts)).numpy()
+        expected = [self.expected_text(tokenizer, text) for text in texts]
+        found = self.preprocess(tf.constant(texts)).numpy()
         different = {
             character
-            for one, other in zip(here, there, strict=True)
-            if one.encode() != other
-            for character in {*one, *other.decode()}
+            for ours, theirs in zip(expected, found, strict=True)
+            if ours.encode() != theirs
+            for character in {*ours, *theirs.decode()}
         }
-        spelled = {character for piece in tokenizer.vocab for character in piece}
-        shared = sorted((different & spelled) - set("ab"))
-        if shared:
+        vocabulary = {character for piece in tokenizer.vocab for character in piece}
+        affected = sorted((different & vocabulary) - set("ab"))
+        if affected:
             raise file_io.InputError(
-                f"export_text: the vocabulary has characters {' '.join(shared)} that TensorFlow "
+                f"export_text: the vocabulary has characters {' '.join(affected)} that TensorFlow "
                 f"{tf.__version__} does not treat as Python does"
             )
 
 
 class SentencePiece(_GraphTokenizer):
-    """For vocabularies of SentencePiece."""
+    """A tokenizer for SentencePiece vocabularies."""
 
     def __init__(self, tokenizer: tokenization.FullTokenizer) -> None:
         super().__init__()
@@ -148,8 +149,8 @@ class SentencePiece(_GraphTokenizer):
 
         self._text = tensorflow_text
         self._lower = tokenizer.do_lower_case
-        # Of segmentations with equal scores ("w ww", "ww w") this class takes the one that
-        # SentencePiece itself takes; tensorflow-text's SentencepieceTokenizer does not always.
+        # If segmentations have equal scores ("w ww", "ww w"), this class chooses the same one as
+        # SentencePiece; tensorflow-text's SentencepieceTokenizer does not always.
         self._encoder = self._text.FastSentencepieceTokenizer(
             model=tokenizer.sp_model.serialized_model_proto()
         )
@@ -161,12 +162,12 @@ class SentencePiece(_GraphTokenizer):
             replacements[i] = tokenizer.sp_model.piece_to_id(pieces)
         self._replacements = tf.ragged.constant(replacements, dtype=tf.int32)
 
-    def cleaned(self, tokenizer: tokenization.FullTokenizer, text: str) -> str:
+    def expected_text(self, tokenizer: tokenization.FullTokenizer, text: str) -> str:
         """Returns the expected result of `preprocess` for a text."""
         return tokenizer.preprocess(text)
 
     def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
-        """`tokenization.preprocess_text` of strings [B]."""
+        """Computes `tokenization.preprocess_text` of strings [B]."""
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
         texts = tf.strings.strip(tf.strings.regex_replace(texts, self._space, " "))
         texts = self._text.normalize_utf8(texts, "NFKD")
@@ -180,7 +181,7 @@ class SentencePiece(_GraphTokenizer):
 
 
 class WordPiece(_GraphTokenizer):
-    """For vocabularies of WordPiece."""
+    """A tokenizer for WordPiece vocabularies."""
 
     def __init__(self, tokenizer: tokenization.FullTokenizer) -> None:
         super().__init__()
@@ -197,17 +198,17 @@ class WordPiece(_GraphTokenizer):
         self._encoder = self._text.FastWordpieceTokenizer(
             vocab=list(tokenizer.vocab),  # in the order of their ids
             unknown_token=self._unknown,
-            max_bytes_per_word=_BYTES_OF_CHARACTER * wordpiece.MAX_WORD_CHARACTERS,
+            max_bytes_per_word=_MAX_BYTES_PER_CHARACTER * wordpiece.MAX_WORD_CHARACTERS,
             token_out_type=tf.int32,
             no_pretokenization=True,
         )
 
-    def cleaned(self, tokenizer: tokenization.FullTokenizer, text: str) -> str:
+    def expected_text(self, tokenizer: tokenization.FullTokenizer, text: str) -> str:
         """Returns the expected result of `preprocess` for a text."""
         return " ".join(tokenizer.basic_tokenizer.tokenize(text))
 
     def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
-        """The words of `wordpiece.BasicTokenizer` of strings [B], with one space between them."""
+        """Splits strings [B] like `wordpiece.BasicTokenizer`; joins the words with one space."""
         replace = tf.strings.regex_replace
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
         texts = replace(texts, self._dropped, "")

@@ -2,9 +2,9 @@
 
 The object is called with a dict of int32 [B, S] tensors under either of two sets of names,
 ``input_ids, input_mask, segment_ids`` (the released ALBERT modules) or ``input_word_ids,
-input_mask, input_type_ids`` (TensorFlow's text encoders, Lambert among them), and ``training``. It
-offers what https://www.tensorflow.org/hub/reusable_saved_models asks for. Signatures and assets
-are those of the released modules.
+input_mask, input_type_ids`` (TensorFlow's text encoders, such as Lambert), and ``training``. It has
+the interface of https://www.tensorflow.org/hub/reusable_saved_models. Signatures and assets are
+those of the released modules.
 
 Letters in shapes: B batch, S sequence, V vocabulary, H hidden, P masked positions.
 """
@@ -24,7 +24,7 @@ _INTERFACES = (
     ("input_ids", "input_mask", "segment_ids"),
     ("input_word_ids", "input_mask", "input_type_ids"),
 )
-# Masked positions under the names of either interface.
+# The name of the masked positions in each interface.
 _POSITIONS = ("mlm_positions", "masked_lm_positions")
 
 
@@ -33,23 +33,24 @@ def _ids(name: str | None) -> tf.TensorSpec:
 
 
 def _shared_encoder(model: pretraining_heads.PretrainingModel) -> Callable:
-    """The encoder of inputs under the names of either interface, one graph for all its callers.
+    """Makes ``(inputs, training) -> AlbertOutput`` for both interfaces, one graph for all callers.
 
-    Every object and signature of a module calls it: its graph is built, written and read once for
-    each value of ``training``, not fourteen times.
+    Every object and signature of a module calls it. Its graph is built, written and read once per
+    value of ``training``, not fourteen times.
     """
 
     @tf.function(input_signature=[_ids(None)] * 3, autograph=False)
-    def evaluated(*columns):
+    def encode_in_inference(*columns):
         return model.albert(*columns, training=False)
 
     @tf.function(input_signature=[_ids(None)] * 3, autograph=False)
-    def trained(*columns):
+    def encode_in_training(*columns):
         return model.albert(*columns, training=True)
 
     def encode(inputs, training):
         (names,) = [names for names in _INTERFACES if set(names) <= set(inputs)]
-        return (trained if training else evaluated)(*(inputs[name] for name in names))
+        encode_columns = encode_in_training if training else encode_in_inference
+        return encode_columns(*(inputs[name] for name in names))
 
     return encode
 
@@ -57,7 +58,7 @@ def _shared_encoder(model: pretraining_heads.PretrainingModel) -> Callable:
 def _mlm_logits(
     model: pretraining_heads.PretrainingModel, sequence_output: tf.Tensor, positions: tf.Tensor
 ) -> tf.Tensor:
-    """[B, S, H], [B, P] -> [B * P, V]."""
+    """Maps outputs [B, S, H] and positions [B, P] to logits [B * P, V]."""
     return model.masked_lm(tf.gather(sequence_output, positions, batch_dims=1))
 
 
@@ -99,7 +100,7 @@ def _sop_call(encode: Callable, model: pretraining_heads.PretrainingModel) -> Ca
 
 
 def _variables(*modules: tf.Module) -> list[tf.Variable]:
-    """Returns the variables of modules, each once: a head may use one of the encoder's."""
+    """Returns the variables of modules, each once, as a head may use one of the encoder's."""
     found = [variable for module in modules for variable in module.variables]
     return list({variable.ref(): variable for variable in found}.values())
 
@@ -107,12 +108,12 @@ def _variables(*modules: tf.Module) -> list[tf.Variable]:
 def _callable(
     call: Callable, variables: Iterable[tf.Variable], extra: Sequence[Sequence[str]] = ((), ())
 ) -> tf.train.Checkpoint:
-    """Builds an object that is called as `call`, for both interfaces and values of ``training``.
+    """Builds a callable object with traces of `call` for both interfaces, in and out of training.
 
     Args:
       call: ``(inputs, training) -> dict``.
-      variables: what fine-tuning through this object may change.
-      extra: per interface, the names of further inputs.
+      variables: the variables that fine-tuning through this object may change.
+      extra: for each interface, the names of its additional inputs.
     """
     function = tf.function(call, autograph=False)
     for names, more in zip(_INTERFACES, extra, strict=True):
@@ -121,12 +122,12 @@ def _callable(
                 {name: _ids(name) for name in (*names, *more)}, training=training
             )
     # Not a tf.Module: its lists of variables are properties, which are not saved.
-    thing = tf.train.Checkpoint()
-    thing.__call__ = function
-    thing.variables = list(variables)
-    thing.trainable_variables = list(variables)
-    thing.regularization_losses = []
-    return thing
+    root = tf.train.Checkpoint()
+    root.__call__ = function
+    root.variables = list(variables)
+    root.trainable_variables = list(variables)
+    root.regularization_losses = []
+    return root
 
 
 def _signature(call: Callable, names: Sequence[str]) -> Callable:
@@ -140,10 +141,10 @@ def _signature(call: Callable, names: Sequence[str]) -> Callable:
 
 
 def _gather_assets(folder: str, config: encoder.AlbertConfig, source: sources.Source) -> list[str]:
-    """Copies what belongs to a model into a new folder, under the names of released modules.
+    """Copies the files of a model into a new folder, under the names of released modules.
 
     Returns:
-      Paths of the configuration, of the vocabulary, and of the list of pieces where there is one.
+      Paths of the configuration, the vocabulary, and the list of pieces if there is one.
     """
     file_io.make_dirs(folder)
     paths = [os.path.join(folder, sources.CONFIG_NAME)]
@@ -161,10 +162,10 @@ def _gather_assets(folder: str, config: encoder.AlbertConfig, source: sources.So
 
 
 def _new_folder(path: str) -> str:
-    """Returns the path of a folder to make, without a slash at its end; raises if it exists."""
+    """Removes a final slash from the path of a folder to make; raises if the folder exists."""
     target = path.rstrip("/")
     if file_io.exists(target):
-        raise file_io.InputError(f"{target} exists already; delete it or name another folder")
+        raise file_io.InputError(f"{target} already exists; delete it or give another folder")
     return target
 
 
@@ -180,7 +181,7 @@ def export_module(
 
     Args:
       model: `pretraining_heads.PretrainingModel`; without a sentence task the module has no `sop`.
-      source: `sources.Source` of its vocabulary.
+      source: `sources.Source` with the vocabulary.
       path: folder to make.
 
     Returns:
@@ -206,7 +207,7 @@ def export_module(
         order = _sop_call(encode, model)
         root.sop = _callable(order, _variables(model.albert, model.sentence_head))
         signatures["sop"] = _signature(order, _INTERFACES[0])
-    # Hidden, as in `saved_model_export.save_model`.
+    # A hidden folder, as in `saved_model_export.save_model`.
     assets = file_io.temporary_name(os.path.join(os.path.dirname(target), ".assets"))
     try:
         files = _gather_assets(assets, model.config, source)
@@ -230,10 +231,10 @@ def _tokenization_info(vocabulary: tf.saved_model.Asset, do_lower_case: bool) ->
 def export_preprocessing(
     tokenizer: tokenization.FullTokenizer, max_seq_length: int, path: str
 ) -> str:
-    """Writes a SavedModel that makes the inputs of an exported encoder of strings.
+    """Writes a SavedModel that turns strings into the inputs of an exported encoder.
 
     It is called with strings [B], or with a list of two such tensors for pairs, and returns
-    ``input_word_ids, input_mask, input_type_ids`` int32 [B, S]. Its ``tokenize`` gives the ids of
+    ``input_word_ids, input_mask, input_type_ids`` int32 [B, S]. Its ``tokenize`` returns the ids of
     strings [B] as a ragged tensor. Programs that load it must import ``tensorflow_text`` first.
 
     Args:
@@ -246,7 +247,7 @@ def export_preprocessing(
 
     Raises:
       file_io.InputError: the folder exists already or cannot be written, tensorflow-text is
-        missing, or the vocabulary is not one that it can use.
+        missing, or the vocabulary is not supported.
     """
     target = _new_folder(path)
     graphs.check_text(tokenizer, "preprocessing_path")

@@ -1,10 +1,11 @@
 """Writes a checkpoint as a folder that transformers loads: weights, configuration, tokenizer.
 
-``tokenizer.json`` spells out what `tokenization` does: white space, decomposition, combining marks,
-lower case, the vocabulary's own normalization, SentencePiece's unigram model, ``[CLS] a [SEP] b
-[SEP]``. What differs there: ``[CLS]`` and the like in a text are the special pieces; a number
-before a comma is now and then cut elsewhere, since pieces such as "9," are not split but omitted.
-The class AlbertTokenizer also takes two backticks or apostrophes for a quotation mark.
+``tokenizer.json`` describes the steps of `tokenization`: white space, decomposition, combining
+marks, lower case, the vocabulary's own normalization, SentencePiece's unigram model, ``[CLS] a
+[SEP] b [SEP]``. There are two differences: a text that contains ``[CLS]`` or another special piece
+gets the id of that piece, and a number before a comma is sometimes split at another place, as
+pieces such as "9," are left out instead of split. The class AlbertTokenizer also reads two
+backticks or apostrophes as a quotation mark.
 """
 
 import base64
@@ -29,14 +30,13 @@ from albert.model import (
 from albert.tasks import custom, kinds
 from albert.text import tokenization
 
-_BIAS_OF_TOKENS = f"{weight_names.TOKEN_HEAD}output_bias"
+_TOKEN_BIAS = f"{weight_names.TOKEN_HEAD}output_bias"
 _SPM_NAME = "spiece.model"
-_DROPOUT = 0.1  # of a classifier whose folder does not say
-_USER_DEFINED = 4  # type of a piece of SentencePiece that is always kept whole
-_NORMAL = 1  # type of a usual piece
-# The fields read here of a SentencePiece model, as in sentencepiece_model.proto. The module that
-# sentencepiece has for them loads only with the newest protobuf, which TensorFlow or apache-beam
-# may rule out.
+_DEFAULT_DROPOUT = 0.1  # for a classifier whose folder does not have the rate
+_USER_DEFINED = 4  # type of SentencePiece pieces that are never split
+_NORMAL = 1  # type of ordinary pieces
+# The required fields of a SentencePiece model, as in sentencepiece_model.proto. The module of the
+# package sentencepiece needs the newest protobuf, which TensorFlow or apache-beam may not support.
 _SCHEMA = """
     name: "albert/sentencepiece_model.proto" package: "albert" syntax: "proto2"
     message_type {
@@ -59,9 +59,9 @@ _SCHEMA = """
               type_name: ".albert.Normalizer" }
     }
 """
-# Pieces such as "9," are always split in two (see `tokenization.encode_pieces`): this keeps the
-# unigram model from ever choosing one.
-_NEVER = -1e4
+# Score of pieces such as "9,", which are always split in two (see `tokenization.encode_pieces`):
+# the unigram model never chooses a piece with this score.
+_NEVER_CHOSEN = -1e4
 _METASPACE = {
     "type": "Metaspace",
     "replacement": tokenization.WORD_START,
@@ -86,20 +86,20 @@ def export(
       model_dir: folder of a training run or of a released model.
       checkpoint: see `checkpoints.choose`; a path if there is no `model_dir`.
       output_dir: folder to write to.
-      head: key of `huggingface.HEADS`; None: from the folder's description or the variables.
-      labels: names of a classifier's labels by id; empty: those of the description.
+      head: key of `huggingface.HEADS`; None: found in the folder's description or the variables.
+      labels: names of a classifier's labels by id; empty: taken from the description.
       architecture: key of `weight_names.ARCHITECTURES`.
       **files: further arguments of `sources.locate`.
 
     Returns:
-      The head that was written.
+      Name of the head, a key of `huggingface.HEADS`.
 
     Raises:
       file_io.InputError: the checkpoint is missing, transformers has no such head or architecture,
-        or vocabulary, configuration and weights do not fit; nothing is written then.
+        or vocabulary, configuration and weights do not match; then nothing is written.
     """
     prefix = choose(model_dir, checkpoint)
-    described_head, described_labels, lower_case, dropout_prob = _described(model_dir)
+    described_head, described_labels, lower_case, dropout_prob = _read_description(model_dir)
     if files.get("do_lower_case") is None:
         files["do_lower_case"] = lower_case
     source = sources.locate(checkpoint=prefix, **files)
@@ -108,10 +108,10 @@ def export(
     huggingface.check_architecture(config, architecture)
     tokenizer = model_folder.load_tokenizer(source, config)
     tensors = checkpoints.read_tensors(prefix)
-    _check_words(prefix, tensors, config)
-    _check_layers(prefix, tensors)
+    _check_word_embeddings(prefix, tensors, config)
+    _check_no_hidden_layer(prefix, tensors)
     head = head or described_head or huggingface.find_head(tensors)
-    bias = _BIAS_OF_TOKENS if head == "token_classification" else "output_bias"
+    bias = _TOKEN_BIAS if head == "token_classification" else "output_bias"
     outputs = len(tensors[bias]) if bias in tensors else None
     head = _check_head(head, outputs)
     if head not in ("classification", "token_classification"):
@@ -133,9 +133,9 @@ def export(
 
 
 def choose(model_dir: str | None, checkpoint: str | None) -> str:
-    """Returns the prefix of the checkpoint to export; `export` has the arguments.
+    """Returns the prefix of the checkpoint to export; for the arguments see `export`.
 
-    A folder that holds none by the names of a run is searched as any folder.
+    If the folder has no numbered checkpoints of a run, any checkpoint in it is taken.
     """
     if not model_dir:
         return checkpoints.resolve(checkpoint)
@@ -144,36 +144,37 @@ def choose(model_dir: str | None, checkpoint: str | None) -> str:
     return checkpoints.choose(model_dir, checkpoint)
 
 
-def _described(model_dir: str | None) -> tuple[str | None, list[str], bool | None, float]:
-    """What the description of a fine-tuned model's folder says, if there is any.
+def _read_description(model_dir: str | None) -> tuple[str | None, list[str], bool | None, float]:
+    """Reads the description of a fine-tuned model's folder, if there is one.
 
     Returns:
-      Head, labels, do_lower_case, and the rate of dropout before the output layer.
+      Head, labels, do_lower_case, and the dropout rate before the output layer.
     """
     if not model_dir or not file_io.exists(os.path.join(model_dir, sources.DESCRIPTION_NAME)):
-        return None, [], None, _DROPOUT
+        return None, [], None, _DEFAULT_DROPOUT
     folder = model_folder.read(model_dir)
     kind = kinds.KINDS.get(folder.kind)
     if not (kind and kind.huggingface_head):
         known = [row.name for row in kinds.KINDS.values() if row.huggingface_head]
         raise file_io.InputError(
-            f"{model_dir} holds a model of kind {folder.kind}; transformers has no class "
-            f"for it. There are classes for {', '.join(known)} and pre-trained models"
+            f"{model_dir} holds a model of kind {folder.kind}, for which transformers has no "
+            f"class; expected {', '.join(known)} or a pre-trained model"
         )
     labels = list(custom.labels_of(folder)) if kind.has_labels else []
     head = kind.huggingface_head
     if head == "classification" and not labels:
         head = "regression"
     rates = [folder.settings.get(name) for name in ("classifier_dropout_prob", "dropout_prob")]
-    rate = next((rate for rate in rates if isinstance(rate, (int, float))), _DROPOUT)
+    rate = next((rate for rate in rates if isinstance(rate, (int, float))), _DEFAULT_DROPOUT)
     return head, labels, folder.source.do_lower_case, rate
 
 
 def _check_head(head: str | None, outputs: int | None) -> str:
-    """The head; what one output alone is has to be said."""
+    """Checks the head and returns it; for one output the caller must give it."""
     if head is None and outputs == 1:
         raise file_io.InputError(
-            "the model has one output: say what it is, head=regression or head=multiple_choice"
+            "the model has one output, which may be of two heads: give head=regression or "
+            "head=multiple_choice"
         )
     head = head or "classification"
     wants_one = head in ("regression", "multiple_choice")
@@ -186,19 +187,19 @@ def _check_head(head: str | None, outputs: int | None) -> str:
     return head
 
 
-def _check_layers(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
-    """Rejects a head with a layer before its output."""
+def _check_no_hidden_layer(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
+    """Rejects a head with a hidden layer before its output layer."""
     if any(name.startswith("head_hidden/") for name in tensors):
         raise file_io.InputError(
-            f"{prefix} has a layer before its output (head_hidden_size); transformers has no class "
-            "for such a head"
+            f"{prefix} has a hidden layer before its output layer (head_hidden_size); transformers "
+            "has no class for such a head"
         )
 
 
-def _check_words(
+def _check_word_embeddings(
     prefix: str, tensors: Mapping[str, np.ndarray], config: encoder.AlbertConfig
 ) -> None:
-    """Rejects weights for another vocabulary than the configuration's."""
+    """Rejects word embeddings that do not fit the sizes of the configuration."""
     words = tensors.get("bert/embeddings/word_embeddings")
     if words is not None and words.shape != (config.vocab_size, config.embedding_size):
         raise file_io.InputError(
@@ -211,12 +212,12 @@ def _check_words(
 
 
 def write_tokenizer(folder: str, tokenizer: tokenization.FullTokenizer, max_length: int) -> None:
-    """Writes the files of the tokenizer: same text, same ids.
+    """Writes the tokenizer's files, with which transformers computes the same ids.
 
     Args:
-      folder: folder that exists.
+      folder: existing folder.
       tokenizer: `tokenization.FullTokenizer`.
-      max_length: longest input that the model takes, in tokens.
+      max_length: maximum length of the model's input, in tokens.
     """
     special = {
         "pad_token": tokenizer.pad_id,
@@ -235,7 +236,7 @@ def write_tokenizer(folder: str, tokenizer: tokenization.FullTokenizer, max_leng
         file_io.copy(tokenizer.spm_model_file, os.path.join(folder, _SPM_NAME))
         text = json.dumps(_describe_tokenizer(tokenizer), ensure_ascii=False)
         file_io.write_text(os.path.join(folder, "tokenizer.json"), text)
-        # AlbertTokenizer would put steps of its own in the place of those of tokenizer.json.
+        # AlbertTokenizer would replace the steps of tokenizer.json by its own.
         config |= {"tokenizer_class": "PreTrainedTokenizerFast", "keep_accents": False}
         config |= {"bos_token": config["cls_token"], "eos_token": config["sep_token"]}
     file_io.write_json(os.path.join(folder, "tokenizer_config.json"), config)
@@ -252,7 +253,7 @@ def _spm_class() -> Any:
 
 
 def _describe_tokenizer(tokenizer: tokenization.FullTokenizer) -> dict[str, Any]:
-    """Content of ``tokenizer.json`` for a SentencePiece model."""
+    """Builds the content of ``tokenizer.json`` for a SentencePiece model."""
     model = _spm_class().FromString(tokenizer.sp_model.serialized_model_proto())
     special = (
         tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id,
@@ -261,7 +262,7 @@ def _describe_tokenizer(tokenizer: tokenization.FullTokenizer) -> dict[str, Any]
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [_added(tokenizer, i) for i in sorted(special)],
+        "added_tokens": [_added_token(tokenizer, i) for i in sorted(special)],
         "normalizer": {"type": "Sequence", "normalizers": list(_normalizers(tokenizer, model))},
         "pre_tokenizer": _METASPACE,
         "post_processor": _template(tokenizer),
@@ -275,7 +276,7 @@ def _describe_tokenizer(tokenizer: tokenization.FullTokenizer) -> dict[str, Any]
     }
 
 
-def _added(tokenizer: tokenization.FullTokenizer, i: int) -> dict[str, Any]:
+def _added_token(tokenizer: tokenization.FullTokenizer, i: int) -> dict[str, Any]:
     return {
         "id": i,
         "content": tokenizer.inv_vocab[i],
@@ -292,7 +293,7 @@ def _replace(pattern: str, content: str) -> dict[str, Any]:
 
 
 def _normalizers(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[dict[str, Any]]:
-    """The steps of `tokenization.preprocess_text`, then those of the SentencePiece model."""
+    """Yields the steps of `tokenization.preprocess_text`, then those of the SentencePiece model."""
     yield _replace(tokenization.character_class(str.isspace) + "+", " ")
     yield {"type": "Strip", "strip_left": True, "strip_right": True}
     yield {"type": "NFKD"}
@@ -309,19 +310,19 @@ def _normalizers(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[
 
 
 def _scores(model: Any) -> Iterator[tuple[Any, float]]:
-    """(piece, score) of every piece, with the scores that SentencePiece effectively uses."""
+    """Yields (piece, score) of every piece, with the score that SentencePiece actually uses."""
     highest = max(piece.score for piece in model.pieces if piece.type == _NORMAL)
     for piece in model.pieces:
         if piece.type == _USER_DEFINED:
             yield piece, len(piece.piece.encode()) * highest - 0.1
         elif tokenization.is_digit_comma(piece.piece):
-            yield piece, _NEVER
+            yield piece, _NEVER_CHOSEN
         else:
             yield piece, piece.score
 
 
 def _template(tokenizer: tokenization.FullTokenizer) -> dict[str, Any]:
-    """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` with the token types of the model."""
+    """Builds the template of ``[CLS] a [SEP]`` and ``[CLS] a [SEP] b [SEP]`` with token types."""
     cls, sep = tokenizer.inv_vocab[tokenizer.cls_id], tokenizer.inv_vocab[tokenizer.sep_id]
 
     def piece(name, kind):

@@ -1,10 +1,10 @@
-"""Writes models for LiteRT, which was TensorFlow Lite: flatbuffers with signatures.
+"""Writes models for LiteRT (formerly TensorFlow Lite): flatbuffers with signatures.
 
-In int8 the kernels of products are integers with a scale for each output, and what they are
-multiplied by is turned into integers while the model runs, with a scale of its own for each token.
-Layers that share their weights meet values of very different sizes, and there are tokens that are
-far larger than others: a scale for each token follows both, and needs no calibration. Sums,
-normalization and attention stay float32.
+In int8 the weights of matrix products are integers with one scale per output. Activations become
+integers while the model runs, with one scale per token (dynamic quantization). Layers that share
+their weights have activations of very different sizes, and some tokens are far larger than others:
+a scale per token adapts to both and needs no calibration. Sums, normalization and attention stay
+float32.
 
 Letters in shapes: B batch, S sequence.
 """
@@ -20,18 +20,18 @@ from albert.io import file_io
 from albert.model import model_folder
 from albert.serving import serving_folder
 
-# Names of the signatures: of any sizes, and of one input of the longest length.
+# Names of the signatures: for inputs of any size, and for one input of the maximum length.
 ANY_SIZE, FIXED_SIZE = "serving_default", "fixed_length"
-METADATA = "albert"  # name of the entry that says what the model is
+METADATA = "albert"  # name of the entry that describes the model
 
 
 def write(folder: serving_folder.ServingFolder, trained: model_folder.ModelFolder) -> None:
-    """Writes the model's file of a serving folder.
+    """Writes the model file of a serving folder.
 
     It has two signatures, which share their weights: `ANY_SIZE` takes int32 [B, S] of any sizes,
-    `FIXED_SIZE` takes [1, max_seq_length] and is the graph that runtimes without signatures run,
-    with inputs and outputs in the order of `kinds.Kind`. The entry
-    `METADATA` holds an object of JSON: kind, labels (by id), max_seq_length, inputs, outputs.
+    `FIXED_SIZE` takes [1, max_seq_length]. Runtimes without signatures run the graph of the latter,
+    with inputs and outputs in the order of `kinds.Kind`. The entry `METADATA` is a JSON object with
+    kind, labels (by id), max_seq_length, inputs and outputs.
 
     Args:
       folder: `serving_folder.ServingFolder` to write to, in float32 or int8.
@@ -40,7 +40,7 @@ def write(folder: serving_folder.ServingFolder, trained: model_folder.ModelFolde
     served = graphs.ExportedModel(trained)
     served.fixed = served.function(1, served.max_seq_length)
     served.any = served.function()
-    # The first is the graph that old runtimes know.
+    # Old runtimes only know the first graph.
     functions = {FIXED_SIZE: served.fixed, ANY_SIZE: served.any}
     about = {
         "kind": served.kind,
@@ -67,12 +67,12 @@ def convert(
     Args:
       module: `tf.Module` that holds the variables.
       functions: {name of the signature: `tf.function` with an input signature}.
-      about: JSON-ready dict with "inputs" and "outputs", the names in their order; the rest only
-        goes into the file.
-      path: where the model is to go; temporary files are written next to it.
-      is_quantized: in int8, see the module.
+      about: JSON-ready dict with "inputs" and "outputs", names in order; it is also written to
+        the file.
+      path: path of the model file; temporary files are written next to it.
+      is_quantized: whether to write int8 weights, see the module's docstring.
     """
-    from tensorflow.lite.tools import flatbuffer_utils  # needed for this alone
+    from tensorflow.lite.tools import flatbuffer_utils  # needed only here
 
     temporary = file_io.temporary_name(f"{path}.graph")
     try:
@@ -92,7 +92,7 @@ def convert(
 
 
 def _put_in_order(model: Any, about: dict[str, Any]) -> None:
-    """Names and orders inputs and outputs, which the converter leaves to chance."""
+    """Names and orders inputs and outputs, whose order the converter does not define."""
     for signature in model.signatureDefs:
         graph = model.subgraphs[signature.subgraphIndex]
         inputs = {item.name.decode(): item.tensorIndex for item in signature.inputs}

@@ -1,7 +1,7 @@
-"""Writes fine-tuned models as ONNX files, from their variables alone.
+"""Writes fine-tuned models as ONNX files, built from their variables.
 
-Parameters that layers share are in the file once. Queries have their scale in the weights, and the
-last layer of a model that reads the first position is computed there alone, as `encoder` does.
+The file has shared parameters once. The scale of the queries is part of their weights. If the head
+reads only the first position, the last layer is computed only there, as in `encoder`.
 
 Letters in shapes: B batch, S sequence, R positions of a block's output (S, or 1), E embedding,
 H hidden, I intermediate, N heads, D head size, K labels or starts kept, M ends kept for each start.
@@ -19,8 +19,8 @@ from albert.serving import serving_folder, trained_model
 from albert.tasks import custom, kinds
 from albert.tasks.squad import task as squad_task
 
-_NO_ANSWER = 1e30  # subtracted where an answer cannot be
-_MASKED = -10000.0  # added to the scores of padding
+_IMPOSSIBLE = 1e30  # subtracted at positions that cannot be part of an answer
+_MASKED = -10000.0  # added to the attention scores of padding
 # The products of a block that a runtime may compute in low precision.
 PARTS = ("query_key_value", "attention_output", "intermediate", "output")
 
@@ -28,20 +28,20 @@ PARTS = ("query_key_value", "attention_output", "intermediate", "output")
 def product(
     graph: onnx_graph.Graph, x: str, weight: tuple[str, np.ndarray], depth: int, part: str
 ) -> str:
-    """A product of a block as it is; see `Model`."""
+    """Adds a product of a block in float32; see `Model.graph`."""
     return graph.node("MatMul", x, graph.constant(*weight))
 
 
 class Model:
-    """A fine-tuned model that is to be written.
+    """A fine-tuned model to write.
 
     Args:
       folder: `model_folder.ModelFolder` with a checkpoint.
 
     Attributes:
-      folder: the same.
+      folder: the argument.
       kind: `kinds.Kind`.
-      weights: {name: array} of its variables.
+      weights: {name: array} of the model's variables.
 
     Raises:
       file_io.InputError: see `trained_model.restored_model`.
@@ -56,12 +56,12 @@ class Model:
         self.weights = {name: variable.numpy() for name, variable in variables.items()}
 
     def graph(self, product: Callable = product) -> onnx_graph.Graph:
-        """The `onnx_graph.Graph` of the model.
+        """Builds the `onnx_graph.Graph` of the model.
 
         Args:
-          product: ``(graph, x, weight, depth, part) -> tensor``: adds the product of x [B, R, in]
-            and a weight, (name, array [in, out]), at a depth (blocks from 0) of the encoder, one of
-            `PARTS`.
+          product: ``(graph, x, weight, depth, part) -> tensor``, which adds a product of a block.
+            x is [B, R, in], weight a pair (name, array [in, out]), depth the number of the block,
+            from 0, and part one of `PARTS`.
         """
         graph = onnx_graph.Graph(self.kind.inputs)
         encoder = _Encoder(graph, self.folder.config, self.weights, product)
@@ -69,15 +69,15 @@ class Model:
         return graph
 
     def block_weights(self) -> dict[tuple[int, str], tuple[str, np.ndarray]]:
-        """{(depth, part): (name, array [in, out])} of the products of all blocks."""
-        found = {}
+        """Returns {(depth, part): (name, array [in, out])} of the products of all blocks."""
+        weights = {}
 
-        def note(graph, x, weight, depth, part):
-            found[depth, part] = weight
+        def record(graph, x, weight, depth, part):
+            weights[depth, part] = weight
             return product(graph, x, weight, depth, part)
 
-        self.graph(note)
-        return found
+        self.graph(record)
+        return weights
 
     @property
     def head(self) -> head_config.Head:
@@ -89,13 +89,13 @@ class Model:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What the file tells about itself: {key: text}."""
+        """The metadata of the file: {key: text}."""
         values = {"kind": self.folder.kind, **self.folder.settings}
         return {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
 
 
 def write(folder: serving_folder.ServingFolder, model: Model, product: Callable = product) -> None:
-    """Writes the file of a serving folder.
+    """Writes the model file of a serving folder.
 
     Args:
       folder: `serving_folder.ServingFolder`.
@@ -113,7 +113,7 @@ class _Encoder:
     """Adds the encoder to a graph.
 
     Args:
-      graph: `onnx_graph.Graph` with the inputs of texts.
+      graph: `onnx_graph.Graph` with the inputs of the model.
       config: `encoder.AlbertConfig`.
       weights: {name: array}.
       product: see `Model.graph`.
@@ -133,7 +133,7 @@ class _Encoder:
         self.mask = graph.cast("input_mask", np.float32)  # [B, S]
 
     def __call__(self, first_only: bool) -> str:
-        """The output of the last block: [B, S, H], or of the first position alone [B, 1, H]."""
+        """Adds all blocks; returns the last output [B, S, H], or [B, 1, H] with `first_only`."""
         config, inner = self._config, self._config.inner_group_num
         padding = self._graph.node("Sub", self._graph.number(1.0), self.mask)
         bias = self._graph.node("Mul", padding, self._graph.number(_MASKED))
@@ -145,8 +145,8 @@ class _Encoder:
                 f"bert/encoder/transformer/group_{group}/inner_group_{depth % inner}"
                 for group in groups
             ]
-            last = first_only and depth == blocks - 1
-            hidden = self._attend(hidden, bias, names[0], depth, last)
+            is_cut = first_only and depth == blocks - 1
+            hidden = self._attend(hidden, bias, names[0], depth, is_cut)
             hidden = self._feed_forward(hidden, names[1], depth)
         return hidden
 
@@ -155,7 +155,7 @@ class _Encoder:
         return self._graph.layer_norm(x, name, gamma, beta, configuration.LAYER_NORM_EPSILON)
 
     def _embed(self) -> str:
-        """[B, S] ids -> [B, S, H]."""
+        """Adds embeddings and mapping: ids [B, S] -> [B, S, H]."""
         graph, name = self._graph, "bert/embeddings"
 
         def table(key):
@@ -176,31 +176,31 @@ class _Encoder:
         return graph.dense(hidden, name, *parts)
 
     def _dense(self, x: str, name: str, depth: int, part: str) -> str:
-        """A product of a block: [B, R, in] -> [B, R, out], without its bias."""
+        """Adds a product of a block, without its bias: [B, R, in] -> [B, R, out]."""
         return self._product(self._graph, x, (name, self._weights[name]), depth, part)
 
-    def _joined(self, name: str) -> list[np.ndarray]:
-        """Kernel [H, 3H] and bias [3H] of queries, which are scaled, keys and values."""
+    def _query_key_value(self, name: str) -> list[np.ndarray]:
+        """Returns kernel [H, 3H] and bias [3H] of scaled queries, keys and values."""
         scale = np.float32((self._config.hidden_size // self._config.num_attention_heads) ** -0.5)
-        found = []
+        joined = []
         for variable in ("kernel", "bias"):
             query, key, value = (
                 self._weights[f"{name}/attention_1/self/{part}/{variable}"]
                 for part in ("query", "key", "value")
             )
-            found.append(np.concatenate([query * scale, key, value], axis=-1))
-        return found
+            joined.append(np.concatenate([query * scale, key, value], axis=-1))
+        return joined
 
-    def _attend(self, hidden: str, bias: str, name: str, depth: int, last: bool) -> str:
-        """[B, S, H] -> [B, R, H]: self attention, residual and LayerNorm."""
+    def _attend(self, hidden: str, bias: str, name: str, depth: int, is_cut: bool) -> str:
+        """Adds attention, residual and LayerNorm: [B, S, H] -> [B, R, H], R = 1 if `is_cut`."""
         graph, heads = self._graph, self._config.num_attention_heads
         size = self._config.hidden_size
         joined = f"{name}/attention_1/self/query_key_value"
-        kernel, joined_bias = self._joined(name)
+        kernel, joined_bias = self._query_key_value(name)
         x = self._product(graph, hidden, (f"{joined}/kernel", kernel), depth, "query_key_value")
         x = graph.node("Add", x, graph.constant(f"{joined}/bias", joined_bias))
         query, key, value = graph.node("Split", x, outputs=3, axis=2, num_outputs=3)
-        if last:
+        if is_cut:
             query, hidden = graph.first(query, axis=1), graph.first(hidden, axis=1)
 
         def by_head(x, order):
@@ -216,7 +216,7 @@ class _Encoder:
         return self._add(attended, f"{output}/bias", hidden, f"{name}/LayerNorm")
 
     def _feed_forward(self, hidden: str, name: str, depth: int) -> str:
-        """[B, R, H] -> [B, R, H]: both dense layers, residual and LayerNorm."""
+        """Adds both dense layers, residual and LayerNorm: [B, R, H] -> [B, R, H]."""
         graph, layers = self._graph, f"{name}/ffn_1/intermediate"
         bias = f"{layers}/dense/bias"
         x = self._dense(hidden, f"{layers}/dense/kernel", depth, "intermediate")
@@ -234,7 +234,7 @@ class _Encoder:
 
 
 def _hidden_layer(model: Model, graph: onnx_graph.Graph, x: str) -> str:
-    """[..., H] -> [..., size]: `heads.HiddenLayer`."""
+    """Adds `heads.HiddenLayer`: [..., H] -> [..., size]."""
     head = model.head
     if not head.head_hidden_size:
         return x
@@ -244,13 +244,13 @@ def _hidden_layer(model: Model, graph: onnx_graph.Graph, x: str) -> str:
 
 
 def _label_scores(model: Model, graph: onnx_graph.Graph, x: str, name: str) -> str:
-    """[..., size] -> [..., K]: `heads.LabelWeights`."""
+    """Adds `heads.LabelWeights`: [..., size] -> [..., K]."""
     kernel = model.weights[f"{name}output_weights"].T
     return graph.dense(x, f"{name}output", kernel, model.weights[f"{name}output_bias"])
 
 
 def _text_scores(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> str:
-    """[B, K] of whole texts."""
+    """Adds the scores [B, K] of whole texts."""
     first = graph.at(encoder(first_only=True), axis=1, index=0)  # [B, H]
     name = "bert/pooler/dense"
     kernel, bias = (model.weights[f"{name}/{part}"] for part in ("kernel", "bias"))
@@ -259,7 +259,7 @@ def _text_scores(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> 
 
 
 def _choose(graph: onnx_graph.Graph, logits: str, shape: Sequence[str | int]) -> None:
-    """Adds the outputs of a choice between labels with logits [*shape]."""
+    """Adds the outputs of a choice between labels with logits of the given shape."""
     best = graph.cast(graph.node("ArgMax", logits, axis=-1, keepdims=0), np.int32)
     graph.output("predictions", best, np.int32, shape[:-1])
     graph.output("probabilities", graph.node("Softmax", logits, axis=-1), np.float32, shape)
@@ -271,7 +271,7 @@ def _classifier(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> N
 
 
 def _regression(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> None:
-    """A number for each text, under the names that the kind of model has for it."""
+    """Adds one number per text, under the output names of the kind of model."""
     scores = _text_scores(model, graph, encoder)
     score = graph.at(scores, 1, 0)
     if "logits" in model.kind.outputs:
@@ -293,27 +293,27 @@ def _squad_v1(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> Non
     for place, name in enumerate(model.kind.outputs):
         score = graph.node(
             "Where", graph.cast("input_mask", bool), graph.at(logits, 2, place),
-            graph.number(-_NO_ANSWER),
+            graph.number(-_IMPOSSIBLE),
         )  # fmt: skip
         graph.output(name, score, np.float32, ("batch", "sequence"))
 
 
 def _masked_log_softmax(graph: onnx_graph.Graph, logits: str, possible: str) -> str:
-    """Over the last axis; `possible` is 1 where an answer may be and else 0."""
+    """Adds the log-softmax over the last axis; `possible` is 1 at allowed positions, else 0."""
     impossible = graph.node("Sub", graph.number(1.0), possible)
-    penalty = graph.node("Mul", impossible, graph.number(_NO_ANSWER))
+    penalty = graph.node("Mul", impossible, graph.number(_IMPOSSIBLE))
     masked = graph.node("Sub", graph.node("Mul", logits, possible), penalty)
     return graph.node("LogSoftmax", masked, axis=-1)
 
 
 def _squad_v2(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> None:
-    """See `heads.SquadV2Model`."""
+    """Adds the head of `heads.SquadV2Model`."""
     settings = model.folder.settings_as(squad_task.Settings)
     starts, ends = settings.start_n_top, settings.end_n_top
     sequence = _hidden_layer(model, graph, encoder(first_only=False))  # [B, S, H]
     p_mask = graph.cast("p_mask", np.float32)
     possible = graph.node("Sub", graph.number(1.0), p_mask)  # [B, S]
-    score = _dense_of(model, graph, sequence, "start_logits/dense")  # [B, S, 1]
+    score = _dense_layer(model, graph, sequence, "start_logits/dense")  # [B, S, 1]
     start_scores = _masked_log_softmax(graph, graph.at(score, 2, 0), possible)  # [B, S]
     top = graph.node("TopK", start_scores, graph.integers(starts), outputs=2, axis=-1)
     graph.output("start_top_log_probs", top[0], np.float32, ("batch", starts))
@@ -328,7 +328,7 @@ def _squad_v2(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> Non
     graph.output("cls_logits", answerability, np.float32, ("batch",))
 
 
-def _dense_of(model: Model, graph: onnx_graph.Graph, x: str, name: str) -> str:
+def _dense_layer(model: Model, graph: onnx_graph.Graph, x: str, name: str) -> str:
     kernel, bias = (model.weights[f"{name}/{part}"] for part in ("kernel", "bias"))
     return graph.dense(x, name, kernel, bias)
 
@@ -336,12 +336,12 @@ def _dense_of(model: Model, graph: onnx_graph.Graph, x: str, name: str) -> str:
 def _end_scores(
     model: Model, graph: onnx_graph.Graph, sequence: str, index: str, possible: str
 ) -> str:
-    """[B, S, H], starts [B, K], [B, S] -> log-probabilities of ends [B, K, S]."""
+    """Maps [B, S, H], starts [B, K] and [B, S] to log-probabilities of ends [B, K, S]."""
     name = "end_logits/dense_0"
     kernel, bias = (model.weights[f"{name}/{part}"] for part in ("kernel", "bias"))
     size = kernel.shape[1]
     tokens = graph.node("MatMul", sequence, graph.constant(f"{name}/of_tokens", kernel[:size]))
-    # Rows of the starts' products, not products of their rows: K of them are gathered as one pair.
+    # Multiplies all rows and then gathers K rows of the product, which are gathered as one pair.
     offsets = graph.dense(sequence, f"{name}/of_starts", kernel[size:], bias)  # [B, S, H]
     index = graph.node("Unsqueeze", index, graph.integers(2))  # [B, K, 1]
     offsets = graph.node("GatherND", offsets, index, batch_dims=1)  # [B, K, H]
@@ -354,23 +354,23 @@ def _end_scores(
     hidden = graph.layer_norm(
         graph.node("Tanh", total), name, gamma, beta, configuration.LAYER_NORM_EPSILON
     )
-    logits = graph.at(_dense_of(model, graph, hidden, "end_logits/dense_1"), 3, 0)
+    logits = graph.at(_dense_layer(model, graph, hidden, "end_logits/dense_1"), 3, 0)
     return _masked_log_softmax(graph, logits, graph.node("Unsqueeze", possible, graph.integers(1)))
 
 
 def _answerability(model: Model, graph: onnx_graph.Graph, sequence: str, start_scores: str) -> str:
-    """[B]: the logit of "no answer", from the expected start and the first token."""
+    """Adds the logits [B] of "no answer", from the expected start and the first token."""
     weights = graph.node("Exp", start_scores)  # [B, S]
     weights = graph.node("Unsqueeze", weights, graph.integers(1))
     expected = graph.at(graph.node("MatMul", weights, sequence), 1, 0)  # [B, H]
     both = graph.node("Concat", expected, graph.at(sequence, 1, 0), axis=-1)
-    hidden = graph.node("Tanh", _dense_of(model, graph, both, "answer_class/dense_0"))
+    hidden = graph.node("Tanh", _dense_layer(model, graph, both, "answer_class/dense_0"))
     name = "answer_class/dense_1/kernel"
     kernel = graph.constant(name, model.weights[name])
     return graph.at(graph.node("MatMul", hidden, kernel), 1, 0)
 
 
-# The head's graph by the class of the model.
+# Class of the model: function that adds its head.
 _HEADS = {
     heads.ClassifierModel: _classifier,
     heads.RegressionModel: _regression,

@@ -1,7 +1,7 @@
-"""Builds graphs of ONNX node by node, with the package onnx.
+"""Builds ONNX graphs node by node, with the package onnx.
 
-The operations are those of the standard alone, so every runtime reads the files, in forms that ONNX
-Runtime and OpenVINO compute as one pass (such as a product of what comes from DequantizeLinear).
+Only standard operations are used, so every runtime can read the files. They are arranged so that
+ONNX Runtime and OpenVINO fuse them, such as a product after DequantizeLinear.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,15 +12,15 @@ import numpy as np
 
 from albert.io import file_io
 
-OPSET = 20  # the first with Gelu
-_IR_VERSION = 10  # what runtimes of that time read
+OPSET = 20  # the first version with Gelu
+_IR_VERSION = 10  # the version of runtimes that support this opset
 
 
 def package() -> ModuleType:
     """Imports the package onnx.
 
     Raises:
-      file_io.InputError: it is not installed.
+      file_io.InputError: the package is not installed.
     """
     try:
         import onnx
@@ -30,10 +30,10 @@ def package() -> ModuleType:
 
 
 class Graph:
-    """A graph in the making; tensors are known by their names.
+    """A graph under construction; tensors are identified by name.
 
     Args:
-      inputs: names of its inputs, int32 [batch, sequence].
+      inputs: names of the inputs, int32 [batch, sequence].
     """
 
     def __init__(self, inputs: Iterable[str]) -> None:
@@ -51,7 +51,7 @@ class Graph:
         return self._helper.make_tensor_value_info(name, self._type(dtype), shape)
 
     def constant(self, name: str, value: Any) -> str:
-        """Adds a tensor that the file holds once per name; returns the name."""
+        """Adds a constant unless there is one of this name; returns the name."""
         if name not in self._constants:
             self._constants[name] = package().numpy_helper.from_array(
                 np.asarray(value, order="C"), name
@@ -59,11 +59,11 @@ class Graph:
         return name
 
     def number(self, value: float) -> str:
-        """A float32 scalar."""
+        """Adds a float32 scalar; returns its name."""
         return self.constant(f"number {value:.9g}", np.array(value, np.float32))
 
     def integers(self, *values: int) -> str:
-        """An int64 vector."""
+        """Adds an int64 vector; returns its name."""
         return self.constant(f"integers {values}", np.array(values, np.int64))
 
     def node(self, operation: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
@@ -82,10 +82,10 @@ class Graph:
         """Makes a tensor an output of the graph.
 
         Args:
-          name: that of the output.
+          name: name of the output.
           x: the tensor.
-          dtype: its type.
-          shape: sizes, and names of sizes that the inputs decide.
+          dtype: type of the tensor.
+          shape: its sizes; a size that depends on the inputs has a name instead.
         """
         self._nodes.append(self._helper.make_node("Identity", [x], [name], name))
         self._outputs.append(self._info(name, dtype, shape))
@@ -94,7 +94,7 @@ class Graph:
         """Returns the content of the file.
 
         Args:
-          metadata: {key: text}, which the file holds for readers without its folder.
+          metadata: {key: text} to store in the file, for programs that have only this file.
         """
         helper = self._helper
         constants = list(self._constants.values())
@@ -106,22 +106,22 @@ class Graph:
         helper.set_model_props(model, metadata)
         return model.SerializeToString()
 
-    # --- what several nodes make up ---------------------------------------------------------------
+    # --- layers made of several nodes -------------------------------------------------------------
 
     def dense(self, x: str, name: str, kernel: np.ndarray, bias: np.ndarray) -> str:
-        """``x @ kernel + bias`` of x [..., inputs]; the constants are called after `name`."""
+        """Adds ``x @ kernel + bias`` for x [..., inputs]; `name` is the prefix of the constants."""
         product = self.node("MatMul", x, self.constant(f"{name}/kernel", kernel))
         return self.node("Add", product, self.constant(f"{name}/bias", bias))
 
     def layer_norm(
         self, x: str, name: str, gamma: np.ndarray, beta: np.ndarray, epsilon: float
     ) -> str:
-        """Normalizes the last axis."""
+        """Adds the normalization of the last axis."""
         scale, shift = self.constant(f"{name}/gamma", gamma), self.constant(f"{name}/beta", beta)
         return self.node("LayerNormalization", x, scale, shift, axis=-1, epsilon=epsilon)
 
     def activation(self, x: str, name: str) -> str:
-        """A function of `layers.ACTIVATIONS`."""
+        """Adds an activation of `layers.ACTIVATIONS`."""
         if name == "linear":
             return x
         if name in ("gelu", "gelu_erf"):
@@ -129,13 +129,13 @@ class Graph:
         return self.node({"relu": "Relu", "tanh": "Tanh"}[name], x)
 
     def reshape(self, x: str, *sizes: int) -> str:
-        """0 keeps a size, -1 is what is left."""
+        """Reshapes a tensor; a size of 0 keeps the old size, -1 is computed from the others."""
         return self.node("Reshape", x, self.integers(*sizes))
 
     def at(self, x: str, axis: int, index: int) -> str:
-        """The part at one place of an axis, which goes."""
+        """Takes one index of an axis and removes the axis."""
         return self.node("Gather", x, self.constant(f"at {index}", np.int64(index)), axis=axis)
 
     def first(self, x: str, axis: int) -> str:
-        """The part at the first place of an axis, which stays."""
+        """Takes the first index of an axis and keeps the axis, with size 1."""
         return self.node("Slice", x, self.integers(0), self.integers(1), self.integers(axis))

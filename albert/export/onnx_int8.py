@@ -1,8 +1,8 @@
-"""Writes ONNX files whose large products are computed in int8.
+"""Writes ONNX files whose large matrix products are computed in int8.
 
-The form is that of QuantizeLinear and DequantizeLinear around a float product, which every runtime
-reads, and which ONNX Runtime and OpenVINO compute as one product in int8. The products of attention
-itself, the embeddings and the heads stay in float32.
+A float product has QuantizeLinear and DequantizeLinear before it. Every runtime reads this form;
+ONNX Runtime and OpenVINO compute it as one int8 product. The products between queries, keys and
+values, the embeddings and the heads stay in float32.
 """
 
 import dataclasses
@@ -16,10 +16,10 @@ from albert.export import agreement, onnx_export, onnx_graph
 from albert.model import model_folder
 from albert.serving import inference, runtimes, serving_folder
 
-_MOST_ROWS = 128  # activation rows kept per site to choose its scale
-_ALPHAS = (None, 0.25, 0.5, 0.75)  # strengths of smoothing; None: as it is
-_CLIPS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)  # fractions of a range that 8 bits are spent on
-_LARGEST_FACTOR = 100.0
+_MAX_ROWS = 128  # activation rows kept per site to choose its scale
+_ALPHAS = (None, 0.25, 0.5, 0.75)  # strengths of smoothing to try; None: no smoothing
+_CLIPS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)  # fractions of the range to map to 8 bits
+_MAX_FACTOR = 100.0
 
 
 class Observations:
@@ -27,7 +27,7 @@ class Observations:
 
     Attributes:
       low, high: float32 [C].
-      rows: float32 [R, C], of `_MOST_ROWS` at most, from all over the examples.
+      rows: float32 [R, C], a uniform sample of at most `_MAX_ROWS` rows of all examples.
     """
 
     def __init__(self) -> None:
@@ -36,25 +36,25 @@ class Observations:
         self._random = np.random.default_rng(0)
 
     def add(self, x: np.ndarray) -> None:
-        """Activations [rows, C]."""
+        """Adds activations [rows, C]."""
         low, high = x.min(axis=0), x.max(axis=0)
         self.low = low if self.low is None else np.minimum(self.low, low)
         self.high = high if self.high is None else np.maximum(self.high, high)
-        marks = self._random.random(len(x))  # each row has the same chance to stay
+        marks = self._random.random(len(x))  # each row has the same chance of being kept
         if self.rows is not None:
             marks, x = np.append(self._marks, marks), np.concatenate([self.rows, x])
-        kept = np.argsort(marks)[:_MOST_ROWS]
+        kept = np.argsort(marks)[:_MAX_ROWS]
         self._marks, self.rows = marks[kept], x[kept]
 
     @property
     def largest(self) -> np.ndarray:
-        """[C]: largest absolute values."""
+        """The maximum absolute value of each channel, [C]."""
         return np.maximum(np.abs(self.low), np.abs(self.high))
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """How activations become uint8: ``round(x / scale) + zero_point``.
+    """The quantization of activations to uint8: ``round(x / scale) + zero_point``.
 
     Attributes:
       scale: positive number.
@@ -66,28 +66,29 @@ class Scale:
 
     @classmethod
     def of(cls, low: float, high: float) -> "Scale":
-        """The scale of a range, which is widened to hold 0."""
+        """Computes the scale for a range, which is extended to contain 0."""
         low, high = min(float(low), 0.0), max(float(high), 0.0)
         scale = max((high - low) / 255, 1e-12)
         return cls(scale, int(np.clip(round(-low / scale), 0, 255)))
 
-    def rounded(self, x: np.ndarray) -> np.ndarray:
-        """The numbers that stand for x."""
+    def round(self, x: np.ndarray) -> np.ndarray:
+        """Quantizes x and converts it back: the values that a product gets in place of x."""
         levels = np.clip(np.round(x / np.float32(self.scale)) + self.zero_point, 0, 255)
         return (levels - self.zero_point) * np.float32(self.scale)
 
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """A weight in int8 and the scales of its inputs.
+    """A weight in int8 and the scales of its inputs at each depth.
 
     Attributes:
       alpha: strength of the smoothing; None: no smoothing.
-      factors: float32 [C] that inputs are divided by, whose inverse is in the weight; None: none.
+      factors: float32 [C] by which inputs are divided and rows of the weight multiplied; None:
+        no smoothing.
       weight: int8 [C, O].
       weight_scales: float32 [O].
-      scales: {depth: `Scale`} of inputs after the division.
-      errors: {depth: fraction of the output's energy that is error}, on the rows observed.
+      scales: {depth: `Scale`} of the inputs after the division.
+      errors: {depth: squared error as a fraction of the squared output}, on the observed rows.
     """
 
     alpha: float | None
@@ -99,49 +100,53 @@ class Product:
 
     @property
     def error(self) -> float:
-        """Mean of `errors`."""
+        """The mean of `errors`."""
         return float(np.mean(list(self.errors.values())))
 
 
 def quantize_columns(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """int8 [C, O] and float32 scales [O] of a kernel [C, O].
+    """Quantizes a kernel [C, O]; returns int8 [C, O] and float32 scales [O].
 
-    Two neighbours in a column are together 128 at most. Processors without VNNI add the products of
-    two neighbours in 16 bits, and 255 * 128 is what still fits: with more, sums are cut off there,
-    and the same file answers otherwise than on newer processors.
+    The absolute values of two neighbors in a column add up to at most 128. Processors without VNNI
+    add the products of two neighbors in 16 bits, in which 255 * 128 still fits. Larger sums would
+    saturate, and the same file would give other answers than on newer processors.
     """
     sizes = np.abs(kernel)
-    most = np.max(sizes[1:] + sizes[:-1], axis=0, initial=0.0)
-    most = np.maximum(most, sizes.max(axis=0))  # of one row alone
-    scales = np.maximum(most, 1e-12).astype(np.float32) / 127
+    largest = np.max(sizes[1:] + sizes[:-1], axis=0, initial=0.0)
+    largest = np.maximum(largest, sizes.max(axis=0))  # a kernel with one row has no neighbors
+    scales = np.maximum(largest, 1e-12).astype(np.float32) / 127
     return np.clip(np.round(kernel / scales), -127, 127).astype(np.int8), scales
 
 
 def smoothing_factors(
     kernel: np.ndarray, observed: Sequence[Observations], alpha: float
 ) -> np.ndarray:
-    """float32 [C] that inputs are divided by; their geometric mean is 1.
+    """Computes the float32 factors [C] that inputs are divided by; their geometric mean is 1.
 
     Args:
       kernel: [C, O].
-      observed: list of `Observations`, one for each depth.
-      alpha: 0 leaves inputs as they are, 1 gives all channels one range.
+      observed: list of `Observations`, one per depth.
+      alpha: strength of the smoothing: 0 considers only the weights, 1 gives all channels of the
+        inputs the same range.
     """
-    # Each depth has its scale: what counts is how far a channel stands out among the others there.
-    shares = [one.largest / max(one.largest.max(), 1e-12) for one in observed]
-    inputs = np.maximum(np.max(shares, axis=0), 1e-5)
+    # Each depth has its own scale, so channels are compared with the largest one of their depth.
+    relative = [found.largest / max(found.largest.max(), 1e-12) for found in observed]
+    inputs = np.maximum(np.max(relative, axis=0), 1e-5)
     rows = np.maximum(np.abs(kernel).max(axis=1), 1e-5)
     factors = inputs**alpha / rows ** (1 - alpha)
     factors = factors / np.exp(np.mean(np.log(factors)))
-    return np.clip(factors, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR).astype(np.float32)
+    return np.clip(factors, 1 / _MAX_FACTOR, _MAX_FACTOR).astype(np.float32)
 
 
 def quantize(kernel: np.ndarray, observed: dict[int, Observations]) -> Product:
-    """The `Product` of a kernel with the least error.
+    """Quantizes a kernel with the strength of smoothing that has the smallest error.
 
     Args:
       kernel: float32 [C, O].
       observed: {depth: `Observations`} of its inputs.
+
+    Returns:
+      `Product`.
     """
     return min((_product(kernel, observed, alpha) for alpha in _ALPHAS), key=lambda p: p.error)
 
@@ -150,30 +155,31 @@ def _product(kernel: np.ndarray, observed: dict[int, Observations], alpha: float
     factors = None
     if alpha is not None:
         factors = smoothing_factors(kernel, list(observed.values()), alpha)
-    by = np.ones(len(kernel), np.float32) if factors is None else factors
-    weight, weight_scales = quantize_columns(kernel * by[:, np.newaxis])
+    divisors = np.ones(len(kernel), np.float32) if factors is None else factors
+    weight, weight_scales = quantize_columns(kernel * divisors[:, np.newaxis])
     rounded = weight * weight_scales
     scales, errors = {}, {}
-    for depth, one in observed.items():
-        exact = one.rows @ kernel
+    for depth, found in observed.items():
+        exact = found.rows @ kernel
         energy = max(float(np.sum(exact**2)), 1e-12)
-        inputs, low, high = one.rows / by, (one.low / by).min(), (one.high / by).max()
-        found = []
+        inputs = found.rows / divisors
+        low, high = (found.low / divisors).min(), (found.high / divisors).max()
+        candidates = []
         for clip in _CLIPS:
             scale = Scale.of(low * clip, high * clip)
-            error = float(np.sum((scale.rounded(inputs) @ rounded - exact) ** 2)) / energy
-            found.append((error, -clip, scale))
-        errors[depth], _, scales[depth] = min(found, key=lambda entry: entry[:2])
+            error = float(np.sum((scale.round(inputs) @ rounded - exact) ** 2)) / energy
+            candidates.append((error, -clip, scale))
+        errors[depth], _, scales[depth] = min(candidates, key=lambda entry: entry[:2])
     return Product(alpha, factors, weight, weight_scales, scales, errors)
 
 
-# --- Writes ONNX files whose large products are computed in int8 ---------------------------------
+# --- the file ------------------------------------------------------------------------------------
 
 
-# Tokens whose activations of all depths are in memory together.
+# Number of tokens whose activations, of all depths, are in memory at the same time.
 _TOKENS = 512
-# Fraction of equal answers to the calibration file with which no further part is left in float32.
-_ENOUGH = 0.995
+# Fraction of equal answers to the calibration file at which no more parts go back to float32.
+_MIN_AGREEMENT = 0.995
 
 
 def write(
@@ -181,46 +187,46 @@ def write(
     trained: model_folder.ModelFolder,
     calibration: agreement.Examples,
 ) -> dict[str, Any]:
-    """Writes the file of a serving folder.
+    """Writes the model file of a serving folder.
 
-    Parts of the block are left in float32, those with the largest errors first, until the answers
-    to the calibration file are those of the model in float32.
+    Parts of the block go back to float32, those with the largest errors first, until the answers to
+    the calibration file agree with those of the model in float32.
 
     Args:
       folder: `serving_folder.ServingFolder`.
       trained: `model_folder.ModelFolder` with a checkpoint.
-      calibration: `agreement.Examples`, whose right answers need not be known.
+      calibration: `agreement.Examples`; the correct answers may be unknown.
 
     Returns:
-      What was measured, JSON-ready.
+      The measurements as a JSON-ready dict.
     """
     model = onnx_export.Model(trained)
     observed, answers = observe(model, calibration)
     products = {
         name: quantize(kernel, {depth: observed[depth, part] for depth in depths})
-        for name, (kernel, part, depths) in _uses(model).items()
+        for name, (kernel, part, depths) in _group_by_weight(model).items()
     }
     errors = _errors(model, products)
     parts = sorted(onnx_export.PARTS, key=errors.get)
     for count in range(len(parts), 0, -1):
         chosen = parts[:count]
-        onnx_export.write(folder, model, Quantized(products, chosen))
+        onnx_export.write(folder, model, QuantizedProducts(products, chosen))
         found = calibration.answers(inference.FoundModel(folder.model, folder))
-        share = agreement.agreement_rate(calibration, answers, found)
-        logging.info("int8 in %s: %.2f%% equal answers", ", ".join(chosen), 100 * share)
-        if share >= _ENOUGH:
+        rate = agreement.agreement_rate(calibration, answers, found)
+        logging.info("int8 in %s: %.2f%% equal answers", ", ".join(chosen), 100 * rate)
+        if rate >= _MIN_AGREEMENT:
             break
     else:
         logging.warning(
-            "int8 changes answers: with int8 in %s alone, %.2f%% of %d answers to "
-            "calibration_file=%s are those of float32; wanted were %g%%. Calibrate on more "
-            "examples like those to come, or export in float32 or bfloat16",
-            chosen[0], 100 * share, len(answers), calibration.path, 100 * _ENOUGH,
+            "int8 changes answers: with int8 only in %s, %.2f%% of %d answers to "
+            "calibration_file=%s are those of float32; expected at least %g%%. Calibrate with more "
+            "examples like those of production, or export in float32 or bfloat16",
+            chosen[0], 100 * rate, len(answers), calibration.path, 100 * _MIN_AGREEMENT,
         )  # fmt: skip
     return {
         "calibration": {
             "answers": len(answers),
-            "agreement": round(share, 6),
+            "agreement": round(rate, 6),
             "int8": [part for part in onnx_export.PARTS if part in chosen],
             "float32": [part for part in onnx_export.PARTS if part not in chosen],
             "error": {part: round(errors[part], 8) for part in onnx_export.PARTS},
@@ -229,8 +235,10 @@ def write(
     }
 
 
-def _uses(model: onnx_export.Model) -> dict[str, tuple[np.ndarray, str, list[int]]]:
-    """{name of a weight: (kernel, part, depths)}."""
+def _group_by_weight(
+    model: onnx_export.Model,
+) -> dict[str, tuple[np.ndarray, str, list[int]]]:
+    """Returns {name of a weight: (kernel, part, depths at which it is used)}."""
     found = {}
     for (depth, part), (name, kernel) in model.block_weights().items():
         found.setdefault(name, (kernel, part, []))[2].append(depth)
@@ -238,7 +246,7 @@ def _uses(model: onnx_export.Model) -> dict[str, tuple[np.ndarray, str, list[int
 
 
 def _errors(model: onnx_export.Model, products: dict[str, Product]) -> dict[str, float]:
-    """{part: mean error of its products at all depths}."""
+    """Returns {part: mean error of its products at all depths}."""
     found = {part: [] for part in onnx_export.PARTS}
     for (depth, part), (name, _) in model.block_weights().items():
         found[part].append(products[name].errors[depth])
@@ -248,7 +256,7 @@ def _errors(model: onnx_export.Model, products: dict[str, Product]) -> dict[str,
 def observe(
     model: onnx_export.Model, examples: agreement.Examples
 ) -> tuple[dict[tuple[int, str], Observations], list]:
-    """Answers examples in float32, and watches what flows into the products of the blocks.
+    """Answers examples in float32, and observes the inputs of the products of the blocks.
 
     Args:
       model: `onnx_export.Model`.
@@ -260,13 +268,13 @@ def observe(
     runtime = runtimes.module_of("onnxruntime")
     sites = {}
 
-    def watched(graph, x, weight, depth, part):
+    def product_with_output(graph, x, weight, depth, part):
         name = f"input of {part} {depth}"
         graph.output(name, x, np.float32, ("batch", None, len(weight[1])))
         sites[name] = (depth, part)
         return onnx_export.product(graph, x, weight, depth, part)
 
-    content = model.graph(watched).to_bytes({})
+    content = model.graph(product_with_output).to_bytes({})
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     inputs = [entry.name for entry in session.get_inputs()]
     names = [entry.name for entry in session.get_outputs()]
@@ -276,7 +284,7 @@ def observe(
         found = dict(zip(names, session.run(names, features), strict=True))
         real = features["input_mask"].astype(bool)  # [B, S]
         for name, site in sites.items():
-            x = found.pop(name)  # [B, S, C], or of the first position alone [B, 1, C]
+            x = found.pop(name)  # [B, S, C], or [B, 1, C] if only the first position is computed
             observed[site].add(x[real[:, : x.shape[1]]])
         return found
 
@@ -293,12 +301,12 @@ def observe(
     return observed, examples.answers(found)
 
 
-class Quantized:
-    """The products of a graph, in int8; see `onnx_export.Model.graph`.
+class QuantizedProducts:
+    """Adds the products of a graph in int8: an argument of `onnx_export.Model.graph`.
 
     Args:
       products: {name of a weight: `Product`}.
-      parts: those of `onnx_export.PARTS` that are in int8.
+      parts: the entries of `onnx_export.PARTS` to compute in int8.
     """
 
     def __init__(self, products: dict[str, Product], parts: Collection[str]) -> None:
@@ -316,11 +324,13 @@ class Quantized:
             inverse = graph.constant(f"{name}/inverse_factors", 1 / product.factors)
             x = graph.node("Mul", x, inverse)
         scale = product.scales[depth]
-        how = (
+        parameters = (
             graph.constant(f"{name}/{depth}/scale", np.float32(scale.scale)),
             graph.constant(f"{name}/{depth}/zero_point", np.uint8(scale.zero_point)),
         )
-        x = graph.node("DequantizeLinear", graph.node("QuantizeLinear", x, *how), *how)
+        x = graph.node(
+            "DequantizeLinear", graph.node("QuantizeLinear", x, *parameters), *parameters
+        )
         return graph.node("MatMul", x, self._weight(graph, name, product))
 
     def _weight(self, graph: onnx_graph.Graph, name: str, product: Product) -> str:

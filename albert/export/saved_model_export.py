@@ -1,8 +1,8 @@
-"""Writes fine-tuned models in forms that other programs load.
+"""Writes fine-tuned models as SavedModels, which other programs load.
 
-Classifiers for serialized tf.Examples and for strings, SQuAD models for ids, as SavedModels; SQuAD
-1.1 also for TensorFlow Lite. In a model that takes strings the tokenizer is part of the graph, see
-`graphs`; programs that load it must import ``tensorflow_text`` first.
+Classifiers take serialized tf.Examples or strings, SQuAD models take ids. SQuAD 1.1 is also written
+for TensorFlow Lite. If a model takes strings, its graph contains the tokenizer, see `graphs`;
+programs that load it must import ``tensorflow_text`` first.
 
 Letters in shapes: B batch, K labels, S sequence.
 """
@@ -29,23 +29,23 @@ from albert.training import contracts, engine
 MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids")
 SAVED_MODEL = "saved_model"
 TFLITE_NAME = "albert_model.tflite"
-# What the original calls the logits of SQuAD 1.1 in its SavedModel.
-_OTHER_NAMES = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
-# In the order of the original's TensorFlow Lite model, whose converter sorts the names.
+# The names that the reference gives the logits of SQuAD 1.1 in its SavedModel.
+_REFERENCE_NAMES = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
+# In the order of the reference's TensorFlow Lite model, whose converter sorts the names.
 _LITE_OUTPUTS = ("end_logits", "start_logits")
 
 
 def model_to_serve(
     task: contracts.Task, config: encoder.AlbertConfig, prefix: str, skip_padding: bool = True
 ) -> heads.Model:
-    """Builds the model of a task with the weights of a checkpoint, to be loaded anywhere.
+    """Builds the model of a task with the weights of a checkpoint, for use on any machine.
 
-    It computes in float32, as how low precision is computed depends on the machine.
+    It computes in float32, because support for lower precision depends on the machine.
 
     Args:
       task: `contracts.Task`.
       config: `encoder.AlbertConfig`.
-      prefix: the checkpoint.
+      prefix: prefix of the checkpoint.
       skip_padding: see `layers.Compute`.
     """
     compute = layers.Compute(skip_padding=skip_padding)
@@ -92,13 +92,13 @@ def export_classifier(
 ) -> str:
     """Writes a SavedModel whose signatures take serialized tf.Examples.
 
-    The signature ``serving_default`` calls them ``input``, as the original does, the signature
+    The signature ``serving_default`` calls them ``input``, like the reference; the signature
     ``examples`` calls them ``examples``.
 
     Args:
       model: classifier or regression model of `heads`.
       specs: feature specifications of its task.
-      export_dir: the model goes to a new folder here, see `save_version`.
+      export_dir: parent of the new folder, see `save_version`.
       threshold: constant output ``threshold``; None or NaN omits it.
 
     Returns:
@@ -117,7 +117,7 @@ def export_classifier(
 def save_version(module: Any, signatures: dict, parent: str) -> str:
     """Writes a SavedModel to a new folder of `parent`; returns that folder.
 
-    Its name is the time in seconds, so that model servers take the newest.
+    Its name is the time in seconds, as model servers choose the largest number.
     """
     version = int(time.time())
     while file_io.exists(os.path.join(parent, str(version))):
@@ -128,11 +128,11 @@ def save_version(module: Any, signatures: dict, parent: str) -> str:
 def save_model(module: Any, signatures: dict, parent: str, name: str) -> str:
     """Writes a SavedModel under `parent` that appears whole or not at all; returns its folder.
 
-    An older one of that name is replaced.
+    It replaces an existing model of that name.
     """
     file_io.make_dirs(parent)
     target = os.path.join(parent, name)
-    # Hidden, so that no server takes it for a model, whenever the process ends.
+    # A hidden folder, which no server loads even if the process is killed.
     temporary = file_io.temporary_name(os.path.join(parent, ".model"))
     try:
         with file_io.room_for(target, _size_of(module)):
@@ -150,7 +150,7 @@ def save_model(module: Any, signatures: dict, parent: str, name: str) -> str:
 
 
 def _size_of(module: Any) -> int | None:
-    """Bytes of its variables, nearly all of a model's; None of an object that does not list any."""
+    """Returns the bytes of a module's variables; None for an object that does not list them."""
     if not isinstance(module, tf.Module):
         return None
     shapes = [(variable.dtype.size, variable.shape.num_elements()) for variable in module.variables]
@@ -161,24 +161,24 @@ def _size_of(module: Any) -> int | None:
 
 
 def answer_mask(input_mask: tf.Tensor, segment_ids: tf.Tensor) -> tf.Tensor:
-    """Returns the feature ``p_mask`` of inputs that come without it.
+    """Computes the feature ``p_mask`` from the other inputs.
 
     Args:
-      input_mask: [B, S] integers, 1 for the places before the padding.
-      segment_ids: [B, S] integers, 1 for the text and the [SEP] behind it.
+      input_mask: [B, S] integers, 1 at the positions before the padding.
+      segment_ids: [B, S] integers, 1 at the text and the [SEP] after it.
 
     Returns:
-      [B, S] int32: 0 at [CLS] and the text, where an answer may be, else 1.
+      [B, S] int32: 0 at [CLS] and in the text, where an answer can be, else 1.
     """
     text = segment_ids * input_mask
-    # The last place of the text's segment is its [SEP].
+    # The last position of the segment is its [SEP].
     before_end = tf.cumsum(text, axis=-1, reverse=True) > 1
     first = tf.range(tf.shape(text)[-1]) == 0
     return tf.cast(~(((text > 0) & before_end) | first), tf.int32)
 
 
 class _SquadServer(tf.Module):
-    """A model behind the three inputs that all programs have."""
+    """A SQuAD model that takes only ids, mask and segments."""
 
     def __init__(self, model: heads.Model) -> None:
         super().__init__()
@@ -196,24 +196,24 @@ class _SquadServer(tf.Module):
         }
         return self._model(features, training=False)
 
-    def under_all_names(
+    def with_reference_names(
         self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """The same, logits of SQuAD 1.1 under both of their names."""
+        """Returns the outputs, with the logits of SQuAD 1.1 also under the reference's names."""
         outputs = self(input_ids, input_mask, segment_ids)
-        others = {name: ours for name, ours in _OTHER_NAMES.items() if ours in outputs}
-        return outputs | {name: tf.identity(outputs[ours]) for name, ours in others.items()}
+        names = {theirs: ours for theirs, ours in _REFERENCE_NAMES.items() if ours in outputs}
+        return outputs | {theirs: tf.identity(outputs[ours]) for theirs, ours in names.items()}
 
 
 def _function(method: Callable, batch_size: int | None, seq_length: int | None) -> Callable:
-    """`tf.function` of a server's method with named int32 inputs [batch_size, seq_length]."""
+    """Makes a `tf.function` of a method with named int32 inputs [batch_size, seq_length]."""
     shape = [batch_size, seq_length]
     specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in MODEL_INPUTS]
     return tf.function(method, input_signature=specs, autograph=False)
 
 
 def _lite_model(server: _SquadServer, max_seq_length: int, path: str) -> bytes:
-    """Bytes of the TensorFlow Lite model that is to go to a path."""
+    """Builds the bytes of the TensorFlow Lite model for a path."""
     function = _function(server.__call__, 1, max_seq_length)
     about = {"inputs": MODEL_INPUTS, "outputs": _LITE_OUTPUTS}
     return litert_export.convert(server, {"serving_default": function}, about, path)
@@ -222,29 +222,29 @@ def _lite_model(server: _SquadServer, max_seq_length: int, path: str) -> bytes:
 def export_squad(
     runner: engine.Engine, checkpoint: str | None, max_seq_length: int, export_dir: str
 ) -> None:
-    """Writes a new folder of ``saved_model/`` and, for SQuAD 1.1, ``albert_model.tflite``.
+    """Writes a new folder in ``saved_model/`` and, for SQuAD 1.1, ``albert_model.tflite``.
 
-    The SavedModel takes int32 ``input_ids``, ``input_mask`` and ``segment_ids`` [B, S] of any sizes
-    and returns what the model returns: ``start_logits`` and ``end_logits`` [B, S], also under the
-    names ``start_log_prob`` and ``end_log_prob``; under SQuAD 2.0 the beams and ``cls_logits``. The
-    TensorFlow Lite model takes [1, `max_seq_length`], has its inputs in that order and as outputs
-    ``end_logits`` and ``start_logits``, and replaces an older one.
+    The SavedModel takes int32 ``input_ids``, ``input_mask`` and ``segment_ids``, each [B, S].
+    For SQuAD 1.1 it returns ``start_logits`` and ``end_logits`` [B, S], also under the names
+    ``start_log_prob`` and ``end_log_prob``; for SQuAD 2.0 the beams and ``cls_logits``. The
+    TensorFlow Lite model takes the same inputs, in this order, as [1, `max_seq_length`] and returns
+    ``end_logits`` and ``start_logits``; it replaces an existing file.
 
     Args:
       runner: `engine.Engine` of a SQuAD task.
-      checkpoint: which one, see `checkpoints.choose`.
+      checkpoint: see `checkpoints.choose`.
       max_seq_length: S of the TensorFlow Lite model.
       export_dir: folder, made if missing.
 
     Raises:
-      file_io.InputError: no checkpoint, or the files cannot be written.
+      file_io.InputError: there is no checkpoint, or the files cannot be written.
     """
     prefix = checkpoints.choose(runner.run_config.output_dir, checkpoint)
     logging.info("Exporting %s", prefix)
     # TensorFlow Lite has no operations to skip padding.
     model = model_to_serve(runner.task, runner.model.config, prefix, skip_padding=False)
     server = _SquadServer(model)
-    server.serve = _function(server.under_all_names, None, None)
+    server.serve = _function(server.with_reference_names, None, None)
     signatures = {"serving_default": server.serve}
     save_version(server, signatures, os.path.join(export_dir, SAVED_MODEL))
     if runner.task.name == squad_task.V1:
@@ -259,7 +259,7 @@ def export_squad(
 def kept_lengths(
     lengths_a: tf.Tensor, lengths_b: tf.Tensor, max_length: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Lengths [B] of two texts after `packing.truncate_pair`, whose rule this is in a graph."""
+    """Computes the lengths [B] of two texts after `packing.truncate_pair`, in a graph."""
     excess = tf.maximum(lengths_a + lengths_b - max_length, 0)
     until_equal = tf.minimum(excess, tf.abs(lengths_a - lengths_b))
     in_turns = excess - until_equal
@@ -268,19 +268,19 @@ def kept_lengths(
 
 
 def _cut(ids: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
-    """The first `lengths` [B] ids of each row of a ragged tensor."""
+    """Keeps the first `lengths` [B] ids of each row of a ragged tensor."""
     return tf.RaggedTensor.from_tensor(ids.to_tensor(), lengths=lengths)
 
 
 class TextPacker(tf.Module):
-    """Makes a model's inputs of strings.
+    """Turns strings into the inputs of a model.
 
     Args:
       tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S; longer texts are cut as `glue.convert_example` does.
 
     Attributes:
-      tokenizer: what `graphs.make` makes.
+      tokenizer: the tokenizer of `graphs.make`.
     """
 
     def __init__(self, tokenizer: tokenization.FullTokenizer, max_seq_length: int) -> None:
@@ -291,7 +291,7 @@ class TextPacker(tf.Module):
         self._pad_id = tokenizer.pad_id
 
     def features(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """`packing.pack` of strings [B]: dict of int32 tensors [B, S'], S' the longest of them."""
+        """Packs strings [B] like `packing.pack`: int32 tensors [B, S'], S' the longest length."""
         first = self.tokenizer.encode(text)
         if text_pair is None:
             return self.pack(first[:, : self._max_seq_length - 2])
@@ -305,7 +305,7 @@ class TextPacker(tf.Module):
     def pack(
         self, first: tf.RaggedTensor, second: tf.RaggedTensor | None = None
     ) -> dict[str, tf.Tensor]:
-        """`packing.pack` of ragged ids [B, (tokens)] that fit: as `features`."""
+        """Packs ragged ids [B, (tokens)] that fit, like `packing.pack`; returns as `features`."""
         rows = first.nrows(tf.int32)
 
         def mark(piece):
@@ -329,7 +329,7 @@ class TextServer(TextPacker):
       tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S; longer texts are cut as `glue.convert_example` does.
       labels: K label names by id; empty for regression.
-      is_pair: the model takes two texts.
+      is_pair: whether the model takes two texts.
 
     Attributes:
       serve: the function of its signature: text [B], and text_pair [B] if `is_pair`, to prediction
@@ -378,8 +378,7 @@ def export_text_classifier(
 ) -> str:
     """Writes a SavedModel with the signature of `TextServer.serve`.
 
-    Args: as `TextServer`; the model goes to a new folder of ``<export_dir>/text``, see
-      `save_version`.
+    Args: see `TextServer`; the new folder is in ``<export_dir>/text``, see `save_version`.
 
     Returns:
       The new folder.
@@ -391,7 +390,7 @@ def export_text_classifier(
     return save_version(server, server.signatures, os.path.join(export_dir, "text"))
 
 
-# --- Models that choose answers to questions about texts, as functions of strings in a graph -----
+# --- multiple choice ----------------------------------------------------------------------------
 
 
 _BLANK = "_"  # in questions, see `race.ending`
@@ -408,7 +407,7 @@ class ChoiceServer(TextPacker):
 
     Attributes:
       serve: the function of its signature: strings ``article`` [B], ``question`` [B] and
-        ``options`` [B, C] to ``prediction`` int32 [B], the number of the option from 0, and
+        ``options`` [B, C] to ``prediction`` int32 [B], the index of the option, and
         ``probabilities`` [B, C].
     """
 
@@ -421,7 +420,7 @@ class ChoiceServer(TextPacker):
     ) -> None:
         super().__init__(tokenizer, max_seq_length)
         self._model = model
-        self._room, self._max_qa_length = max_seq_length - 3, max_qa_length
+        self._max_tokens, self._max_qa_length = max_seq_length - 3, max_qa_length
         shapes = {"article": [None], "question": [None], "options": [None, None]}
         signature = [tf.TensorSpec(shape, tf.string, name) for name, shape in shapes.items()]
         self.serve = tf.function(self._answer, input_signature=signature, autograph=False)
@@ -438,8 +437,8 @@ class ChoiceServer(TextPacker):
         endings = endings_of(tf.repeat(question, shape[1]), tf.reshape(options, [-1]))
         first = self.tokenizer.encode(tf.repeat(article, shape[1]))
         second = self.tokenizer.encode(endings)[:, -self._max_qa_length :]
-        room = self._room - tf.cast(second.row_lengths(), tf.int32)
-        kept = tf.minimum(tf.cast(first.row_lengths(), tf.int32), room)
+        space = self._max_tokens - tf.cast(second.row_lengths(), tf.int32)
+        kept = tf.minimum(tf.cast(first.row_lengths(), tf.int32), space)
         first = tf.RaggedTensor.from_tensor(first.to_tensor(), lengths=kept)
         scores = self._model(self.pack(first, second), training=False)["logits"]
         scores = tf.reshape(scores, shape)
@@ -450,7 +449,7 @@ class ChoiceServer(TextPacker):
 
 
 def endings_of(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
-    """`race.ending` of strings [B] and [B]."""
+    """Computes `race.ending` of questions [B] and options [B]."""
     parts = tf.strings.split(questions, _BLANK)  # [B, (parts)]
     ends = tf.repeat(parts.row_splits[1:], parts.row_lengths())
     is_last = tf.range(tf.size(parts.flat_values, ends.dtype)) == ends - 1
@@ -463,18 +462,18 @@ def endings_of(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
     )
 
 
-# --- Writes fine-tuned token classifiers as SavedModels: for ids, and for texts or words ---------
+# --- token classification -----------------------------------------------------------------------
 
 
 def export_ids(model: Any, export_dir: str) -> str:
     """Writes a SavedModel of int32 ``input_ids``, ``input_mask`` and ``segment_ids`` [B, S].
 
-    It returns ``predictions`` [B, S] and ``probabilities`` [B, S, K]; a word has those of its first
-    piece.
+    It returns ``predictions`` [B, S] and ``probabilities`` [B, S, K]; those at the first piece of a
+    word are the word's.
 
     Args:
       model: `heads.TokenClassifierModel`.
-      export_dir: the model goes to a new folder here, see `save_version`.
+      export_dir: parent of the new folder, see `save_version`.
 
     Returns:
       The new folder.
@@ -504,8 +503,8 @@ class WordServer(TextPacker):
 
     Attributes:
       serve: the function of strings ``text`` [B], which are split at white space, to ``words``,
-        ``labels`` and ``probabilities`` [B, W], with "" and 0 behind the last word.
-      serve_words: the same of strings ``words`` [B, W], with "" behind the last word.
+        ``labels`` and ``probabilities`` [B, W], with "" and 0 after the last word.
+      serve_words: the same function of strings ``words`` [B, W], with "" after the last word.
     """
 
     def __init__(
@@ -518,33 +517,33 @@ class WordServer(TextPacker):
         super().__init__(tokenizer, max_seq_length)
         self._model = model
         self._unk_id = tokenizer.unk_id
-        self._room = max_seq_length - 2
+        self._max_pieces = max_seq_length - 2
         self._labels = tuple(labels)
         self._space = tokenization.character_class(str.isspace) + "+"
         text = tf.TensorSpec([None], tf.string, name="text")
         words = tf.TensorSpec([None, None], tf.string, name="words")
-        self.serve = tf.function(self._of_text, input_signature=[text], autograph=False)
-        self.serve_words = tf.function(self._of_words, input_signature=[words], autograph=False)
+        self.serve = tf.function(self._answer_texts, input_signature=[text], autograph=False)
+        self.serve_words = tf.function(self._answer_words, input_signature=[words], autograph=False)
 
     @property
     def signatures(self) -> dict[str, Any]:
         """The functions of the signatures by name."""
         return {"serving_default": self.serve, "words": self.serve_words}
 
-    def _of_text(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _answer_texts(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         return self._answer(tf.strings.split(tf.strings.regex_replace(text, self._space, " ")))
 
-    def _of_words(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _answer_words(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
         return self._answer(tf.RaggedTensor.from_tensor(words, padding=""))
 
     def _answer(self, words: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-        """Outputs for a ragged tensor of words [B, (W)]."""
+        """Computes the outputs for a ragged tensor of words [B, (W)]."""
         pieces = self._pieces(words.flat_values)
         ids = words.with_values(pieces).merge_dims(1, 2)  # [B, (pieces)]
         row = words.value_rowids()
         place = pieces.row_starts() - tf.gather(ids.row_starts(), row)  # of the first piece
-        outputs = self._model(self.pack(ids[:, : self._room]), training=False)
-        fits = place < self._room
+        outputs = self._model(self.pack(ids[:, : self._max_pieces]), training=False)
+        fits = place < self._max_pieces
         index = tf.stack([row, tf.where(fits, place + 1, 0)], axis=1)
         found = {name: tf.gather_nd(outputs[name], index) for name in outputs}
         labels = tf.gather(tf.constant(self._labels), found["predictions"])
@@ -556,12 +555,12 @@ class WordServer(TextPacker):
         }
 
     def _pieces(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Ids of strings [N]: ragged [N, (pieces)], one at least and as many as there is room."""
+        """Returns ids of words [N]: ragged [N, (pieces)], from one to `_max_pieces` per word."""
         pieces = self.tokenizer.encode(words).with_row_splits_dtype(tf.int64)
         empty = tf.cast(pieces.row_lengths() == 0, tf.int64)
         unknown = tf.fill([tf.reduce_sum(empty)], self._unk_id)
         unknown = tf.RaggedTensor.from_row_lengths(unknown, empty)
-        return tf.concat([pieces, unknown], axis=1)[:, : self._room]
+        return tf.concat([pieces, unknown], axis=1)[:, : self._max_pieces]
 
 
 def export_text(
@@ -573,7 +572,7 @@ def export_text(
 ) -> str:
     """Writes a SavedModel with the signatures of `WordServer`: serving_default and words.
 
-    Args: as of `WordServer`; the model goes to a new folder of ``<export_dir>/text``.
+    Args: see `WordServer`; the new folder is in ``<export_dir>/text``.
 
     Returns:
       The new folder.
@@ -585,11 +584,11 @@ def export_text(
     return save_version(server, server.signatures, os.path.join(export_dir, "text"))
 
 
-# --- Writes the SavedModels of serving folders: for ids, and for texts ---------------------------
+# --- serving folders ----------------------------------------------------------------------------
 
 
-TEXT_MODEL = "saved_model_text"  # next to the model of ids
-DESCRIPTION = "description"  # name of the signature that says what the model is
+TEXT_MODEL = "saved_model_text"  # next to the model for ids
+DESCRIPTION = "description"  # name of the signature that describes the model
 
 
 def write(
@@ -597,21 +596,21 @@ def write(
 ) -> None:
     """Writes the models of a serving folder.
 
-    The model of ids has the signature ``serving_default``, int32 [B, S] of any sizes, with the
-    inputs and outputs that `serving_folder` names, and the signature `DESCRIPTION` without inputs:
-    ``kind`` string, ``labels`` strings [K], ``max_seq_length`` int32. Where tensorflow-text is
-    installed, and for all but SQuAD, `TEXT_MODEL` has the signatures of `TextServer`,
+    The model for ids has the signature ``serving_default``, int32 [B, S] of any sizes, with the
+    inputs and outputs of the kind of model, and the signature `DESCRIPTION` without inputs:
+    ``kind`` string, ``labels`` strings [K], ``max_seq_length`` int32. If tensorflow-text is
+    installed, and for all kinds except SQuAD, `TEXT_MODEL` has the signatures of `TextServer`,
     `WordServer` or `ChoiceServer`, and `DESCRIPTION`.
 
     Args:
       folder: `serving_folder.ServingFolder` to write to, in float32 or bfloat16.
       trained: `model_folder.ModelFolder` of the model, with its checkpoint.
-      with_texts: whether `TEXT_MODEL` is written.
+      with_texts: whether to write `TEXT_MODEL`.
 
     Raises:
       file_io.InputError: the folder cannot be written.
     """
-    # Each number of rows of tokens may be compiled for, and there are fewer of those than sizes.
+    # XLA may compile for each number of token rows, of which there are fewer than batch shapes.
     compute = layers.Compute(dtype=folder.precision, skip_padding=True)
     exported = graphs.ExportedModel(trained, compute)
     exported.serve, exported.describe = exported.function(), _description(exported)
@@ -622,7 +621,7 @@ def write(
     try:
         server = _text_server(exported, trained)
     except file_io.InputError as error:
-        logging.warning("There is no model of texts in the folder: %s", error)
+        logging.warning("The folder has no model for texts: %s", error)
         return
     if server:
         server.describe = exported.describe
@@ -643,7 +642,7 @@ def _description(exported: graphs.ExportedModel) -> Callable:
 def _text_server(
     exported: graphs.ExportedModel, trained: model_folder.ModelFolder
 ) -> TextPacker | None:
-    """Returns the server of texts for a model; None for SQuAD models, which have none.
+    """Makes the text server of a model; None for SQuAD models, which have none.
 
     Raises:
       file_io.InputError: see `graphs.make`.
@@ -652,7 +651,7 @@ def _text_server(
     if make is None:
         return None
     tokenizer = model_folder.load_tokenizer(trained.source, trained.config)
-    graphs.check_text(tokenizer, "a model of texts")
+    graphs.check_text(tokenizer, "a model for texts")
     return make(exported, trained, tokenizer)
 
 
@@ -683,7 +682,7 @@ def _make_choice_server(
     return ChoiceServer(exported.model, tokenizer, exported.max_seq_length, max_qa_length)
 
 
-# Kind of model: ``(exported, trained, tokenizer) -> server of texts``.
+# Kind of model: ``(exported, trained, tokenizer) -> text server``.
 _TEXT_SERVERS = {
     glue.KIND: _make_text_server,
     token_classification.KIND: _make_word_server,

@@ -38,12 +38,12 @@ def _write_saved_model(
     return {}
 
 
-# (format, precision): ``(folder, trained, calibration) -> what was measured``, which writes the
-# model's file into a `serving_folder.ServingFolder`. trained is the `model_folder.ModelFolder`,
-# calibration the `agreement.Examples` by which int8 finds its scales.
+# (format, precision): ``(folder, trained, calibration) -> measurements``, which writes the model
+# file of a `serving_folder.ServingFolder`. trained is the `model_folder.ModelFolder`, calibration
+# the `agreement.Examples` from which int8 computes its scales.
 WRITERS = {
     ("onnx", "float32"): _write_onnx,
-    # The same file: OpenVINO rounds what it computes.
+    # The same file as float32: OpenVINO rounds while it computes.
     ("onnx", "bfloat16"): _write_onnx,
     ("onnx", "int8"): onnx_int8.write,
     ("litert", "float32"): _write_litert,
@@ -51,14 +51,14 @@ WRITERS = {
     ("saved_model", "float32"): _write_saved_model,
     ("saved_model", "bfloat16"): _write_saved_model,
 }
-# Why the other combinations are missing.
-_MISSING = {
-    ("litert", "bfloat16"): "LiteRT has no operations for that type",
-    ("saved_model", "int8"): "TensorFlow has no products of that type that gain time",
+# Combinations that are not supported, with the reason.
+_UNSUPPORTED = {
+    ("litert", "bfloat16"): "LiteRT has no operations for bfloat16",
+    ("saved_model", "int8"): "TensorFlow's int8 products are not faster",
 }
-# Those that take a calibration file, and need it.
+# Combinations that need a calibration file.
 CALIBRATED = {("onnx", "int8")}
-_CALIBRATION_EXAMPLES = 512  # at most
+_MAX_CALIBRATION_EXAMPLES = 512
 
 
 def export(
@@ -71,45 +71,46 @@ def export(
     min_agreement: float = 0.99,
     max_metric_drop: float = 1.0,
 ) -> serving_folder.ServingFolder:
-    """Writes a serving folder: all or nothing.
+    """Writes a serving folder, completely or not at all.
 
     Args:
-      model_dir: folder of a fine-tuned model, as training writes it.
+      model_dir: output folder of a fine-tuning run.
       output_dir: folder to make.
       format, precision: a key of `WRITERS`.
-      calibration_file: for those in `CALIBRATED`: see `agreement.read`; it needs no labels.
-      check_file: examples with labels that both models answer; needed for other precisions than
+      calibration_file: needed by the combinations in `CALIBRATED`, see `agreement.read`; may lack
+        labels.
+      check_file: labeled examples that both models answer; needed unless the precision is
         float32.
       min_agreement: minimum fraction of equal answers.
-      max_metric_drop: maximum percentage points by which the score may fall.
+      max_metric_drop: maximum loss of the score, in percentage points.
 
     Returns:
       `serving_folder.ServingFolder`.
 
     Raises:
-      file_io.InputError: a parameter is missing or does not fit, a package is not installed, the
-        files are bad, or the exported model answers otherwise; nothing is written then.
+      file_io.InputError: a parameter is missing or invalid, a package is not installed, a file is
+        invalid, or the answers of the exported model differ; then nothing is written.
     """
     _check_parameters(format, precision, calibration_file, check_file)
     _check_limits(min_agreement, max_metric_drop)
     if serving_folder.is_serving_folder(model_dir):
         raise file_io.InputError(
-            f"model_dir={model_dir} is an exported model; give the folder of its training"
+            f"model_dir={model_dir} is an exported model; give the output_dir of its training"
         )
     trained = kinds.read_folder(model_dir)
 
-    def read(path, *args):
+    def read_examples(path, *args):
         return path and agreement.read(trained, path, *args)
 
-    calibration = read(calibration_file, "calibration_file", False, _CALIBRATION_EXAMPLES)
-    check = read(check_file, "check_file")
+    calibration = read_examples(
+        calibration_file, "calibration_file", False, _MAX_CALIBRATION_EXAMPLES
+    )
+    check = read_examples(check_file, "check_file")
     with serving_folder.creating(output_dir, trained, format, precision) as folder:
         measured = WRITERS[format, precision](folder, trained, calibration)
         if check:
-            measured = {
-                **measured,
-                **_checked(folder, trained, check, min_agreement, max_metric_drop),
-            }
+            limits = (min_agreement, max_metric_drop)
+            measured = {**measured, **_check_answers(folder, trained, check, *limits)}
         serving_folder.describe(serving_folder.measured(folder, measured))
     logging.info("Exported to %s", output_dir)
     return serving_folder.read(output_dir)
@@ -118,13 +119,13 @@ def export(
 def _check_parameters(
     format: str, precision: str, calibration_file: str | None, check_file: str | None
 ) -> None:
-    """Rejects combinations that cannot be written, before any work."""
+    """Rejects unsupported combinations of parameters, before any work."""
     if (format, precision) not in WRITERS:
-        known = ", ".join(f"{one} in {other}" for one, other in WRITERS)
-        why = _MISSING.get((format, precision))
+        known = ", ".join(f"{name} in {kind}" for name, kind in WRITERS)
+        reason = _UNSUPPORTED.get((format, precision))
         raise file_io.InputError(
             f"format={format} cannot be written with precision={precision}"
-            f"{f', as {why}' if why else ''}; there are {known}"
+            f"{f', as {reason}' if reason else ''}; expected one of {known}"
         )
     is_calibrated = (format, precision) in CALIBRATED
     if is_calibrated and not calibration_file:
@@ -133,7 +134,7 @@ def _check_parameters(
         raise file_io.InputError(f"precision={precision} needs check_file")
     if calibration_file and not is_calibrated:
         raise file_io.InputError(
-            f"calibration_file is not for format={format} with precision={precision}"
+            f"format={format} with precision={precision} takes no calibration_file; leave it out"
         )
     if check_file:
         runtimes.module_of(runtimes.of(format, precision)[0])
@@ -141,22 +142,22 @@ def _check_parameters(
 
 def _check_limits(min_agreement: float, max_metric_drop: float) -> None:
     if not 0 <= min_agreement <= 1:
-        raise file_io.InputError(f"min_agreement={min_agreement} must be a share, from 0 to 1")
+        raise file_io.InputError(f"min_agreement={min_agreement} must be a fraction, from 0 to 1")
     if not max_metric_drop >= 0:
-        raise file_io.InputError(f"max_metric_drop={max_metric_drop:g} must be at least 0 points")
+        raise file_io.InputError(f"max_metric_drop={max_metric_drop:g} must be at least 0")
 
 
-def _checked(
+def _check_answers(
     folder: serving_folder.ServingFolder,
     trained: model_folder.ModelFolder,
     check: agreement.Examples,
     min_agreement: float,
     max_metric_drop: float,
 ) -> dict[str, Any]:
-    """Measures the exported model.
+    """Compares the answers of the exported model; returns the measurements.
 
     Raises:
-      file_io.InputError: its answers differ; holds the figures.
+      file_io.InputError: the answers differ too much; gives the figures.
     """
     found = agreement.measure(
         check, inference.FoundModel(trained), inference.FoundModel(folder.model, folder)
@@ -168,8 +169,8 @@ def _checked(
     )
     if found.rate < min_agreement or found.expected - found.found > max_metric_drop:
         raise file_io.InputError(
-            f"nothing was exported: {figures}. Wanted: min_agreement={min_agreement:g} and "
-            f"max_metric_drop={max_metric_drop:g} points at most"
+            f"nothing was exported: {figures}. Required: min_agreement={min_agreement:g} and "
+            f"max_metric_drop={max_metric_drop:g} percentage points at most"
         )
     logging.info("%s", figures)
     return {"check": {"file_sha256": file_io.sha256(check.path), **found.to_dict()}}

@@ -1,6 +1,6 @@
-"""Checks of everything that a folder holds: checkpoints, records, weights, exported models.
+"""Checks all files of a folder: checkpoints, records, weights, exported models.
 
-Nothing that is read is run: the graph of a SavedModel is only parsed.
+Nothing is executed: the graph of a SavedModel is only parsed.
 """
 
 import dataclasses
@@ -16,20 +16,20 @@ from albert.io import file_io, manifests
 from albert.model import checkpoints, huggingface, saved_model_files
 
 _RECORDS = re.compile(r"\.(tf_?records?)(-\d+-of-\d+)?(\.gz)?$")
-_TEMPORARY = re.compile(r"\.tmp-\d+")  # of a process that is at work, or was killed
+_TEMPORARY = re.compile(r"\.tmp-\d+")  # left by a running or a killed process
 _MANIFEST = checkpoints.ENDING
 _VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """Something that was checked.
+    """The result of a check.
 
     Attributes:
-      path: its file, folder or prefix.
-      what: what it is, with what is known of it.
-      damage: what is wrong; None if it is whole.
-      is_unreadable: the system does not let it be read, so that it may be whole.
+      path: file, folder or prefix that was checked.
+      what: description of the item, such as its kind and its number of records.
+      damage: description of the damage; None if there is none.
+      is_unreadable: whether the system denied reading, so the item may be undamaged.
     """
 
     path: str
@@ -39,17 +39,17 @@ class Item:
 
 
 def check(path: str) -> Iterator[Item]:
-    """Checks what a path names; a folder with all folders below it.
+    """Checks a file, a checkpoint, or a folder with all folders below it.
 
     Args:
-      path: folder, prefix of a checkpoint, one of its files, or another file of a kind that is
-        known: records, safetensors, TensorFlow Lite.
+      path: folder, prefix of a checkpoint, one of its files, or a file of records, safetensors or
+        TensorFlow Lite.
 
     Yields:
-      `Item`, in the order of their names.
+      `Item`s, sorted by name.
 
     Raises:
-      file_io.InputError: there is nothing there that can be checked.
+      file_io.InputError: the path has nothing that can be checked.
     """
     set_of_shard = instance_shards.prefix_of(path)
     prefix = set_of_shard or path.removesuffix(_MANIFEST)
@@ -61,8 +61,8 @@ def check(path: str) -> Iterator[Item]:
         items = [checker(path)]
     else:
         prefix = re.sub(rf"({re.escape(_MANIFEST)}|\.(index|meta|data-\d+-of-\d+))$", "", path)
-        there = file_io.exists(prefix + _MANIFEST)
-        items = [_check_checkpoint(prefix if there else checkpoints.resolve(path))]
+        has_manifest = file_io.exists(prefix + _MANIFEST)
+        items = [_check_checkpoint(prefix if has_manifest else checkpoints.resolve(path))]
     count = 0
     for item in items:
         count += 1
@@ -74,7 +74,7 @@ def check(path: str) -> Iterator[Item]:
 
 
 def _checker_of(path: str) -> Callable[[str], Item] | None:
-    """The function that checks a file; None where its name tells nothing, or it is not there."""
+    """Returns the function that checks a file; None if it is missing or its kind is unknown."""
     if not file_io.exists(path):
         return None
     if huggingface.is_weights_file(path):
@@ -108,7 +108,7 @@ def _check_folder(folder: str) -> Iterator[Item]:
         elif name in indices:
             yield _check_checkpoint(path)
         elif name in bases and name not in names:
-            yield from _check_without_file(path)
+            yield from _check_orphan_manifest(path)
         elif file_io.is_dir(path):
             yield from _check_folder(path)
         elif checker := _checker_of(path):
@@ -116,7 +116,7 @@ def _check_folder(folder: str) -> Iterator[Item]:
 
 
 def _check_shards(prefix: str, only: str | None = None) -> Iterator[Item]:
-    """An `Item` for each shard, or for one; and one for their manifest where that is damaged."""
+    """Yields an `Item` for each shard, or for one, and one for a damaged manifest."""
     try:
         for path, count, damage in instance_shards.check_sums(prefix, only):
             yield Item(path, "shard" if damage else f"shard of {count} records", damage)
@@ -124,16 +124,16 @@ def _check_shards(prefix: str, only: str | None = None) -> Iterator[Item]:
         yield Item(instance_shards.manifest_path(prefix), "manifest of shards", str(error))
 
 
-def _check_without_file(path: str) -> Iterator[Item]:
-    """What has a manifest, but not the file that it is named after.
+def _check_orphan_manifest(path: str) -> Iterator[Item]:
+    """Checks a path that has a manifest although the file itself is missing.
 
-    Another program that deletes or renames a checkpoint leaves its manifest.
+    This happens if another program deletes or renames a checkpoint without its manifest.
     """
     if checkpoints.parts(path):
         yield _check_checkpoint(path)
     elif not path.rpartition("/")[2].startswith("model.ckpt-"):
         manifest = record_files.manifest_path(path)
-        yield Item(path, "records", f"there is {manifest}, but no {path}")
+        yield Item(path, "records", f"{manifest} exists, but {path} is missing")
 
 
 def _check_checkpoint(prefix: str) -> Item:
@@ -154,7 +154,7 @@ def _check_checkpoint(prefix: str) -> Item:
 
 
 def _check_records(path: str) -> Item:
-    """Reads every record, whose checksums TensorFlow compares, and compares their number."""
+    """Reads every record, for which TensorFlow compares checksums, and checks their number."""
     has_manifest = file_io.exists(record_files.manifest_path(path))
     try:
         with record_files.report_damage([path]):
@@ -193,7 +193,7 @@ def _check_saved_model(folder: str) -> Item:
 
 
 def _damage_of_saved_model(folder: str) -> str | None:
-    """Returns what is wrong with graph, variables or assets of a SavedModel; None for nothing."""
+    """Describes damage of the graph, variables or assets of a SavedModel; None if undamaged."""
     try:
         graphs = saved_model_files.read_graphs(folder)
     except file_io.InputError as error:

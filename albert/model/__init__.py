@@ -1,7 +1,7 @@
-"""Holds the network, its weights in any form, and the folder of a model.
+"""Holds the network, its weights in all formats, and the folder of a model.
 
-Letters in the shapes of this room: B batch, S sequence, T rows (tokens) that are computed,
-R positions of a sequence that are computed, V vocabulary, E embedding, H hidden, L layers,
+Letters in the shapes of this room: B batch, S sequence, T computed rows (tokens),
+R computed positions of a sequence, V vocabulary, E embedding, H hidden, L layers,
 N attention heads, D head size (H / N), I intermediate, P masked positions, C choices; K starts
 kept and M ends kept for each start (SQuAD v2).
 """

@@ -12,20 +12,20 @@ import numpy as np
 
 # Lengths are multiples of this.
 STEP = 8
-# Number of lengths between a power of two and the next, if they are more than STEP apart.
-PER_OCTAVE = 16
+# Number of lengths between one power of two and the next, if they are more than STEP apart.
+PER_DOUBLING = 16
 
 
 def round_up(size: int) -> int:
     """Rounds up to one of a few sizes: multiples of 8; from 128 on, sixteen sizes per doubling."""
-    step = max(2 ** (size.bit_length() - 1) // PER_OCTAVE, STEP)
+    step = max(2 ** (size.bit_length() - 1) // PER_DOUBLING, STEP)
     return -(-size // step) * step
 
 
 def trim_arrays(
-    features: Mapping[str, np.ndarray], names: Iterable[str], least: int = 1
+    features: Mapping[str, np.ndarray], names: Iterable[str], min_length: int = 1
 ) -> dict[str, np.ndarray]:
-    """Cuts off the padding that all examples of a batch have in common.
+    """Cuts off the padding that all examples of a batch share.
 
     Padded positions do not change any result, so cutting them only saves time. The length is
     rounded up so that only a few lengths occur.
@@ -33,13 +33,13 @@ def trim_arrays(
     Args:
       features: dict of arrays with `input_mask`; examples are the first axis of each.
       names: the features whose last axis is the padded sequence.
-      least: minimum length that is kept.
+      min_length: minimum length that is kept.
 
     Returns:
       All features.
     """
     real = int(features["input_mask"].sum(axis=-1).max())
-    return cut(features, names, round_up(max(real, least)))
+    return cut(features, names, round_up(max(real, min_length)))
 
 
 def cut(features: Mapping[str, Any], names: Iterable[str], length: Any) -> dict[str, Any]:
@@ -65,28 +65,28 @@ def batches_by_length(lengths: Any, batch_size: int) -> list[np.ndarray]:
 
 
 def trimmed_batches(
-    columns: Mapping[str, np.ndarray], batch_size: int, least: int = 1
+    columns: Mapping[str, np.ndarray], batch_size: int, min_length: int = 1
 ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """Yields batches of rows of similar length, without the padding that they have in common.
+    """Yields batches of rows of similar length, without the padding that they share.
 
     Args:
       columns: arrays [N, S] by name, with `input_mask`.
       batch_size: B.
-      least: minimum length that is kept.
+      min_length: minimum length that is kept.
 
     Yields:
       Indices of the rows, int [B], and arrays [B, S'] by name. The last batch may be smaller.
     """
-    for chosen in batches_by_length(columns["input_mask"].sum(axis=1), batch_size):
-        batch = {name: values[chosen] for name, values in columns.items()}
-        yield chosen, trim_arrays(batch, columns, least)
+    for rows in batches_by_length(columns["input_mask"].sum(axis=1), batch_size):
+        batch = {name: values[rows] for name, values in columns.items()}
+        yield rows, trim_arrays(batch, columns, min_length)
 
 
 def places_in(batches: Sequence[np.ndarray]) -> np.ndarray:
     """Finds the row of each example in the concatenated batches.
 
     Args:
-      batches: list of int arrays, the indices of examples; each of 0 to N - 1 once.
+      batches: list of int arrays, the indices of examples: each from 0 to N - 1 once.
 
     Returns:
       int [N]: taking the rows in this order gives examples 0 to N - 1.

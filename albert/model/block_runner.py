@@ -1,7 +1,8 @@
-"""Runs the encoder's blocks fast and in little memory; the results are those of plain calls.
+"""Runs the encoder's blocks fast and in little memory, with the results of plain calls.
 
-What it adds to ``block(hidden, …)``: kernels for the kind of run, recomputation in the backward
-pass, one trace for the layers that share a block, and early sums of shared weights' gradients.
+In addition to calling ``block(hidden, …)`` it chooses kernels, recomputes activations in the
+backward pass, traces a block once for all layers that share it, and sums the gradients of shared
+weights early.
 """
 
 from collections.abc import Callable
@@ -40,7 +41,7 @@ class BlockRunner:
         run = self._passes[block] if positions is None else self._make_pass(block, positions)
         weights = [weight for sublayer in block.sublayers for weight in self._weights[sublayer]]
         output = run(hidden, layers.BlockWeights(*weights), seeds)
-        for sublayer in block.sublayers:  # for the layers that follow
+        for sublayer in block.sublayers:  # for the next layers
             self._weights[sublayer] = shared_weight_barrier(self._weights[sublayer])
         return output
 
@@ -54,16 +55,16 @@ class BlockRunner:
             return block(hidden, weights, seeds, self._rows, functions, positions)
 
         if self._training and self._compute.recompute:
-            run = recomputed(run)
-        return traced_once(run) if self._are_shared and positions is None else run
+            run = recompute_in_backward(run)
+        return trace_once(run) if self._are_shared and positions is None else run
 
 
 def shared_weight_barrier(weights: tuple) -> tuple:
-    """Returns the same weights, for the layers that follow or for a part of the batch.
+    """Returns the same weights, for the next layers or for a part of the batch.
 
-    TensorFlow adds up the gradients of shared weights once it has those of all uses. Everything
-    behind this barrier counts as one use: the gradients of the layers behind it are added up first,
-    so that two of them are in memory instead of one for each layer.
+    TensorFlow adds up the gradients of shared weights once it has the gradient of every use. All
+    uses behind this barrier count as one: their gradients are added up first, so that only two
+    gradients are in memory, not one per layer.
     """
     return tuple(_barrier(x) for x in weights)
 
@@ -73,14 +74,14 @@ def _barrier(x):
     return tf.identity(x), kernels.graph_barrier
 
 
-def recomputed(run: Callable) -> Callable:
+def recompute_in_backward(run: Callable) -> Callable:
     """Makes ``run(hidden, weights, seeds)`` keep only its inputs until the backward pass.
 
-    Training base with 32 x 512 tokens then takes 3.8 GiB, less than 8 x 512 without (5.1); a step
-    takes a third longer.
+    Training the base model with 32 x 512 tokens then takes 3.8 GiB, less than 8 x 512 tokens
+    without it (5.1 GiB); a step takes a third longer.
     """
 
-    def run_and_forget(hidden, weights, seeds):
+    def run_without_activations(hidden, weights, seeds):
         @tf.custom_gradient
         def function(hidden, *weights):
             def gradient(upstream):
@@ -97,12 +98,12 @@ def recomputed(run: Callable) -> Callable:
 
         return function(hidden, *weights)
 
-    return run_and_forget
+    return run_without_activations
 
 
-def traced_once(run: Callable) -> Callable:
-    """Makes ``run(hidden, weights, seeds)`` a function of the graph that is being built.
+def trace_once(run: Callable) -> Callable:
+    """Makes ``run(hidden, weights, seeds)`` a function of the current graph.
 
-    Layers that share their weights then also share the trace.
+    Layers that share weights then also share the trace.
     """
     return tf.function(run, autograph=False) if tf.inside_function() else run

@@ -1,9 +1,9 @@
-"""Checkpoints in one format: TensorFlow V2 files with plain variable names.
+"""Reads and writes checkpoints in one format: TensorFlow V2 files with plain variable names.
 
 Names are those of TF1 ALBERT checkpoints (no object graph), so released models, runs of older
 toolkits and hub modules are all read the same way. SavedModels of TensorFlow 2, BERT's checkpoints
-and Hugging Face folders are read as if they had these names. A manifest, written last, says which
-files and values make a checkpoint whole.
+and Hugging Face folders are read as if they had these names. A manifest, written last, lists the
+files and values of a complete checkpoint.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ VERSION = 1
 ENDING = ".manifest.json"
 # Files without which a checkpoint cannot be read.
 _PART = re.compile(r"\.(index|data-\d+-of-\d+)$")
-_NAMED = 20  # maximum number of files that a message names
+_MAX_LISTED = 20  # maximum number of files that a message lists
 # Suffix for the files of a damaged checkpoint, so that no search finds them.
 ASIDE = ".damaged"
 
@@ -37,7 +37,7 @@ def path_of(prefix: str) -> str:
 
 
 def parts(prefix: str) -> list[str]:
-    """Lists the endings of the files that hold a checkpoint's values, sorted: data, then index."""
+    """Lists the endings of the files with a checkpoint's values, sorted: data, then index."""
     folder, name = os.path.split(prefix)
     names = file_io.listdir(folder or ".")
     endings = [found[len(name) :] for found in names if found.startswith(f"{name}.")]
@@ -45,7 +45,7 @@ def parts(prefix: str) -> list[str]:
 
 
 def write(prefix: str, step: int | None, names: Iterable[str]) -> None:
-    """Writes the manifest of a checkpoint that is whole.
+    """Writes the manifest of a complete checkpoint.
 
     Args:
       prefix: prefix of the checkpoint.
@@ -61,7 +61,7 @@ def write(prefix: str, step: int | None, names: Iterable[str]) -> None:
 
 
 def manifest_mismatch(prefix: str) -> str | None:
-    """Says how a checkpoint differs from its manifest; None if it fits or has no manifest.
+    """Describes how a checkpoint differs from its manifest; None if it does not, or has none.
 
     Raises:
       file_io.UnreadableError: a file cannot be read, so this is unknown.
@@ -76,11 +76,11 @@ def manifest_mismatch(prefix: str) -> str | None:
     except file_io.InputError as error:
         return str(error)
     if ".index" not in files or not all(map(_PART.fullmatch, files)):
-        return f"{path} is no manifest of a checkpoint"
+        return f"{path} is not the manifest of a checkpoint"
     if problem := manifests.mismatch(prefix, files):
         return f"{problem} (delete {path} if another program has replaced the files)"
     surplus = sorted({*parts(prefix)} - {*files})
-    return f"{path} does not name {prefix}{surplus[0]}" if surplus else None
+    return f"{path} does not list {prefix}{surplus[0]}" if surplus else None
 
 
 def is_outdated(prefix: str) -> bool:
@@ -99,7 +99,7 @@ def is_outdated(prefix: str) -> bool:
 
 
 def set_aside(prefix: str) -> None:
-    """Renames the files of a damaged checkpoint so that nothing takes them for one.
+    """Renames the files of a damaged checkpoint, so that it is no longer found.
 
     The index is renamed first, so that a partial checkpoint is never taken for a whole one.
     """
@@ -127,7 +127,7 @@ _OPTIONAL_PARTS = (".meta", ENDING)
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
-    """What a restore did; every list holds variable names, sorted.
+    """The result of a restore; every list holds variable names, sorted.
 
     Attributes:
       path: the checkpoint's prefix.
@@ -236,8 +236,8 @@ def resolve(path: str) -> str:
     folder = prefix if file_io.is_dir(prefix) else os.path.dirname(prefix) or "."
     if file_io.is_dir(folder):
         there = file_io.listdir(folder)
-        more = f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
-        listing = f"{folder} holds {there[:_NAMED]}{more}"
+        more = f" and {len(there) - _MAX_LISTED} more" if len(there) > _MAX_LISTED else ""
+        listing = f"{folder} holds {there[:_MAX_LISTED]}{more}"
     else:
         listing = f"the folder {folder} does not exist"
     raise file_io.InputError(
@@ -253,9 +253,9 @@ def _keys_of(checkpoint):
     graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
         checkpoint.get_tensor(_OBJECT_GRAPH)
     )
-    stored = [attribute for node in graph.nodes for attribute in node.attributes]
-    left_out = ("", _SAVE_COUNTER)
-    return {x.full_name: x.checkpoint_key for x in stored if x.full_name not in left_out}
+    attributes = [attribute for node in graph.nodes for attribute in node.attributes]
+    skipped = ("", _SAVE_COUNTER)
+    return {x.full_name: x.checkpoint_key for x in attributes if x.full_name not in skipped}
 
 
 def reader(path: str) -> Any:
@@ -294,16 +294,16 @@ def restore(
     """Loads a model's weights.
 
     Args:
-      model: module whose variables bear checkpoint names.
+      model: module whose variables have checkpoint names.
       path: any path that `resolve` accepts.
-      strict: raise if any encoder variable is missing (but for one that the model does not use,
-        and for the pooler that some Hugging Face models lack).
+      strict: raise if any encoder variable is missing (except variables that the model does not
+        use, and the pooler that some Hugging Face models lack).
       allow_new_heads: variables outside the encoder may be missing; they keep their values.
       rename: optional ``name -> name`` giving the checkpoint's name for a model's variable.
 
     Raises:
       file_io.InputError: nothing matches, shapes differ, an encoder variable is missing or (when
-        strict, without `rename`) left over; names the variables. The model is left as it was.
+        strict, without `rename`) unused; names the variables. The model is not changed.
     """
     prefix = resolve(path)
     _check_manifest(prefix)
@@ -313,8 +313,8 @@ def restore(
     source = {name: rename(name) if rename else name for name in variables}
     loaded = sorted(name for name in variables if source[name] in shapes)
     new = sorted(set(variables) - set(loaded))
-    taken = {source[name] for name in loaded}
-    unused = sorted(set(shapes) - taken - weight_names.training_state(shapes))
+    read_names = {source[name] for name in loaded}
+    unused = sorted(set(shapes) - read_names - weight_names.training_state(shapes))
     found = {name: shapes[source[name]] for name in loaded}
     _check_shapes(prefix, found, variables, _mismatch(shapes, variables))
     if not loaded:
@@ -335,7 +335,7 @@ def restore(
     ]
     if strict and missing:
         hint = (
-            _mismatch(shapes, variables) or "is the configuration file the one of this checkpoint?"
+            _mismatch(shapes, variables) or "does the configuration file belong to this checkpoint?"
             if any(name.startswith(ENCODER_PREFIX) for name in missing)
             else "this checkpoint has no head for the task: fine-tune first (do_train)"
         )
@@ -345,7 +345,7 @@ def restore(
 
 
 def group_zero_name(name: str) -> str:
-    """Returns the variable of group 0 that stands for a variable of any group."""
+    """Returns the name of the variable of group 0 that corresponds to a variable of any group."""
     return re.sub(r"/group_\d+/", "/group_0/", name)
 
 
@@ -360,7 +360,7 @@ def _check_surplus(prefix, unused, shapes, variables):
     surplus = [name for name in unused if name.startswith(f"{ENCODER_PREFIX}encoder/")]
     if surplus:
         raise file_io.InputError(
-            f"{prefix} has more in its encoder than the configuration, such as {surplus[0]}; "
+            f"{prefix} has encoder variables that the configuration lacks, such as {surplus[0]}; "
             f"{_mismatch(shapes, variables)}"
         )
 
@@ -401,13 +401,13 @@ def check_readable(prefix: str) -> None:
         except (OSError, tf.errors.OpError) as error:
             reason = getattr(error, "strerror", None) or error
             raise file_io.UnreadableError(
-                f"the checkpoint {prefix} cannot be read: {prefix}{part}: {reason}; see to its "
-                "permissions and its disk. Nothing was changed"
+                f"the checkpoint {prefix} cannot be read: {prefix}{part}: {reason}; check its "
+                "permissions and the disk. Nothing was changed"
             ) from error
 
 
 def damage_of_values(prefix: str) -> str | None:
-    """Says which values of a checkpoint differ from their checksums; None if none does.
+    """Describes values of a checkpoint that differ from their checksums; None if none differs.
 
     Raises:
       file_io.UnreadableError: a file cannot be read, so this is unknown.
@@ -431,7 +431,7 @@ def _damaged(prefix, error):
     others = [*filter(prefix_exists, [os.path.join(os.path.dirname(prefix), BEST)])]
     others += reversed(numbered(os.path.dirname(prefix)))
     other = next((found for found in others if found != prefix), None)
-    advice = f"use another, such as {other}" if other else "fetch or train it again"
+    advice = f"use another, such as {other}" if other else "download or train it again"
     return file_io.InputError(f"the checkpoint {prefix} is damaged: {error}; {advice}")
 
 
@@ -444,15 +444,15 @@ def _check_manifest(prefix):
 
 
 def is_replaced(prefix: str) -> bool:
-    """Returns whether another program has replaced the files since the manifest, by whole ones."""
+    """Returns whether another program has replaced the files by undamaged ones."""
     return is_outdated(prefix) and damage_of_values(prefix) is None
 
 
 def renew_manifest(prefix: str) -> None:
-    """Writes the manifest of a checkpoint that `is_replaced` again, with a warning."""
+    """Writes a new manifest for a checkpoint that `is_replaced`, with a warning."""
     logging.warning(
         "%s is older than the files of %s: another program has replaced them. Their checksums are "
-        "right: the manifest is made again",
+        "correct, so a new manifest is written",
         path_of(prefix),
         prefix,
     )
@@ -492,8 +492,8 @@ def restore_training_state(prefix: str, model: Any, optimizer: Any) -> None:
     missing = sorted(set(variables) - set(shapes))
     if missing:
         raise file_io.InputError(
-            f"cannot resume from {prefix}: it lacks {missing[:5]} ({len(missing)} in all). To "
-            "start a run from its weights, name it as init_checkpoint and use another output_dir"
+            f"cannot resume from {prefix}: it lacks {missing[:5]} ({len(missing)} in total). To "
+            "start a run from its weights, give it as init_checkpoint with another output_dir"
         )
     _check_shapes(prefix, {name: shapes[name] for name in variables}, variables)
     _assign(checkpoint, [(variable, name) for name, variable in variables.items()], prefix)
@@ -532,8 +532,8 @@ def save(prefix: str, model: Any, optimizer: Any = None) -> None:
 
     Args:
       prefix: path without ending, such as ``folder/model.ckpt-300``.
-      model: module whose variables bear checkpoint names.
-      optimizer: its slots and ``global_step`` are stored too.
+      model: module whose variables have checkpoint names.
+      optimizer: its slots and ``global_step`` are also stored.
 
     Raises:
       file_io.InputError: the files cannot be written.
@@ -547,7 +547,7 @@ def values_of(model: Any, optimizer: Any = None) -> dict[str, tf.Tensor]:
     if optimizer is not None:
         variables.update(optimizer.variables_by_name())
     with tf.device("CPU:0"):
-        # There a variable and what was read from it share memory until the variable is assigned.
+        # On a CPU a variable and the value read from it share memory until the next assignment.
         return {name: tf.identity(variable.read_value()) for name, variable in variables.items()}
 
 
@@ -579,7 +579,7 @@ def _write_files(prefix, names, values, with_meta):
             shape_and_slices=[""] * len(names),
             tensors=values,
         )
-        # Without an index a checkpoint does not exist, so no kill leaves new data under an old one.
+        # Without an index there is no checkpoint: a kill never leaves new data with an old index.
         file_io.remove(f"{prefix}.index")
         file_io.remove(path_of(prefix))
         file_io.rename(data, f"{prefix}.data-00000-of-00001")
@@ -593,7 +593,7 @@ def _write_files(prefix, names, values, with_meta):
 
 
 def copy(source: str, target: str, copy_file: Callable = file_io.copy) -> None:
-    """Copies a checkpoint over another, which is whole or missing whenever a kill comes."""
+    """Copies a checkpoint over another, which is complete or missing if the process is killed."""
     delete(target)
     data = [part for part in parts(source) if part != ".index"]
     for part in (".meta", *data, ".index", ENDING):
@@ -604,19 +604,19 @@ def copy(source: str, target: str, copy_file: Callable = file_io.copy) -> None:
 def replace_best(folder: str, source: str) -> None:
     """Makes a checkpoint the best of its folder.
 
-    Whenever a kill comes, either the old or the new best is whole and `find_best` finds it.
+    If the process is killed, either the old or the new best is complete and `find_best` finds it.
     """
     new = os.path.join(folder, NEW_BEST)
     try:
         copy(source, new)
     except BaseException:
-        delete(new)  # Its parts would waste space.
+        delete(new)  # a partial copy would waste space
         raise
     complete_best(folder)
 
 
 def complete_best(folder: str) -> None:
-    """Completes an interrupted `replace_best`; no other process may be running it."""
+    """Completes an interrupted `replace_best`, which no other process may be running."""
     best, new = os.path.join(folder, BEST), os.path.join(folder, NEW_BEST)
     if prefix_exists(new):
         copy(new, best, file_io.link)  # A second copy of large files would take time and space.
@@ -624,7 +624,7 @@ def complete_best(folder: str) -> None:
 
 
 def delete(prefix: str) -> None:
-    """Deletes a checkpoint; its index goes first, so that no part of it is taken for a whole."""
+    """Deletes a checkpoint, its index first, so that a partial checkpoint is never loaded."""
     folder, name = os.path.dirname(prefix), os.path.basename(prefix)
     file_io.remove(f"{prefix}.index")
     endings = (".data-", ".index", ".meta", ENDING)
@@ -656,10 +656,10 @@ def prune(folder: str, keep: int) -> None:
 
 
 def clean_up(folder: str) -> None:
-    """Deletes what a killed run left half-written in its output folder."""
+    """Deletes the incomplete files of a killed run from its output folder."""
     for name in file_io.listdir(folder):
         if re.search(r"^model\.ckpt-.*\.tmp-\d+", name):
-            logging.info("Deleting %s, left half-written by an earlier run", name)
+            logging.info("Deleting %s, an incomplete file of an earlier run", name)
             file_io.remove(os.path.join(folder, name))
 
 
@@ -667,7 +667,7 @@ def clean_up(folder: str) -> None:
 
 
 def damage_of(prefix: str, renew: bool = False) -> str | None:
-    """Says what is damaged in a checkpoint; None if all bytes and values are as they were saved.
+    """Describes the damage of a checkpoint; None if all bytes and values are as they were saved.
 
     Its files are compared with its manifest, if it has one, and each value with its checksum. For
     files that another program has replaced, only the checksums count.
@@ -703,7 +703,7 @@ def last_whole(folder: str) -> str | None:
         not mean that it is damaged.
     """
     damaged = {}
-    # Without data either it was deleted, or moved by another program: nothing is lost.
+    # If the data is also missing, the checkpoint was deleted or moved on purpose.
     lost = filter(parts, without_index(folder))
     found = [*numbered(folder), *lost]
     for prefix in sorted(found, key=step_of, reverse=True):
@@ -726,8 +726,8 @@ def _set_aside(damaged, whole):
         first, last = step_of(whole) + 1, step_of(prefix)
         set_aside(prefix)
         logging.error(
-            "The checkpoint %s is damaged: %s. It is not used, its files are now %s.*%s. Going on "
-            "from %s: steps %d to %d are taken again",
+            "The checkpoint %s is damaged: %s. Its files were renamed to %s.*%s. Resuming from "
+            "%s: steps %d to %d are repeated",
             prefix,
             damage,
             prefix,

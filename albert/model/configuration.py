@@ -14,27 +14,27 @@ from absl import logging
 
 from albert.io import file_io
 
-# Far above every published model: larger values would exhaust memory before any check.
-_MOST = {"num_hidden_layers": 10_000, "num_hidden_groups": 10_000, "inner_group_num": 1_000}
-_MOST_PARAMETERS = 10**12
+# Limits far above every published model: larger values would exhaust memory before any check.
+_MAX_VALUES = {"num_hidden_layers": 10_000, "num_hidden_groups": 10_000, "inner_group_num": 1_000}
+_MAX_PARAMETERS = 10**12
 SHARING = ("all", "attention", "ffn", "none")  # values of `AlbertConfig.share`
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")  # `layers.ACTIVATIONS` computes them
 LAYER_NORM_EPSILON = 1e-12
 
 # Other names of the tanh approximation of gelu.
 _TANH_GELU_ALIASES = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
-# Keys that only files of Hugging Face have; there "gelu" is the exact one.
+# Keys that only Hugging Face files have; in these "gelu" is the exact function.
 _HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version"}
 _EXACT_GELU = ("gelu", "gelu_python")
-# Keys of an ALBERT that the configuration of a BERT does not have.
+# Keys of ALBERT's configuration that BERT's does not have.
 _ALBERT_KEYS = {"embedding_size", "num_hidden_groups", "inner_group_num"}
-# Keys that the configuration of a BERT must have; every bert_config.json does.
+# Required keys of BERT's configuration; every bert_config.json has them.
 _BERT_KEYS = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     *("intermediate_size", "hidden_act", "max_position_embeddings", "type_vocab_size"),
 )
 
-# Keys of released configurations that change nothing in the computation.
+# Keys of released configurations that do not affect the computation.
 _LEGACY_KEYS = frozenset(
     "_name_or_path add_cross_attention architectures bos_token_id classifier_dropout "
     "classifier_dropout_prob directionality dtype eos_token_id gap_size gradient_checkpointing "
@@ -44,7 +44,7 @@ _LEGACY_KEYS = frozenset(
     "position_embedding_type problem_type tie_word_embeddings torch_dtype "
     "transformers_version use_cache".split()  # noqa: SIM905
 )
-# Keys whose other values mean a network that is not the one computed here.
+# Keys whose other values describe a network that is not implemented here.
 _REQUIRED_VALUES = {
     "ln_type": "postln",
     "layer_norm_eps": LAYER_NORM_EPSILON,
@@ -61,12 +61,12 @@ class AlbertConfig:
     Attributes:
       vocab_size, embedding_size, hidden_size: V, E, H.
       num_attention_heads, intermediate_size: N, I.
-      num_hidden_layers: number of layers that run one after another (L).
+      num_hidden_layers: number of layers (L).
       num_hidden_groups: number of parameter sets that they share; layer i uses i * groups // L.
-      share: which parameters all layers share: "all" (as `num_hidden_groups` says), "attention"
+      share: the parameters that all layers share: "all" (see `num_hidden_groups`), "attention"
         (each layer has its own feed-forward part), "ffn" (each layer has its own attention) or
         "none" (section 4.5 of ALBERT). The LayerNorm after a part belongs to it.
-      inner_group_num: blocks, each with its own parameters, that one layer runs.
+      inner_group_num: number of blocks in a layer, each with its own parameters.
       down_scale_factor: kept for old files, unused.
       hidden_act: "gelu" (tanh approximation), "gelu_erf" (exact), "relu", "tanh" or "linear".
       hidden_dropout_prob: dropout rate of embeddings and of both outputs of a block.
@@ -75,7 +75,7 @@ class AlbertConfig:
       type_vocab_size: token types (segments).
       initializer_range: standard deviation of the truncated normal of initial weights.
 
-    Raises InputError for a value of the wrong kind, out of range or not divisible as it must be.
+    Raises InputError if a value has the wrong type, is out of range or not divisible as required.
     """
 
     vocab_size: int
@@ -108,8 +108,8 @@ class AlbertConfig:
         self._check_memory()
         if self.share != "all" and self.num_hidden_groups != 1:
             raise file_io.InputError(
-                f"share={self.share} says which parameters each layer has of its own, so "
-                f"num_hidden_groups must be 1; got {self.num_hidden_groups}"
+                f"share={self.share} needs num_hidden_groups=1, as it says which parameters layers "
+                f"share; got {self.num_hidden_groups}"
             )
 
     def _check_memory(self):
@@ -118,13 +118,13 @@ class AlbertConfig:
         blocks = max(self.num_attention_groups, self.num_ffn_groups) * self.inner_group_num
         positions = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
         count = blocks * block + self.embedding_size * (positions + self.hidden_size)
-        if count > _MOST_PARAMETERS:
+        if count > _MAX_PARAMETERS:
             raise file_io.InputError(
                 f"hidden_size {self.hidden_size}, intermediate_size {self.intermediate_size}, "
                 f"vocab_size {self.vocab_size}, embedding_size {self.embedding_size}, "
                 f"max_position_embeddings {self.max_position_embeddings}, type_vocab_size "
                 f"{self.type_vocab_size} and {blocks} blocks make up to {count:.1e} parameters, "
-                f"more than {_MOST_PARAMETERS:.0e}"
+                f"more than {_MAX_PARAMETERS:.0e}"
             )
 
     @property
@@ -162,7 +162,7 @@ class AlbertConfig:
             raise file_io.InputError(f"must be a JSON object, got {type(values).__name__}")
         kind = values.get("model_type", "albert")
         if kind != "albert":
-            hint = "; read that of a BERT with from_bert_json_file" if kind == "bert" else ""
+            hint = "; read a BERT configuration with from_bert_json_file" if kind == "bert" else ""
             raise file_io.InputError(f"model_type is {kind!r}, expected 'albert'{hint}")
         names = [field.name for field in dataclasses.fields(cls)]
         unknown = [key for key in values if key not in names and key not in _LEGACY_KEYS]
@@ -189,20 +189,20 @@ class AlbertConfig:
     def from_json_file(cls, path: str) -> "AlbertConfig":
         """Reads ``albert_config.json``; the errors of `from_dict` then name the file.
 
-        The configuration of a BERT is read as by `from_bert_json_file`. It is one if its
-        `model_type` is "bert", or if it has all keys of google-research/bert's
-        ``bert_config.json`` and none of ALBERT's own (and no `model_type`).
+        A BERT configuration is read as by `from_bert_json_file`. It is recognized by its
+        `model_type` "bert" or, without a `model_type`, by having all keys of google-research/bert's
+        ``bert_config.json`` and none of ALBERT's own.
         """
         values = file_io.read_json(path, "ALBERT configuration")
         with _naming(f"ALBERT configuration {path}"):
             if not _is_bert(values):
                 return cls.from_dict(values)
-            logging.info("%s is the configuration of a BERT: E = H, a group for each layer", path)
+            logging.info("%s is a BERT configuration: E = H, one group per layer", path)
             return cls._from_bert_dict(values)
 
     @classmethod
     def from_bert_json_file(cls, path: str) -> "AlbertConfig":
-        """Reads the configuration of a BERT: E = H, and as many groups as layers.
+        """Reads a BERT configuration: E = H, and as many groups as layers.
 
         Args:
           path: ``bert_config.json`` of google-research/bert, whose "gelu" is the tanh
@@ -231,8 +231,8 @@ class AlbertConfig:
         for key, value in (*implied.items(), ("model_type", "bert")):
             if key in values and values[key] != value:
                 raise file_io.InputError(
-                    f"{key} is {values[key]!r}, in a BERT of this size it is {value!r}; read the "
-                    "configuration of an ALBERT with from_json_file"
+                    f"{key} is {values[key]!r}; a BERT of this size has {value!r}. Read an ALBERT "
+                    "configuration with from_json_file"
                 )
         if "model_type" in values:
             implied["model_type"] = "albert"
@@ -242,7 +242,7 @@ class AlbertConfig:
     def to_dict(self) -> dict[str, Any]:
         """Returns all values as a dict for `from_dict`; omits `share` if it is "all".
 
-        Other programs also read these files, and they only know the usual sharing.
+        Other programs that read these files only know the usual sharing.
         """
         values = dataclasses.asdict(self)
         if self.share == "all":
@@ -255,7 +255,7 @@ class AlbertConfig:
 
 
 def _is_bert(values):
-    """Returns whether the content of a file is the configuration of a BERT."""
+    """Returns whether the content of a file is a BERT configuration."""
     if not isinstance(values, dict) or "model_type" in values:
         return isinstance(values, dict) and values["model_type"] == "bert"
     return set(_BERT_KEYS) <= values.keys() and not _ALBERT_KEYS & values.keys()
@@ -271,20 +271,20 @@ def _naming(file):
 
 
 def _check_value(name, kind, value):
-    """Raises InputError unless `value` is of the kind and in the range that `name` demands."""
+    """Raises InputError unless `value` has the type and range that `name` requires."""
     if kind is str:
         choices = SHARING if name == "share" else ACTIVATIONS
-        wanted = f"one of {', '.join(choices)}"
-        right = isinstance(value, str) and value in choices
+        expected = f"one of {', '.join(choices)}"
+        is_valid = isinstance(value, str) and value in choices
     elif not isinstance(value, (int, float)) or isinstance(value, bool):
-        wanted, right = "a number", False
+        expected, is_valid = "a number", False
     elif kind is int:
-        most = _MOST.get(name, 10**8)
-        wanted = f"at most {most}" if value > most else "an integer of at least 1"
-        right = isinstance(value, int) and 1 <= value <= most
+        limit = _MAX_VALUES.get(name, 10**8)
+        expected = f"at most {limit}" if value > limit else "an integer of at least 1"
+        is_valid = isinstance(value, int) and 1 <= value <= limit
     elif name.endswith("dropout_prob"):
-        wanted, right = "at least 0 and below 1", 0 <= value < 1
+        expected, is_valid = "at least 0 and below 1", 0 <= value < 1
     else:
-        wanted, right = "above 0 and finite", 0 < value < math.inf
-    if not right:
-        raise file_io.InputError(f"{name} must be {wanted}; got {value!r}")
+        expected, is_valid = "above 0 and finite", 0 < value < math.inf
+    if not is_valid:
+        raise file_io.InputError(f"{name} must be {expected}; got {value!r}")

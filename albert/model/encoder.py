@@ -5,9 +5,9 @@ ALBERT: A Lite BERT for Self-supervised Learning of Language Representations, La
 2019): embeddings of size E that one dense layer maps to the hidden size H, and layers that share
 their parameters. With E == H and as many groups as layers this is BERT itself.
 
-This page has embeddings, mapping and N shared blocks, the blocks themselves are in `layers`. What
-is there for speed stands beside: `token_rows` (rows of real tokens, halves of a batch),
-`block_runner` (recomputation, tracing, sums of gradients), `kernels` (functions in one pass) and
+This module has embeddings, mapping and N shared blocks; the block itself is in `layers`.
+Code for speed is in other modules: `token_rows` (rows of real tokens, slices of a batch),
+`block_runner` (recomputation, tracing, sums of gradients), `kernels` (fused functions) and
 `prepared_weights`.
 
 Letters in shapes: see the docstring of the package.
@@ -42,7 +42,7 @@ class _Embeddings(tf.Module):
         self.layer_norm = layers.LayerNorm(f"{name}/LayerNorm", config.embedding_size)
 
     def __call__(self, input_ids, token_type_ids, rows, dropout):
-        """[B, S] ids -> the words' embeddings and the whole embeddings, both [T, E]."""
+        """Maps ids [B, S] to the word embeddings and the summed embeddings, both [T, E]."""
         words = tf.gather(self.word_embeddings, rows.flatten(input_ids))
         if token_type_ids is None:
             types = self.token_type_embeddings[0]
@@ -56,8 +56,8 @@ class _Embeddings(tf.Module):
 def _make_layers(config, seed):
     """Makes the blocks of each layer.
 
-    The caches are ALBERT's parameter sharing: layers of one group get the same objects, and with
-    these the same variables.
+    The caches implement ALBERT's parameter sharing: layers of one group get the same objects, and
+    therefore the same variables.
     """
     name = "bert/encoder/transformer/group_{}/inner_group_{}".format
 
@@ -80,7 +80,7 @@ def _make_layers(config, seed):
 
 
 class AlbertOutput(NamedTuple):
-    """What the encoder computed.
+    """The outputs of the encoder.
 
     Attributes:
       word_embedding_output: [B, S, E] rows of the word embedding table.
@@ -103,7 +103,7 @@ class AlbertModel(tf.Module):
     Args:
       config: AlbertConfig.
       seed: integer from which the initial weights are drawn (same seed, same weights), or None.
-      compute: `layers.Compute`, how it computes.
+      compute: `layers.Compute`.
     """
 
     def __init__(
@@ -165,11 +165,11 @@ class AlbertModel(tf.Module):
         seed: Any = None,
         positions: Any = None,
     ) -> tf.Tensor:
-        """Computes the last layer at some positions only, which spares the rest of its work.
+        """Encodes a batch, but computes the last layer only at some positions, to save time.
 
         Args:
-          positions: int32 [B, R]; None means the first position, what `pool` takes.
-          For the rest see `__call__`.
+          positions: int32 [B, R]; None means the first position, which `pool` reads.
+          For the other arguments see `__call__`.
 
         Returns:
           [B, R, H].
@@ -188,11 +188,11 @@ class AlbertModel(tf.Module):
     def _encode_part(
         self, input_ids, input_mask, token_type_ids, positions, dropout, block_weights
     ):
-        """Computes embeddings, mapping, and one block after another.
+        """Computes the embeddings, the mapping, and one block after another.
 
         Returns:
-          Rows, the words' and the whole embeddings [T, E], and the output of each block [T, H], the
-          last of them [B * R, H] at positions [B, R] unless these are None.
+          The rows, the word embeddings and the summed embeddings [T, E], and the output of each
+          block [T, H]; the last output is [B * R, H] if there are positions [B, R].
         """
         compute, heads = self.compute, self.config.num_attention_heads
         rows = token_rows.make_rows(input_ids, input_mask, heads, compute.skip_padding)
@@ -206,13 +206,13 @@ class AlbertModel(tf.Module):
         run = block_runner.BlockRunner(blocks, block_weights, rows, compute, dropout.training)
         outputs = []
         for site, block in zip(sites, blocks, strict=True):
-            wanted = positions if site == sites[-1] else None  # only of the last layer
-            hidden = run(block, hidden, block.seeds(dropout, site), wanted)  # [T, H]
+            chosen = positions if site == sites[-1] else None  # only in the last layer
+            hidden = run(block, hidden, block.seeds(dropout, site), chosen)  # [T, H]
             outputs.append(hidden)
         return rows, words, embeddings, *outputs
 
     def _encode(self, input_ids, input_mask, token_type_ids, training, seed, positions=None):
-        """Computes each part of a batch: a list of what `_encode_part` returns."""
+        """Computes each part of a batch: a list of the results of `_encode_part`."""
         input_ids = tf.convert_to_tensor(input_ids)
         self._check_length(input_ids)
         weights = self._weights.get_or_prepare(self._sublayers())  # once for all parts and layers
@@ -223,7 +223,7 @@ class AlbertModel(tf.Module):
         ]
 
     def _blocks(self):
-        """Returns [(name of the site, block)] in the order in which blocks run."""
+        """Returns [(name of the site, block)] in the order of computation."""
         return [
             (f"layer_{layer}/inner_{inner}", block)
             for layer, blocks in enumerate(self._layers)
@@ -236,12 +236,12 @@ class AlbertModel(tf.Module):
     def _check_length(self, input_ids):
         if input_ids.shape.rank != 2:
             raise file_io.InputError(f"input_ids must be [batch, length]; got {input_ids.shape}")
-        longest = self.config.max_position_embeddings
-        message = f"a sequence may have at most max_position_embeddings = {longest} tokens"
+        limit = self.config.max_position_embeddings
+        message = f"a sequence may have at most max_position_embeddings = {limit} tokens"
         length = input_ids.shape[1]
         if length is None:
-            tf.debugging.assert_less_equal(tf.shape(input_ids)[1], longest, message)
-        elif length > longest:
+            tf.debugging.assert_less_equal(tf.shape(input_ids)[1], limit, message)
+        elif length > limit:
             raise file_io.InputError(f"{message}; got {length}")
 
     @property
@@ -251,16 +251,16 @@ class AlbertModel(tf.Module):
 
     @property
     def embedding_table(self) -> tf.Variable:
-        """Variable [V, E]: the word embeddings, which the masked LM head uses again."""
+        """Variable [V, E]: the word embeddings, which the masked LM head reuses."""
         return self._embeddings.word_embeddings
 
     def prepare_weights(self) -> list:
-        """Prepares the present weights, see `PreparedWeights.prepare`."""
+        """Prepares the current weights, see `PreparedWeights.prepare`."""
         return self._weights.prepare()
 
     def use_weights(self, weights: list) -> contextlib.AbstractContextManager:
-        """Has what is traced inside take weights of `prepare_weights` in place of the variables.
+        """Makes functions traced inside use weights of `prepare_weights` instead of the variables.
 
-        Embeddings need no preparation and are read from the variables all the same.
+        Embeddings need no preparation and are always read from the variables.
         """
         return self._weights.use(weights)

@@ -33,7 +33,7 @@ class Head:
             raise file_io.InputError(f"head_hidden_size={size!r} must be an integer of at least 1")
         if not isinstance(rate, (int, float)) or not 0 <= rate < 1:
             raise file_io.InputError(
-                f"head_dropout_prob={rate!r} must be a share, from 0 to below 1"
+                f"head_dropout_prob={rate!r} must be a fraction, from 0 to below 1"
             )
 
     @property

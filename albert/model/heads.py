@@ -22,15 +22,15 @@ ENCODER_OUTPUT = "encoder_output"
 
 
 class Model(tf.Module):
-    """The base of all models: the encoder under `albert` and the arithmetic of their losses.
+    """The base class of all models: the encoder, as `albert`, and the computation of the losses.
 
     A loss is a sum of terms, and a term is ``sum(weight * loss) / total weight``. If the total
-    weights are taken over all replicas and micro-batches, the losses and the gradients of the parts
-    simply add up.
+    weights are sums over all replicas and micro-batches, the losses and the gradients of the parts
+    add up.
 
     Args:
       config: AlbertConfig.
-      compute: `layers.Compute`, how the encoder computes.
+      compute: `layers.Compute` of the encoder.
       seed: integer from which the initial weights are drawn, or None.
     """
 
@@ -52,7 +52,7 @@ class Model(tf.Module):
 
     @property
     def is_frozen(self) -> bool:
-        """Whether training leaves the encoder as it is, see `freeze_encoder`."""
+        """Whether training does not change the encoder, see `freeze_encoder`."""
         return self._is_frozen
 
     @property
@@ -66,7 +66,7 @@ class Model(tf.Module):
         """The `used_variables` that training changes; only they have optimizer slots."""
         if not self._is_frozen:
             return self.used_variables
-        prefix = checkpoints.ENCODER_PREFIX  # also that of the pooler
+        prefix = checkpoints.ENCODER_PREFIX  # also the prefix of the pooler
         return [v for v in self.used_variables if not v.name.startswith(prefix)]
 
     def prepare_weights(self) -> list:
@@ -81,12 +81,12 @@ class Model(tf.Module):
         """Excludes the encoder from training: its weights stay fixed and its dropout is off."""
         self._is_frozen = True
 
-    def _drops(self, training):
-        """Returns whether dropout is on in the encoder."""
+    def _uses_dropout(self, training):
+        """Returns whether the encoder applies dropout."""
         return training and not self._is_frozen
 
     def _encode(self, features, training, seed):
-        return self.albert(*encoder_inputs(features), self._drops(training), seed)
+        return self.albert(*encoder_inputs(features), self._uses_dropout(training), seed)
 
     @abc.abstractmethod
     def example_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -148,7 +148,7 @@ def encoder_inputs(features: Mapping[str, tf.Tensor]) -> tuple[Any, Any, Any]:
 
 
 def real_examples(features: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Returns float [B]: 0 for examples that only fill up a batch, else 1."""
+    """Returns float [B]: 0 for examples that only pad the batch, else 1."""
     if "is_real_example" in features:
         return tf.cast(tf.reshape(features["is_real_example"], [-1]), tf.float32)
     return tf.ones(tf.shape(features["input_ids"])[:1])
@@ -200,7 +200,9 @@ class HiddenLayer(tf.Module):
             for name in ("head_activation", "head_input_activation"):
                 if getattr(head, name) not in layers.ACTIVATIONS:
                     known = ", ".join(layers.ACTIVATIONS)
-                    raise file_io.InputError(f"{name}={getattr(head, name)!r}: known are {known}")
+                    raise file_io.InputError(
+                        f"{name}={getattr(head, name)!r}: expected one of {known}"
+                    )
             self._dense = layers.Dense("head_hidden", config.hidden_size, self.size, config, seed)
 
     @property
@@ -259,7 +261,7 @@ class _LabelModel(Model):
       dropout_prob: dropout of the pooled output in training, independent of the configuration.
       head: `head_config.Head`.
       num_outputs: size of the output layer.
-      For the rest see `Model`.
+      For the other arguments see `Model`.
     """
 
     _term = None  # name of the loss term
@@ -278,7 +280,7 @@ class _LabelModel(Model):
         # The last layer is computed at the first position only.
         inputs = encoder_inputs(features)
         return self.albert.pool(
-            self.albert.at_positions(*inputs, self._drops(training), seed)[:, 0]
+            self.albert.at_positions(*inputs, self._uses_dropout(training), seed)[:, 0]
         )
 
     def _scores(self, features, training, seed, site):
@@ -378,7 +380,7 @@ class RegressionModel(_LabelModel):
     def __call__(
         self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
-        """Returns a dict: logits and predictions [B], probabilities [B, 1]; all are the score."""
+        """Returns a dict: logits and predictions [B], probabilities [B, 1]; all hold the scores."""
         scores, _ = self._scores(features, training, seed, "classifier")
         logits = scores[:, 0]
         outputs = {"logits": logits, "probabilities": scores, "predictions": logits}
@@ -390,7 +392,7 @@ class _SequenceModel(Model):
 
     Args:
       head: `head_config.Head`; all parts of the model's head read the output of its layer.
-      For the rest see `Model`.
+      For the other arguments see `Model`.
     """
 
     uses_pooler = False
@@ -535,7 +537,7 @@ class _SquadModel(_SequenceModel):
 
 
 class SquadV1Model(_SquadModel):
-    """A model of the start and end of an answer; the answer is always in the text.
+    """A model that finds the start and end of an answer, which is always in the text.
 
     Features: input_ids, input_mask, segment_ids [B, S]; for the loss start_positions and
     end_positions [B].
@@ -581,7 +583,7 @@ class SquadV1Model(_SquadModel):
 
 
 class SquadV2Model(_SquadModel):
-    """A model of the start and end of an answer and of whether it exists; beam over the starts.
+    """A model that finds the start and end of an answer, by beam search, and whether there is one.
 
     Features: input_ids, input_mask, segment_ids, p_mask [B, S] (p_mask is 1 at positions that
     cannot be part of an answer); for training start_positions, end_positions, is_impossible [B].
@@ -705,8 +707,8 @@ class SquadV2Model(_SquadModel):
         """
         if "end_log_probs" not in outputs:
             raise ValueError("the loss of SquadV2Model needs the outputs of training=True")
-        start = _picked(outputs["start_log_probs"], features["start_positions"])
-        end = _picked(outputs["end_log_probs"], features["end_positions"])
+        start = _at_positions(outputs["start_log_probs"], features["start_positions"])
+        end = _at_positions(outputs["end_log_probs"], features["end_positions"])
         impossible = tf.cast(tf.reshape(features["is_impossible"], [-1]), tf.float32)
         answerability = tf.nn.sigmoid_cross_entropy_with_logits(impossible, outputs["cls_logits"])
         return {"span_loss": -0.5 * (start + end), "answerability_loss": 0.5 * answerability}
@@ -717,6 +719,6 @@ def _masked_log_softmax(logits, possible):
     return tf.nn.log_softmax(logits * possible - _IMPOSSIBLE * (1.0 - possible))
 
 
-def _picked(log_probs, positions):
-    """Maps [B, S] and positions of B elements to [B]."""
+def _at_positions(log_probs, positions):
+    """Returns the values [B] of [B, S] at B positions."""
     return tf.gather(log_probs, tf.reshape(positions, [-1]), batch_dims=1)

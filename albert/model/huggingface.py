@@ -19,7 +19,7 @@ CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 _INDEX_ENDING = ".safetensors.index.json"
 _OLD_WEIGHTS = ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack")
-# head -> (suffix of its transformers class, prefixes of the head's variables here)
+# head -> (suffix of its class in transformers, prefixes of its variables in this package)
 HEADS = {
     "encoder": ("Model", ()),
     "pretraining": ("ForPreTraining", ("cls/predictions/", "cls/seq_relationship/")),
@@ -32,7 +32,7 @@ HEADS = {
 }
 _MAPPING, _POOLER = weight_names.MAPPING, weight_names.POOLER
 _WITHOUT_POOLER = ("masked_lm", "squad_v1", "token_classification")
-# Activation here -> its name in transformers.
+# Activation in this package -> its name in transformers.
 _HIDDEN_ACT = {"gelu": "gelu_new", "gelu_erf": "gelu"}
 # Keys that the configuration of a BERT does not have.
 _ONLY_ALBERT = ("embedding_size", "num_hidden_groups", "inner_group_num", "down_scale_factor")
@@ -60,7 +60,7 @@ def find_weights(folder: str) -> str | None:
     old = [name for name in _OLD_WEIGHTS if name in names]
     if old:
         raise file_io.InputError(
-            f"{folder} holds {old[0]}, but no {WEIGHTS_NAME}, which is what can be read; write it "
+            f"{folder} holds {old[0]}, which cannot be read; write {WEIGHTS_NAME} "
             "with transformers: AutoModel.from_pretrained(folder).save_pretrained(folder)"
         )
     return None
@@ -124,20 +124,20 @@ def read_token_labels(folder: str) -> tuple[str, ...] | None:
 
 
 class Reader:
-    """A reader of Hugging Face ALBERT or BERT weights under the names of checkpoints.
+    """A reader of Hugging Face ALBERT or BERT weights by the names of checkpoints.
 
-    It has the used methods of `tf.train.CheckpointReader`. All values are float32.
+    It has the methods of `tf.train.CheckpointReader` that are used here. All values are float32.
 
     Args:
-      path: ``.safetensors`` file, or the index of a file that is split into several.
+      path: ``.safetensors`` file, or the index of weights that are split into several files.
 
     Attributes:
-      optional: prefixes of encoder variables that such a model may lack (models for masked words
-        and for questions have no pooler).
+      optional: prefixes of encoder variables that may be missing (models for masked words and for
+        questions have no pooler).
 
     Raises:
-      file_io.InputError: the file is not of this kind or is damaged, or the model has another
-        architecture or a network that this package does not compute.
+      file_io.InputError: the file has another format or is damaged, or the model has another
+        architecture or a network that this package does not support.
     """
 
     optional = (_POOLER,)
@@ -155,8 +155,8 @@ class Reader:
             groups, inner = weight_names.count_blocks(tensors, architecture)
         except file_io.InputError as error:
             raise file_io.InputError(f"{path}: {error}") from error
-        of_tokens = _is_token_classifier(config)
-        table = weight_names.name_table(groups, inner, architecture, of_tokens)
+        labels_tokens = _is_token_classifier(config)
+        table = weight_names.name_table(groups, inner, architecture, labels_tokens)
         self._tensors = {
             ours: tensors.pop(theirs) for ours, theirs in table.items() if theirs in tensors
         }
@@ -175,8 +175,8 @@ class Reader:
         table = self._tensors.get(weight_names.WORDS)
         if weights is not None and not np.array_equal(weights, table):
             raise file_io.InputError(
-                f"{path}: {words}decoder.weight is not the table of word embeddings; a model "
-                "with output weights of its own is not computed here"
+                f"{path}: {words}decoder.weight differs from the word embeddings; models with "
+                "separate output weights are not supported"
             )
 
     def _check_mapping(self, path):
@@ -188,7 +188,7 @@ class Reader:
         if np.any(bias) or not np.array_equal(kernel, np.eye(len(kernel), dtype=np.float32)):
             raise file_io.InputError(
                 f"{path}: embedding_size and hidden_size are both {len(kernel)} and the weights "
-                "of embedding_hidden_mapping_in do something; no such layer is computed here"
+                "of embedding_hidden_mapping_in are not the identity; such a layer is not supported"
             )
         del self._tensors[f"{_MAPPING}kernel"], self._tensors[f"{_MAPPING}bias"]
 
@@ -209,7 +209,7 @@ class Reader:
 
 
 def _read_tensors(path):
-    """Reads {name there: float32 array} from a file, or from all files that an index lists."""
+    """Reads {Hugging Face name: float32 array} from a file or all files listed in an index."""
     if not path.endswith(_INDEX_ENDING):
         return _read_file(path)
     parts = file_io.read_json(path, "index of weights", dict).get("weight_map")
@@ -217,7 +217,7 @@ def _read_tensors(path):
     # The index may list only names of files in its own folder.
     if not parts or not all(isinstance(p, str) and p == os.path.basename(p) for p in parts):
         raise file_io.InputError(
-            f"index of weights: {path} must hold weight_map, names of tensors with names of files"
+            f"index of weights: {path} must have a weight_map of names of tensors to names of files"
         )
     tensors = {}
     for part in sorted(set(parts)):
@@ -237,8 +237,8 @@ def _read_file(path):
     folder, name = os.path.split(path)
     if mismatch := manifests.export_mismatch(folder or ".", name):
         raise file_io.InputError(
-            f"{path} is not as it was exported: {mismatch}; export it again, or delete "
-            f"{manifests.NAME} if another program has changed it"
+            f"{path} has changed since its export: {mismatch}; export it again, or delete "
+            f"{manifests.NAME} if another program changed it on purpose"
         )
     return {name: _to_float32(path, name, tensor) for name, tensor in tensors}
 
@@ -257,7 +257,7 @@ def _to_float32(path, name, tensor):
     if not np.isfinite(values).all():
         raise file_io.InputError(
             f"{path}: {name} holds values that are not finite: the file is damaged, or the "
-            "training went wrong"
+            "training diverged"
         )
     return values.reshape(tensor["shape"])
 
@@ -269,7 +269,7 @@ def find_head(names: Iterable[str]) -> str | None:
     """Finds the key of `HEADS` from a checkpoint's variables; None if they fit several heads.
 
     Args:
-      names: names of variables here.
+      names: names of variables in this package.
 
     Raises:
       file_io.InputError: transformers has no class for the head.
@@ -307,16 +307,16 @@ def check_architecture(config: Any, architecture: weight_names.Architecture) -> 
     """
     if architecture is not weight_names.BERT:
         return
-    wanted = {
+    required = {
         "embedding_size": config.hidden_size,
         "num_hidden_groups": config.num_hidden_layers,
         "inner_group_num": 1,
     }
     found = config.to_dict()
-    differing = [f"{k} {found[k]} (of a BERT {v})" for k, v in wanted.items() if found[k] != v]
+    differing = [f"{k} {found[k]} (BERT: {v})" for k, v in required.items() if found[k] != v]
     if differing:
         raise file_io.InputError(
-            f"architecture=bert: this model is no BERT, it has {', '.join(differing)}; write it "
+            f"architecture=bert: this model is not a BERT, it has {', '.join(differing)}; write it "
             "with architecture=albert"
         )
 
@@ -330,25 +330,25 @@ def convert_weights(
     """Converts tensors to the names and the layout of transformers.
 
     Args:
-      tensors: {variable name here: array}; variables of other heads are skipped.
+      tensors: {name in this package: array}; variables of other heads are skipped.
       config: `encoder.AlbertConfig`.
       head: key of `HEADS`.
       architecture: `Architecture`; see `check_architecture`.
 
     Returns:
-      {name there: float32 array}.
+      {Hugging Face name: float32 array}.
 
     Raises:
       file_io.InputError: variables are missing; names them.
     """
     sizes = (_num_groups(config), config.inner_group_num)
     table = weight_names.name_table(*sizes, architecture, head == "token_classification")
-    wanted = ("bert/", *HEADS[head][1])
-    table = {ours: theirs for ours, theirs in table.items() if ours.startswith(wanted)}
+    prefixes = ("bert/", *HEADS[head][1])
+    table = {ours: theirs for ours, theirs in table.items() if ours.startswith(prefixes)}
     if head in _WITHOUT_POOLER:
         table = {n: theirs for n, theirs in table.items() if not n.startswith(_POOLER)}
     if architecture is weight_names.ALBERT and config.embedding_size == config.hidden_size:
-        # In transformers this layer always exists; here it would be the identity.
+        # transformers always has this layer; with these sizes it is the identity.
         identity = {f"{_MAPPING}kernel": np.eye(config.hidden_size, dtype=np.float32)}
         tensors = {**tensors, **identity, f"{_MAPPING}bias": np.zeros(config.hidden_size, "f")}
     missing = sorted(set(table) - set(tensors))
@@ -409,10 +409,10 @@ def convert_config(
 
 
 def _num_groups(config):
-    """Returns `num_hidden_groups` of the same network in transformers.
+    """Returns the `num_hidden_groups` that give the same network in transformers.
 
     Raises:
-      file_io.InputError: layers share only a part of their parameters.
+      file_io.InputError: layers share only some of their parameters.
     """
     if config.num_attention_groups != config.num_ffn_groups:
         raise file_io.InputError(
@@ -431,6 +431,6 @@ def write_weights(folder: str, tensors: dict[str, np.ndarray]) -> None:
 
 
 def write_config(folder: str, values: dict[str, Any]) -> None:
-    """Writes ``config.json``; call this last, since it makes the folder a complete model."""
+    """Writes ``config.json``; call this last, as it marks the folder as complete."""
     text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
     file_io.write_text(os.path.join(folder, CONFIG_NAME), text)

@@ -5,10 +5,10 @@ type emulates its products, several times slower than float32. There the product
 float32 and rounded. This matches the hardware, which also accumulates in float32. Activations stay
 small in memory either way.
 
-As graph operations, each step of an element-wise function reads and writes the whole tensor. On a
-CPU this costs more than the matrix product before it. Here these functions are compiled into one
-pass over memory, with handwritten gradients. XLA compiles them once per shape, in about 0.1 s,
-which does not pay off for narrow tensors.
+As separate graph operations, each step of an element-wise function reads and writes the whole
+tensor. On a CPU this costs more than the matrix product before it. Here these functions are
+compiled into one pass over memory, with handwritten gradients. XLA compiles them once per shape, in
+about 0.1 s, which does not pay off for narrow tensors.
 
 The kernels add the biases, not the products before them. TensorFlow would fuse the sum with the
 product, which in bfloat16 is several times slower on a processor with matrix units (AMX):
@@ -65,7 +65,7 @@ def has_units(dtype: tf.DType, processor_file: str = "/proc/cpuinfo") -> bool:
     return not _UNITS[dtype.name].isdisjoint(_processor_features(processor_file))
 
 
-def _rounded(a, b, **transposed):
+def _matmul_in_float32(a, b, **transposed):
     product = tf.matmul(tf.cast(a, tf.float32), tf.cast(b, tf.float32), **transposed)
     return tf.cast(product, a.dtype)
 
@@ -79,15 +79,16 @@ def matmul(a: tf.Tensor, b: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
     def product(a, b):
         # Handwritten, because the derived gradient would keep the float32 copies until it runs.
         def gradient(upstream):
-            # Otherwise the copies would be made, or the forward ones kept, long before their use.
+            # Without this the copies would be made early, or the forward copies kept.
             with tf.control_dependencies([upstream]):
                 left, right = tf.identity(a), tf.identity(b)
             if transpose_b:
-                return _rounded(upstream, right), _rounded(upstream, left, transpose_a=True)
-            by_left = _rounded(upstream, right, transpose_b=True)
-            return by_left, _rounded(left, upstream, transpose_a=True)
+                by_left = _matmul_in_float32(upstream, right)
+                return by_left, _matmul_in_float32(upstream, left, transpose_a=True)
+            by_left = _matmul_in_float32(upstream, right, transpose_b=True)
+            return by_left, _matmul_in_float32(left, upstream, transpose_a=True)
 
-        return _rounded(a, b, transpose_b=transpose_b), gradient
+        return _matmul_in_float32(a, b, transpose_b=transpose_b), gradient
 
     return product(a, b)
 
@@ -117,7 +118,7 @@ def _compiled(function):
     return choose
 
 
-def narrowed(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+def round_to(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Converts float32 `x` to `dtype`, rounding to nearest, ties to even.
 
     bfloat16 is rounded by bit operations: the compiler's own conversion takes as long as a tanh.
@@ -137,7 +138,7 @@ def _sum(x, y):
 
 @_compiled
 def _add_bias_forward(x, bias):
-    return narrowed(_sum(x, bias), x.dtype)
+    return round_to(_sum(x, bias), x.dtype)
 
 
 @tf.custom_gradient
@@ -152,7 +153,7 @@ def add_bias(x: tf.Tensor, bias: tf.Tensor) -> Any:
 
 @_compiled
 def _gelu_forward(x, bias):
-    return narrowed(tf.nn.gelu(_sum(x, bias), approximate=True), x.dtype)
+    return round_to(tf.nn.gelu(_sum(x, bias), approximate=True), x.dtype)
 
 
 @_compiled
@@ -162,7 +163,7 @@ def _gelu_backward(x, bias, upstream):
     tanh = tf.tanh(_SCALE * x * (1.0 + _CUBIC * squared))
     inner = _SCALE * (1.0 + 3.0 * _CUBIC * squared)
     slope = 0.5 * (1.0 + tanh + x * (1.0 - tanh * tanh) * inner)
-    return narrowed(upstream * slope, dtype)
+    return round_to(upstream * slope, dtype)
 
 
 @tf.custom_gradient
@@ -185,7 +186,7 @@ def gelu(x: tf.Tensor, bias: tf.Tensor) -> Any:
 
 @_compiled
 def _gelu_erf_forward(x, bias):
-    return narrowed(tf.nn.gelu(_sum(x, bias), approximate=False), x.dtype)
+    return round_to(tf.nn.gelu(_sum(x, bias), approximate=False), x.dtype)
 
 
 @_compiled
@@ -193,7 +194,7 @@ def _gelu_erf_backward(x, bias, upstream):
     dtype, x, upstream = x.dtype, _sum(x, bias), tf.cast(upstream, tf.float32)
     below = 0.5 * (1.0 + tf.math.erf(x * math.sqrt(0.5)))  # cumulative normal distribution
     density = math.sqrt(0.5 / math.pi) * tf.exp(-0.5 * x * x)
-    return narrowed(upstream * (below + x * density), dtype)
+    return round_to(upstream * (below + x * density), dtype)
 
 
 @tf.custom_gradient
@@ -239,7 +240,7 @@ def _residual_norm_forward(x, bias, residual, gamma, beta):
     variance = _row_means(tf.square(centered), _NORM_LANES)
     inverse = tf.math.rsqrt(variance + configuration.LAYER_NORM_EPSILON)  # [rows, 1]
     normal = centered * inverse
-    return narrowed(normal * gamma + beta, x.dtype), narrowed(normal, x.dtype), inverse
+    return round_to(normal * gamma + beta, x.dtype), round_to(normal, x.dtype), inverse
 
 
 @_compiled
@@ -250,7 +251,7 @@ def _residual_norm_backward(normal, inverse, gamma, upstream):
     along = _row_means(scaled * normal, _NORM_LANES)
     total = inverse * (scaled - _row_means(scaled, _NORM_LANES) - normal * along)
     return (
-        narrowed(total, dtype),
+        round_to(total, dtype),
         _column_sums(upstream * normal),
         _column_sums(upstream),
     )
@@ -288,7 +289,7 @@ def _softmax_backward(probabilities, upstream):
     shape = tf.shape(probabilities)
     means = _row_means(tf.reshape(probabilities * upstream, [-1, shape[-1]]), _SOFTMAX_LANES)
     sums = tf.reshape(means * tf.cast(shape[-1], means.dtype), tf.concat([shape[:-1], [1]], 0))
-    return narrowed(probabilities * (upstream - sums), dtype)
+    return round_to(probabilities * (upstream - sums), dtype)
 
 
 def masked_softmax(scores: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:

@@ -25,12 +25,12 @@ ACTIVATIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class Compute:
-    """Settings of how a model computes, fixed when the model is built.
+    """Settings of a model's computation, fixed when the model is built.
 
     All settings compute the same function of the same weights. They may change the rounding of
     results; the encoder's outputs at padded positions, which are 0 if padding is skipped; and the
-    dropout masks, which are drawn for the computed rows, in the type of the activations, separately
-    for each part. `recompute` changes none of these.
+    dropout masks, which are drawn for the computed rows, in the type of the activations and for
+    each part separately. `recompute` changes none of these.
 
     Attributes:
       dtype: type of products and activations: "float32", "bfloat16" or "float16". Variables,
@@ -148,7 +148,7 @@ def drop(x: tf.Tensor, rate: float, seed: Any) -> tf.Tensor:
 
 
 class BlockWeights(NamedTuple):
-    """The parameters of a block as its computation takes them, made once for all layers."""
+    """The parameters of a block in the form used by its computation, made once for all layers."""
 
     # from `SelfAttention`
     qkv_kernel: Any  # [H, 3H] queries (scaled by 1 / sqrt(D)), keys, values
@@ -202,9 +202,9 @@ class FeedForward(tf.Module):
     def __init__(self, name: str, config: Any, seed: int | None) -> None:
         super().__init__(name="feed_forward")
         hidden, inner = config.hidden_size, config.intermediate_size
-        name_of_layers = f"{name}/ffn_1/intermediate"
-        self.intermediate = Dense(f"{name_of_layers}/dense", hidden, inner, config, seed)
-        self.output = Dense(f"{name_of_layers}/output/dense", inner, hidden, config, seed)
+        prefix = f"{name}/ffn_1/intermediate"
+        self.intermediate = Dense(f"{prefix}/dense", hidden, inner, config, seed)
+        self.output = Dense(f"{prefix}/output/dense", inner, hidden, config, seed)
         self.norm = LayerNorm(f"{name}/LayerNorm_1", hidden)
 
     def weights(self, dtype: str) -> tuple:

@@ -83,8 +83,8 @@ class ModelFolder:
         if not (isinstance(value, kind) if isinstance(kind, type) else kind(value)):
             path = os.path.join(self.path, sources.DESCRIPTION_NAME)
             raise file_io.InputError(
-                f"{path}: the setting {name} is {self.settings.get(name, 'missing')!r}, which is "
-                "not what training writes"
+                f"{path}: the setting {name} is {self.settings.get(name, 'missing')!r}, which "
+                "training never writes"
             )
         return value
 
@@ -168,11 +168,11 @@ def write_if_absent(
     name = os.path.join(path, sources.DESCRIPTION_NAME)
     ours = _description(kind, config, source, settings)
     found = _read_description(name) if file_io.exists(name) else ours
-    differing = _differing_entries(_without_names(found), _without_names(ours))
+    differing = _differing_entries(_without_file_names(found), _without_file_names(ours))
     differing += _differing_files(path, found, config, source)
     if differing:
         logging.warning(
-            "%s stays as it is, though this run used other values: %s",
+            "%s is not changed, though this run used other values: %s",
             path if found is ours else name,
             "; ".join(differing),
         )
@@ -181,7 +181,9 @@ def write_if_absent(
     if not file_io.exists(os.path.join(path, sources.CONFIG_NAME)):
         _write_config(path, config)
     _write_rest(path, kind, config, source, settings)
-    logging.info("Added what makes %s usable by itself (%s)", path, sources.DESCRIPTION_NAME)
+    logging.info(
+        "Added the files that make %s usable without flags (%s)", path, sources.DESCRIPTION_NAME
+    )
     return True
 
 
@@ -217,8 +219,8 @@ def _read_description(name):
     for entry, kinds in _ENTRIES.items():
         if not isinstance(found.get(entry), kinds):
             raise file_io.InputError(
-                f"{name}: {entry} is {found.get(entry, 'missing')!r}; training writes it, a "
-                "prediction with the flags of the training writes it again after it is moved away"
+                f"{name}: the entry {entry} is invalid: {found.get(entry, 'missing')!r}; move the "
+                "file away and predict with the flags of the training, which writes it again"
             )
     names = [found[entry] for entry in ("spm_model_file", "vocab_file") if found.get(entry)]
     if len(names) != 1 or names[0] != os.path.basename(names[0]):
@@ -237,10 +239,10 @@ def _vocabulary_in(path, description):
     return os.path.join(path, description["spm_model_file"] or description["vocab_file"])
 
 
-def _without_names(description):
-    """Returns a description without the entries on files, whose content is compared instead."""
-    of_files = ("spm_model_file", "vocab_file", sources.RECORDED_CONFIG)
-    return {k: v for k, v in description.items() if k not in of_files}
+def _without_file_names(description):
+    """Returns a description without the entries for files, whose contents are compared instead."""
+    file_entries = ("spm_model_file", "vocab_file", sources.RECORDED_CONFIG)
+    return {k: v for k, v in description.items() if k not in file_entries}
 
 
 def _differing_entries(there, ours, name=""):
@@ -267,7 +269,7 @@ def _differing_files(path, description, config, source):
 
 
 def copy_vocabulary(path: str, source: sources.Source) -> None:
-    """Copies the vocabulary of a `sources.Source` to the place in a folder where it is found."""
+    """Copies the vocabulary of a `sources.Source` to a folder, with the name that `read` needs."""
     is_spm = bool(source.spm_model_file)
     name = os.path.basename(source.spm_model_file) if is_spm else sources.VOCAB_NAME
     _copy(_vocabulary_of(source), os.path.join(path, name))
@@ -333,7 +335,7 @@ def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
 
 
 def _resolve(path):
-    # It imports TensorFlow, which folders without weights do not need.
+    # Imports TensorFlow, which folders without weights do not need.
     from albert.model import checkpoints
 
     return checkpoints.resolve(path)
@@ -352,8 +354,8 @@ def _check_config(source, config):
     ]
     if differing:
         raise file_io.InputError(
-            f"{source.config_file} is not the configuration of {source.checkpoint}, whose weights "
-            f"have {', '.join(differing)}, in brackets what the configuration says"
+            f"{source.config_file} is not the configuration of {source.checkpoint}, which "
+            f"has {', '.join(differing)}; brackets have the values of the configuration"
         )
 
 
@@ -391,7 +393,7 @@ def _write_pretrained_config(name, config):
         if not differing:
             return
         text = ", ".join(f"{key} {value} (was {there[key]})" for key, value in differing.items())
-        logging.info("%s now says what this run trains with: %s", name, text)
+        logging.info("%s now has the values of this run: %s", name, text)
     file_io.write_text(name, config.to_json_string())
 
 

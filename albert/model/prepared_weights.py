@@ -1,7 +1,7 @@
-"""Weights that are prepared once for many batches, and models compiled to take them.
+"""Prepares weights once for many batches, and compiles models that use them.
 
-Layers compute with their weights cast, scaled and joined. Preparing them takes a good part of a
-call on a short text, so evaluation, predictors and servers do it once.
+Layers compute with cast, scaled and joined weights. Preparing these takes a large part of a call
+on a short text, so evaluation, predictors and servers do it once.
 """
 
 import contextlib
@@ -12,13 +12,12 @@ import tensorflow as tf
 
 
 class PreparedWeights:
-    """Holds the prepared weights of layers while a function is traced with them.
+    """The prepared weights of layers, in use while a function is traced with them.
 
-    This is not a `tf.Module`, and the layers are variables' owners already, so a model that has one
-    tracks nothing twice.
+    This is not a `tf.Module`, so a model that has one does not track its layers twice.
 
     Args:
-      layers: the layers, each with ``weights(dtype)``; one that is shared counts once.
+      layers: the layers, each with ``weights(dtype)``; a shared layer counts once.
       dtype: type of products.
     """
 
@@ -28,13 +27,13 @@ class PreparedWeights:
         self._by_layer = {}
 
     def prepare(self) -> list:
-        """Prepares the present weights: lists of tensors, which a function may take."""
-        found = [list(layer.weights(self._dtype)) for layer in self._layers]
-        return tf.nest.map_structure(tf.convert_to_tensor, found)
+        """Prepares the current weights: lists of tensors, which a function can take."""
+        weights = [list(layer.weights(self._dtype)) for layer in self._layers]
+        return tf.nest.map_structure(tf.convert_to_tensor, weights)
 
     @contextlib.contextmanager
     def use(self, weights: list) -> Iterator[None]:
-        """Has what is traced inside take these weights in place of the variables."""
+        """Makes functions traced inside use these weights instead of the variables."""
         self._by_layer = dict(zip(self._layers, weights, strict=True))
         try:
             yield
@@ -42,7 +41,7 @@ class PreparedWeights:
             self._by_layer = {}
 
     def get(self, layer: Any) -> Any:
-        """Returns the weights of a layer that are in use, else None."""
+        """Returns the weights of a layer in use; None if there are none."""
         return self._by_layer.get(layer)
 
     def get_or_prepare(self, layers: Iterable) -> dict:
@@ -53,13 +52,13 @@ class PreparedWeights:
 
 
 class CompiledModel:
-    """``features -> outputs`` of a model, compiled, from arrays to arrays.
+    """A model compiled as ``features -> outputs``, from arrays to arrays.
 
     Args:
-      model: `heads.Model` or `AlbertModel`. The encoder's weights are taken as they are now;
-        changes of them count from the next `refresh` on.
+      model: `heads.Model` or `AlbertModel`. The encoder's current weights are used; later changes
+        have an effect after the next `refresh`.
       outputs: ``features -> outputs`` as tensors, computed with the model.
-      names: of the features, int32 matrices of any sizes.
+      names: names of the features, int32 matrices of any size.
     """
 
     def __init__(self, model: Any, outputs: Callable[[dict], Any], names: Iterable[str]) -> None:
@@ -68,13 +67,15 @@ class CompiledModel:
         features = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
         weights = tf.nest.map_structure(tf.TensorSpec.from_tensor, self._weights)
         signature = [features, weights]
-        self._compute = tf.function(self._traced, input_signature=signature, autograph=False)
+        self._compute = tf.function(
+            self._compute_outputs, input_signature=signature, autograph=False
+        )
 
     def refresh(self) -> None:
-        """Takes the weights as they are now."""
+        """Prepares the model's current weights for the next calls."""
         self._weights = self._model.prepare_weights()
 
-    def _traced(self, features, weights):
+    def _compute_outputs(self, features, weights):
         with self._model.use_weights(weights):
             return self._outputs(features)
 

@@ -52,8 +52,8 @@ class MaskedLmHead(tf.Module):
 class PretrainingModel(heads.Model):
     """A masked LM with a task on two pieces of text.
 
-    The task is to tell whether the pieces are in order or swapped (sop, the default; ALBERT,
-    section 3.1), or whether the second follows the first or is from elsewhere (nsp; BERT,
+    The task is to predict whether the pieces are in order or swapped (sop, the default; ALBERT,
+    section 3.1), or whether the second piece follows the first or is from another place (nsp; BERT,
     section 3.1). With "none" there is no such task.
 
     Features: input_ids, input_mask, segment_ids [B, S]; masked_lm_positions [B, P]; for the loss

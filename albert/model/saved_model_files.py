@@ -1,4 +1,4 @@
-"""Reads the graphs of SavedModels from their files, without running them."""
+"""Reads the graphs of SavedModels from their files, without executing them."""
 
 import os
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def constant(graph_def: Any, tensor: str) -> Any:
 
 
 def _constant(nodes, tensor, functions):
-    """Computes `constant` for the nodes of a graph or of one of its functions."""
+    """Implements `constant` for the nodes of a graph or of one of its functions."""
     by_name = {node.name: node for node in nodes}
     seen = set()
     while tensor not in seen:

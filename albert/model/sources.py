@@ -82,10 +82,10 @@ def locate(
         lower_case, complete = _read_folder_settings(folder, checkpoint)
     choose = functools.partial(_choose, folder, complete)
     names = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME)
-    given = _existing(CONFIG_FLAG, config_file, hub_handle)
-    config_file = choose(CONFIG_FLAG, given, names)
-    if config_file and not given:
-        _check_config_beside(folder, config_file)
+    explicit_file = _existing(CONFIG_FLAG, config_file, hub_handle)
+    config_file = choose(CONFIG_FLAG, explicit_file, names)
+    if config_file and not explicit_file:
+        _check_recorded_config(folder, config_file)
     if needs_vocabulary:
         existing = functools.partial(_existing, hub_handle=hub_handle)
         spm_model_file, vocab_file = _vocabulary(choose, existing, spm_model_file, vocab_file)
@@ -96,14 +96,14 @@ def locate(
         raise file_io.InputError(_missing_message(missing, folder, hub_handle))
     if None not in (do_lower_case, lower_case) and do_lower_case != lower_case:
         logging.warning(
-            "do_lower_case=%s is used, but the model says %s", do_lower_case, lower_case
+            "using do_lower_case=%s, although the model has %s", do_lower_case, lower_case
         )
-    stated = [value for value in (do_lower_case, lower_case, True) if value is not None]
-    return Source(config_file, checkpoint, spm_model_file, vocab_file, stated[0])
+    choices = [value for value in (do_lower_case, lower_case, True) if value is not None]
+    return Source(config_file, checkpoint, spm_model_file, vocab_file, choices[0])
 
 
 def _resolve(checkpoint):
-    from albert.model import checkpoints  # with TensorFlow, which only weights need
+    from albert.model import checkpoints  # imports TensorFlow, which only weights need
 
     return checkpoints.resolve(checkpoint)
 
@@ -120,7 +120,7 @@ def _vocabulary(choose, existing, spm_model_file, vocab_file):
 
 
 def _read_folder_settings(folder, checkpoint):
-    """Returns whether a folder's model lower-cases (None: unknown); whether its files are a set."""
+    """Returns do_lower_case of a folder's model, or None, and whether its files belong together."""
     if huggingface.is_weights_file(checkpoint):
         huggingface.read_config(folder)  # rejects other architectures
         return huggingface.read_lower_case(folder), True
@@ -131,7 +131,7 @@ def _read_folder_settings(folder, checkpoint):
     return (description.get("do_lower_case") if isinstance(description, dict) else None), True
 
 
-def _check_config_beside(folder, config_file):
+def _check_recorded_config(folder, config_file):
     """Checks the configuration in a fine-tuned model's folder; other folders lack a description."""
     path = os.path.join(folder, DESCRIPTION_NAME)
     if file_io.exists(path):
@@ -181,7 +181,7 @@ def check_config(
 def _check_contradictions(checkpoint, hub_handle, from_scratch):
     if checkpoint and hub_handle:
         raise file_io.InputError(
-            "init_checkpoint and albert_hub_module_handle both name weights; give one"
+            "init_checkpoint and albert_hub_module_handle both give weights; give only one"
         )
     if from_scratch and (checkpoint or hub_handle):
         raise file_io.InputError(
@@ -238,7 +238,9 @@ def _choose(folder, complete, flag, given, names, ending=None):
             _warn_of_difference(flag, given, paths[0])
         return given
     if len(found) > 1:
-        raise file_io.InputError(f"{folder} has several {ending} files {found}: name one, {flag}")
+        raise file_io.InputError(
+            f"{folder} has several {ending} files {found}; choose one with {flag}"
+        )
     return paths[0] if paths else None
 
 
@@ -246,7 +248,9 @@ def _warn_of_difference(flag, given, found):
     """Warns if a flag's file differs from the one that comes with the model."""
     if not found.endswith(".json"):
         if file_io.sha256(given) != file_io.sha256(found):
-            logging.warning("%s=%s is used; the model brings another one, %s", flag, given, found)
+            logging.warning(
+                "using %s=%s, although the model comes with another file, %s", flag, given, found
+            )
         return
     ours, theirs = (
         configuration.AlbertConfig.from_json_file(path).to_dict() for path in (given, found)
@@ -258,7 +262,7 @@ def _warn_of_difference(flag, given, found):
     ]
     if differing:
         logging.warning(
-            "%s=%s is used; it differs from the model's %s: %s",
+            "using %s=%s, which differs from the model's %s: %s",
             flag,
             given,
             found,
@@ -277,9 +281,9 @@ def _missing_message(flags, folder, hub_handle):
     if "tokenizer.json" in there and not any(name.endswith(".model") for name in there):
         return (
             f"{message}: {folder} has a tokenizer.json, but no spiece.model or "
-            "vocab.txt. It is in the folder of the model that this one was made from"
+            "vocab.txt. Look for it in the folder of the model that this model was fine-tuned from"
         )
-    return f"{message}: there is none beside the weights in {folder}"
+    return f"{message}: there is none next to the weights in {folder}"
 
 
 def files_beside(checkpoint: str) -> list[str]:
@@ -339,9 +343,9 @@ def _fetch(handle):
         import tensorflow_hub
     except ImportError as error:
         raise file_io.InputError(
-            f"albert_hub_module_handle={handle} is a URL, which tensorflow-hub fetches: "
+            f"albert_hub_module_handle={handle} is a URL, which needs tensorflow-hub: "
             f"pip install tensorflow-hub 'setuptools<82' ({error}); a folder or a .tar.gz file "
-            "needs nothing"
+            "does not need it"
         ) from error
     try:
         return tensorflow_hub.resolve(handle)
@@ -370,10 +374,10 @@ def check_weights(source: Source, from_scratch: bool) -> None:
     """Rejects a model without weights.
 
     Raises:
-      file_io.InputError: nothing names a checkpoint, and random weights were not asked for.
+      file_io.InputError: there is no checkpoint, and random weights were not requested.
     """
     if not (source.checkpoint or from_scratch):
         raise file_io.InputError(
             "no weights: give init_checkpoint or albert_hub_module_handle, or from_scratch for "
-            "random ones"
+            "random weights"
         )

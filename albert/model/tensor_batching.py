@@ -12,14 +12,14 @@ import tensorflow as tf
 
 from albert.model import batching
 
-# Training batches of equal token counts are cut from the records of this many batches.
+# Batches of equal token counts are cut from this many batches' worth of records at a time.
 CUT_TOGETHER = 16
 
 
 def round_up(size: tf.Tensor) -> tf.Tensor:
     """Rounds a positive int32 scalar up as `batching.round_up` does."""
     octave = tf.cast(tf.math.log(tf.cast(size, tf.float64)) / math.log(2.0) + 1e-9, tf.int32)
-    step = tf.maximum(tf.bitwise.left_shift(1, octave) // batching.PER_OCTAVE, batching.STEP)
+    step = tf.maximum(tf.bitwise.left_shift(1, octave) // batching.PER_DOUBLING, batching.STEP)
     return -(-size // step) * step
 
 

@@ -1,9 +1,8 @@
-"""The rows of a batch that the encoder computes: those of real tokens, one part after another.
+"""The rows of a batch that the encoder computes, usually only those of real tokens.
 
-A batch of texts is mostly padding. The encoder works on a matrix with a row for each token that is
-computed, and only attention needs to know where the rows sit. `PaddedRows` has a row for every
-position, `TokenRows` for real tokens alone. In addition, a batch may be cut in parts that are
-computed side by side.
+A batch of texts is mostly padding. The encoder works on a matrix with a row per computed token, and
+only attention needs the positions of the rows. `PaddedRows` has a row for every position,
+`TokenRows` only for real tokens. A batch can also be cut into parts that are computed in parallel.
 
 Letters in shapes: see the docstring of the package.
 """
@@ -19,21 +18,21 @@ from albert.model import tensor_batching
 def make_rows(
     input_ids: tf.Tensor, input_mask: Any, num_heads: int, skip_padding: bool
 ) -> "PaddedRows":
-    """Returns the rows of ids [B, S] with a mask [B, S] or None: `TokenRows` where it may skip."""
+    """Returns the rows of ids [B, S] with a mask [B, S] or None: `TokenRows` if it may skip."""
     kind = TokenRows if skip_padding and input_mask is not None else PaddedRows
     return kind(input_mask, dimension(input_ids, 0), dimension(input_ids, 1), num_heads)
 
 
 def dimension(x: tf.Tensor, axis: int) -> Any:
-    """Returns the length of an axis: an int where it is known, else a scalar tensor."""
+    """Returns the length of an axis: an int if it is known, else a scalar tensor."""
     static = x.shape[axis]
     return tf.shape(x)[axis] if static is None else static
 
 
 def cut_batch(inputs: tuple, count: int) -> list:
-    """Cuts tensors [B, ...] (or None) in `count` tuples of slices [about B / count, ...].
+    """Cuts tensors [B, ...] (or None) into `count` tuples of slices [about B / count, ...].
 
-    On two cores a batch of 16 x 128 is 1 to 5% faster as two halves side by side.
+    On two cores a batch of 16 x 128 is 1 to 5% faster as two halves in parallel.
     """
     if count == 1:
         return [inputs]
@@ -54,15 +53,15 @@ def join_batch(parts: Any) -> tf.Tensor:
 def _take(x, index, inverse):
     """Computes ``tf.gather(x, index)``, whose gradient gathers by `inverse` instead of adding up.
 
-    Only right if rows that are read twice, or not at all, get no gradient.
+    This is only correct if the gradient of rows that are read twice, or not at all, is 0.
     """
     return tf.gather(x, index), lambda upstream: (tf.gather(upstream, inverse), None, None)
 
 
 class PaddedRows:
-    """Every position of the batch has its row: b * S + s of a [T, width] matrix, T = B * S.
+    """Rows of all positions of a batch: position s of text b is row b * S + s of [T, width].
 
-    Only attention needs to know where rows sit; all else in the encoder works on rows alone.
+    Only attention needs the positions of rows; the rest of the encoder works on each row alone.
     """
 
     def __init__(self, input_mask: Any, batch: Any, length: Any, heads: int) -> None:
@@ -76,43 +75,43 @@ class PaddedRows:
             self.attention_bias = (1.0 - mask) * -10000.0
 
     def flatten(self, x: Any) -> tf.Tensor:
-        """[B, S] -> [T]."""
+        """Maps [B, S] to [T]."""
         return tf.reshape(x, [-1])
 
     def by_position(self, table: Any) -> tf.Tensor:
-        """Returns for each row that of a table [positions, E] at its position: [T, E]."""
+        """Returns for each row the row of a table [positions, E] at its position: [T, E]."""
         shape = [self.batch, self.length, table.shape[1]]
         return tf.reshape(tf.broadcast_to(table[: self.length], shape), [-1, table.shape[1]])
 
     def unflatten(self, x: tf.Tensor) -> tf.Tensor:
-        """[T, width] -> [B, S, width]."""
+        """Maps [T, width] to [B, S, width]."""
         return tf.reshape(x, [self.batch, self.length, x.shape[-1]])
 
     def rows_at(self, positions: Any) -> tf.Tensor:
-        """Positions [B, R] -> the numbers of their rows [B * R]."""
+        """Maps positions [B, R] to the numbers of their rows [B * R]."""
         return tf.reshape(tf.range(self.batch)[:, tf.newaxis] * self.length + positions, [-1])
 
     def split_heads(self, x: tf.Tensor, parts: int) -> list[tf.Tensor]:
-        """[T, parts * H] -> `parts` tensors [B, N, S, D]."""
+        """Splits [T, parts * H] into `parts` tensors [B, N, S, D]."""
         size = x.shape[-1] // parts // self.heads
         x = tf.reshape(x, [self.batch, self.length, parts, self.heads, size])
         return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]), parts)
 
     def merge_heads(self, x: tf.Tensor) -> tf.Tensor:
-        """[B, N, S, D] -> [T, H]."""
+        """Maps [B, N, S, D] to [T, H]."""
         return self.merge_heads_at(x)
 
     def merge_heads_at(self, x: tf.Tensor) -> tf.Tensor:
-        """[B, N, R, D] -> [B * R, H], in the order of `rows_at`."""
+        """Maps [B, N, R, D] to [B * R, H], in the order of `rows_at`."""
         return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [-1, x.shape[1] * x.shape[3]])
 
 
 class TokenRows(PaddedRows):
-    """Only real tokens have rows, and a few padded positions so that T is a round number.
+    """Rows of the real tokens, and of a few padded positions so that T is a round number.
 
-    Functions compiled for one number of rows then meet few different numbers. Positions without a
-    row read the last row. That is always the row of a padded position, unless every position has a
-    row; as nothing that counts reads padded positions, their gradients are 0.
+    Few values of T then occur, for each of which functions may be compiled. Positions without a row
+    read the last row. It always belongs to a padded position, unless every position has a row. As
+    no result depends on padded positions, their gradients are 0.
     """
 
     def __init__(self, input_mask: Any, batch: Any, length: Any, heads: int) -> None:
@@ -126,7 +125,7 @@ class TokenRows(PaddedRows):
         self._row = tf.tensor_scatter_nd_update(  # [B * S] b * S + s -> row
             tf.fill([positions], count - 1), self._position[:, tf.newaxis], tf.range(count)
         )
-        # Made before any block, as all blocks use them. A graph drops what is not used.
+        # Made before the blocks, which all use them. Unused indices are removed from the graph.
         self._indices = {parts: self._head_indices(parts) for parts in (1, 2, 3)}
 
     def flatten(self, x: Any) -> tf.Tensor:
@@ -144,7 +143,7 @@ class TokenRows(PaddedRows):
         return tf.gather(self._row, super().rows_at(positions))
 
     def _head_indices(self, parts):
-        """Returns where slices [parts, B, N, S] lie among [T, parts, N], and the other way."""
+        """Returns the indices of slices [parts, B, N, S] in [T, parts, N], and the inverse."""
         heads = self.heads
         part = np.arange(parts, dtype=np.int32)[:, np.newaxis]
         head = np.arange(heads, dtype=np.int32)

@@ -1,6 +1,6 @@
-"""Names of weights in other programs: Hugging Face's ALBERT and BERT, Google's BERT.
+"""Maps names of weights to those of other programs: Hugging Face's ALBERT and BERT, Google's BERT.
 
-The tables here are the one place that knows both names of a weight.
+Only the tables of this module have both names. "here" is this package, "there" the other program.
 """
 
 import re
@@ -26,24 +26,24 @@ TOKEN_HEAD = "cls/token/"  # for one label per word
 
 # Values that training adds to the weights in a checkpoint.
 STEP = "global_step"
-ADAM_SLOTS = ("adam_m", "adam_v")  # the mean gradient and the mean squared one
+ADAM_SLOTS = ("adam_m", "adam_v")  # the mean gradient and the mean squared gradient
 LOSS_SCALE = "loss_scale/"  # prefix of the variables of loss scaling
 
 
 class Architecture(NamedTuple):
-    """How transformers names the weights of an architecture.
+    """The names that transformers gives the weights of an architecture.
 
     Rows are (key of `_ENDINGS`, name here, name there).
 
     Attributes:
-      model_type: what ``config.json`` calls it; with a dot before the names of the encoder's
+      model_type: its name in ``config.json``; followed by a dot it is the prefix of the encoder's
         weights, except in a model without a head.
-      class_name: what the names of its classes begin with.
-      modules: rows, except those of the blocks.
-      block: format of the beginning of a block's names there, of its group and place in the group.
+      class_name: prefix of its class names.
+      modules: rows of all modules except the blocks.
+      block: format of the prefix of a block's names there, from its group and its number in it.
       block_pattern: finds both numbers in a name.
-      block_modules: rows, without what all names of a block begin with.
-      words: the head for masked words.
+      block_modules: rows of a block, without the prefix.
+      words: prefix of the head for masked words.
     """
 
     model_type: str
@@ -119,12 +119,12 @@ ARCHITECTURES = {"albert": ALBERT, "bert": BERT}
 
 _GOOGLE_LAYER = re.compile(r"bert/encoder/layer_(\d+)/")
 _OUR_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/")
-# Older files call the variables of a LayerNorm so.
+# Names of LayerNorm variables in older files.
 _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 
 
 def name_table(
-    groups: int, inner_groups: int, architecture: Architecture = ALBERT, of_tokens: bool = False
+    groups: int, inner_groups: int, architecture: Architecture = ALBERT, labels_tokens: bool = False
 ) -> dict[str, str]:
     """Builds {variable name here: tensor name there} of the encoder and of every head.
 
@@ -132,9 +132,9 @@ def name_table(
       groups: `num_hidden_groups`.
       inner_groups: `inner_group_num`.
       architecture: `Architecture`.
-      of_tokens: whether the classifier labels words, else texts. Both have the same name there.
+      labels_tokens: whether the classifier labels words, not texts; there both have one name.
     """
-    modules = [*architecture.modules, ("labels", TOKEN_HEAD if of_tokens else "", "classifier")]
+    modules = [*architecture.modules, ("labels", TOKEN_HEAD if labels_tokens else "", "classifier")]
     for group in range(groups):
         for inner in range(inner_groups):
             ours, theirs = (block.format(group, inner) for block in (_BLOCK, architecture.block))
@@ -147,7 +147,7 @@ def name_table(
 
 
 def count_blocks(names: Iterable[str], architecture: Architecture) -> tuple[int, ...]:
-    """Counts the groups, and the blocks per group, in names there; (0, 0) without any.
+    """Counts the groups, and the blocks per group, in names there; (0, 0) if there are none.
 
     Raises:
       file_io.InputError: a block's number is larger than the number of blocks allows.
@@ -157,7 +157,7 @@ def count_blocks(names: Iterable[str], architecture: Architecture) -> tuple[int,
     for numbers, name in blocks.items():
         if max(numbers) >= len(blocks):
             raise file_io.InputError(
-                f"there is a weight {name}… but only {len(blocks)} blocks in all"
+                f"there is a weight {name}… but only {len(blocks)} blocks in total"
             )
     return tuple(max(column) + 1 for column in zip(*blocks, strict=True)) or (0, 0)
 
@@ -176,7 +176,7 @@ def full_name(name: str, architecture: Architecture) -> str:
 def from_google(name: str) -> str:
     """Returns the name here of a google-research/bert variable or its optimizer slot.
 
-    Layers there are groups of one block here; all else has the same names.
+    A layer there is a group of one block here; all other names are the same.
     """
     match = _GOOGLE_LAYER.match(name)
     if not match:
@@ -235,8 +235,8 @@ def explain_mismatch(checkpoint: Mapping[str, Any], model: Mapping[str, Any]) ->
     )
     kind, file = ("a BERT", "bert_config.json") if is_bert else ("an ALBERT", "albert_config.json")
     return (
-        f"by its weights it is {kind} with {', '.join(differing)}, in brackets what the "
-        f"configuration says; give its own {file} or config.json as albert_config_file"
+        f"its weights are of {kind} with {', '.join(differing)}; brackets have the values of the "
+        f"configuration. Give the model's own {file} or config.json as albert_config_file"
     )
 
 
@@ -246,7 +246,7 @@ def explain_mismatch(checkpoint: Mapping[str, Any], model: Mapping[str, Any]) ->
 class RenamingReader:
     """A reader of a checkpoint's variables by their names here.
 
-    It has the used methods of `tf.train.CheckpointReader`.
+    It has the methods of `tf.train.CheckpointReader` that are used here.
 
     Args:
       checkpoint: a `tf.train.CheckpointReader`.

@@ -8,7 +8,7 @@ from albert.model import model_folder
 from albert.serving import runtimes, serving_folder
 from albert.tasks import kinds
 from albert.tasks.squad import task as squad_task
-from albert.tasks.squad import threshold as squad_threshold
+from albert.tasks.squad import threshold_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,7 @@ class FoundModel:
             return self.serving.null_odds_threshold
         if self.folder.kind != squad_task.V2:
             return None
-        return squad_threshold.read(self.folder.source.checkpoint)
+        return threshold_file.read(self.folder.source.checkpoint)
 
 
 def find(path: str | FoundModel, *names: str) -> FoundModel:

@@ -17,7 +17,7 @@ from albert.io import file_io, json_shapes, manifests
 from albert.model import model_folder
 from albert.tasks import kinds
 from albert.tasks.squad import task as squad_task
-from albert.tasks.squad import threshold as squad_threshold
+from albert.tasks.squad import threshold_file
 
 NAME = "serving.json"
 VERSION = 1
@@ -176,7 +176,7 @@ def creating(
         )
         threshold = None
         if trained.kind == squad_task.V2:
-            threshold = squad_threshold.read(trained.source.checkpoint)
+            threshold = threshold_file.read(trained.source.checkpoint)
         model = model_folder.read(temporary, with_weights=False)
         folder = ServingFolder(temporary, model, format, precision, threshold)
         describe(folder)

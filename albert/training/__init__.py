@@ -1,4 +1,4 @@
-"""Trains, evaluates and predicts any task with one engine, and records what a run did.
+"""Trains, evaluates and predicts any task with one engine, and records each run.
 
 Letters in the shapes of this room: B batch, S sequence, H hidden, V classes compared by
 distillation (in pre-training the vocabulary), C classes.

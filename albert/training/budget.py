@@ -1,8 +1,8 @@
-"""Training within a time budget: the last step is planned again while the model trains.
+"""Trains within a time budget: the last step is planned repeatedly while the model trains.
 
 The learning rate follows the plan: the completed fraction of training rises to 1 at the planned
 last step. `budget.json` in the output folder has all plans, so that a resumed run knows the time
-left, and a repeated run takes the same steps at the same rates.
+left, and a repeated run takes the same steps at the same learning rates.
 """
 
 import dataclasses
@@ -20,23 +20,24 @@ from albert.io import file_io, json_shapes
 BUDGET = "budget.json"
 # Start of the program: this module is imported early.
 STARTED = time.monotonic()
-UNKNOWN = 2**31 - 1  # the number of steps before any step was timed
+UNKNOWN = 2**31 - 1  # number of steps as long as no step was timed
 # The last step is planned again after this fraction of the budget. A new plan is ignored if it
 # moves the last step by less than this fraction of the remaining steps.
-_SHARE_BETWEEN, _SHARE_OF_STEPS = 0.005, 0.01
-_LEAST_CALLS = 3  # minimum, after the first call, in which functions are compiled
-_FEW_STEPS = 4  # last steps, before each of which the end is planned
-# Steps are timed over the last calls: at least _LEAST_STEPS steps and this fraction of the budget,
-# up to _MOST_WINDOW seconds.
-_LEAST_STEPS, _WINDOW_SHARE, _MOST_WINDOW = 10, 0.025, 60.0
+_REPLAN_FRACTION, _MIN_MOVE = 0.005, 0.01
+_MIN_CALLS = 3  # without the first call, in which functions are compiled
+_FEW_STEPS = 4  # number of last steps before each of which the end is planned again
+# Steps are timed over the last calls: at least _MIN_STEPS steps and this fraction of the budget,
+# up to _MAX_WINDOW seconds.
+_MIN_STEPS, _WINDOW_FRACTION, _MAX_WINDOW = 10, 0.025, 60.0
 # Calls this many times slower than usual are warm-up (new memory, or kernels selected for a new
 # length) and are not timed.
-_WARMING_UP = 2.0
+_WARM_UP_FACTOR = 2.0
 # The number of steps counts as known, for judgements that depend on it, once steps have been timed
-# for this fraction of the budget; for short budgets, half a minute up to a larger fraction.
-_KNOWN_SHARE, _MOST_SECONDS = 0.05, 600.0
-_SHORT_SHARE, _SHORT_SECONDS = 0.15, 30.0
-_KEPT = 20  # checkpoints whose times are kept
+# for this fraction of the budget, up to _MAX_SECONDS. Short budgets need _SHORT_SECONDS, up to a
+# larger fraction.
+_KNOWN_FRACTION, _MAX_SECONDS = 0.05, 600.0
+_SHORT_FRACTION, _SHORT_SECONDS = 0.15, 30.0
+_MAX_SAVED = 20  # number of checkpoints whose times are kept
 _PLAN = {
     "step": int, "share": json_shapes.NUMBER, "num_train_steps": int,
     "seconds": json_shapes.NUMBER, "is_known": bool,
@@ -53,7 +54,7 @@ _SHAPE = {
     ],
 }
 
-_NOTHING = {"is_repeated": False, "attempts": []}
+_NO_ATTEMPTS = {"is_repeated": False, "attempts": []}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,22 +63,22 @@ class Settings:
 
     Attributes:
       minutes: minutes from the start of the program to the end of training and its evaluations.
-      make_optimizer: ``(pace) -> optimizer``, whose rate follows `optimizers.Pace`.
-      most_steps: maximum number of steps, even if more fit; None: no limit.
+      make_optimizer: ``(pace) -> optimizer``, whose learning rate follows `optimizers.Pace`.
+      max_steps: maximum number of steps, even if more fit; None: no limit.
       clock: function that returns seconds.
       started: value of the clock when the program began.
     """
 
     minutes: float
     make_optimizer: Callable[[Any], Any]
-    most_steps: int | None = None
+    max_steps: int | None = None
     clock: Callable[[], float] = time.monotonic
     started: float = STARTED
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
-    """Measured durations in seconds.
+class Durations:
+    """The measured durations of parts of a run, in seconds.
 
     Attributes:
       step: duration of a training step.
@@ -89,11 +90,11 @@ class Measured:
     evaluation: float = 0.0
     saving: float = 0.0
 
-    def rest(self, step: int, last: int, save_every: int, eval_every: int) -> float:
+    def seconds_left(self, step: int, last: int, save_every: int, eval_every: int) -> float:
         """Estimates the seconds from a step to the end of the last step's evaluation.
 
         Args:
-          step: present step, whose checkpoint is not saved yet.
+          step: current step, whose checkpoint is not saved yet.
           last: last step.
           save_every: steps between checkpoints.
           eval_every: steps between evaluations, which also save checkpoints; 0: each checkpoint is
@@ -113,18 +114,19 @@ class Measured:
 
 
 def last_step_within(
-    seconds: float, step: int, measured: Measured, save_every: int, eval_every: int
+    seconds: float, step: int, durations: Durations, save_every: int, eval_every: int
 ) -> int:
     """Returns the last step of a run that ends within `seconds`; `step` if no more steps fit.
 
     Args:
-      seconds: the rest of the budget.
-      step, measured, save_every, eval_every: see `Measured.rest`.
+      seconds: remaining time of the budget.
+      step, save_every, eval_every: see `Durations.seconds_left`.
+      durations: `Durations`.
     """
-    fits, too_many = step, step + 2 + int(max(seconds, 0.0) / max(measured.step, 1e-6))
+    fits, too_many = step, step + 2 + int(max(seconds, 0.0) / max(durations.step, 1e-6))
     while too_many - fits > 1:
         middle = (fits + too_many) // 2
-        if measured.rest(step, middle, save_every, eval_every) <= seconds:
+        if durations.seconds_left(step, middle, save_every, eval_every) <= seconds:
             fits = middle
         else:
             too_many = middle
@@ -132,10 +134,10 @@ def last_step_within(
 
 
 class Unpaced:
-    """A run whose number of steps is fixed.
+    """The plan of a run with a fixed number of steps.
 
     Attributes:
-      knows_end: whether the last step is planned, not just an upper bound.
+      knows_end: whether the last step is known, not only an upper bound.
     """
 
     knows_end = True
@@ -149,7 +151,7 @@ class Unpaced:
         return UNKNOWN
 
     def save(self, step: int) -> None:
-        """Notes that a checkpoint is about to be saved."""
+        """Records that a checkpoint is about to be saved."""
 
     def timing(
         self, on_checkpoint: Callable[[str, int], bool], time_evaluation: Callable[[], float]
@@ -164,7 +166,7 @@ class Unpaced:
         return on_checkpoint
 
     def update(self, step: int) -> int | None:
-        """Notes the end of a call; returns the number of steps if it changes, else None."""
+        """Records the end of a call; returns the number of steps if it changes, else None."""
 
 
 UNPACED = Unpaced()
@@ -177,7 +179,7 @@ class Pacer(Unpaced):
       settings: `Settings`.
       folder: output folder.
       attempt: number of the attempt; each later attempt has the whole budget.
-      save_every, eval_every: see `Measured.rest`.
+      save_every, eval_every: see `Durations.seconds_left`.
       agree: ``(make) -> result of make() in the chief``, so that all workers have the same plan.
       writes: False in the workers that must not write.
       on_known: called with the number of steps and the present step, once the number of steps is
@@ -186,7 +188,7 @@ class Pacer(Unpaced):
     Attributes:
       set_pace: function of the step, the completed fraction and the number of steps; it controls
         the learning rate.
-      num_train_steps: presently planned number of steps, or `UNKNOWN`.
+      num_train_steps: currently planned number of steps, or `UNKNOWN`.
       is_new: whether the folder has no earlier run.
 
     Raises:
@@ -204,13 +206,13 @@ class Pacer(Unpaced):
         self._total = 60.0 * settings.minutes
         self._began = settings.started if attempt == 0 else settings.clock()
         self.set_pace = lambda *plan: None
-        found = agree(lambda: read(folder, settings.minutes)) or _NOTHING
+        found = agree(lambda: read(folder, settings.minutes)) or _NO_ATTEMPTS
         self._earlier, self._is_repeated = found["attempts"][:attempt], found["is_repeated"]
         own = (found["attempts"][attempt:] or [_no_attempt()])[0]
         self._plans, self._saved, self._seconds = own["plans"], own["saved"], own["seconds"]
         self.is_new = not found["attempts"]
         self._used = dict(self._saved)  # seconds used up to each checkpoint of earlier sessions
-        # An attempt that has ended, or is repeated, takes the same steps again.
+        # An attempt that has ended, or repeats another run, takes the planned steps.
         self._follows = bool(self._plans) and (self._is_repeated or _has_ended(own))
         self.num_train_steps = self._plans[-1]["num_train_steps"] if self._plans else UNKNOWN
         self._call_began = self._save_began = None
@@ -226,7 +228,7 @@ class Pacer(Unpaced):
         plans = [plan for plan in self._plans if plan["step"] <= step]
         if self._follows:
             logging.info(
-                "budget_minutes=%g: %d steps, as %s has them", self._settings.minutes,
+                "budget_minutes=%g: repeating the %d steps planned in %s", self._settings.minutes,
                 self.num_train_steps, os.path.join(self._folder, BUDGET),
             )  # fmt: skip
         else:
@@ -235,21 +237,23 @@ class Pacer(Unpaced):
             self._began -= self._used.get(str(step), plans[-1]["seconds"] if plans else 0.0)
             if step == 0:
                 self._note_saving()
-                self._refuse_too_little()
-            if not plans and self._settings.most_steps:
-                plan = self._agree(lambda: self._plan(step, self._settings.most_steps, False))
-                self._take(plan)
+                self._check_time_left()
+            if not plans and self._settings.max_steps:
+                plan = self._agree(lambda: self._plan(step, self._settings.max_steps, False))
+                self._adopt(plan)
                 return self.num_train_steps
         for plan in plans:
             self._apply(plan)
         return self.num_train_steps
 
     def steps_to_stop(self, step: int) -> int:
-        self._save_began = None  # Training continues while writing: this is not the whole time.
+        self._save_began = (
+            None  # Training continues while the file is written, so saving takes longer than this.
+        )
         self._call_began = step, self._settings.clock()
         if self._follows:
             return min((p["step"] - step for p in self._plans if p["step"] > step), default=UNKNOWN)
-        if self._calls is None or len(self._calls) < _LEAST_CALLS:
+        if self._calls is None or len(self._calls) < _MIN_CALLS:
             return 1
         # Half of the remaining steps, so that the end is planned again before it is reached.
         return max(1, (self.num_train_steps - step) // 2)
@@ -259,7 +263,7 @@ class Pacer(Unpaced):
         self._save_began = now
         if self._follows or not self._writes:
             return
-        kept = sorted((key for key in self._saved if int(key) < step), key=int)[1 - _KEPT :]
+        kept = sorted((key for key in self._saved if int(key) < step), key=int)[1 - _MAX_SAVED :]
         self._saved = {**{key: self._saved[key] for key in kept}, str(step): now - self._began}
         self._write()
 
@@ -271,16 +275,18 @@ class Pacer(Unpaced):
         first, began = self._call_began
         call = step - first, self._settings.clock() - began
         self._calls = [] if self._calls is None else [*self._calls, call]
-        plan = self._agree(lambda: self._plan_again(step))
+        plan = self._agree(lambda: self._replan(step))
         if plan:
-            self._take(plan)
+            self._adopt(plan)
         return self.num_train_steps
 
     def timing(
         self, on_checkpoint: Callable[[str, int], bool], time_evaluation: Callable[[], float]
     ) -> Callable[[str, int], bool]:
         """See `Unpaced.timing`; the untrained model is not evaluated."""
-        is_first = True  # It builds the graph of a resumed session, or has nothing to evaluate.
+        is_first = (
+            True  # The first call builds the graph of a resumed session, or evaluates nothing.
+        )
 
         def timed(prefix, step):
             nonlocal is_first
@@ -302,79 +308,79 @@ class Pacer(Unpaced):
     # --- plans ------------------------------------------------------------------------------
 
     def _note_saving(self):
-        """Notes the time since a save began as the duration of saving."""
+        """Records the time since a save began as the duration of saving."""
         if self._save_began is not None:
             self._seconds["saving"] = self._settings.clock() - self._save_began
             self._save_began = None
 
-    def _left(self):
+    def _seconds_left(self):
         return self._total - (self._settings.clock() - self._began)
 
-    def _refuse_too_little(self):
-        left, needed = self._agree(lambda: [self._left(), sum(self._seconds.values())])
+    def _check_time_left(self):
+        left, needed = self._agree(lambda: [self._seconds_left(), sum(self._seconds.values())])
         if left <= needed:
             raise file_io.InputError(
-                f"budget_minutes={self._settings.minutes:g} is too little: {max(left, 0):.0f} s "
-                f"are left before the first step, and {needed:.0f} s are needed after the last one"
+                f"budget_minutes={self._settings.minutes:g} is too small: {max(left, 0):.0f} s are "
+                f"left before the first step, but {needed:.0f} s are needed after the last step"
             )
 
-    def _plan_again(self, step):
-        """Returns the next plan as a dict; None if the present plan is kept."""
-        left, is_over = self._left(), step >= self.num_train_steps
-        measured = Measured(self._seconds_of_a_step(), **self._seconds)
-        is_late = measured.rest(step, step, *self._intervals) >= left
-        if len(self._calls) < _LEAST_CALLS and not is_late and not is_over:
+    def _replan(self, step):
+        """Returns the next plan as a dict; None if the current plan is kept."""
+        left, is_over = self._seconds_left(), step >= self.num_train_steps
+        durations = Durations(self._seconds_per_step(), **self._seconds)
+        is_late = durations.seconds_left(step, step, *self._intervals) >= left
+        if len(self._calls) < _MIN_CALLS and not is_late and not is_over:
             return None
         steps_left = self.num_train_steps - step
-        between = _SHARE_BETWEEN * self._total
-        passed = self._total - left - (self._plans[-1]["seconds"] if self._plans else -between)
-        if passed < between and left > 4 * between and steps_left > _FEW_STEPS and not is_late:
+        interval = _REPLAN_FRACTION * self._total
+        passed = self._total - left - (self._plans[-1]["seconds"] if self._plans else -interval)
+        if passed < interval and left > 4 * interval and steps_left > _FEW_STEPS and not is_late:
             return None
-        last = step if is_over else last_step_within(left, step, measured, *self._intervals)
-        last = max(step, min(last, self._settings.most_steps or last))
+        last = step if is_over else last_step_within(left, step, durations, *self._intervals)
+        last = max(step, min(last, self._settings.max_steps or last))
         is_known = self._is_known() and not any(plan["is_known"] for plan in self._plans)
-        moves = abs(last - self.num_train_steps) > _SHARE_OF_STEPS * (last - step)
+        moves = abs(last - self.num_train_steps) > _MIN_MOVE * (last - step)
         return self._plan(step, last, is_known) if moves or is_known or last == step else None
 
     def _plan(self, step, last, is_known):
         return {
             "step": step,
-            "share": 1.0 if last == step else self._share(step),
+            "share": 1.0 if last == step else self._completed_fraction(step),
             "num_train_steps": last,
-            "seconds": self._total - self._left(),
+            "seconds": self._total - self._seconds_left(),
             "is_known": is_known,
         }
 
-    def _share(self, step):
+    def _completed_fraction(self, step):
         """Returns the fraction of training completed at a step."""
         if not self._plans:
             return 0.0
         plan = self._plans[-1]
-        share, start, last = plan["share"], plan["step"], plan["num_train_steps"]
-        return share + (1.0 - share) * min((step - start) / max(last - start, 1), 1.0)
+        fraction, start, last = plan["share"], plan["step"], plan["num_train_steps"]
+        return fraction + (1.0 - fraction) * min((step - start) / max(last - start, 1), 1.0)
 
-    def _seconds_of_a_step(self):
+    def _seconds_per_step(self):
         """Returns the mean seconds per step of the last calls; 0 before the first timed call."""
-        window = min(_WINDOW_SHARE * self._total, _MOST_WINDOW)
+        window = min(_WINDOW_FRACTION * self._total, _MAX_WINDOW)
         recent, steps, seconds = [], 0, 0.0
         for call in reversed(self._calls):
-            if steps >= _LEAST_STEPS and seconds >= window:
+            if steps >= _MIN_STEPS and seconds >= window:
                 break
             recent.append(call)
             steps, seconds = steps + call[0], seconds + call[1]
         if not recent:
             return 0.0
         usual = statistics.median_low(seconds / steps for steps, seconds in recent)
-        warm = [call for call in recent if call[1] <= _WARMING_UP * usual * call[0]]
+        warm = [call for call in recent if call[1] <= _WARM_UP_FACTOR * usual * call[0]]
         return sum(seconds for _, seconds in warm) / sum(steps for steps, _ in warm)
 
     def _is_known(self):
-        short = min(_SHORT_SHARE * self._total, _SHORT_SECONDS)
-        needed = min(max(_KNOWN_SHARE * self._total, short), _MOST_SECONDS)
+        short = min(_SHORT_FRACTION * self._total, _SHORT_SECONDS)
+        needed = min(max(_KNOWN_FRACTION * self._total, short), _MAX_SECONDS)
         steps, seconds = (sum(call[place] for call in self._calls) for place in (0, 1))
-        return steps >= _LEAST_STEPS and seconds >= needed
+        return steps >= _MIN_STEPS and seconds >= needed
 
-    def _take(self, plan):
+    def _adopt(self, plan):
         """Applies a new plan and writes it to the file."""
         if plan["is_known"]:
             logging.info(
@@ -387,7 +393,7 @@ class Pacer(Unpaced):
             self._write()
 
     def _apply(self, plan):
-        if not self._follows:  # else the number of steps is that of the last plan
+        if not self._follows:  # else the number of steps is the one of the last plan
             self.num_train_steps = plan["num_train_steps"]
         self.set_pace(plan["step"], plan["share"], plan["num_train_steps"])
         if plan["is_known"]:
@@ -411,7 +417,7 @@ def _no_attempt():
 
 
 def _has_ended(attempt):
-    """Returns whether an attempt has taken its last step."""
+    """Returns whether an attempt has completed its last step."""
     plans = attempt["plans"]
     return bool(plans) and plans[-1]["step"] == plans[-1]["num_train_steps"]
 
@@ -420,7 +426,7 @@ def read(folder: str, minutes: float) -> dict[str, Any] | None:
     """Reads the budget file of an output folder; None if there is none.
 
     Raises:
-      file_io.InputError: the file is of another budget, or it is damaged.
+      file_io.InputError: the file has another budget, or it is damaged.
     """
     path = os.path.join(folder, BUDGET)
     if not file_io.exists(path):
@@ -428,8 +434,8 @@ def read(folder: str, minutes: float) -> dict[str, Any] | None:
     found = _read(path)
     if found["budget_minutes"] != minutes:
         raise file_io.InputError(
-            f"budget_minutes={minutes:g}, but {path} is of a run that has "
-            f"{found['budget_minutes']:g} minutes: give those, or another output_dir"
+            f"budget_minutes={minutes:g}, but {path} is of a run with "
+            f"{found['budget_minutes']:g} minutes: give the same value, or another output_dir"
         )
     return found
 
@@ -445,7 +451,7 @@ def _read(path):
             step, share, last = (plan[name] for name in ("step", "share", "num_train_steps"))
             if not (before <= step <= last <= UNKNOWN and 0 <= share <= 1):
                 raise file_io.InputError(
-                    f"{path}: plans: expected steps that rise, up to num_train_steps, and shares "
+                    f"{path}: plans: expected increasing steps up to num_train_steps, and shares "
                     f"from 0 to 1; found {plan}"
                 )
             before = step
@@ -453,7 +459,7 @@ def _read(path):
 
 
 def repeat(folder: str, other: str) -> None:
-    """Copies the plans of a run to the folder `other`, whose run repeats its steps and rates.
+    """Copies the plans of a run to the folder `other`, whose run repeats its steps.
 
     Raises:
       file_io.InputError: the budget file is missing or damaged.

@@ -1,8 +1,8 @@
 """The two interfaces of a task: `Task` for the engine and `Data` for the stages.
 
-Both are frozen records of plain functions. The engine trains, evaluates and predicts any `Task`
-without knowing which one it is; `stages.run` does the same with any `Task` and its `Data`. Readers
-of data import this module, so it imports TensorFlow only where records are made.
+Both are frozen dataclasses of plain functions. The engine trains, evaluates and predicts any `Task`
+without knowing which one it is; `stages.run` does the same with any `Task` and its `Data`. Modules
+that read data import this module, so only the functions that make records import TensorFlow.
 """
 
 import dataclasses
@@ -28,15 +28,16 @@ class Task:
       build_model: ``(AlbertConfig, layers.Compute, seed) -> model`` of `heads`: callable on a
         feature dict, with `loss_weights`, `losses`, `loss`, `prepare_weights` and `use_weights`.
       eval_outputs: ``(outputs, features) -> dict`` of tensors whose first axis is B: the
-        input of evaluators and prediction writers, made in the compiled step and kept small.
+        input of evaluators and prediction writers. They are computed in the compiled step and
+        should be small.
       evaluator: ``() -> object`` with ``update(rows)`` (dict of numpy arrays, first axis the
         examples), ``result() -> dict[str, float]`` and ``baseline()``, which returns the known
         scores of the best constant answer.
       train_metrics: ``(outputs, features) -> dict of (sum, weight)`` scalar pairs for the training
         log, computed inside the compiled step.
-      best_metric: key of the evaluator's result by which the best checkpoint is picked.
-      further_metrics: ``(model) -> dict[str, float]`` of scores on other data, which each
-        evaluation adds to those of the evaluator.
+      best_metric: key of the evaluator's result by which the best checkpoint is chosen.
+      further_metrics: ``(model) -> dict[str, float]`` of scores on other data, which are added to
+        the evaluator's scores in each evaluation.
       metrics: keys of the evaluator's result that `metric_for_best` accepts.
       signs: ``(outputs, features) -> dict`` of statistics of a training batch that show whether the
         model learns, see `learning_signals`: tensors of fixed shapes that add up.
@@ -66,22 +67,22 @@ class Data:
 
     Attributes:
       specs: ``(split) -> tuple of input_pipeline.FeatureSpec``, which write and parse its records.
-      records: ``(split) -> list of paths`` of TFRecord files, which are made if missing.
+      records: ``(split) -> list of paths`` of TFRecord files, which are created if missing.
       ids: ``(split) -> list`` of the ids of examples to predict, in the order of the records.
-      write_predictions: ``(output_dir, rows, ids, prefix)``: writes the files of predictions. rows
-        is a dict of numpy arrays in the order of the records, prefix the checkpoint that made them.
+      write_predictions: ``(output_dir, rows, ids, prefix)``: writes the prediction files. rows is a
+        dict of numpy arrays in the order of the records, prefix the checkpoint that computed them.
         Returns the scores of the predictions, or None if there are no labels.
-      reading: ``(paths) -> context manager`` in which the records are read; its errors have the
+      reading: ``(paths) -> context manager`` in which the records are read; its errors name the
         file of an invalid record.
-      train_input, eval_input: how the records become batches of training, and of evaluation and
+      train_input, eval_input: options of the input pipelines for training, and for evaluation and
         prediction.
-      files: ``(split) -> list of paths`` of the files that the examples come from.
-      limits: {feature: number below which its integers must be} of the task; those of the model are
-        in `record_values`.
-      check: ``(features) -> features`` of a batch as read; rejects values that cannot be.
-      predicts_dev: the examples to predict are those of the evaluation, so that the scores of the
-        predictions are also an evaluation.
-      words_per_token: words per token in the training records; None: not known.
+      files: ``(split) -> list of paths`` of the source files of the examples.
+      limits: {feature: upper limit (exclusive) of its integers} of the task; the limits of the
+        model are in `record_values`.
+      check: ``(features) -> features`` of a batch as read; rejects invalid values.
+      predicts_dev: whether predictions are made for the evaluation examples, so that the scores of
+        the predictions are also an evaluation.
+      words_per_token: words per token in the training records; None: unknown.
     """
 
     specs: Callable[[str], tuple]
@@ -111,11 +112,11 @@ def data_of_examples(
       specs: tuple of `input_pipeline.FeatureSpec`, the same for all splits.
       examples: ``(split) -> iterable`` of the task's own examples, each with a `guid`.
       featurize: ``(example) -> feature dict`` of numpy arrays.
-      settings: JSON-ready dict of everything but the data that the features depend on.
+      settings: JSON-ready dict of everything that the features depend on, except the data.
       fingerprint: ``(split) -> JSON-ready dict`` that identifies the data of a split.
       paths: {split: record file}.
       strategy: `tf.distribute.Strategy`.
-      shared: splits whose folder also has records made with other settings, see
+      shared: splits whose folder may also have records made with other settings, see
         `record_files.shared_name`.
       **rest: `write_predictions`, `files` and `limits` of `Data`.
     """
@@ -138,7 +139,7 @@ def data_of_examples(
                     path, specs, made_with, lambda: map(featurize, examples(split))
                 )
         if not count:
-            raise file_io.InputError(f"the {split} data of {name} holds no example")
+            raise file_io.InputError(f"the {split} data of {name} has no examples")
         return [path]
 
     def reading(found):

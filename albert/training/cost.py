@@ -15,47 +15,47 @@ _SECONDS_BETWEEN_WRITES = 10.0
 
 
 class Meter:
-    """A meter of the cost of training, which it adds to ``run.json``; see `run_record.Cost`.
+    """Measures the cost of training and adds it to ``run.json``; see `run_record.Cost`.
 
     Time counts from the construction of the meter.
 
     Args:
-      counter: `usage.Counter`; None: that of this machine.
+      counter: `usage.Counter`; None: a new one of this machine.
     """
 
     def __init__(self, counter: usage.Counter | None = None) -> None:
         self._counter = counter or usage.Counter()
         self._last = self._counter.read()
-        self._spent = {}  # since the last call of `write`; what is not known has no entry
+        self._spent = {}  # since the last call of `write`; unknown values have no entry
         self._written = time.monotonic()
         self._model, self._folder, self._words_per_token = None, None, None
 
     def start(self, model: Any, folder: str | None, words_per_token: float | None = None) -> None:
-        """Gets ready for training.
+        """Sets the model and the folder, before training.
 
         Args:
           model: the model that is trained.
           folder: output folder; None in workers that do not write.
-          words_per_token: words of the training data per token; None: not known.
+          words_per_token: words of the training data per token; None: unknown.
         """
         self._model, self._folder, self._words_per_token = model, folder, words_per_token
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Counts what the block uses as the cost of an evaluation."""
-        self._book("")
+        """Counts the usage of the block as the cost of an evaluation."""
+        self._add_usage("")
         try:
             yield
         finally:
-            self._book(_EVALUATION)
+            self._add_usage(_EVALUATION)
 
     def add_steps(self, steps: int, tokens: int | None, work: Any) -> None:
         """Counts steps of training.
 
         Args:
           steps: number of steps.
-          tokens: tokens in all of the steps without padding; None: not known.
-          work: array [6] of the sums of `flops.Work`; None: not known.
+          tokens: number of tokens in these steps, without padding; None: unknown.
+          work: array [6] of the sums of `flops.Work`; None: unknown.
         """
         self._add("steps", steps)
         if tokens is not None:
@@ -69,22 +69,22 @@ class Meter:
             self._add("flop", flops.of_training(self._model, work))
 
     def write_if_due(self) -> None:
-        """Calls `write` if the last call is some seconds ago."""
+        """Calls `write` if the last call was some seconds ago."""
         if time.monotonic() - self._written >= _SECONDS_BETWEEN_WRITES:
             self.write()
 
     def write(self) -> None:
-        """Adds the cost since the last call to the record of the run; nothing before any step."""
+        """Adds the cost since the last call to the record of the run, once there was a step."""
         if self._folder is None or "steps" not in self._spent:
             return
-        self._book("")
+        self._add_usage("")
         spent = {**self._spent, "peak_memory": usage.peak_memory()}
         run_record.add_cost(self._folder, {k: v for k, v in spent.items() if v is not None})
         self._spent = dict.fromkeys(self._spent, 0)
         self._written = time.monotonic()
 
     def report(self) -> None:
-        """Writes the cost, and logs that of the whole run; also why the energy is not known."""
+        """Writes the cost and logs the run's total; logs why the energy is unknown, if it is."""
         self.write()
         if self._folder is None:
             return
@@ -96,7 +96,7 @@ class Meter:
     def _add(self, name, value):
         self._spent[name] = self._spent.get(name, 0) + value
 
-    def _book(self, prefix):
+    def _add_usage(self, prefix):
         """Adds the usage since the last call, under names with a prefix."""
         last, self._last = self._last, self._counter.read()
         for name, before, now in zip(self._last._fields, last, self._last, strict=True):

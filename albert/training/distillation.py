@@ -1,4 +1,4 @@
-"""Distillation: a student that learns its teacher's probabilities and hidden states.
+"""Trains a student model on the probabilities and hidden states of a teacher (distillation).
 
 Sources: DistilBERT, Sanh et al., 2019, section 3; Distilling the Knowledge in a Neural Network,
 Hinton et al., 2015, section 2, for the temperature.
@@ -20,24 +20,26 @@ from albert.model import checkpoints, encoder, heads, sources
 from albert.training.contracts import Task
 
 _LAYER = re.compile(r"(.*/transformer/group_)(\d+)(/.*)")
-_OF_ATTENTION = ("/attention_1/", "/LayerNorm/")
-# What a student may have fewer of, or share otherwise, than the teacher whose weights it takes.
+_ATTENTION_PARTS = ("/attention_1/", "/LayerNorm/")
+# Sizes in which a student may differ from the teacher whose weights it takes.
 _DEPTH = ("num_hidden_layers", "num_hidden_groups", "share")
 _RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 
 
 @dataclasses.dataclass(frozen=True)
 class DistillationConfig:
-    """What a student learns from its teacher.
+    """The settings of distillation.
 
     Attributes:
       config: `encoder.AlbertConfig` of the teacher.
-      checkpoint: the teacher's weights, in any form that `checkpoints.resolve` takes.
-      term: loss term of the student whose examples (or masked positions) the teacher also sees.
-      logits: output [rows, V] of both models that is compared there.
-      weights: of the teacher's probabilities, of the student's own losses, and of the cosine
-        between both models' last hidden states; what has weight 0 is not computed.
-      temperature: T, by which the logits are divided.
+      checkpoint: the teacher's weights, any path that `checkpoints.resolve` accepts.
+      term: loss term of the student that has the weights of the compared examples (or masked
+        positions).
+      logits: output [rows, V] of both models to compare.
+      weights: weights of the loss against the teacher's probabilities, of the student's own losses,
+        and of the cosine loss between both models' last hidden states; terms with weight 0 are
+        not computed.
+      temperature: divisor of the logits.
     """
 
     config: encoder.AlbertConfig
@@ -51,9 +53,9 @@ class DistillationConfig:
         wrong = len(self.weights) != 3 or not all(0 <= w < float("inf") for w in self.weights)
         if wrong or not any(self.weights[::2]):
             raise file_io.InputError(
-                "distill_weights must be three finite numbers from 0 on, one of the first (the "
-                "teacher's probabilities) and the third (the hidden states) above 0; the second "
-                f"is that of the student's own losses. Got {','.join(map(str, self.weights))}"
+                "distill_weights must be three finite numbers of at least 0: for the teacher's "
+                "probabilities, the student's own losses and the hidden states; the first or the "
+                f"third must be above 0. Got {','.join(map(str, self.weights))}"
             )
         if not 0 < self.temperature < float("inf"):
             raise file_io.InputError(
@@ -67,32 +69,32 @@ class DistillationConfig:
           config: `encoder.AlbertConfig` of the student.
 
         Raises:
-          file_io.InputError: names what differs.
+          file_io.InputError: sizes differ; names them.
         """
         names = ["vocab_size"] + ["hidden_size"] * bool(self.weights[2])
         _check_equal(self.config, config, names, "a student of this teacher", "distill_weights")
         if config.max_position_embeddings > self.config.max_position_embeddings:
             raise file_io.InputError(
-                f"the student's max_position_embeddings={config.max_position_embeddings} are more "
-                f"than the teacher's {self.config.max_position_embeddings}"
+                f"the student's max_position_embeddings={config.max_position_embeddings} must be "
+                f"at most the teacher's, {self.config.max_position_embeddings}"
             )
 
 
 def _check_equal(teacher, student, names, purpose, hint):
     differing = [
-        f"{name} {getattr(student, name)} (the teacher's is {getattr(teacher, name)})"
+        f"{name} {getattr(student, name)} (teacher: {getattr(teacher, name)})"
         for name in names
         if getattr(student, name) != getattr(teacher, name)
     ]
     if differing:
-        note = " (or give the hidden states the weight 0)" if "hidden_size" in names else ""
+        note = " (or set the weight of the hidden states to 0)" if "hidden_size" in names else ""
         raise file_io.InputError(
-            f"{purpose} must have its sizes, but has {', '.join(differing)}{note}; see {hint}"
+            f"{purpose} must have the same sizes, but has {', '.join(differing)}{note}; see {hint}"
         )
 
 
 def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
-    """Checks that a student has the vocabulary of its teacher.
+    """Checks that a student has the same vocabulary as its teacher.
 
     Args:
       checkpoint: the teacher's prefix; its vocabulary is in the same folder.
@@ -105,23 +107,23 @@ def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
     theirs = sources.vocabularies_beside(checkpoint)
     if not (ours and theirs):
         logging.warning(
-            "The vocabulary of the %s is not known: only its number of entries is compared",
+            "The vocabulary of the %s is unknown: only the numbers of entries are compared",
             "student" if theirs else "teacher",
         )
     elif file_io.sha256(ours) not in map(file_io.sha256, theirs):
         raise file_io.InputError(
-            f"`teacher`: its vocabulary {' or '.join(theirs)} is not the student's, {ours}; both "
-            "must read the same ids"
+            f"`teacher`: its vocabulary {' or '.join(theirs)} differs from the student's, {ours}; "
+            "both models must use the same ids"
         )
 
 
 def name_in_teacher(
     teacher: encoder.AlbertConfig, student: encoder.AlbertConfig
 ) -> Callable[[str], str]:
-    """Makes the function for `checkpoints.restore` that says where a student finds its weights.
+    """Makes the mapping of a student's variables to the teacher's, for `checkpoints.restore`.
 
-    A student of half the layers takes every other one; where layers share their parameters, it
-    takes the same ones and repeats them fewer times.
+    A student with half the layers takes every second layer. If the layers share parameters, it
+    takes the shared parameters and applies them fewer times.
 
     Args:
       teacher, student: `encoder.AlbertConfig`.
@@ -139,8 +141,8 @@ def name_in_teacher(
     )
     if student.num_hidden_layers > teacher.num_hidden_layers:
         raise file_io.InputError(
-            f"the student's num_hidden_layers={student.num_hidden_layers} are more than the "
-            f"{teacher.num_hidden_layers} of the teacher whose weights it is to take"
+            f"the student's num_hidden_layers={student.num_hidden_layers} must be at most the "
+            f"teacher's, {teacher.num_hidden_layers}, as it takes the teacher's weights"
         )
     first_layer = {}  # (part, group of the student) -> its first layer
     for layer in reversed(range(student.num_hidden_layers)):
@@ -152,7 +154,7 @@ def name_in_teacher(
         if not match:
             return name
         start, group, end = match.groups()
-        part = 0 if any(mark in end for mark in _OF_ATTENTION) else 1
+        part = 0 if any(mark in end for mark in _ATTENTION_PARTS) else 1
         layer = first_layer[part, int(group)]
         source = layer * teacher.num_hidden_layers // student.num_hidden_layers
         return f"{start}{teacher.groups_of(source)[part]}{end}"
@@ -161,9 +163,9 @@ def name_in_teacher(
 
 
 class DistilledModel(tf.Module):
-    """A student that is trained with its teacher: for the engine a model like those of `heads`.
+    """A student with its teacher, which the engine trains like a model of `heads`.
 
-    It calls its teacher, in inference, only while it is trained. It does not own the teacher's
+    It calls the teacher, in inference mode, only during training. It does not own the teacher's
     variables: they are neither trained nor saved.
 
     Args:
@@ -176,7 +178,7 @@ class DistilledModel(tf.Module):
         super().__init__()
         self.config = student.config
         self._student = student
-        # Inside a function it is not a part of this module.
+        # As a value of a function the teacher is not a submodule.
         self._get_teacher = lambda: teacher
         self._settings = settings
 
@@ -187,25 +189,25 @@ class DistilledModel(tf.Module):
 
     @property
     def teacher(self) -> Any:
-        """The model of `heads` that it learns from."""
+        """The model of `heads` that the student learns from."""
         return self._get_teacher()
 
     @property
     def trained_variables(self) -> list:
-        """Returns the student's, see `heads.Model`."""
+        """The student's trained variables, see `heads.Model`."""
         return self._student.trained_variables
 
     @property
     def used_variables(self) -> list:
-        """Returns the student's, see `heads.Model`."""
+        """The student's used variables, see `heads.Model`."""
         return self._student.used_variables
 
     def prepare_weights(self) -> list:
-        """Returns the student's, see `heads.Model`."""
+        """Prepares the student's weights, see `heads.Model`."""
         return self._student.prepare_weights()
 
     def use_weights(self, weights: list) -> contextlib.AbstractContextManager:
-        """Returns the student's, see `heads.Model`."""
+        """Uses prepared weights of the student, see `heads.Model`."""
         return self._student.use_weights(weights)
 
     def __call__(
@@ -220,19 +222,19 @@ class DistilledModel(tf.Module):
         return outputs
 
     def loss_weights(self, features: dict[str, Any]) -> dict[str, Any]:
-        """As in `heads.Model`, with the terms distillation_loss and hidden_cosine_loss."""
+        """Returns the weights of `heads.Model` with distillation_loss and hidden_cosine_loss."""
         weights, settings = self._student.loss_weights(features), self._settings
-        own = {}
+        further = {}
         if settings.weights[0]:
-            own["distillation_loss"] = weights[settings.term]
+            further["distillation_loss"] = weights[settings.term]
         if settings.weights[2]:
-            own["hidden_cosine_loss"] = tf.reduce_sum(_real_tokens(features))
-        return weights | own
+            further["hidden_cosine_loss"] = tf.reduce_sum(_real_tokens(features))
+        return weights | further
 
     def losses(
         self, outputs: dict[str, Any], features: dict[str, Any], weights: Any = None
     ) -> dict[str, Any]:
-        """As in `heads.Model`: each term alone, as if its weight in the sum were 1."""
+        """Returns the terms of `heads.Model`, not yet multiplied by the weights of the settings."""
         weights = self.loss_weights(features) if weights is None else weights
         settings, examples = self._settings, self._student.example_weights(features)
         terms = self._student.losses(outputs, features, weights)
@@ -250,10 +252,10 @@ class DistilledModel(tf.Module):
         return terms
 
     def total(self, losses: dict[str, Any]) -> Any:
-        """Returns what is minimized: the sum of `losses` with the weights of the settings."""
-        of_teacher, own, of_hidden = self._settings.weights
-        factors = {"distillation_loss": of_teacher, "hidden_cosine_loss": of_hidden}
-        return tf.add_n([factors.get(name, own) * value for name, value in losses.items()])
+        """Returns the loss to minimize: the sum of `losses` with the weights of the settings."""
+        teacher, student, hidden = self._settings.weights
+        factors = {"distillation_loss": teacher, "hidden_cosine_loss": hidden}
+        return tf.add_n([factors.get(name, student) * value for name, value in losses.items()])
 
 
 def _real_tokens(features):
@@ -268,7 +270,7 @@ def soft_divergence(teacher_logits: Any, student_logits: Any, temperature: float
 
     Args:
       teacher_logits, student_logits: [rows, V].
-      temperature: both are divided by it.
+      temperature: divisor of both logits.
     """
     teacher = tf.nn.log_softmax(tf.cast(teacher_logits, tf.float32) / temperature)
     student = tf.nn.log_softmax(tf.cast(student_logits, tf.float32) / temperature)
@@ -276,7 +278,7 @@ def soft_divergence(teacher_logits: Any, student_logits: Any, temperature: float
 
 
 def cosine(a: Any, b: Any) -> tf.Tensor:
-    """Returns [B, S] cosines of the angles between vectors [B, S, H]; 0 where one is 0."""
+    """Returns [B, S] cosines of the angles between vectors [B, S, H]; 0 if a vector is 0."""
     a, b = (tf.math.l2_normalize(tf.cast(x, tf.float32), axis=-1) for x in (a, b))
     return tf.reduce_sum(a * b, axis=-1)
 
@@ -289,8 +291,8 @@ def with_teacher(task: Task, settings: DistillationConfig) -> Task:
       settings: `DistillationConfig`.
 
     Returns:
-      `contracts.Task`: the same, trained with the teacher. Building its model loads the teacher
-      and raises file_io.InputError if its checkpoint lacks a part, such as the head.
+      `contracts.Task` trained with the teacher. Building its model loads the teacher and raises
+      file_io.InputError if the teacher's checkpoint lacks a part, such as the head.
     """
 
     def build_model(config, compute, seed):

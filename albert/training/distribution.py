@@ -1,4 +1,4 @@
-"""Where a run computes: one device, several GPUs, several workers or a TPU.
+"""Distributes a run over its devices: one device, several GPUs, several workers or a TPU.
 
 The engine only sees the `tf.distribute.Strategy` that `create_strategy` returns. Workers are
 processes that run the same command. `TF_CONFIG` lists all workers and identifies this one. Each
@@ -28,7 +28,7 @@ from albert.io import file_io, signals
 
 SECONDS_TO_ANSWER = 90  # wait for a TPU, which may still be starting
 SECONDS_BETWEEN_LINES = 30  # between log lines while the TPU does not answer
-# The RPC that asks a server for its devices. TensorFlow also begins with it, but waits forever.
+# The RPC that asks a server for its devices. TensorFlow also starts with it, but waits forever.
 _STATUS = "/tensorflow.WorkerService/GetStatus"
 
 
@@ -53,7 +53,7 @@ def find(
     end = time.monotonic() + seconds
     logging.info("Connecting to the TPU %s; it has %d seconds to answer", _place(address), seconds)
     # For a name the resolver asks Google Cloud, up to four times and without a time limit.
-    with _reported(address), _limited_requests(seconds / 4):
+    with _tpu_errors(address), _limited_requests(seconds / 4):
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=address, zone=zone, project=project
         )
@@ -74,7 +74,7 @@ def connect(resolver: Any, address: str | None) -> None:
     Raises:
       file_io.InputError: the server that answers is not a TPU.
     """
-    with _reported(address):
+    with _tpu_errors(address):
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
 
@@ -84,13 +84,13 @@ def _place(address):
 
 
 @contextlib.contextmanager
-def _reported(address):
+def _tpu_errors(address):
     try:
         yield
     except (ValueError, RuntimeError, ImportError, OSError, tf.errors.OpError) as error:
         reason = str(error).partition("\n")[0]  # lists of kernels may follow
         raise file_io.InputError(
-            f"no TPU found {_place(address)}; tpu_name or `master` says where it is: {reason}"
+            f"no TPU found {_place(address)}; give its address as tpu_name or `master`: {reason}"
         ) from error
 
 
@@ -126,14 +126,14 @@ def _wait_for(server, end, seconds):
                 code, details = error.code(), error.details()
             if code not in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
                 raise file_io.InputError(
-                    f"what answers at {server} is no TPU: {details} ({code.name}); tpu_name or "
-                    "`master` says where it is"
+                    f"the server at {server} is not a TPU: {details} ({code.name}); give the "
+                    "address of a TPU as tpu_name or `master`"
                 )
             if time.monotonic() >= end:
                 raise file_io.InputError(
-                    f"the TPU at {server} has not answered within {seconds} seconds: is it "
-                    "running, is the address that of tpu_name or `master`, and does a firewall "
-                    "let this machine through? On a TPU VM give tpu_name=local"
+                    f"the TPU at {server} has not answered within {seconds} seconds. Check that it "
+                    "runs, that tpu_name or `master` has its address, and that no firewall blocks "
+                    "this machine. On a TPU VM give tpu_name=local"
                 )
             logging.info("Still waiting: no answer from the TPU at %s", server)
             if code is grpc.StatusCode.UNAVAILABLE:  # The connection broke.
@@ -144,7 +144,7 @@ def _wait_for(server, end, seconds):
 
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
-_MOST_VALUES = 3  # maximum number of values for `largest_of_workers`
+_MAX_VALUES = 3  # maximum number of values for `largest_of_workers`
 _CHUNK, _LENGTH_DIGITS = 4096, 10  # sizes in bytes for messages from the chief
 # Errors raised by operations that wait for a lost worker.
 _CONNECTION_ERRORS = (
@@ -195,33 +195,35 @@ def cluster_of(tf_config: str | None) -> Cluster | None:
 def _parse_cluster(config):
     """Builds the `Cluster` from parsed JSON; errors describe the problem, not the text."""
     if not isinstance(config, dict):
-        raise file_io.InputError("is no JSON object")
+        raise file_io.InputError("is not a JSON object")
     jobs, task = config.get("cluster", {}), config.get("task", {})
     if not isinstance(jobs, dict) or not isinstance(task, dict):
         raise file_io.InputError('must have objects as "cluster" and "task"')
     job, index = task.get("type", "worker"), str(task.get("index", ""))
     if job not in ("chief", "worker"):
         raise file_io.InputError(
-            f'makes this process a task of type "{job}"; only chief and worker are known. To '
-            "evaluate beside a training run, leave TF_CONFIG out and give nodo_train do_eval "
+            f'makes this process a task of type "{job}"; expected chief or worker. To evaluate '
+            "while a run trains, unset TF_CONFIG and give nodo_train do_eval "
             "eval_wait_secs=3600"
         )
     for name in ("chief", "worker"):
-        given = jobs.get(name, [])
-        if not isinstance(given, list) or not all(_is_address(address) for address in given):
+        workers = jobs.get(name, [])
+        if not isinstance(workers, list) or not all(map(_is_address, workers)):
             raise file_io.InputError(f'must have a list of "host:port" as "{name}"')
     addresses = [*jobs.get("chief", []), *jobs.get("worker", [])]
     if len(jobs.get("chief", [])) > 1:
-        raise file_io.InputError("names more than one chief")
+        raise file_io.InputError("has more than one chief")
     if len(set(addresses)) < len(addresses):
-        raise file_io.InputError("names the same address twice")
+        raise file_io.InputError("has the same address twice")
     if task and not addresses:
         raise file_io.InputError('has a "task" but no workers under "cluster"')
     if len(addresses) < 2:
         return None
     count = len(jobs.get(job, []))
     if not index.isdecimal() or int(index) >= count:
-        raise file_io.InputError(f'must have the number of one of the {count} {job}s as "index"')
+        raise file_io.InputError(
+            f'must have an "index" from 0 to {count - 1}, as there are {count} {job}s'
+        )
     return Cluster(tuple(addresses), addresses.index(jobs[job][int(index)]))
 
 
@@ -231,7 +233,7 @@ def _is_address(value):
 
 def _tf_config_error(found, what):
     return file_io.InputError(
-        f"the environment variable TF_CONFIG {what}. Workers are named as in "
+        f"the environment variable TF_CONFIG {what}. Expected something like "
         '{"cluster": {"worker": ["host1:12345", "host2:12345"]}, '
         '"task": {"type": "worker", "index": 0}}; found ' + repr(found)
     )
@@ -259,7 +261,7 @@ def create_strategy(
     """
     if name not in STRATEGIES:
         raise file_io.InputError(
-            f"distribution_strategy={name} is not known; known: {', '.join(STRATEGIES)}"
+            f"distribution_strategy={name}: expected one of {', '.join(STRATEGIES)}"
         )
     if name == "tpu":
         return _tpu_strategy(tpu_name or master, tpu_zone, gcp_project)
@@ -271,7 +273,7 @@ def create_strategy(
     if name == "multi_worker":
         cluster = cluster_of(tf_config)
         if not cluster:
-            raise _tf_config_error(tf_config, "must name two workers or more")
+            raise _tf_config_error(tf_config, "must list at least two workers")
         return _multi_worker_strategy(cluster)
     if name == "one_device":
         return tf.distribute.OneDeviceStrategy("GPU:0" if _gpus() else "CPU:0")
@@ -315,26 +317,26 @@ def wait_for_workers(cluster: Cluster, seconds_between_lines: float = 30) -> Non
     own = cluster.name(cluster.index)
     logging.info("This is %s of %d; waiting for the others", own, len(cluster.addresses))
     silent = set(range(len(cluster.addresses))) - {cluster.index}
-    asked = time.monotonic()
+    logged = time.monotonic()
     try:
         listener = _listen(int(cluster.addresses[cluster.index].rpartition(":")[2]))
     except OSError as error:
         raise file_io.InputError(
-            f"{own} cannot use its port: {error.strerror}; give one that is free, and to each "
-            "worker its own address"
+            f"{own} cannot use its port: {error.strerror}; give each worker its own address with a "
+            "free port"
         ) from error
     with listener:
         while silent:
             silent = {index for index in silent if not _answers(cluster.addresses[index])}
-            if silent and time.monotonic() > asked + seconds_between_lines:
-                asked = time.monotonic()
+            if silent and time.monotonic() > logged + seconds_between_lines:
+                logged = time.monotonic()
                 names = ", ".join(map(cluster.name, sorted(silent)))
                 logging.info("Still waiting: no answer from %s", names)
             time.sleep(0.2)
 
 
 def _listen(port):
-    """Opens a socket that shows the other workers that this one runs, until TensorFlow starts."""
+    """Opens a socket by which other workers see, until TensorFlow starts, that this one runs."""
     if socket.has_dualstack_ipv6():
         return socket.create_server(
             ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024
@@ -380,8 +382,8 @@ def use_xla() -> None:
     """
     if not _gpus():
         raise file_io.InputError(
-            "use_xla is for GPUs and none is here: on a CPU whole graphs under XLA are slower, "
-            "and the functions that gain from it are always compiled; leave it out"
+            "use_xla needs a GPU, and there is none: on a CPU, XLA makes whole graphs slower, and "
+            "the functions that gain from it are always compiled; leave it out"
         )
     tf.config.optimizer.set_jit("autoclustering")
 
@@ -395,7 +397,7 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 def from_chief(strategy: tf.distribute.Strategy, make: Callable[[], Any]) -> Any:
     """Calls ``make()`` in the chief and returns its result in every worker.
 
-    The workers thus agree on the state of the files, even if each would read them at another time.
+    So the workers agree on the state of the files, even if each would read them at another time.
 
     Args:
       strategy: the strategy; all workers must call this function, and wait for the chief.
@@ -412,7 +414,7 @@ def from_chief(strategy: tf.distribute.Strategy, make: Callable[[], Any]) -> Any
         values = np.zeros(_CHUNK, np.float32)
         part = message[len(received) :][:_CHUNK]
         values[: len(part)] = list(part)
-        found = _of_first_replica(strategy)(values)
+        found = _first_replica_values(strategy)(values)
         found = strategy.experimental_local_results(found)[0].numpy()
         received += bytes(found.astype(np.uint8))
         end = _LENGTH_DIGITS + int(received[:_LENGTH_DIGITS])
@@ -433,12 +435,12 @@ def largest_of_workers(strategy: tf.distribute.Strategy, value: int) -> int:
     """
     if workers(strategy) is None:
         return value
-    found = _counts(strategy)(np.eye(_MOST_VALUES, dtype=np.float32)[value])
+    found = _replica_sums(strategy)(np.eye(_MAX_VALUES, dtype=np.float32)[value])
     return int(np.flatnonzero(strategy.experimental_local_results(found)[0])[-1])
 
 
 @functools.cache
-def _counts(strategy):
+def _replica_sums(strategy):
     """Returns ``(vector) -> its sum over all replicas``, compiled once per run."""
 
     def replica_sum(values):
@@ -450,7 +452,7 @@ def _counts(strategy):
 
 
 @functools.cache
-def _of_first_replica(strategy):
+def _first_replica_values(strategy):
     """Returns ``(values) -> the first (chief's) replica's values``, compiled once per run."""
 
     def replica_values(values):
@@ -510,7 +512,7 @@ def check_same_weights(strategy: tf.distribute.Strategy, variables: Iterable[Any
     digest = hashlib.sha256()
     for variable in variables:
         digest.update(variable.numpy().tobytes())
-    check_agreement(strategy, {"the sum over the first weights": digest.hexdigest()[:12]})
+    check_agreement(strategy, {"the checksum of the initial weights": digest.hexdigest()[:12]})
 
 
 def lost_worker(error: BaseException) -> str | None:
@@ -538,8 +540,9 @@ def lost_worker(error: BaseException) -> str | None:
         return None
     who = " and ".join(cluster.name(index) for index in sorted(lost))
     return (
-        f"{who} ended or cannot be reached, so this one, {cluster.name(cluster.index)}, ends too; "
-        "its own output may say why. The same commands go on from the last checkpoint"
+        f"{who} ended or cannot be reached, so {cluster.name(cluster.index)} also ends; see the "
+        "other worker's output for the reason. Rerun the same commands to resume from the last "
+        "checkpoint"
     )
 
 
@@ -566,7 +569,7 @@ def per_replica_batch_size(
     Args:
       strategy: the strategy.
       global_batch_size: examples per step over all replicas.
-      flag: name of the flag that sets it, for messages.
+      flag: name of the flag that sets the batch size, for messages.
 
     Raises:
       file_io.InputError: the global batch is not divisible by the number of replicas.
@@ -593,10 +596,10 @@ def distribute(
       strategy: the strategy.
       input_fn: see `records`.
       global_batch_size: examples per step over all replicas.
-      flag: name of the flag that sets it, for messages.
-      endless: the dataset never ends, so no step needs to ask all replicas whether they still
+      flag: name of the flag that sets the batch size, for messages.
+      endless: whether the dataset never ends; then no step needs to check whether all replicas
         have a batch.
-      **params: additional params for `input_fn`.
+      **params: additional parameters of `input_fn`.
 
     Raises:
       file_io.InputError: see `per_replica_batch_size`.
@@ -621,8 +624,8 @@ def distribute(
             }
         )
         if endless:
-            endlessly = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-            dataset = dataset.apply(endlessly)
+            is_endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+            dataset = dataset.apply(is_endless)
         return dataset.with_options(options)
 
     if isinstance(strategy, tf.distribute.OneDeviceStrategy):

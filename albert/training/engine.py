@@ -1,4 +1,4 @@
-"""One engine for every task: compiled training, evaluation and prediction.
+"""Trains, evaluates and predicts every task: the training loop and the compiled functions.
 
 The engine knows tasks only through `contracts.Task` and devices only through `tf.distribute`, so
 neither a new task nor a new strategy needs a branch here.
@@ -36,23 +36,23 @@ from albert.training import (
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """The settings of a run; `cli.training` builds them from flags, which have the defaults.
+    """The settings of a run; `cli.training` builds them from flags, which have defaults.
 
     Attributes:
       output_dir: folder of checkpoints and results.
-      num_train_steps: step at which training ends, counted from the very first one.
+      num_train_steps: step at which training ends, counted from the first step of the first run.
       train_batch_size: examples per step over all replicas.
       eval_batch_size: examples per evaluation step over all replicas.
       predict_batch_size: examples per prediction step over all replicas.
       save_checkpoints_steps: steps between checkpoints.
-      save_checkpoints_secs: seconds between additional checkpoints, which limit the loss of work
-        when a run fails; 0 for none. They are not evaluated: results do not depend on speed.
+      save_checkpoints_secs: seconds between additional checkpoints, which limit the lost work if a
+        run fails; 0 for none. They are not evaluated, so results do not depend on speed.
       keep_checkpoint_max: number of numbered checkpoints to keep; 0 keeps all.
       iterations_per_loop: maximum number of steps per call of the compiled train function.
       log_every_steps: steps between log lines.
-      seed: source of initial weights, data order and dropout.
+      seed: seed of initial weights, data order and dropout.
       gradient_accumulation_steps: number of micro-batches into which a replica splits its batch.
-      compute: `layers.Compute`, how the model computes.
+      compute: `layers.Compute` of the model.
       eval_every: steps between evaluations, each of which also saves a checkpoint; 0: each
         checkpoint is evaluated.
       early_stopping_patience: evaluations without improvement after which training ends; 0:
@@ -94,8 +94,8 @@ class RunConfig:
 
     def is_saved(self, step: int) -> bool:
         """Returns whether a step has a checkpoint."""
-        due = step % self.save_checkpoints_steps == 0 or step == self.num_train_steps
-        return due or bool(self.eval_every and self.is_evaluated(step))
+        is_due = step % self.save_checkpoints_steps == 0 or step == self.num_train_steps
+        return is_due or bool(self.eval_every and self.is_evaluated(step))
 
 
 # --- the engine -----------------------------------------------------------------------------------
@@ -104,11 +104,11 @@ class RunConfig:
 LOAD_REPORT = "load_report.json"
 
 # Maximum duration of a call of the compiled loop: several workers react to signals at its end.
-SECONDS_OF_A_CALL = 5.0
+MAX_CALL_SECONDS = 5.0
 _TIMED_BATCHES = 3  # batches timed per evaluation
-# A call this many times longer than any before is considered endless.
-_LONGEST_CALLS = 3
-_SAVE, _TERMINATE = 1, 2  # requests of a signal or the clock; the larger wins
+# A call that takes this many times longer than the last one is considered to hang.
+_HANG_FACTOR = 3
+_SAVE, _TERMINATE = 1, 2  # requests by a signal or the clock; the larger one wins
 # Errors other than out-of-memory that TensorFlow also reports as ResourceExhausted.
 _FILE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
@@ -127,7 +127,7 @@ def check_batches(run_config: RunConfig, strategy: tf.distribute.Strategy, *name
     Args:
       run_config: `RunConfig`.
       strategy: `tf.distribute.Strategy`.
-      *names: which of its sizes will be needed, such as "eval_batch_size".
+      *names: names of the batch sizes that will be needed, such as "eval_batch_size".
 
     Raises:
       file_io.InputError: names the flag, its value and the number of replicas.
@@ -148,14 +148,14 @@ def training_batch(run_config: Any, strategy: tf.distribute.Strategy) -> str:
     """
     batch_size, count = run_config.train_batch_size, run_config.gradient_accumulation_steps
     replicas = strategy.num_replicas_in_sync
-    each = distribution.per_replica_batch_size(strategy, batch_size, "train_batch_size")
-    if each % count:
+    per_replica = distribution.per_replica_batch_size(strategy, batch_size, "train_batch_size")
+    if per_replica % count:
         raise file_io.InputError(
-            f"train_batch_size={batch_size} on {replicas} replicas cannot be computed in "
+            f"train_batch_size={batch_size} on {replicas} replicas cannot be split into "
             f"gradient_accumulation_steps={count} equal parts"
         )
-    parts = f", in {count} parts of {each // count} a replica" if count > 1 else ""
-    return f"{replicas} replicas x {each} = {batch_size}{parts}"
+    parts = f", in {count} parts of {per_replica // count} per replica" if count > 1 else ""
+    return f"{replicas} replicas x {per_replica} = {batch_size}{parts}"
 
 
 def compute_on(compute: layers.Compute, strategy: tf.distribute.Strategy) -> layers.Compute:
@@ -172,7 +172,7 @@ class Engine:
       task: `contracts.Task`.
       model_config: `encoder.AlbertConfig`.
       run_config: `RunConfig`.
-      strategy: `tf.distribute.Strategy` of `distribution.create_strategy`.
+      strategy: `tf.distribute.Strategy`, see `distribution.create_strategy`.
 
     Attributes:
       baseline: scores of the best constant answer, see `contracts.Task.evaluator`; None before the
@@ -218,13 +218,13 @@ class Engine:
           initialize: ``(model)`` -> `LoadReport` or None; gives a fresh run its first weights.
           on_checkpoint: ``(prefix, step)`` called for each checkpoint to evaluate after it is
             written; training ends if it returns True.
-          watch: `stuck_runs.Watch`, which gets the learning signals.
+          watch: `stuck_runs.Watch`, which gets the learning signals of each step.
           pacer: `budget.Pacer`, which may move the last step.
-          words_per_token: words of the training data per token, for the run's cost; None: not
-            known.
+          words_per_token: words of the training data per token, for the run's cost; None:
+            unknown.
 
         Raises:
-          NonFiniteLossError: training stopped at a loss that is not finite.
+          NonFiniteLossError: the loss or the gradient is not finite.
           OutOfMemoryError: a step does not fit in memory; the message suggests changes.
           stuck_runs.StuckError: see `stuck_runs.Watch`.
           file_io.InputError: the output folder cannot be written, or its checkpoint does not fit.
@@ -249,13 +249,13 @@ class Engine:
             logging.info("Training from step %d%s; batch: %s", step, until, batch_text)
             is_chief = distribution.is_chief(self.strategy)
             if is_chief and last is not None and not config.keep_checkpoint_max:
-                self._report_room(step, optimizer)
+                self._report_disk_space(step, optimizer)
             folder = config.output_dir if is_chief else None
             self._meter.start(self.model, folder, words_per_token)
             log = training_log.TrainingLog(
                 folder, step, last, config.train_batch_size, self._created, self._meter
             )
-            with log, _memory_reported("train_batch_size", config.train_batch_size):
+            with log, _explaining_memory_errors("train_batch_size", config.train_batch_size):
                 self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
 
     def _training_data(self, input_fn, step):
@@ -265,7 +265,7 @@ class Engine:
             self.strategy, input_fn, batch_size, "train_batch_size", endless=True, first_step=step
         )
 
-    def _report_room(self, step, optimizer):
+    def _report_disk_space(self, step, optimizer):
         """Logs the disk space for checkpoints if all are kept, and warns if it is too small."""
         folder, count = self.run_config.output_dir, self.run_config.num_saved_after(step)
         values = [*self.model.variables, *optimizer.variables_by_name().values()]
@@ -273,7 +273,7 @@ class Engine:
         free = None if file_io.is_remote(folder) else file_io.free_bytes(folder)
         log = logging.warning if free is not None and size * count > free else logging.info
         log(
-            "All checkpoints are kept: %d to come, %s in all%s",
+            "All checkpoints are kept: %d more, %s in total%s",
             count,
             file_io.describe(size * count),
             "" if free is None else f"; {file_io.describe(free)} are free in {folder}",
@@ -300,30 +300,30 @@ class Engine:
         """Restores the run's own checkpoint, else initializes the weights.
 
         Returns:
-          The step to go on from, and whether training has ended early.
+          The step to continue from, and whether training has ended early.
         """
         folder = self.run_config.output_dir
-        own = distribution.from_chief(self.strategy, lambda: checkpoints.last_whole(folder))
-        if own:
-            if not checkpoints.prefix_exists(own):
+        last = distribution.from_chief(self.strategy, lambda: checkpoints.last_whole(folder))
+        if last:
+            if not checkpoints.prefix_exists(last):
                 raise file_io.InputError(
-                    f"the chief goes on from {own}, which is not there in this worker: all "
-                    "workers must see the same output_dir, under the same path"
+                    f"the chief resumes from {last}, which this worker cannot find: all workers "
+                    "must see the same output_dir, under the same path"
                 )
-            checkpoints.restore_training_state(own, self.model, optimizer)
+            checkpoints.restore_training_state(last, self.model, optimizer)
             distribution.check_same_weights(self.strategy, self.model.variables)
             step = int(optimizer.global_step.numpy())
-            logging.info("Resuming from %s at step %d", own, step)
-            if not self.run_config.is_saved(step):  # one against losses, which is not evaluated
+            logging.info("Resuming from %s at step %d", last, step)
+            if not self.run_config.is_saved(step):  # made by the clock or a signal: not evaluated
                 on_checkpoint = None
-            return step, self._evaluate(on_checkpoint, own, step)
+            return step, self._evaluate(on_checkpoint, last, step)
         report = initialize(self.model)
         distribution.check_same_weights(self.strategy, self.model.variables)
         if report is not None and distribution.is_chief(self.strategy):
             logging.info("%s", report)
             file_io.write_json(os.path.join(folder, LOAD_REPORT), report.to_dict())
         ended = self._save(0, optimizer, on_checkpoint)
-        self._writer.wait()  # Write errors should appear before training.
+        self._writer.wait()  # raises write errors before training
         return 0, ended
 
     def _train_steps(self, step, iterator, optimizer, log, on_checkpoint):
@@ -333,25 +333,25 @@ class Engine:
             stop = tf.Variable(False)
         run_steps = self._make_train_loop(optimizer, iterator, stop)
         logging.info("Traced the training graph in %.1f s", time.monotonic() - started)
-        first_step, most, saved = step, 1, time.monotonic()
+        first_step, max_steps, saved = step, 1, time.monotonic()
         can_stop = distribution.can_stop_alone(self.strategy)
         with signals.deferred((lambda: stop.assign(True)) if can_stop else None):
             while step < config.num_train_steps:
                 started = time.monotonic()
                 parts = (config, self._watch, self._pacer)
-                count = min(most, *(part.steps_to_stop(step) for part in parts))
-                taken, totals = run_steps(iterator, tf.constant(count, tf.int32))
-                taken = int(taken)  # waits for the end
-                signals.allow(_LONGEST_CALLS * (time.monotonic() - started))
+                count = min(max_steps, *(part.steps_to_stop(step) for part in parts))
+                num_steps, totals = run_steps(iterator, tf.constant(count, tf.int32))
+                num_steps = int(num_steps)  # waits for the end
+                signals.allow(_HANG_FACTOR * (time.monotonic() - started))
                 self._writer.check()
                 signals.raise_interrupt()
                 if step == first_step + 1:  # The first step includes compilation.
-                    most = self._steps_of_a_call(time.monotonic() - started)
-                step += taken
+                    max_steps = self._steps_per_call(time.monotonic() - started)
+                step += num_steps
                 self._end_at(self._pacer.update(step))
                 config, log.last_step = self.run_config, self._last_step()
                 rate = float(optimizer.learning_rate())
-                signs = _take_signs(totals)
+                signs = _pop_signs(totals)
                 totals = {name: total.numpy() for name, total in totals.items()}
                 work = totals.pop(training_log.WORK, None)
                 means = training_log.divide(totals)
@@ -361,40 +361,40 @@ class Engine:
                 log.update(step, totals, rate, step % config.log_every_steps == 0, work)
                 stop.assign(False)  # Later signals end the next call early.
                 self._watch.update(step, signs)
-                wanted, is_saved = self._wanted(saved), config.is_saved(step)
-                if is_saved or wanted:
+                request, is_saved = self._pending_request(saved), config.is_saved(step)
+                if is_saved or request:
                     log.before_checkpoint()
                     ended = self._save(step, optimizer, on_checkpoint if is_saved else None)
-                    if wanted == _TERMINATE:
+                    if request == _TERMINATE:
                         self._writer.wait()
                         raise signals.Terminated(
-                            f"saved step {step}, from which the same command goes on"
+                            f"saved step {step}; rerun the same command to resume from it"
                         )
                     if ended:
                         return
                     saved = time.monotonic()
                     log.after_checkpoint()
 
-    def _wanted(self, saved):
-        """Returns `_SAVE` or `_TERMINATE` if any worker requests it; all get the same answer.
+    def _pending_request(self, saved):
+        """Returns `_SAVE`, `_TERMINATE` or 0: the request of any worker, the same in all of them.
 
         The last checkpoint was written at the time `saved`.
         """
         requests, seconds = signals.REQUESTS, self.run_config.save_checkpoints_secs
         requests.answered = requests.terminate
         is_due = seconds and time.monotonic() - saved >= seconds
-        mine = _TERMINATE if requests.terminate else _SAVE if requests.save or is_due else 0
-        wanted = distribution.largest_of_workers(self.strategy, mine)
-        if wanted:
+        own = _TERMINATE if requests.terminate else _SAVE if requests.save or is_due else 0
+        request = distribution.largest_of_workers(self.strategy, own)
+        if request:
             if not is_due:
                 logging.info("Signal received: saving a checkpoint")
             requests.save = False
-        return wanted
+        return request
 
-    def _steps_of_a_call(self, seconds):
+    def _steps_per_call(self, seconds):
         """Returns the number of steps per call, which must be the same in all workers."""
         fitting = distribution.from_chief(
-            self.strategy, lambda: int(SECONDS_OF_A_CALL / max(seconds, 1e-6))
+            self.strategy, lambda: int(MAX_CALL_SECONDS / max(seconds, 1e-6))
         )
         return max(1, min(fitting, self.run_config.iterations_per_loop))
 
@@ -415,7 +415,7 @@ class Engine:
         if not on_checkpoint or not self.run_config.is_evaluated(step):
             return False
         self._writer.wait()
-        # Everything is saved.
+        # A signal may end the process now, as everything is saved.
         with signals.not_deferred(), self._meter.evaluating():
             return on_checkpoint(prefix, step)
 
@@ -432,7 +432,7 @@ class Engine:
         )
 
     def _make_train_loop(self, optimizer, iterator, stop):
-        """Compiles ``(iterator, count) -> (steps taken, summed results of `train_step.run`)``.
+        """Compiles ``(iterator, count) -> (number of steps, summed results of `train_step.run`)``.
 
         The loop stops early, after at least one step, if the variable `stop` is true, and after a
         step whose loss or gradient is not finite.
@@ -451,7 +451,7 @@ class Engine:
 
         @tf.function(autograph=False)
         def one_step(iterator):
-            features, waited = _next_timed(self.strategy, iterator)
+            features, waited = _next_with_seconds(self.strategy, iterator)
             with kernels.releasing_gradients():
                 results = self.strategy.run(replica_step, (features,))
             local = self.strategy.experimental_local_results
@@ -459,34 +459,34 @@ class Engine:
             return {**results, training_log.INPUT_SECONDS: tf.stack([waited, 1.0])}
 
         can_stop = distribution.can_stop_alone(self.strategy)
-        of_a_step = one_step.get_concrete_function(iterator).structured_outputs
+        step_results = one_step.get_concrete_function(iterator).structured_outputs
 
         @tf.function(autograph=False)
         def run_steps(iterator, count):
-            def body(taken, totals, _):
+            def body(steps, totals, _):
                 results = one_step(iterator)
                 # Sums in float64 do not depend on the number of steps per call.
                 totals = {
-                    name: totals[name] + tf.cast(results[name], tf.float64) for name in of_a_step
+                    name: totals[name] + tf.cast(results[name], tf.float64) for name in step_results
                 }
                 check = results["loss"][0] + results["gradient_norm"][0]
-                go_on = tf.math.is_finite(check)
+                continues = tf.math.is_finite(check)
                 if can_stop:
                     with tf.control_dependencies([check]):
-                        go_on = tf.logical_and(go_on, tf.logical_not(stop.read_value()))
-                return taken + 1, totals, go_on
+                        continues = tf.logical_and(continues, tf.logical_not(stop.read_value()))
+                return steps + 1, totals, continues
 
-            taken, totals, _ = tf.while_loop(
-                lambda taken, _, go_on: tf.logical_and(taken < count, go_on),
+            steps, totals, _ = tf.while_loop(
+                lambda steps, _, continues: tf.logical_and(steps < count, continues),
                 body,
                 (
                     tf.constant(0),
-                    {name: tf.zeros(x.shape, tf.float64) for name, x in of_a_step.items()},
+                    {name: tf.zeros(x.shape, tf.float64) for name, x in step_results.items()},
                     tf.constant(True),
                 ),
                 parallel_iterations=1,
             )
-            return taken, totals
+            return steps, totals
 
         return run_steps
 
@@ -494,7 +494,7 @@ class Engine:
 
     def _batches(self, input_fn, batch_size, flag):
         """Yields (example_index, rows) of numpy arrays, without padding rows."""
-        # Every checkpoint is evaluated on the same data: its pipeline is built once.
+        # All checkpoints are evaluated on the same data, so its pipeline is built once.
         key = (input_fn, batch_size)
         if key not in self._datasets:
             self._datasets[key] = distribution.distribute(self.strategy, input_fn, batch_size, flag)
@@ -520,8 +520,8 @@ class Engine:
                 outputs = self.model(features, training=False)
             rows = self.task.eval_outputs(outputs, features)
             rows["example_index"] = index
-            # Outside of the compiled function gathering would be compiled again for each batch.
-            # Copies, as what comes from the input has no device, on which gathering relies.
+            # Outside of the compiled function gathering would be compiled again for each batch. It
+            # needs copies, because tensors from the input have no device.
             rows = {name: tf.identity(value) for name, value in rows.items()}
             return tf.distribute.get_replica_context().all_gather(rows, axis=0)
 
@@ -535,22 +535,25 @@ class Engine:
         return infer
 
     def evaluate(self, input_fn: Callable) -> dict[str, float]:
-        """Computes metrics of the present weights over every example of the input, once each.
+        """Computes the metrics of the current weights over all examples of the input.
 
         Returns:
-          dict of the task's evaluator, with the task's further metrics and its `training_means`
-          since the last call.
+          dict of the evaluator's metrics, the task's further metrics and its `training_means` since
+          the last call.
         """
         evaluator = self.task.evaluator()
         started, count = time.time(), 0
         batch_size = self.run_config.eval_batch_size
-        with progress.bar("evaluating") as show, _memory_reported("eval_batch_size", batch_size):
+        with (
+            progress.bar("evaluating") as show,
+            _explaining_memory_errors("eval_batch_size", batch_size),
+        ):
             for index, rows in self._batches(input_fn, batch_size, "eval_batch_size"):
                 evaluator.update(rows)
                 count += len(index)
                 show(len(index))
         if not count:
-            raise file_io.InputError("there is no example to evaluate")
+            raise file_io.InputError("there are no examples to evaluate")
         seconds = time.time() - started
         logging.info("Evaluated %d examples in %.1f s", count, seconds)
         if self.baseline is None:
@@ -562,7 +565,7 @@ class Engine:
         """Estimates the seconds of `evaluate` from a few batches; the others are only counted."""
         batch_size = self.run_config.eval_batch_size
         batches = functools.partial(self._batches, input_fn, batch_size, "eval_batch_size")
-        with _memory_reported("eval_batch_size", batch_size):
+        with _explaining_memory_errors("eval_batch_size", batch_size):
             next(iter(batches()), None)  # builds the graph
             started = time.monotonic()
             timed = sum(1 for _ in itertools.islice(batches(), _TIMED_BATCHES))
@@ -584,48 +587,48 @@ class Engine:
         """
         parts, order = [], []
         size, flag = self.run_config.predict_batch_size, "predict_batch_size"
-        with progress.bar("predicting") as show, _memory_reported(flag, size):
+        with progress.bar("predicting") as show, _explaining_memory_errors(flag, size):
             for index, rows in self._batches(input_fn, size, flag):
                 order.append(index)
                 parts.append(rows)
                 show(len(index))
         if not parts:
-            raise file_io.InputError("there is no example to predict")
+            raise file_io.InputError("there are no examples to predict")
         place = batching.places_in(order)
         return {name: np.concatenate([p[name] for p in parts])[place] for name in parts[0]}
 
 
 @contextlib.contextmanager
-def _memory_reported(flag, batch_size):
+def _explaining_memory_errors(flag, batch_size):
     """Turns a failed allocation in the block into an error that suggests changes."""
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:
         if any(os.strerror(code) in error.message for code in _FILE_ERRORS):
             what = error.message.partition("\n")[0]
-            raise file_io.InputError(f"a file of the log cannot be written: {what}") from error
-        advice = f"lower {flag}={batch_size} (results stay the same) or max_seq_length"
+            raise file_io.InputError(f"a log file cannot be written: {what}") from error
+        advice = f"lower {flag}={batch_size} (this does not change results) or max_seq_length"
         if flag == "train_batch_size":
             advice = (
-                f"keep {flag}={batch_size} and work through it in parts with "
-                "gradient_accumulation_steps (twice as many, half the memory), give recompute, "
-                f"lower max_seq_length, or lower {flag}"
+                f"keep {flag}={batch_size} and split it with gradient_accumulation_steps (twice as "
+                "many steps, half the memory), give recompute, lower max_seq_length, or lower "
+                f"{flag}"
             )
         # The line with the size, from TensorFlow's long message.
         size = re.search("OOM [^\n]*|$", error.message).group()
         raise OutOfMemoryError(f"out of memory: {advice}. {size}") from error
 
 
-def _next_timed(strategy, iterator):
-    """Returns the next batch and the seconds it took; for compiled functions."""
-    asked = tf.timestamp()
-    with tf.control_dependencies([asked]):
+def _next_with_seconds(strategy, iterator):
+    """Returns the next batch and the seconds it took, in a compiled function."""
+    start = tf.timestamp()
+    with tf.control_dependencies([start]):
         features = next(iterator)
     with tf.control_dependencies(tf.nest.flatten(strategy.experimental_local_results(features))):
-        return features, tf.cast(tf.timestamp() - asked, tf.float32)
+        return features, tf.cast(tf.timestamp() - start, tf.float32)
 
 
-def _take_signs(totals):
+def _pop_signs(totals):
     """Removes the learning signals from the totals; returns them as {name: array}."""
     names = [name for name in totals if name.startswith(train_step.SIGNS)]
     return {name.removeprefix(train_step.SIGNS): totals.pop(name).numpy() for name in names}

@@ -1,8 +1,8 @@
 """Evaluates checkpoints, writes the results and keeps the best one as ``model.ckpt-best``.
 
 `evaluate_while_training` evaluates each checkpoint when it is saved, `evaluate` and `evaluate_all`
-those of an earlier or concurrent run. `BestTracker` knows which one is best, and `BackgroundWriter`
-saves checkpoints while training continues.
+the checkpoints of an earlier or concurrent run. `BestTracker` keeps track of the best one, and
+`BackgroundWriter` saves checkpoints while training continues.
 """
 
 import contextlib
@@ -24,15 +24,15 @@ from albert.training import distribution, results, run_record, training_log
 class BestTracker:
     """The best evaluated step of a folder, and its result files.
 
-    An existing best checkpoint is replaced only by a better one. If its score is not known,
+    An existing best checkpoint is replaced only by a better one. If its score is unknown,
     `unscored_best` is its prefix: call `take_best` before `record`.
 
     Args:
       folder: output folder.
-      metric: key of the results by which the best is picked; for losses, lower is better.
-      resume: continue the files of an earlier run; else they are written from scratch.
-      is_chief: False in the workers that must not write; they do not look at files either.
-      baseline: function that returns the scores of a constant answer; None if they are not known.
+      metric: key of the results by which the best is chosen; for losses, lower is better.
+      resume: whether to continue the files of an earlier run; else they are written from scratch.
+      is_chief: False in the workers that must not write; they do not read files either.
+      baseline: function that returns the scores of a constant answer; None if they are unknown.
       form: `results.Form`.
     """
 
@@ -53,7 +53,7 @@ class BestTracker:
         self._is_chief = is_chief
         self.last_step, self.best_step, self.best_value = -1, None, None
         self.unscored_best = None
-        self._reported_value = None  # best of what has its block in the results
+        self._reported_value = None  # the best value among the blocks of the results
         self._blocks = []
         if is_chief:
             self._events = os.path.join(folder, "eval")
@@ -91,7 +91,7 @@ class BestTracker:
         try:
             return is_score and trial.best_step == _stored_step(self.unscored_best)
         except file_io.InputError:
-            return False  # `_score_best` says what is wrong with it.
+            return False  # `_score_best` reports what is wrong with it.
 
     def _value(self, metrics):
         if self._metric not in metrics:
@@ -115,7 +115,7 @@ class BestTracker:
         """Records the metrics of a checkpoint and copies it if it is the best so far.
 
         Raises:
-          file_io.InputError: the metric by which the best is picked is missing.
+          file_io.InputError: the metric by which the best is chosen is missing.
         """
         value = self._value(metrics)
         is_better = self._is_better(value, self.best_value)
@@ -127,9 +127,8 @@ class BestTracker:
         if not self._is_chief:
             return
         if is_better:
-            results.remove_trial(
-                self._folder
-            )  # The old score must not be read as the new checkpoint's.
+            # The old score must not be read as that of the new checkpoint.
+            results.remove_trial(self._folder)
             checkpoints.replace_best(self._folder, prefix)
         self._write_results(os.path.basename(prefix), step, metrics)
         if is_better:
@@ -157,13 +156,13 @@ class BestTracker:
         self._blocks = results.put(self._blocks, block)
         best_step = self.best_step if self._form.has_summary else None
         results.write_blocks(self._folder, self._blocks, best_step)
-        # Written last: a run killed before this line evaluates the same checkpoint again.
+        # Written last: after a kill before this line the same checkpoint is evaluated again.
         trial = results.Trial(self.last_step, self.best_step, self.best_value)
         results.write_trial(self._folder, trial)
 
 
 def _log(folder, name, step, metrics, form, is_chief):
-    """Takes the results of a checkpoint to the log and, in the chief, to ``metrics.jsonl``."""
+    """Writes the results of a checkpoint to the log and, in the chief, to ``metrics.jsonl``."""
     logging.info("Results of %s: %s", name, ", ".join(results.lines(metrics, step, form)))
     if is_chief:
         run_record.append_evaluation(folder, step, name, metrics)
@@ -177,9 +176,9 @@ class _ScoredBest(NamedTuple):
     """The existing best checkpoint, with its metrics.
 
     Attributes:
-      prefix, step: its prefix and step; a better checkpoint may have replaced it since.
-      index: the bytes of its index, which has the checksums of all its values.
-      metrics: its metrics.
+      prefix, step: prefix and step; a better checkpoint may have replaced it since.
+      index: content of the index file, which has the checksums of all values.
+      metrics: metrics of the checkpoint.
     """
 
     prefix: str
@@ -191,21 +190,21 @@ class _ScoredBest(NamedTuple):
 def _score_best(engine, input_fn, tracker):
     """Evaluates an existing best checkpoint with unknown score; returns None if there is none.
 
-    The model gets its weights. All workers must call this function.
+    Afterwards the model has its weights. All workers must call this function.
 
     Raises:
-      file_io.InputError: the checkpoint is damaged or of another model.
+      file_io.InputError: the checkpoint is damaged or belongs to another model.
     """
     prefix = distribution.from_chief(engine.strategy, lambda: tracker.unscored_best)
     if not prefix:
         return None
-    logging.info("The score of %s is not known: evaluating it first", prefix)
+    logging.info("The score of %s is unknown: evaluating it first", prefix)
     try:
         checkpoints.restore(engine.model, prefix, allow_new_heads=False)
         step, index = _stored_step(prefix), _read_index(prefix)
     except file_io.InputError as error:
         raise file_io.InputError(
-            f"{error}. Only a better checkpoint replaces {prefix}, but this one cannot be "
+            f"{error}. {prefix} is replaced only by a better checkpoint, but it cannot be "
             "evaluated: move it away, or use another output_dir"
         ) from error
     metrics = engine.evaluate(input_fn)
@@ -219,7 +218,7 @@ def _read_index(prefix):
 
 
 @contextlib.contextmanager
-def _weights_kept(model):
+def _preserving_weights(model):
     """Restores the model's current weights at the end of the block."""
     values = [variable.numpy() for variable in model.variables]
     yield
@@ -253,7 +252,7 @@ def evaluate_while_training(
     """
     patience = engine.run_config.early_stopping_patience
     tracker = _tracker(engine, resume=True)
-    with _weights_kept(engine.model):
+    with _preserving_weights(engine.model):
         scored = _score_best(engine, input_fn, tracker)
     if scored:
         tracker.write_best(scored.metrics)
@@ -279,15 +278,15 @@ def _tracker(engine, resume):
 
 
 def evaluate_all(engine: Any, input_fn: Callable, wait_secs: float = 0) -> BestTracker:
-    """Evaluates every checkpoint of the output folder once, and ends.
+    """Evaluates every checkpoint of the output folder once.
 
     The best checkpoint comes first and is replaced only by a better one; the others follow by step.
 
     Args:
       engine: `engine.Engine`.
       input_fn: evaluation input.
-      wait_secs: wait for checkpoints of a concurrent training run until no new one has appeared
-        for this many seconds.
+      wait_secs: wait for checkpoints of a concurrent training run until none has appeared for
+        this many seconds.
 
     Returns:
       The `BestTracker`.
@@ -315,7 +314,7 @@ def evaluate_all(engine: Any, input_fn: Callable, wait_secs: float = 0) -> BestT
             _evaluate_next(engine, input_fn, tracker, scored, *pending[0])
     finally:
         if distribution.is_chief(engine.strategy):
-            _release(folder)
+            _delete_copy(folder)
     if tracker.best_step is None:
         raise file_io.InputError(
             f"every checkpoint of {folder} was deleted before it could be evaluated; let the "
@@ -330,30 +329,30 @@ def _evaluate_next(engine, input_fn, tracker, scored, step, prefix):
         tracker.record(prefix, step, scored.metrics)
         return
     folder = engine.run_config.output_dir
-    held = distribution.from_chief(engine.strategy, lambda: _hold_copy(folder, prefix))
-    if held:
-        checkpoints.restore(engine.model, held, allow_new_heads=False)
-        tracker.record(held, step, engine.evaluate(input_fn))
+    copy = distribution.from_chief(engine.strategy, lambda: _make_copy(folder, prefix))
+    if copy:
+        checkpoints.restore(engine.model, copy, allow_new_heads=False)
+        tracker.record(copy, step, engine.evaluate(input_fn))
     else:
-        logging.warning("%s was deleted before it could be evaluated: left out", prefix)
+        logging.warning("%s was deleted before it could be evaluated: skipped", prefix)
         tracker.last_step = step
 
 
-def _hold_copy(folder, prefix):
+def _make_copy(folder, prefix):
     """Copies a checkpoint, as a concurrent trainer may delete it; None if it is missing."""
-    _release(folder)
-    held = os.path.join(folder, "eval", os.path.basename(prefix))
+    _delete_copy(folder)
+    target = os.path.join(folder, "eval", os.path.basename(prefix))
     try:
-        checkpoints.copy(prefix, held)
+        checkpoints.copy(prefix, target)
     except (OSError, tf.errors.NotFoundError):
         if checkpoints.prefix_exists(prefix):
             raise
         return None
-    return held
+    return target
 
 
-def _release(folder):
-    """Deletes the copy of `_hold_copy`, also one that a killed run left."""
+def _delete_copy(folder):
+    """Deletes the copies made by `_make_copy`, also in a killed run."""
     folder = os.path.join(folder, "eval")
     for name in file_io.listdir(folder):
         if name.startswith("model.ckpt-"):
@@ -364,15 +363,15 @@ def _wait_for_pending(folder, wait_secs, last_step=-1, scored=None):
     """Returns [(step, prefix)] after a step; empty if none appears within `wait_secs`."""
     deadline = time.time() + wait_secs
     while True:
-        found = _with_steps(folder, scored)
+        found = _list_steps(folder, scored)
         pending = [(step, prefix) for step, prefix in found if step > last_step]
         if pending or time.time() >= deadline:
             return pending
         time.sleep(1)
 
 
-def _with_steps(folder, scored):
-    """Returns [(step, prefix)] of a folder's checkpoints and the scored best, without repeats."""
+def _list_steps(folder, scored):
+    """Returns [(step, prefix)] of a folder's checkpoints and the scored best, once each."""
     found = {checkpoints.step_of(prefix): prefix for prefix in checkpoints.numbered(folder)}
     if scored and _is_scored(found.get(scored.step), scored):
         found[scored.step] = scored.prefix
@@ -384,7 +383,7 @@ def _is_scored(prefix, scored):
     try:
         return prefix is None or _read_index(prefix) == scored.index
     except (OSError, tf.errors.NotFoundError):
-        return True  # A trainer has just deleted it.
+        return True  # a trainer has just deleted it
 
 
 def evaluate(
@@ -424,7 +423,7 @@ def report(engine: Any, prefix: str, metrics: dict[str, Any]) -> results.Block |
         return None
     block = results.make_block(metrics, step, form=form)
     blocks = results.read_blocks(folder)
-    # One that says the same, and more, stays.
+    # An existing block that contains all lines of the new one is kept.
     if not any({*block.text.splitlines()} <= {*other.text.splitlines()} for other in blocks):
         blocks = results.put(blocks, block)
     trial = results.read_trial(folder) if form.has_summary else None

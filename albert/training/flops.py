@@ -2,10 +2,9 @@
 
 As in Scaling Laws for Neural Language Models, Kaplan et al., 2020, section 2.1, a multiply-add
 counts as two operations, only matrix products count, and the backward pass has twice the products
-of the forward pass: one for the gradient of each factor. Unlike there, products are counted one by
-one: those of attention and of the heads, too, and each layer that shares its parameters as often as
-it is computed. The second forward pass of `Compute.recompute` is not counted, as in PaLM, Chowdhery
-et al., 2022, appendix B.
+of the forward pass: one for the gradient of each factor. Unlike there, every product is counted,
+also in attention and in the heads, and a shared layer counts as often as it is computed. The second
+forward pass of `Compute.recompute` is not counted, as in PaLM, Chowdhery et al., 2022, appendix B.
 
 Letters: see the docstring of `albert.model`.
 """
@@ -44,8 +43,9 @@ class _Head(NamedTuple):
     """The FLOP of a head's forward pass.
 
     Attributes:
-      first: of products of the encoder's output, whose gradient a frozen encoder does not need.
-      further: of the other products.
+      first: FLOP of products with the encoder's output, whose gradient a frozen encoder does not
+        need.
+      further: FLOP of the other products.
     """
 
     first: int
@@ -104,7 +104,7 @@ def _count_rows(mask, parts, skip_padding, micro_batches):
 
 
 def of_training(model: Any, work: Work) -> int | None:
-    """Returns the FLOP of forward and backward pass; None for a model that is not known.
+    """Returns the FLOP of forward and backward pass; None for an unknown model.
 
     Args:
       model: see `count_work`.
@@ -112,14 +112,14 @@ def of_training(model: Any, work: Work) -> int | None:
     """
     if isinstance(model, distillation.DistilledModel):
         teacher = model.teacher
-        of_student = of_training(model.student, work)
-        return of_student + _of_encoder(teacher, work, False) + sum(_of_head(teacher, work))
+        student = of_training(model.student, work)
+        return student + _of_encoder(teacher, work, False) + sum(_of_head(teacher, work))
     if not isinstance(model, heads.Model):
         return None
-    of_encoder, head = _of_encoder(model, work, True), _of_head(model, work)
+    body, head = _of_encoder(model, work, True), _of_head(model, work)
     if model.is_frozen:
-        return of_encoder + 2 * head.first + 3 * head.further
-    return 3 * (of_encoder + head.first + head.further)
+        return body + 2 * head.first + 3 * head.further
+    return 3 * (body + head.first + head.further)
 
 
 def num_examples(model: Any, work: Work) -> int:
@@ -144,7 +144,7 @@ def _of_encoder(model, work, training):
             if model.uses_pooler:  # It reads the first position of each text.
                 read = (work.masked + work.texts, work.masked_pairs + work.positions)
             return of_encoder(model.config, work, read, model.uses_pooler)
-        # Nothing of a teacher reads its pooler.
+        # A teacher's pooler is not read.
         return of_encoder(model.config, work, None, training and model.uses_pooler)
     if not model.uses_pooler:  # The head reads all positions.
         return of_encoder(model.config, work, None, False)
@@ -160,8 +160,8 @@ def of_encoder(
     Args:
       config: `encoder.AlbertConfig`.
       work: `Work`.
-      read: B * R and B * R * S of the R positions at which the last layer is computed; None: of
-        all positions.
+      read: B * R and B * R * S of the R positions at which the last layer is computed; None: all
+        positions.
       pooler: whether the pooler is computed.
     """
     hidden, inner = config.hidden_size, config.intermediate_size
@@ -181,7 +181,7 @@ def of_encoder(
 @functools.singledispatch
 def _of_head(model, work):
     """Returns the `_Head` of a model's forward pass."""
-    raise TypeError(f"the products of {type(model).__name__} are not known")
+    raise TypeError(f"the products of {type(model).__name__} are unknown")
 
 
 @_of_head.register
@@ -199,7 +199,7 @@ def _(model: pretraining_heads.PretrainingModel, work: Work) -> _Head:
 @_of_head.register(heads.TokenClassifierModel)
 @_of_head.register(heads.SquadV1Model)
 def _of_label_weights(model, work):
-    """Returns the FLOP of the hidden layer, if any, and of one output layer."""
+    """Returns the FLOP of the hidden layer, if any, and of the output layer."""
     rows = work.texts if model.uses_pooler else work.positions
     outputs = 2 * rows * model.hidden.size * model.output.weights.shape[0]
     return _after_hidden_layer(model, rows, outputs, 0)

@@ -1,8 +1,8 @@
-"""Trains a head on a frozen encoder, whose outputs may be computed once and kept in files.
+"""Trains a head on a frozen encoder, whose outputs may be computed once and cached in files.
 
-The encoder computes as in inference, forward alone: it drops nothing, and its variables get neither
-gradients nor slots. Checkpoints still hold the whole model. With `cached_data` the encoder computes
-each text once, and epochs train the head alone.
+The encoder computes as in inference: without dropout, and its variables get neither gradients nor
+slots. Checkpoints still have the whole model. With `cached_data` the encoder computes each text
+once, and the epochs train only the head.
 """
 
 import contextlib
@@ -24,14 +24,11 @@ from albert.model import batching, checkpoints, heads, weight_names
 from albert.training import distribution, engine
 
 
-def frozen(task: Any) -> Any:
-    """Returns the task with an encoder that is not trained.
+def freeze(task: Any) -> Any:
+    """Returns a `contracts.Task` whose encoder is not trained.
 
     Args:
       task: `contracts.Task`.
-
-    Returns:
-      `contracts.Task`.
     """
 
     def build_model(config, compute, seed):
@@ -50,7 +47,7 @@ def check_resume(output_dir: str, is_frozen: bool) -> None:
       is_frozen: whether this run's encoder is frozen.
 
     Raises:
-      file_io.InputError: the last checkpoint, which the message names, was trained differently.
+      file_io.InputError: the last checkpoint was trained differently; names it.
     """
     last = checkpoints.numbered(output_dir)[-1:]
     if not last:
@@ -61,8 +58,8 @@ def check_resume(output_dir: str, is_frozen: bool) -> None:
     if slots and was_frozen != is_frozen:
         how, here = ("frozen", "trained") if was_frozen else ("trained", "frozen")
         raise file_io.InputError(
-            f"cannot resume from {last[0]}: its encoder was {how}, that of this run is to be "
-            f"{here} (freeze_encoder={is_frozen}). Use another output_dir and name this one's "
+            f"cannot resume from {last[0]}: its encoder was {how}, but this run's encoder would "
+            f"be {here} (freeze_encoder={is_frozen}). Use another output_dir and give this "
             "checkpoint as init_checkpoint"
         )
 
@@ -74,8 +71,8 @@ MANIFEST = "manifest.json"
 _VERSION = 1
 _LOCK = "lock"
 _TEXT = ("input_ids", "input_mask", "segment_ids")
-_BLOCK = 2048  # records read at a time, whose texts are sorted by length
-# TensorFlow's bfloat16 goes through numpy as bits.
+_BLOCK = 2048  # number of records that are read at a time and sorted by length
+# numpy has no bfloat16, so its bits are stored.
 _STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
 
 
@@ -96,15 +93,15 @@ def text_keys(
 
 
 class OutputCache:
-    """The outputs of one encoder in one folder.
+    """A cache of the outputs of one encoder, in one folder.
 
     Args:
-      parent: folder of the encoder's folder; local.
-      settings: JSON-ready dict of everything but the text that the outputs depend on.
+      parent: local folder in which the encoder gets its folder.
+      settings: JSON-ready dict of everything that the outputs depend on, except the text.
       width: H.
       dtype: a key of `_STORED`.
-      is_sequence: whether there is a row per token, not per text.
-      part_bytes: size in bytes at which a part is closed.
+      is_sequence: whether there is one row per token, not per text.
+      part_bytes: size in bytes after which a new part is begun.
 
     Attributes:
       folder: the encoder's folder.
@@ -137,14 +134,14 @@ class OutputCache:
         [B, C, S] get [B, C, H].
         """
         texts = [features[name] for name in _TEXT]
-        stored = tf.numpy_function(self._rows_of, texts, _STORED[self._dtype])
+        stored = tf.numpy_function(self._look_up, texts, _STORED[self._dtype])
         middle = [None] if self._is_sequence else []
         stored.set_shape([*texts[0].shape[:-1], *middle, self._width])
         if self._dtype == "bfloat16":
             stored = tf.bitcast(stored, tf.bfloat16)
         return {**features, heads.ENCODER_OUTPUT: stored}
 
-    def _rows_of(self, *texts):
+    def _look_up(self, *texts):
         shape = texts[0].shape[:-1]
         keys, lengths = text_keys(*(x.reshape(-1, x.shape[-1]) for x in texts))
         rows = 1 if not self._is_sequence else lengths.max()
@@ -155,7 +152,7 @@ class OutputCache:
         return found if self._is_sequence else found.reshape(*shape, self._width)
 
     def _load(self):
-        """Loads the existing parts; deletes damaged parts and leftovers of a killed run.
+        """Loads the existing parts; deletes damaged parts and incomplete files of a killed run.
 
         Returns:
           Whether a part was damaged.
@@ -167,7 +164,7 @@ class OutputCache:
                 file_io.remove(os.path.join(self.folder, name))
         damaged = [name for name in sorted(whole - set(self._parts)) if not self._load_part(name)]
         for name in damaged:
-            logging.warning("%s in %s is damaged: it is made again", name, self.folder)
+            logging.warning("%s in %s is damaged: computing it again", name, self.folder)
             for ending in ("json", "bin"):
                 file_io.remove(os.path.join(self.folder, f"{name}.{ending}"))
         return bool(damaged)
@@ -224,7 +221,7 @@ class OutputCache:
         file_io.make_dirs(self.folder)
         with locks.locked(os.path.join(self.folder, _LOCK)) as waited:
             if waited:
-                logging.info("Another run has been filling %s", self.folder)
+                logging.info("Another run was filling %s", self.folder)
             damaged = self._load()
             done = {} if damaged else self._read_manifest()
             data = {_data_key(path): _describe_data(path) for path in paths}
@@ -232,10 +229,10 @@ class OutputCache:
                 logging.info("Using the encoder's outputs in %s", self.folder)
                 return
             count, rows = self._count_missing(_blocks(paths, specs, check))
-            self._check_room(count, rows)
+            self._check_disk_space(count, rows)
             if count:
                 needed = rows * self._row_bytes
-                with _disk_errors_named(self.folder, needed), self._writer() as add:
+                with _explaining_disk_errors(self.folder, needed), self._writer() as add:
                     self._encode_missing(
                         _blocks(paths, specs, check), encode, batch_size, rows, add
                     )
@@ -254,15 +251,15 @@ class OutputCache:
             return {}
 
     def _new_texts(self, blocks):
-        """Yields (arrays [N, S], keys, lengths, places of the missing texts)."""
+        """Yields (arrays [N, S], keys, lengths, indices of the missing texts)."""
         seen = set()
         for texts in blocks:
             keys, lengths = text_keys(*texts)
             new = []
-            for place, key in enumerate(keys):
+            for number, key in enumerate(keys):
                 if key not in self._places and key not in seen:
                     seen.add(key)
-                    new.append(place)
+                    new.append(number)
             yield texts, keys, lengths, new
 
     def _count_missing(self, blocks):
@@ -273,15 +270,15 @@ class OutputCache:
             rows += int(lengths[new].sum()) if self._is_sequence else len(new)
         return count, rows
 
-    def _check_room(self, count, rows):
+    def _check_disk_space(self, count, rows):
         needed, free = rows * self._row_bytes, file_io.free_bytes(self.folder)
         sizes = [file_io.describe(count) for count in (needed, free)]
         text = f"{sizes[0]} in {self.folder}, where {sizes[1]} are free"
         logging.info("The encoder's outputs of %d texts need %s", count, text)
         if needed > free:
             raise file_io.InputError(
-                f"cache_encoder_outputs needs {text}: name a folder on another disk "
-                "(encoder_cache_dir), take a smaller train_fraction, or leave it out"
+                f"cache_encoder_outputs needs {text}: give a folder on another disk "
+                "(encoder_cache_dir), a smaller train_fraction, or leave it out"
             )
 
     def _encode_missing(self, blocks, encode, batch_size, rows, add):
@@ -297,7 +294,7 @@ class OutputCache:
 
     @contextlib.contextmanager
     def _writer(self):
-        """Yields ``add(key, rows [n, H])``; parts get to the folder whole, the index last."""
+        """Yields ``add(key, rows [n, H])``; the index, written last, marks a part as complete."""
         part = None
         try:
 
@@ -320,7 +317,7 @@ class OutputCache:
 
 
 class _Part:
-    """A part that is being written."""
+    """A part of the cache while it is written."""
 
     def __init__(self, folder: str) -> None:
         numbers = [int(n[5:10]) for n in file_io.listdir(folder) if n.startswith("part-")]
@@ -348,7 +345,7 @@ class _Part:
 
 
 @contextlib.contextmanager
-def _disk_errors_named(folder, count):
+def _explaining_disk_errors(folder, count):
     try:
         with file_io.room_for(folder, count):
             yield
@@ -377,9 +374,9 @@ def _blocks(paths, specs, check):
         yield [tf.reshape(features[n], [-1, features[n].shape[-1]]).numpy() for n in _TEXT]
 
 
-def _batches(lengths, places, tokens):
-    """Yields lists of places by falling length, each of at most `tokens` padded tokens."""
-    order = sorted(places, key=lambda place: -lengths[place])
+def _batches(lengths, indices, tokens):
+    """Yields lists of indices by decreasing length, each of at most `tokens` padded tokens."""
+    order = sorted(indices, key=lambda index: -lengths[index])
     start = 0
     while start < len(order):
         count = max(1, tokens // max(1, int(lengths[order[start]])))
@@ -391,12 +388,12 @@ def _batches(lengths, places, tokens):
 
 
 def cached_data(data: Any, task: Any, run: Any, cache_dir: str, part_bytes: int = 256 << 20) -> Any:
-    """Adds the encoder's outputs to the data of a run; they are computed when records are read.
+    """Adds the encoder's outputs to the data of a run; they are computed before training.
 
     Args:
       data: `contracts.Data`.
-      task: `contracts.Task` whose encoder is frozen, without a teacher.
-      run: `stages.Run`; it trains.
+      task: `contracts.Task` with a frozen encoder and without a teacher.
+      run: `stages.Run` with training.
       cache_dir: folder of the caches; may be shared by runs.
       part_bytes: see `OutputCache`.
 
@@ -404,12 +401,12 @@ def cached_data(data: Any, task: Any, run: Any, cache_dir: str, part_bytes: int 
       `contracts.Data`.
 
     Raises:
-      file_io.InputError: the strategy is a TPU's or has several workers.
+      file_io.InputError: the strategy uses a TPU or several workers.
     """
     if distribution.needs_fixed_shapes(run.strategy) or distribution.workers(run.strategy):
         raise file_io.InputError(
-            "cache_encoder_outputs is for the devices of one machine: not for a TPU or several "
-            "workers"
+            "cache_encoder_outputs supports only the devices of one machine, not a TPU or several "
+            "workers; leave it out"
         )
 
     @functools.cache
@@ -446,9 +443,9 @@ class _Encoder:
         config, folder = run.run_config, run.run_config.output_dir
         compute = engine.compute_on(config.compute, run.strategy)
         self._model = task.build_model(run.model_config, compute, config.seed)
-        own = checkpoints.numbered(folder)[-1:]
-        if own:
-            checkpoints.restore(self._model, own[0], allow_new_heads=False)
+        last = checkpoints.numbered(folder)[-1:]
+        if last:
+            checkpoints.restore(self._model, last[0], allow_new_heads=False)
         elif run.init_checkpoint:
             checkpoints.restore(self._model, run.init_checkpoint, rename=run.rename)
         variables = checkpoints.variables_by_name(self._model)
@@ -494,16 +491,16 @@ class _Encoder:
         }
 
     def _check_best(self, folder):
-        """Refuses a folder whose best checkpoint would be scored with another encoder's outputs."""
+        """Rejects a folder whose best checkpoint has another encoder than the cache."""
         best = checkpoints.find_best(folder) if file_io.is_dir(folder) else None
         if not best:
             return
         reader = checkpoints.reader(best)
         for name, variable in self._variables.items():
-            same = reader.has_tensor(name) and np.array_equal(
+            is_same = reader.has_tensor(name) and np.array_equal(
                 reader.get_tensor(name), variable.numpy()
             )
-            if not same:
+            if not is_same:
                 raise file_io.InputError(
                     f"cache_encoder_outputs: {best} has another encoder ({name} differs), so it "
                     "cannot be scored from the cache: use another output_dir"

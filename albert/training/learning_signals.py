@@ -1,20 +1,21 @@
 """Batch statistics that show whether the model's outputs follow the labels.
 
-A model that has collapsed gives every example the same output, whatever its label. One that has
-just begun to learn may still name one class for every example, but its probabilities already go
-with the labels. The signal is therefore how much more an example's output favors its own label than
-the labels of the other examples of its batch do. By chance that sum is 0 with a variance that is
-known exactly: W. Hoeffding, A Combinatorial Central Limit Theorem, 1951, theorem 1.
+A collapsed model gives every example the same output, whatever its label. A model that has just
+begun to learn may still predict one class for every example, but its probabilities already
+correlate with the labels. The statistic therefore sums, over the examples of a batch, how much more
+an example's output favors its own label than the labels of the other examples. If outputs and
+labels are independent, the expected sum is 0 and its variance is known exactly: W. Hoeffding, A
+Combinatorial Central Limit Theorem, 1951, theorem 1.
 
 `stuck_runs` judges the sums. Letters in shapes: see the docstring of the package.
 """
 
 import tensorflow as tf
 
-_WORDS = 256  # words per batch that are compared pairwise
+_MAX_WORDS = 256  # maximum number of words per batch that are compared pairwise
 
 
-def _centred(matrix):
+def _centered(matrix):
     """Subtracts the means of rows and columns from a matrix [B, B]."""
     return (
         matrix
@@ -29,13 +30,13 @@ def _association(scores, kernel):
 
     Args:
       scores: [B, B], how much the output of example i favors the label of example j.
-      kernel: [B, B], the same for outputs that are the labels themselves.
+      kernel: [B, B], the same for outputs that equal the labels.
 
     Returns:
-      float32 [4]: the sum of the own labels' scores beyond chance, its variance if outputs and
-      labels had nothing to do with each other, its highest possible value, and B.
+      float32 [4]: the sum of the scores of the own labels beyond chance, its variance if outputs
+      and labels are independent, its maximum value, and B.
     """
-    scores, kernel = (_centred(tf.cast(x, tf.float32)) for x in (scores, kernel))
+    scores, kernel = (_centered(tf.cast(x, tf.float32)) for x in (scores, kernel))
     count = tf.cast(tf.shape(scores)[0], tf.float32)
     variance = tf.reduce_sum(tf.square(scores)) / tf.maximum(count - 1.0, 1.0)
     return tf.stack([tf.linalg.trace(scores), variance, tf.linalg.trace(kernel), count])
@@ -49,7 +50,7 @@ def _equal(labels):
 def of_classes(
     outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
-    """Computes the signals of a classification.
+    """Computes the learning signals of a classification.
 
     Args:
       outputs: dict with probabilities [B, C] and predictions [B].
@@ -57,15 +58,15 @@ def of_classes(
 
     Returns:
       Dict of float32 tensors that add up over batches: association [4], see `_association`;
-      labels and predictions [C], how often each class occurs in them; correct [], how often both
-      are the same.
+      labels and predictions [C], the count of each class; correct [], the number of correct
+      predictions.
     """
     labels = tf.reshape(features["label_ids"], [-1])
     scores = tf.gather(outputs["probabilities"], labels, axis=1)
     classes = outputs["probabilities"].shape[-1]
 
-    def count(found):
-        return tf.reduce_sum(tf.one_hot(found, classes), axis=0)
+    def count(ids):
+        return tf.reduce_sum(tf.one_hot(ids, classes), axis=0)
 
     return {
         "association": _association(scores, _equal(labels)),
@@ -78,7 +79,7 @@ def of_classes(
 
 
 def of_words(outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Computes the signals of word labels, from the first words of a batch.
+    """Computes the learning signals of word labels, from the first words of a batch.
 
     Args:
       outputs: dict with probabilities [B, S, C] and predictions [B, S].
@@ -87,7 +88,7 @@ def of_words(outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]) -> d
     Returns:
       As `of_classes`.
     """
-    words = tf.where(features["first_pieces"] > 0)[:_WORDS]
+    words = tf.where(features["first_pieces"] > 0)[:_MAX_WORDS]
     found = {name: tf.gather_nd(outputs[name], words) for name in ("probabilities", "predictions")}
     return of_classes(found, {"label_ids": tf.gather_nd(features["label_ids"], words)})
 
@@ -95,7 +96,7 @@ def of_words(outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]) -> d
 def of_numbers(
     outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
-    """Computes the signals of a regression.
+    """Computes the learning signals of a regression.
 
     Args:
       outputs: dict with predictions [B].
@@ -118,13 +119,13 @@ def of_labels(
 
 
 def _of_starts(probabilities, features):
-    """Returns scores [B, B] and kernel [B, B] of the positions where answers start."""
+    """Returns scores [B, B] and kernel [B, B] of the start positions of answers."""
     starts = tf.reshape(features["start_positions"], [-1])
     return tf.gather(probabilities, starts, axis=1), _equal(starts)
 
 
 def of_spans(outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Computes the signals of SQuAD 1.1, from the positions where answers start.
+    """Computes the learning signals of SQuAD 1.1, from the start positions of answers.
 
     Args:
       outputs: dict with start_logits [B, S].
@@ -140,7 +141,7 @@ def of_spans(outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]) -> d
 def of_spans_or_none(
     outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
-    """Computes the signals of SQuAD 2.0, from answer start positions and answerability.
+    """Computes the learning signals of SQuAD 2.0, from start positions and answerability.
 
     Args:
       outputs: dict with start_log_probs [B, S] and cls_logits [B].

@@ -21,7 +21,7 @@ class Estimate:
     """The estimated bytes on one device.
 
     Attributes:
-      parameters, optimizer: variables in float32.
+      parameters, optimizer: weights and optimizer slots, in float32.
       gradients: gradients in float32, twice if they are accumulated. Each part of the batch also
         has, in the type of the run, the gradient sums of layers that share weights and the next
         gradients to add.
@@ -40,7 +40,7 @@ class Estimate:
 
     @property
     def total(self) -> int:
-        """Returns the sum of all parts and of the program itself."""
+        """The sum of all parts and of the program itself."""
         return sum(dataclasses.astuple(self)) + _PROGRAM
 
 
@@ -160,10 +160,10 @@ def report(
     steps = 1
     while steps <= batch_size:
         if batch_size % steps == 0:
-            for again in (False, True):
-                total = estimate_of(steps, again).total
+            for is_recomputed in (False, True):
+                total = estimate_of(steps, is_recomputed).total
                 fits = "fits" if total < 0.9 * available else "does not fit"
-                lines.append(f"  {steps:29d}  {again!s:12s}  {_gib(total)}  {fits}")
+                lines.append(f"  {steps:29d}  {is_recomputed!s:12s}  {_gib(total)}  {fits}")
         steps *= 2
     return "\n".join(lines)
 

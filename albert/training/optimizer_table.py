@@ -12,7 +12,7 @@ class Row(NamedTuple):
     """One optimizer of the table.
 
     Attributes:
-      class_name: name of a subclass of `optimizers.Optimizer`.
+      class_name: name of the subclass of `optimizers.Optimizer`.
       settings: constructor arguments in addition to the learning rate.
       rate: (learning rate, batch size) from which the rates of other batch sizes follow by the
         square root rule; None if no such rule is known.
@@ -39,7 +39,7 @@ OPTIMIZERS = {
 }
 
 
-def listed(names: Iterable[str] = OPTIMIZERS) -> str:
+def format_names(names: Iterable[str] = OPTIMIZERS) -> str:
     """Formats names for a message: "a, b or c"."""
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last
@@ -56,18 +56,18 @@ def check(name: str, settings: Any = ()) -> None:
       file_io.InputError: the name or a setting is invalid; the message lists the valid ones.
     """
     if name not in OPTIMIZERS:
-        raise file_io.InputError(f"optimizer={name}: expected {listed()}")
+        raise file_io.InputError(f"optimizer={name}: expected {format_names()}")
     known = OPTIMIZERS[name].settings
     extra = [setting for setting in settings if setting not in known]
     if extra:
         raise file_io.InputError(
-            f"optimizer={name} takes no {_quoted(extra)}, only {_quoted(known)}"
+            f"optimizer={name} does not accept {_quote(extra)}; it accepts {_quote(known)}"
         )
     for setting in settings:
         _check_value(setting, settings[setting])
 
 
-def _quoted(names):
+def _quote(names):
     return ", ".join(f"`{name}`" for name in names)
 
 
@@ -77,7 +77,7 @@ def _check_value(name, value):
             _check_pattern(name, pattern)
     elif name in ("beta_1", "beta_2"):
         if not 0 <= value < 1:
-            raise file_io.InputError(f"{name}={value} must be a share, from 0 to below 1")
+            raise file_io.InputError(f"{name}={value} must be a fraction, from 0 to below 1")
     elif name == "epsilon":
         if not 0 < value < math.inf:
             raise file_io.InputError(f"{name}={value} must be above 0")

@@ -1,4 +1,4 @@
-"""The optimizers AdamW, Adam and LAMB, their learning-rate schedule and how one is selected.
+"""The optimizers AdamW, Adam and LAMB, the learning-rate schedule, and the choice of one.
 
 `Optimizer` implements the common parts: schedule, clipping, loss scale and weight decay. Sources:
 Decoupled Weight Decay Regularization, Loshchilov & Hutter, ICLR 2019, algorithm 2; BERT, Devlin et
@@ -62,14 +62,14 @@ class Pace:
     def __init__(self) -> None:
         self._plan = tf.Variable([0.0, 0.0, 1e9], trainable=False)
 
-    def set(self, step: Any, share: float, num_train_steps: int) -> None:
-        """Plans a fraction that rises from `share` at `step` to 1 at `num_train_steps`."""
-        self._plan.assign([float(step), share, float(num_train_steps)])
+    def set(self, step: Any, fraction: float, num_train_steps: int) -> None:
+        """Plans a fraction that rises from `fraction` at `step` to 1 at `num_train_steps`."""
+        self._plan.assign([float(step), fraction, float(num_train_steps)])
 
     def __call__(self, step: Any) -> tf.Tensor:
-        begun, share, last = tf.unstack(tf.convert_to_tensor(self._plan))
-        passed = (tf.cast(step, tf.float32) - begun) / tf.maximum(last - begun, 1.0)
-        return share + (1.0 - share) * tf.minimum(passed, 1.0)
+        start, fraction, last = tf.unstack(tf.convert_to_tensor(self._plan))
+        passed = (tf.cast(step, tf.float32) - start) / tf.maximum(last - start, 1.0)
+        return fraction + (1.0 - fraction) * tf.minimum(passed, 1.0)
 
 
 class Optimizer(tf.Module):
@@ -122,7 +122,7 @@ class Optimizer(tf.Module):
         named = [(_name(variable), variable) for variable in variables]
         names = [name for name, _ in named]
         if len(set(names)) < len(names):
-            raise ValueError(f"variables must have names of their own; got {sorted(names)}")
+            raise ValueError(f"variables must have different names; got {sorted(names)}")
         missing = [(name, variable) for name, variable in named if name not in self._slots]
         context = tf.distribute.get_replica_context()
         if missing and context is not None and context.num_replicas_in_sync > 1:
@@ -160,7 +160,7 @@ class Optimizer(tf.Module):
         """Returns the number of steps so far, without skipped updates, as an int64 scalar."""
         if self._loss_scale is None:
             return tf.convert_to_tensor(self.global_step)
-        return self.global_step - self._loss_scale.left_out
+        return self.global_step - self._loss_scale.num_skipped
 
     def report(self) -> dict[str, Any]:
         """Returns {name: scalar} of additional values to log at each step.
@@ -298,7 +298,7 @@ class LossScale(tf.Module):
 
     Attributes:
       scale: the factor.
-      left_out: number of updates skipped so far.
+      num_skipped: number of updates skipped so far.
     """
 
     GOOD_UPDATES = 2000  # in a row, after which the scale is doubled
@@ -309,9 +309,9 @@ class LossScale(tf.Module):
         self.scale = tf.Variable(
             self._FIRST, name=f"{weight_names.LOSS_SCALE}scale", trainable=False
         )
-        self._good, self.left_out = (
+        self._good, self.num_skipped = (
             tf.Variable(0, dtype=tf.int64, name=f"{weight_names.LOSS_SCALE}{name}", trainable=False)
-            for name in ("good_updates", "left_out")
+            for name in ("good_updates", "left_out")  # names in checkpoints
         )
 
     def update(self, finite: tf.Tensor) -> tf.Tensor:
@@ -328,9 +328,9 @@ class LossScale(tf.Module):
         larger = tf.where(grows, tf.minimum(scale * 2.0, self._LARGEST), scale)
         self.scale.assign(tf.where(finite, larger, tf.maximum(scale / 2.0, 1.0)))
         self._good.assign(tf.where(grows, tf.zeros_like(good), good))
-        left_out = tf.logical_and(tf.logical_not(finite), scale > 1.0)
-        self.left_out.assign_add(tf.cast(left_out, tf.int64))
-        return left_out
+        is_skipped = tf.logical_and(tf.logical_not(finite), scale > 1.0)
+        self.num_skipped.assign_add(tf.cast(is_skipped, tf.int64))
+        return is_skipped
 
 
 def _name(variable):
@@ -429,24 +429,24 @@ class Adam(AdamBase):
 
     def _new_values(self, variable, gradient, slots, factor, rate):
         number = tf.cast(self.updates_made() + 1, tf.float32)
-        mean_share = _share(self._beta_1, number)
-        root_share = tf.sqrt(_share(self._beta_2, number))
+        mean_weight = _total_weight(self._beta_1, number)
+        root_weight = tf.sqrt(_total_weight(self._beta_2, number))
         # m / s_1 / (sqrt(v / s_2) + e) = m / (sqrt(v) + e sqrt(s_2)) * sqrt(s_2) / s_1
         mean, square, update = kernels.adam_update(
             *(tf.convert_to_tensor(x) for x in (variable, gradient, *slots, factor)),
             beta_1=self._beta_1,
             beta_2=self._beta_2,
-            epsilon=self._epsilon * root_share,
+            epsilon=self._epsilon * root_weight,
             decay=0.0,
         )
-        return mean, square, variable - update * (rate * root_share / mean_share)
+        return mean, square, variable - update * (rate * root_weight / mean_weight)
 
     def _trust_ratio(self, variable, update):
         del variable, update
         return 1.0
 
 
-def _share(beta, number):
+def _total_weight(beta, number):
     """Returns 1 - beta^number, the total weight of a running mean; exact for small numbers."""
     return -tf.math.expm1(number * (math.log(beta) if beta else -math.inf))
 

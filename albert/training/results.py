@@ -1,7 +1,7 @@
-"""The files of scores in an output folder: ``eval_results.txt`` and ``best_trial.txt``.
+"""Reads and writes the scores of an output folder: ``eval_results.txt`` and ``best_trial.txt``.
 
-``eval_results.txt`` has a block per evaluated checkpoint: lines ``key = value`` and a rule. For
-SQuAD it ends with a summary: the scores of the best checkpoint and its step. ``best_trial.txt``
+``eval_results.txt`` has a block per evaluated checkpoint: lines ``key = value`` and a separator.
+For SQuAD it ends with a summary: the scores of the best checkpoint and its step. ``best_trial.txt``
 has ``step:best_step:best_value``: the last evaluated step, the best step and its score.
 """
 
@@ -17,7 +17,7 @@ RESULTS = "eval_results.txt"
 BEST_TRIAL = "best_trial.txt"
 _RULE = "=" * 50
 _SUMMARY = "best perf happened at step:"
-_NO_SCORE = 1e6  # in absolute value; percentages and losses are far below
+_MAX_SCORE = 1e6  # maximum absolute value; percentages and losses are far below
 
 
 class Block(NamedTuple):
@@ -26,7 +26,7 @@ class Block(NamedTuple):
     Attributes:
       step: step of the checkpoint; None if the block does not have it.
       values: {key: number} of the lines.
-      text: the lines, without the rule.
+      text: the lines, without the separator.
     """
 
     step: int | None
@@ -35,12 +35,12 @@ class Block(NamedTuple):
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Returns the values without the step and the best value so far."""
+        """The values without the step and the best value so far."""
         return {key: value for key, value in self.values.items() if _is_metric(key)}
 
     @property
     def is_summary(self) -> bool:
-        """Returns whether this is the summary at the end of SQuAD's results."""
+        """Whether this is the summary at the end of SQuAD's results."""
         return _SUMMARY in self.text
 
 
@@ -76,7 +76,7 @@ def is_loss(metric: str) -> bool:
 
 
 def best_of(metric: str, counts: Iterable[int | None]) -> str:
-    """Returns the label of a score that was picked as the best of several checkpoints.
+    """Returns the label of a score that is the best of several checkpoints.
 
     Args:
       metric: name of the score in the results.
@@ -92,7 +92,7 @@ def best_of(metric: str, counts: Iterable[int | None]) -> str:
 
 
 def remark_on_baseline(value: float | None, baseline: float | None, minimize: bool) -> str:
-    """Returns a remark on a score that a constant answer also gets; "" for a better score.
+    """Returns a remark on a score that is no better than a constant answer's; else "".
 
     Args:
       value: the score; None if unknown.
@@ -137,7 +137,7 @@ def make_block(
       step: step of the checkpoint.
       best_value: the best value so far, or None.
       form: `Form`.
-      metric: the metric by which the best is picked, if the form names it.
+      metric: the metric by which the best is chosen, if the form has its name.
     """
     text = lines(metrics, step, form)
     if best_value is not None:
@@ -146,19 +146,19 @@ def make_block(
 
 
 def display(block: Block) -> str:
-    """Formats the scores and the step of a block under a title, as the reference prints them."""
+    """Formats the scores and the step of a block under a title, like the reference."""
     shown = [line for line in block.text.splitlines() if not line.startswith("best ")]
     return "\n".join(["***** Eval results *****", *(f"  {line}" for line in shown)])
 
 
 def put(blocks: list[Block], block: Block) -> list[Block]:
-    """Returns the blocks with one more: it replaces a block of its step, else is sorted by step."""
+    """Returns the blocks, sorted by step, with a new one, which replaces a block of its step."""
     blocks = [other for other in blocks if other.step is None or other.step != block.step]
-    later = (
+    later_blocks = (
         i for i, other in enumerate(blocks) if other.is_summary or (other.step or 0) > block.step
     )
-    place = next(later, len(blocks))
-    return [*blocks[:place], block, *blocks[place:]]
+    index = next(later_blocks, len(blocks))
+    return [*blocks[:index], block, *blocks[index:]]
 
 
 def read_blocks(folder: str) -> list[Block]:
@@ -168,7 +168,7 @@ def read_blocks(folder: str) -> list[Block]:
     summary that only repeats a block is omitted.
 
     Raises:
-      file_io.InputError: a value in it is not a number.
+      file_io.InputError: a value in the file is not a number.
     """
     path = os.path.join(folder, RESULTS)
     if not file_io.exists(path):
@@ -222,13 +222,13 @@ def read_trial(folder: str) -> Trial | None:
     try:
         last, best, value = text.split(":")
         trial = Trial(int(last), int(best), float(value))
-        if not abs(trial.best_value) < _NO_SCORE:
-            raise ValueError("no score")
+        if not abs(trial.best_value) < _MAX_SCORE:
+            raise ValueError("invalid score")
         return trial
     except ValueError as error:
         raise file_io.InputError(
-            f"{path}: expected step:best_step:best_value with a score that can be beaten, found "
-            f"{text!r}; move it away, and the checkpoints are compared again"
+            f"{path}: expected step:best_step:best_value with a score below {_MAX_SCORE:g}, found "
+            f"{text!r}; move the file away, then the checkpoints are compared again"
         ) from error
 
 

@@ -29,10 +29,10 @@ from albert.io import file_io, json_shapes, signals
 
 # --- versions, machine and inputs -----------------------------------------------------------------
 
-# Maximum bytes hashed per input: for larger inputs, only the ends of the longer files are hashed.
-MOST_BYTES = 1 << 30
+# Maximum bytes hashed per input; of larger inputs, only the ends of long files are hashed.
+MAX_BYTES = 1 << 30
 # Maximum number of listed file names, to keep ``run.json`` short (RACE has a file per passage).
-MOST_NAMES = 1000
+MAX_NAMES = 1000
 _CHUNK = 1 << 20  # bytes read at a time
 
 
@@ -105,18 +105,18 @@ def describe_input(path: str, files: Sequence[str]) -> dict[str, Any]:
 
     Returns:
       dict with "path", "bytes" and "sha256" (None if a file cannot be read). For several files
-      it also has their number as "count" and, up to `MOST_NAMES`, their paths as "files". Inputs
-      larger than `MOST_BYTES` are hashed by the lengths and ends of their files, within seconds.
+      it also has their number as "count" and, up to `MAX_NAMES`, their paths as "files". Inputs
+      larger than `MAX_BYTES` are hashed by the lengths and ends of their files, within seconds.
     """
     described = {"path": path, "bytes": None, "sha256": None}
     if len(files) > 1:
         described["count"] = len(files)
-        if len(files) <= MOST_NAMES:
+        if len(files) <= MAX_NAMES:
             described["files"] = list(files)
     try:
         described["bytes"] = sum(map(file_io.size, files))
-        most = MOST_BYTES // len(files) if described["bytes"] > MOST_BYTES else MOST_BYTES
-        hashes = [_sha256(file, most) for file in files]
+        limit = MAX_BYTES // len(files) if described["bytes"] > MAX_BYTES else MAX_BYTES
+        hashes = [_sha256(file, limit) for file in files]
     except OSError as error:
         logging.warning("%s cannot be hashed: %s", path, error)
         return described
@@ -126,16 +126,16 @@ def describe_input(path: str, files: Sequence[str]) -> dict[str, Any]:
     return {**described, "sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def _sha256(path, most):
-    """Hashes a file or, if it is longer than `most` bytes, its length and its two ends."""
+def _sha256(path, limit):
+    """Hashes a file or, if it is longer than `limit` bytes, its length and its two ends."""
     length = file_io.size(path)
-    if length <= most:
+    if length <= limit:
         return file_io.sha256(path)
     digest = hashlib.sha256(str(length).encode())
     with file_io.open_file(path, "rb") as file:
-        for start in (0, length - most // 2):
+        for start in (0, length - limit // 2):
             file.seek(start)
-            left = most // 2
+            left = limit // 2
             while left and (chunk := file.read(min(left, _CHUNK))):
                 digest.update(chunk)
                 left -= len(chunk)
@@ -183,7 +183,7 @@ _MAY_CHANGE = """
     do_train do_eval do_predict export_dir export_text checkpoint eval_wait_secs log_every_steps
     keep_checkpoint_max save_checkpoints_steps save_checkpoints_secs iterations_per_loop
 """.split()
-_LOCK = threading.Lock()  # inputs are hashed in the background
+_LOCK = threading.Lock()  # inputs are hashed in a background thread
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Context(NamedTuple):
     """Facts in a record that put the score of the best checkpoint into context.
 
     Attributes:
-      evaluated: number of checkpoints among which the best was picked; None if unknown.
+      evaluated: number of checkpoints from which the best was chosen; None if unknown.
       baseline: score of the best constant answer; None if unknown.
       test: {name: score} on labeled test data; empty if there is none.
     """
@@ -227,7 +227,7 @@ def read_context(folder: str, metric: str | None = None) -> Context:
 
     Args:
       folder: output folder.
-      metric: name of the score; None: the score by which the best checkpoint is picked.
+      metric: name of the score; None: the score by which the best checkpoint is chosen.
 
     Raises:
       file_io.InputError: the record is damaged.
@@ -242,20 +242,20 @@ def read_context(folder: str, metric: str | None = None) -> Context:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """The cost of a run's training, over all of its sessions; None for what is not known.
+    """The cost of a run's training over all of its sessions; None for unknown values.
 
-    Steps that were taken again after a kill count again.
+    Steps that were repeated after a kill count again.
 
     Attributes:
       steps, examples: number of steps, and of examples in them.
       tokens: tokens without padding.
-      positions: rows that the encoder has computed, with the padding among them.
+      positions: rows that the encoder has computed, including padding.
       words: words of pre-training records, estimated from the tokens.
       flop: floating-point operations of the model, see `flops`.
-      seconds, processor_seconds, joules: `usage.Usage` of training without evaluations.
-      evaluation_seconds, evaluation_processor_seconds, evaluation_joules: the same of evaluations
-        while training.
-      peak_memory: most bytes of main memory that a session's process has held.
+      seconds, processor_seconds, joules: `usage.Usage` of training, without evaluations.
+      evaluation_seconds, evaluation_processor_seconds, evaluation_joules: `usage.Usage` of the
+        evaluations during training.
+      peak_memory: maximum main memory of a session's process, in bytes.
     """
 
     steps: int
@@ -350,7 +350,7 @@ def start_training(folder: str, step: int) -> list[dict[str, Any]]:
       file_io.InputError: a file cannot be written.
     """
     path = os.path.join(folder, METRICS)
-    rows, whole = _rows_to_go_on_with(path)
+    rows, whole = _read_rows_or_rename(path)
     kept = [row for row in rows if row["step"] <= step]
     if len(kept) < len(rows) or not whole:
         _write_rows(path, kept)
@@ -404,29 +404,30 @@ def append_evaluation(folder: str, step: int, checkpoint: str, scores: dict[str,
     path = os.path.join(folder, METRICS)
     if os.path.dirname(checkpoint) == str(folder).rstrip("/"):
         checkpoint = os.path.basename(checkpoint)
-    rows, whole = _rows_to_go_on_with(path)
+    rows, whole = _read_rows_or_rename(path)
     kept = [row for row in rows if (row.get("kind"), row["step"]) != (EVAL, step)]
     if len(kept) < len(rows) or not whole:
         _write_rows(path, kept)
     _append_row(path, {"kind": EVAL, "step": step, "checkpoint": checkpoint, **scores})
 
 
-def _rows_to_go_on_with(path):
+def _read_rows_or_rename(path):
+    """Reads the rows of a metrics file; renames a damaged file and returns no rows."""
     try:
         return _read_rows(path)
     except file_io.InputError as error:
-        _move_away(path, error)
+        _rename_damaged(path, error)
         return [], True
 
 
-def _move_away(path, error):
+def _rename_damaged(path, error):
     """Renames a damaged file, so that its content is not lost."""
-    kept, count = f"{path}.damaged", 1
-    while file_io.exists(kept):
+    target, count = f"{path}.damaged", 1
+    while file_io.exists(target):
         count += 1
-        kept = f"{path}.damaged{count}"
-    file_io.rename(path, kept)
-    logging.warning("%s; kept as %s and a new one is begun", error, kept)
+        target = f"{path}.damaged{count}"
+    file_io.rename(path, target)
+    logging.warning("%s; renamed it to %s and started a new file", error, target)
 
 
 def _line(row):
@@ -481,7 +482,7 @@ def update(folder: str, change: Callable[[dict[str, Any]], Any]) -> None:
             change(record)
             file_io.write_json(path, plain(record))
         except (OSError, file_io.InputError) as error:
-            logging.warning("%s does not say all of this run: %s", path, error)
+            logging.warning("%s is incomplete for this run: %s", path, error)
 
 
 def _change_session(folder, change):
@@ -512,13 +513,13 @@ def add_cost(folder: str, spent: dict[str, Any]) -> None:
 
     Args:
       folder: output folder.
-      spent: {name: number} of fields of `Cost`; what is not known has no entry.
+      spent: {name: number} of fields of `Cost`; unknown values have no entry.
     """
 
     def change(record, session):
         session["cost"] = _sum_costs([session["cost"], spent] if "cost" in session else [spent])
         record.pop("cost", None)
-        # Sessions that were killed before they wrote anything have no steps either.
+        # Sessions that were killed before they wrote anything count as having no steps.
         took_steps = [s for s in record["sessions"] if s["last_step"] != s["first_step"]]
         if all("cost" in s for s in took_steps):
             costs = [s["cost"] for s in record["sessions"] if "cost" in s]
@@ -528,7 +529,7 @@ def add_cost(folder: str, spent: dict[str, Any]) -> None:
 
 
 def _sum_costs(costs):
-    """Adds up what all costs have; the peak memory is the largest of them."""
+    """Adds up the entries that all costs have; of the peak memory it takes the maximum."""
     names = [name for name in costs[0] if all(name in cost for cost in costs)]
     combine = {"peak_memory": max}
     totals = {name: combine.get(name, sum)([cost[name] for cost in costs]) for name in names}
@@ -551,7 +552,7 @@ def set_result(folder: str, step: int, scores: dict[str, Any]) -> None:
 
 
 def set_evaluated(folder: str, count: int, baseline: dict[str, float] | None) -> None:
-    """Records how many checkpoints the result was picked from, and the baseline for comparison.
+    """Records the number of checkpoints that the result was chosen from, and the baseline.
 
     Args:
       folder: output folder.
@@ -591,7 +592,7 @@ def set_model(folder: str, task: str, best_metric: str, total: int, trained: int
     Args:
       folder: output folder.
       task: name of the task.
-      best_metric: score by which the best checkpoint is picked.
+      best_metric: score by which the best checkpoint is chosen.
       total, trained: number of all parameters and of the trained ones.
     """
 
@@ -623,11 +624,11 @@ def _session_of_result(record):
 
 @dataclasses.dataclass(frozen=True)
 class Recorder:
-    """The facts about a run that are known before it starts.
+    """The facts about a run that are known at its start.
 
     Attributes:
       script: name of the script, without the package.
-      command: the words of the command.
+      command: list of the arguments of the command.
       flags: {name: {"value": …, "source": …}}; source is "default", "command line", "flag file …"
         or the name of another origin.
       inputs: {role: (path, list of its files)}, such as "vocabulary".
@@ -640,11 +641,11 @@ class Recorder:
 
     @contextlib.contextmanager
     def session(self, folder: str, stages: Sequence[str], inputs: dict[str, Any]) -> Iterator[None]:
-        """Maintains a folder's ``run.json`` while the block runs, and logs the settings.
+        """Logs the settings, and maintains a folder's ``run.json`` while the block runs.
 
         Args:
           folder: existing output folder.
-          stages: the stages that run, among "train", "eval" and "predict".
+          stages: the stages to run, from "train", "eval" and "predict".
           inputs: additional inputs, in the form of the class attribute.
 
         Raises:
@@ -695,7 +696,7 @@ def _begin(recorder, folder, stages, inputs):
     try:
         earlier = read(folder) if file_io.exists(path) else None
     except file_io.InputError as error:
-        earlier = _move_away(path, error)
+        earlier = _rename_damaged(path, error)
     started = _now()
     session = {
         "pid": os.getpid(), "stages": list(stages), "command": recorder.command, "result": None,
@@ -710,7 +711,7 @@ def _begin(recorder, folder, stages, inputs):
         },
     }  # fmt: skip
     if earlier:
-        record = _go_on(earlier, record, session)
+        record = _add_session(earlier, record, session)
     record["sessions"].append(session)
     if _describes(record, session):
         record.update(status=RUNNING, ended=None)
@@ -719,12 +720,12 @@ def _begin(recorder, folder, stages, inputs):
     return earlier
 
 
-def _go_on(earlier, record, session):
-    """Returns the record of a folder in which another session begins."""
+def _add_session(earlier, record, session):
+    """Returns the record of a folder in which another session starts."""
     for other in earlier["sessions"]:
         # One process may evaluate while another trains, but no two processes do the same.
         if other["status"] == RUNNING and _trains(other) == _trains(session):
-            other.update(status=INTERRUPTED, message="ended without a word, perhaps killed")
+            other.update(status=INTERRUPTED, message="ended silently, perhaps killed")
     if not _describes(earlier, session):
         return earlier
     session["changed"] = differences(earlier, plain(record), ("flags", "versions", "host"))
@@ -742,11 +743,11 @@ def _warn_of_changes(changed):
         if name.startswith("flags.") and name.removeprefix("flags.") not in _MAY_CHANGE
     ]
     if found:
-        logging.warning("The training goes on with other settings: %s", ", ".join(found))
+        logging.warning("Resuming with other settings: %s", ", ".join(found))
 
 
 def _describe_inputs(folder, inputs, earlier, is_over):
-    """Adds the slow facts in a background thread, unless the run `is_over`."""
+    """Adds the facts that take time, in a background thread, unless the run `is_over`."""
     found = {r: describe_input(path, files) for r, (path, files) in inputs.items()}
     new = {"git_commit": git_commit(), "inputs": found}
 

@@ -31,7 +31,7 @@ from albert.training import (
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """How a run proceeds, whatever its task.
+    """The settings of a run of any task.
 
     Attributes:
       model_config: `encoder.AlbertConfig`.
@@ -41,18 +41,18 @@ class Run:
       init_checkpoint: prefix of the weights to start from, or None.
       from_scratch: start from random weights if there is no `init_checkpoint`.
       rename: see `checkpoints.restore`.
-      complete_folder: function that makes the output folder usable alone with the function it
-        gets: `model_folder.write` before training, else `model_folder.write_if_absent`.
-      do_train, do_eval, do_predict: the stages; with training each checkpoint is evaluated as it is
-        saved.
-      checkpoint: which one to evaluate or predict with; see `checkpoints.choose`. "all"
-        evaluates all and predicts with the best.
+      complete_folder: ``(write)`` adds the files that make the output folder usable without flags.
+        write is `model_folder.write` before training, else `model_folder.write_if_absent`.
+      do_train, do_eval, do_predict: the stages to run; with training each checkpoint is evaluated
+        when it is saved.
+      checkpoint: the checkpoint to evaluate or to predict with, see `checkpoints.choose`. "all"
+        evaluates all checkpoints and predicts with the best.
       eval_wait_secs: see `evaluation.evaluate_all`.
       record: `run_record.Recorder`, which describes the run in its folder; None: the run is not
         recorded.
-      before_save: called by the chief before each checkpoint; raises where it must not save.
-      stuck: `stuck_runs.Settings` of how training is judged; None: it is not judged.
-      budget: `budget.Settings` that say when training ends; None: `run_config` does.
+      before_save: called by the chief before each checkpoint; raises if it must not save.
+      stuck: `stuck_runs.Settings`; None: training is not judged.
+      budget: `budget.Settings`; None: `run_config` has the number of steps.
     """
 
     model_config: encoder.AlbertConfig
@@ -95,11 +95,11 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
         cannot be used.
     """
     stages = {"train": run.do_train, "dev": run.do_eval, "test": run.do_predict}
-    splits = [split for split, wanted in stages.items() if wanted]
-    if splits:  # else the folder is only read, for an export
+    splits = [split for split, is_chosen in stages.items() if is_chosen]
+    if splits:  # otherwise the folder is only read, for an export
         file_io.make_dirs(run.run_config.output_dir)
     check_start(run)
-    with _written_by_one(run) as run, _recorded(run, data, splits):
+    with _locking_folder(run) as run, _recording(run, data, splits):
         paths = {split: data.records(split) for split in splits}
         if run.do_train and distribution.is_chief(run.strategy):
             run.complete_folder(model_folder.write)
@@ -109,7 +109,7 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
                 runner = _train(task, data, run, paths["train"], eval_input)
             else:
                 runner = make_engine(task, run)
-            block = _evaluated(run, runner, eval_input) if run.do_eval else None
+            block = _evaluate(run, runner, eval_input) if run.do_eval else None
             if run.do_predict:
                 block = _predict(run, data, runner, _eval_input(data, paths, "test")) or block
             if block:
@@ -118,7 +118,7 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
 
 
 def _train(task, data, run, paths, eval_input):
-    """Trains within the run's budget; again with the next seed if a run does not learn."""
+    """Trains within the run's budget; restarts with the next seed if the run does not learn."""
     folder, first_seed = run.run_config.output_dir, run.run_config.seed
     on_chief = functools.partial(distribution.from_chief, run.strategy)
     num_restarts = run.stuck.num_restarts if run.stuck else 0
@@ -143,7 +143,7 @@ def _train(task, data, run, paths, eval_input):
             return runner
         except stuck_runs.StuckError as error:
             stuck_runs.give_up(folder, seed, error, on_chief)
-            del runner, evaluate, attempt, pacer  # The next attempt needs their memory.
+            del runner, evaluate, attempt, pacer  # the next attempt needs their memory
 
 
 def _train_input(data, paths, seed):
@@ -155,24 +155,24 @@ def _eval_input(data, paths, split):
 
 
 def _initialize(model, run):
-    """Gives a model the weights that a run starts from; returns the `LoadReport` or None."""
+    """Loads the initial weights of a run; returns the `LoadReport`, None without a checkpoint."""
     if run.init_checkpoint:
         return checkpoints.restore(model, run.init_checkpoint, rename=run.rename)
     return None
 
 
 def make_engine(task: contracts.Task, run: Run, seed: int | None = None) -> engine.Engine:
-    """Makes the `engine.Engine` of a run, and notes the size of its model in the run's record.
+    """Makes the `engine.Engine` of a run, and writes the size of its model to the run's record.
 
     Args:
       task: `contracts.Task`.
       run: `Run`.
-      seed: in place of the seed of `run.run_config`.
+      seed: replaces the seed of `run.run_config`.
     """
     run_config = run.run_config
     if seed is not None:
         run_config = dataclasses.replace(run_config, seed=seed)
-    if not run.stuck:  # Nobody needs the statistics that show whether it learns.
+    if not run.stuck:  # the learning signals are not needed
         task = dataclasses.replace(task, signs=contracts.no_metrics)
     runner = engine.Engine(task, run.model_config, run_config, run.strategy)
     runner.before_save = run.before_save
@@ -186,7 +186,7 @@ def make_engine(task: contracts.Task, run: Run, seed: int | None = None) -> engi
 
 
 def make_watch(run: Run) -> stuck_runs.Unwatched:
-    """Makes what judges a run while it trains: `stuck_runs.Watch`, or nothing."""
+    """Makes the `stuck_runs.Watch` that judges a run; `stuck_runs.UNWATCHED` without one."""
     if not run.stuck:
         return stuck_runs.UNWATCHED
     config = run.run_config
@@ -199,15 +199,16 @@ def make_watch(run: Run) -> stuck_runs.Unwatched:
 def within_budget(
     run: Run, attempt: int, watch: stuck_runs.Unwatched
 ) -> tuple[Run, budget.Unpaced]:
-    """Returns the run with the length that its budget gives it, and what moves its end.
+    """Applies the time budget of a run, if it has one.
 
     Args:
-      run: `Run`; one without a budget is returned as it is.
-      attempt: number of restarts before.
-      watch: is told the number of steps once it is known.
+      run: `Run`.
+      attempt: number of earlier restarts.
+      watch: gets the number of steps once it is known.
 
     Returns:
-      The run, and a `budget.Pacer` for `Engine.train`.
+      The run with the planned number of steps, and the `budget.Pacer` for `Engine.train`. Without
+      a budget: the same run and `budget.UNPACED`.
 
     Raises:
       file_io.InputError: the folder holds a run without a budget, or with another one.
@@ -223,7 +224,7 @@ def within_budget(
     )  # fmt: skip
     if pacer.is_new and on_chief(lambda: bool(checkpoints.numbered(folder))):
         raise file_io.InputError(
-            f"budget_minutes={settings.minutes:g}: {folder} holds a run without a budget: give "
+            f"budget_minutes={settings.minutes:g}: {folder} has a run without a budget; give "
             "another output_dir"
         )
 
@@ -236,10 +237,10 @@ def within_budget(
     return dataclasses.replace(run, run_config=run_config, make_optimizer=make_optimizer), pacer
 
 
-def _evaluated(run, runner, eval_input):
-    """Returns the `results.Block` of the best checkpoint or of the one that `run.checkpoint` names.
+def _evaluate(run, runner, eval_input):
+    """Returns the `results.Block` of the best checkpoint, or of `run.checkpoint`.
 
-    Training has evaluated each checkpoint already.
+    Training has already evaluated each checkpoint.
     """
     if run.do_train:
         return evaluation.find_best_block(runner)
@@ -247,8 +248,8 @@ def _evaluated(run, runner, eval_input):
 
 
 @contextlib.contextmanager
-def _written_by_one(run):
-    """Yields the run; while it trains, no other process writes its output folder."""
+def _locking_folder(run):
+    """Yields the run, and locks its output folder against other processes while it trains."""
     if not (run.do_train and distribution.is_chief(run.strategy)):
         yield run
         return
@@ -256,20 +257,20 @@ def _written_by_one(run):
         yield dataclasses.replace(run, before_save=lock.check)
 
 
-# Names of the stages, and of their data, in the record of a run.
+# Split -> name of its stage in the record of a run.
 _STAGE_OF_SPLIT = {"train": run_record.TRAIN, "dev": run_record.EVAL, "test": run_record.PREDICT}
 
 
-def _recorded(run, data, splits):
-    """Returns the context in which the stages run: the chief keeps the record."""
+def _recording(run, data, splits):
+    """Returns the context manager in which the chief records the run."""
     if not (run.record and splits and distribution.is_chief(run.strategy)):
         return contextlib.nullcontext()
     names = {split: _STAGE_OF_SPLIT[split] for split in splits}
     inputs = {}
     for split, stage in names.items():
         if files := data.files(split):
-            several = os.path.dirname(os.path.commonprefix(files))
-            path = files[0] if len(files) == 1 else several
+            folder = os.path.dirname(os.path.commonprefix(files))
+            path = files[0] if len(files) == 1 else folder
             inputs[f"{stage}_data"] = (path, files)
     return run.record.session(run.run_config.output_dir, names.values(), inputs)
 
@@ -278,7 +279,7 @@ def check_start(run: Run) -> None:
     """Checks that the stages of the run can start, before touching the data.
 
     Raises:
-      file_io.InputError: no checkpoint of this run and no weights to start from; or the batches
+      file_io.InputError: there is neither a checkpoint of this run nor initial weights, or a batch
         cannot be divided, see `engine.training_batch` and `engine.check_batches`.
     """
     stages = {"eval_batch_size": run.do_eval, "predict_batch_size": run.do_predict}
@@ -298,11 +299,7 @@ def check_start(run: Run) -> None:
 
 
 def load(runner: engine.Engine, checkpoint: str | None = None) -> str:
-    """Loads the checkpoint that a flag names (default: the best, else the last).
-
-    Returns:
-      Its prefix.
-    """
+    """Loads a checkpoint, see `checkpoints.choose`; returns its prefix."""
     folder = runner.run_config.output_dir
     prefix = distribution.from_chief(
         runner.strategy, lambda: checkpoints.choose(folder, checkpoint)
@@ -313,7 +310,7 @@ def load(runner: engine.Engine, checkpoint: str | None = None) -> str:
 
 
 def _predict(run, data, runner, predict_input):
-    """Writes the predictions; returns a `results.Block` if only they were scored, else None."""
+    """Writes predictions; returns their `results.Block` if they are the evaluation, else None."""
     prefix = load(runner, run.checkpoint_to_use)
     rows = runner.predict(predict_input)
     if not distribution.is_chief(run.strategy):
@@ -322,7 +319,7 @@ def _predict(run, data, runner, predict_input):
     metrics = data.write_predictions(folder, rows, data.ids("test"), prefix)
     if metrics is None:
         return None
-    if run.do_eval or not data.predicts_dev:  # The results of the checkpoints stay in their file.
+    if run.do_eval or not data.predicts_dev:  # the results file keeps the checkpoints' scores
         best = runner.task.best_metric
         split = "dev" if data.predicts_dev else "test"
         name = os.path.basename(prefix)
@@ -335,18 +332,18 @@ def _predict(run, data, runner, predict_input):
 
 
 def complete_folder(run: Run) -> None:
-    """Adds what the output folder lacks, such as one that another program has trained.
+    """Adds missing files to the output folder, such as one that another program has trained.
 
-    Call it at the end of a run that succeeded; training completes its folder before the first
-    checkpoint. It only warns of what it cannot write, as the run itself has succeeded.
+    Call it at the end of a successful run without training; training completes its folder before
+    the first checkpoint. If a file cannot be written, it only warns, as the run has succeeded.
     """
     folder = run.run_config.output_dir
     if run.do_train or not distribution.is_chief(run.strategy):
         return
     try:
         used = checkpoints.choose(folder, run.checkpoint_to_use)
-        # A checkpoint of another folder says nothing about this one.
+        # A checkpoint of another folder is no evidence for this folder.
         if os.path.abspath(os.path.dirname(used)) == os.path.abspath(folder):
             run.complete_folder(model_folder.write_if_absent)
     except (OSError, tf.errors.OpError, file_io.InputError) as error:
-        logging.warning("%s could not be completed for use by itself: %s", folder, error)
+        logging.warning("%s could not be made usable without flags: %s", folder, error)

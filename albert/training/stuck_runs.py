@@ -1,9 +1,9 @@
-"""Finds training runs that do not learn, and trains again with another seed instead.
+"""Detects training runs that do not learn, and restarts them with another seed.
 
-The outputs of such a run have nothing to do with the labels: it predicts one class for everything,
-or does no better than that would. `Watch` judges it by statistics of its training batches
-(`learning_signals`), so that a run that still predicts one class, but whose probabilities already
-follow the labels, passes. `attempts` starts again with the next seed and keeps count.
+The outputs of such a run do not depend on the labels: it predicts one class for everything, or is
+no better than that. `Watch` judges a run by statistics of its training batches
+(`learning_signals`). A run that still predicts one class, but whose probabilities already follow
+the labels, passes. `attempts` restarts with the next seed and counts the attempts.
 """
 
 import dataclasses
@@ -22,21 +22,21 @@ from albert.io import file_io, json_shapes
 from albert.training import results
 
 STATE = "stuck.json"
-# Verdicts on a run that has ended. The first two are of runs that have learnt nothing.
+# Verdicts on a run that has ended. With the first two, the run has learned nothing.
 STUCK, UNTRAINED, NOT_JUDGED = "stuck", "best at step 0", "not judged"
 LEARNT_NOTHING = (STUCK, UNTRAINED)
-# Minimum for learning: standard deviations above chance, and fraction of the effect that outputs
-# equal to the labels would have. The second keeps traces of learning in outputs that hardly differ,
-# which many examples can make significant, from being taken for learning.
+# Minimum for learning: standard deviations above chance, and fraction of the maximum effect, that
+# of outputs equal to the labels. The second excludes outputs that hardly differ, for which many
+# examples can make even a tiny effect significant.
 _MIN_DEVIATIONS = 2.0
 _MIN_EFFECT = 0.005
-# A judgement takes in this fraction of the run's steps, and at least this many examples: with few
-# examples, runs that end well may take an epoch to begin.
+# A judgement covers this fraction of the run's steps, and at least this many examples: with fewer
+# examples, good runs may need an epoch before they begin to learn.
 _WINDOW = 0.08
 _MIN_EXAMPLES = 4096
-# With fewer examples of other labels than the most frequent one, a judgement cannot tell.
+# A judgement needs at least this many examples of other labels than the most frequent one.
 _MIN_OTHERS = 50
-_KEPT = 20  # states of steps that a run can resume from
+_MAX_SAVED = 20  # number of saved states that a run can resume from
 _SUMS = {
     "association?": [json_shapes.NUMBER], "labels?": [json_shapes.NUMBER],
     "predictions?": [json_shapes.NUMBER], "correct?": json_shapes.NUMBER, "*": NoneType,
@@ -60,13 +60,14 @@ class StuckError(file_io.InputError):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How training is judged, and what follows from it.
+    """The settings of judging a training run.
 
     Attributes:
       stuck_after: fraction of the steps at which the first judgement is made; after the warm-up.
       warmup_share: fraction of the steps that are warm-up.
-      advice: what to try, a sentence.
-      num_restarts: times to start again with another seed; 0: a run that is stuck continues.
+      advice: a sentence for the warning, which says what to try.
+      num_restarts: maximum number of restarts with another seed; 0: a run that does not learn
+        continues.
       min_examples: minimum number of examples per judgement.
     """
 
@@ -84,11 +85,11 @@ class Judgement:
     Attributes:
       step: last step of the window.
       share: `step` as a fraction of all steps.
-      effect: how far outputs follow the labels, as a fraction of the maximum.
+      effect: correlation of outputs with labels, as a fraction of the maximum.
       deviations: the effect in standard deviations of chance.
       is_stuck: whether the run does not learn.
-      can_tell: whether the window can tell learning from chance.
-      accuracy: fraction of correct predictions; None, like the next two, if there are no classes.
+      can_tell: whether the window has enough data to distinguish learning from chance.
+      accuracy: fraction of correct predictions; None without classes, like the next two.
       most_predicted: fraction of the predictions that are the most frequent class.
       majority: fraction of the most frequent label, the accuracy of always predicting it.
     """
@@ -108,9 +109,9 @@ class Judgement:
         if self.majority is None:
             return text
         return (
-            f"{text}: the accuracy is {self.accuracy:.3f}, that of always naming the most frequent "
-            f"label {self.majority:.3f}, and {self.most_predicted:.0%} of the predictions are one "
-            "class"
+            f"{text}: the accuracy is {self.accuracy:.3f}, always predicting the most frequent "
+            f"label gives {self.majority:.3f}, and {self.most_predicted:.0%} of the predictions "
+            "are the same class"
         )
 
 
@@ -119,21 +120,21 @@ def judge(signs: dict[str, Any], step: int, num_train_steps: int) -> Judgement:
     own, variance, highest, _ = (float(x) for x in signs["association"])
     effect = own / highest if highest > 0 else 0.0
     deviations = own / math.sqrt(variance) if variance > 0 else 0.0
-    # One label alone, or one example alone in each micro-batch, has nothing to be compared with.
-    shares, can_tell = {}, highest > 0
+    # With a single label, or one example per micro-batch, there is nothing to compare.
+    fractions, can_tell = {}, highest > 0
     if "labels" in signs:
         count = np.sum(signs["labels"])
         keys = {"accuracy": "correct", "most_predicted": "predictions", "majority": "labels"}
-        shares = {name: float(np.max(signs[key]) / count) for name, key in keys.items()}
+        fractions = {name: float(np.max(signs[key]) / count) for name, key in keys.items()}
         can_tell &= bool(count - np.max(signs["labels"]) >= _MIN_OTHERS)
     learns = deviations > _MIN_DEVIATIONS and effect > _MIN_EFFECT
     is_stuck = can_tell and not learns
     share = step / num_train_steps
-    return Judgement(step, share, effect, deviations, is_stuck, can_tell, **shares)
+    return Judgement(step, share, effect, deviations, is_stuck, can_tell, **fractions)
 
 
 def was_warned(folder: str) -> bool:
-    """Returns whether the run of an output folder got a warning."""
+    """Returns whether the run in an output folder got a warning."""
     path = os.path.join(folder, STATE)
     return file_io.exists(path) and bool(_read(path)["told"])
 
@@ -141,15 +142,15 @@ def was_warned(folder: str) -> bool:
 def verdict(folder: str, best_step: int | None) -> str:
     """Returns the verdict on a run that has ended.
 
-    A run is stuck if it got a warning and its last judgement says the same: a run that began to
-    learn after the warning is not.
+    A run is stuck if it got a warning and its last judgement still finds no learning. A run that
+    began to learn after the warning is not stuck.
 
     Args:
       folder: output folder.
       best_step: step of its best checkpoint, or None.
 
     Returns:
-      One of the words above; "" for a run that learns or was not watched.
+      `STUCK`, `UNTRAINED` or `NOT_JUDGED`; "" for a run that learns or was not watched.
     """
     path = os.path.join(folder, STATE)
     if file_io.exists(path):
@@ -163,8 +164,8 @@ def verdict(folder: str, best_step: int | None) -> str:
 
 
 def _read(path):
-    """Reads the state saved by `Watch`: judgements, the warning (if any), and sums by step."""
-    state = file_io.read_json(path, "signs of learning")
+    """Reads the state saved by `Watch`: judgements, the warning (if any), and sums per step."""
+    state = file_io.read_json(path, "learning signals")
     json_shapes.check(state, _SHAPE, path)
     json_shapes.check_text(state, path)
     for step, halves in state["signs"].items():
@@ -200,11 +201,11 @@ UNWATCHED = Unwatched()
 
 
 class Watch(Unwatched):
-    """Judges a run by its last steps, from a fraction of its steps on.
+    """Judges a run by its last steps, once a fraction of its steps is done.
 
-    A judgement takes in a window of steps after the warm-up; the next follows half a window later.
-    What it knows is written at each checkpoint, so that a resumed run is judged like one that
-    was never interrupted.
+    A judgement covers a window of steps after the warm-up; the next follows half a window later.
+    The state is written at each checkpoint, so that a resumed run is judged like an uninterrupted
+    one.
 
     Args:
       settings: `Settings`.
@@ -252,7 +253,7 @@ class Watch(Unwatched):
             return
         state = _read(self._path)
         self._warned, self._saved = state["told"], state["signs"]
-        # What was written of later steps, before this run was interrupted, comes again.
+        # Judgements of later steps, made before the interruption, will be made again.
         self._judgements = [found for found in state["judgements"] if found["step"] <= step]
         self._previous, self._signs = (
             {name: np.array(sums, np.float64) for name, sums in found.items()}
@@ -265,7 +266,7 @@ class Watch(Unwatched):
             for half in (self._previous, self._signs)
         ]
         earlier = sorted((number for number in self._saved if int(number) < step), key=int)
-        kept = {number: self._saved[number] for number in earlier[1 - _KEPT :]}
+        kept = {number: self._saved[number] for number in earlier[1 - _MAX_SAVED :]}
         self._saved = {**kept, str(step): signs}
         self._write()
 
@@ -292,7 +293,7 @@ class Watch(Unwatched):
 
     def _warn(self, judgement):
         message = (
-            f"this run does not learn: over the last {2 * self._half} of {judgement.step} steps, "
+            f"this run does not learn: in the last {2 * self._half} of {judgement.step} steps, "
             f"{judgement}. {self._settings.advice}"
         )
         if self._settings.num_restarts:
@@ -306,8 +307,8 @@ class Watch(Unwatched):
 
 
 ATTEMPTS = "attempts.json"
-# What belongs to one attempt; data, vocabulary and descriptions serve all of them.
-_OF_AN_ATTEMPT = re.compile(
+# Names of the files of one attempt; data, vocabulary and descriptions are for all attempts.
+_ATTEMPT_FILES = re.compile(
     r"(new-)?model\.ckpt-.*|checkpoint|eval|events\.out\..*|load_report\.json|metrics\.jsonl|"
     + "|".join(map(re.escape, (results.RESULTS, results.BEST_TRIAL, STATE)))
 )
@@ -317,7 +318,7 @@ _ATTEMPT = {
 _ATTEMPTS_SHAPE = {"given_up": [_ATTEMPT], "moving?": bool}
 
 
-def _folder(number):
+def _attempt_folder(number):
     return f"attempt_{number}"
 
 
@@ -341,24 +342,26 @@ def _read_attempts(folder):
     json_shapes.check(state, _ATTEMPTS_SHAPE, path)
     json_shapes.check_text(state, path)
     for number, attempt in enumerate(state["given_up"], 1):
-        if attempt["folder"] != _folder(number):
+        if attempt["folder"] != _attempt_folder(number):
             raise file_io.InputError(
-                f"{path}: attempt {number}: expected the folder {_folder(number)!r}, found "
+                f"{path}: attempt {number}: expected the folder {_attempt_folder(number)!r}, found "
                 f"{attempt['folder']!r}"
             )
     if state.get("moving") and not state["given_up"]:
-        raise file_io.InputError(f"{path}: nothing was given up, so nothing can be moved")
+        raise file_io.InputError(
+            f"{path}: expected an attempt that was given up, found none to move"
+        )
     return state
 
 
 def _finish_moving(folder):
-    """Moves what belongs to an attempt that was just given up; returns the attempts."""
+    """Moves the files of an attempt that was just given up; returns the attempts."""
     state = _read_attempts(folder)
     if state.get("moving"):
         target = os.path.join(folder, state["given_up"][-1]["folder"])
         file_io.make_dirs(target)
         for name in file_io.listdir(folder):
-            if _OF_AN_ATTEMPT.fullmatch(name):
+            if _ATTEMPT_FILES.fullmatch(name):
                 file_io.rename(os.path.join(folder, name), os.path.join(target, name))
         file_io.write_json(os.path.join(folder, ATTEMPTS), {**state, "moving": False})
     return state["given_up"]
@@ -375,7 +378,7 @@ def give_up(
       error: `StuckError` that ended it.
       on_chief: see `attempts`.
     """
-    # As text: who keeps the error keeps its traceback, and with it the model.
+    # As text, because the error keeps its traceback alive, and with it the model.
     logging.warning("seed=%d: %s", seed, str(error))
     on_chief(functools.partial(_give_up, folder, seed, error))
 
@@ -389,7 +392,7 @@ def _give_up(folder, seed, error):
             "step": judgement.step,
             "share": judgement.share,
             "message": str(error),
-            "folder": _folder(len(given_up) + 1),
+            "folder": _attempt_folder(len(given_up) + 1),
         }
     )
     file_io.write_json(os.path.join(folder, ATTEMPTS), {"given_up": given_up, "moving": True})
@@ -399,16 +402,16 @@ def _give_up(folder, seed, error):
 def attempts(
     folder: str, seed: int, num_restarts: int, on_chief: Callable[[Callable[[], Any]], Any]
 ) -> Iterator[tuple[int, int]]:
-    """Yields the seed of each attempt to make, and how many were given up before it.
+    """Yields the seed of each attempt, and the number of attempts given up before it.
 
     The caller ends the loop when an attempt has learned, and calls `give_up` when it is stuck.
 
     Args:
       folder: output folder.
       seed: seed of the first attempt; each later attempt has the next seed.
-      num_restarts: attempts after the first, at most; 0: none is given up, and the last one
-        continues.
-      on_chief: ``(make) -> what make() returns in the chief``; all workers come to each call.
+      num_restarts: maximum number of attempts after the first; 0: none is given up, and the last
+        one continues.
+      on_chief: ``(make) -> result of make() in the chief``; all workers must make each call.
 
     Raises:
       file_io.InputError: all attempts are stuck.
@@ -421,6 +424,6 @@ def attempts(
         yield own, len(given_up)
         given_up = on_chief(lambda: read(folder))
     raise file_io.InputError(
-        f"all {len(given_up)} attempts (seeds {seed} to {given_up[-1]['seed']}) are stuck: "
+        f"none of {len(given_up)} attempts (seeds {seed} to {given_up[-1]['seed']}) learns: "
         f"{given_up[-1]['message']} Raise num_restarts to try more seeds"
     )

@@ -1,6 +1,6 @@
-"""A seeded share of the examples of a task, for studies that ask how much data is needed.
+"""Selects a seeded fraction of a task's examples, for studies of how much data is needed.
 
-TensorFlow is imported only where records are copied, as in `task`.
+Only the functions that copy records import TensorFlow.
 """
 
 import dataclasses
@@ -11,78 +11,79 @@ from albert.io import file_io
 from albert.training.contracts import Data
 
 
-def check_share(name: str, share: float) -> None:
-    """Refuses what is no share of something.
+def check_fraction(name: str, fraction: float) -> None:
+    """Checks that a parameter is a fraction above 0.
 
     Raises:
-      file_io.InputError: names the parameter, its value and what is possible.
+      file_io.InputError: names the parameter, its value and the valid range.
     """
-    if not 0 < share <= 1:
-        raise file_io.InputError(f"{name}={share} must be a share, above 0 and at most 1")
+    if not 0 < fraction <= 1:
+        raise file_io.InputError(f"{name}={fraction} must be a fraction, above 0 and at most 1")
 
 
-def chosen(count: int, share: float, seed: int) -> list[int]:
-    """Places of a share of `count` things, in order; always at least one.
+def choose_indices(count: int, fraction: float, seed: int) -> list[int]:
+    """Chooses a fraction of the indices below `count`, in order; always at least one.
 
-    For one seed and count the places of a smaller share are among those of a larger one.
+    For the same seed and count, a larger fraction contains the indices of a smaller one.
 
     Args:
-      count: how many there are.
-      share: above 0 and at most 1; times `count` it is rounded.
+      count: number of examples.
+      fraction: above 0 and at most 1; its product with `count` is rounded.
       seed: integer.
     """
-    places = list(range(count))
-    random.Random(f"share of examples {seed}").shuffle(places)
-    return sorted(places[: max(1, round(count * share))])
+    indices = list(range(count))
+    random.Random(f"share of examples {seed}").shuffle(indices)
+    return sorted(indices[: max(1, round(count * fraction))])
 
 
-def subset(data: Data, shares: dict, seed: int, strategy: Any) -> Data:
-    """Reduces some splits to a fraction, whose records are copied to a file next to theirs.
+def subset(data: Data, fractions: dict, seed: int, strategy: Any) -> Data:
+    """Reduces splits to fractions; their records are copied to a file next to the original one.
 
     Args:
-      data: `contracts.Data` with a record for each example.
-      shares: {split: (name of the setting, share)}; a share of 1 changes nothing.
-      seed: see `chosen`.
+      data: `contracts.Data` with one record per example.
+      fractions: {split: (name of the setting, fraction)}; a fraction of 1 changes nothing.
+      seed: see `choose_indices`.
       strategy: `tf.distribute.Strategy`.
 
     Returns:
       `contracts.Data`.
 
     Raises:
-      file_io.InputError: see `check_share`.
+      file_io.InputError: see `check_fraction`.
     """
-    for name, share in shares.values():
-        check_share(name, share)
-    shares = {split: found for split, found in shares.items() if found[1] < 1}
-    if not shares:
+    for name, fraction in fractions.values():
+        check_fraction(name, fraction)
+    fractions = {split: found for split, found in fractions.items() if found[1] < 1}
+    if not fractions:
         return data
 
     def records_of(split):
         paths = data.records(split)
-        if split not in shares:
+        if split not in fractions:
             return paths
-        name, share = shares[split]
-        settings = {name: share, "seed": seed}
-        return [_copy(path, data.specs(split), settings, share, strategy) for path in paths]
+        name, fraction = fractions[split]
+        settings = {name: fraction, "seed": seed}
+        return [_copy(path, data.specs(split), settings, fraction, strategy) for path in paths]
 
     return dataclasses.replace(data, records=records_of)
 
 
-def _copy(path, specs, settings, share, strategy):
-    """Makes the file of a share of a file's records unless it is there; its path."""
+def _copy(path, specs, settings, fraction, strategy):
+    """Copies a fraction of a file's records unless the copy exists; returns its path."""
     from albert.data import record_files
     from albert.training import distribution
 
-    target = f"{path}.share-{share:g}-seed-{settings['seed']}"
+    target = f"{path}.share-{fraction:g}-seed-{settings['seed']}"
     manifest = file_io.read_json(record_files.manifest_path(path), "manifest", most=None)
     made_with = {**manifest["settings"], **settings}
 
     def make_rows():
-        wanted = set(chosen(record_files.count_records([path]), share, settings["seed"]))
-        for place, record in enumerate(
+        count = record_files.count_records([path])
+        chosen = set(choose_indices(count, fraction, settings["seed"]))
+        for index, record in enumerate(
             record_files.serialized_examples([path]).as_numpy_iterator()
         ):
-            if place in wanted:
+            if index in chosen:
                 yield record
 
     with distribution.chief_first(strategy):

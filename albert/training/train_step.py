@@ -1,7 +1,7 @@
-"""One weight update as computed by each replica: gradients, their sum and the optimizer step.
+"""Computes one weight update in each replica: gradients, their sum and the optimizer step.
 
-Denominators of the losses come from the inputs, so they are summed over replicas and micro-batches
-before the backward pass; losses and gradients of all parts can then simply be added.
+The denominators of the losses come from the inputs, so they are summed over replicas and
+micro-batches before the backward pass. The losses and gradients of all parts then add up.
 """
 
 from typing import Any
@@ -69,7 +69,7 @@ def run(
 def _gradients(task, model, features, seed, weights, scale):
     """Returns the gradients (times `scale`), losses and metrics of one micro-batch."""
     variables = model.trained_variables
-    # Only the trained variables: frozen parts run as in inference and keep no activations.
+    # Only trained variables are watched: frozen parts run as in inference and keep no activations.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         outputs = model(features, training=True, seed=seed)
@@ -104,7 +104,7 @@ def _accumulate(compute, features, seed, count):
         return number + 1, tf.nest.map_structure(tf.add, sums, found)
 
     first = part(tf.constant(0))
-    # Otherwise the second part could be computed at the same time as the first.
+    # Without this the second part could be computed at the same time as the first.
     with tf.control_dependencies(tf.nest.flatten(first)):
         second = tf.constant(1)
     # Compiled once, so that the graph does not grow with the number of micro-batches.

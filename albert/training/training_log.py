@@ -62,10 +62,10 @@ class TrainingLog:
     Args:
       folder: folder of these files; None in workers that do not report.
       first_step: steps taken before this run.
-      last_step: step at which training ends, also an attribute; None: not known yet.
+      last_step: step at which training ends, also an attribute; None: not yet known.
       batch_size: examples per step over all replicas.
       created: `time.time()` when the work before the first step began.
-      meter: `cost.Meter` that is ready for training; None: the cost is not recorded.
+      meter: `cost.Meter` that was started; None: the cost is not recorded.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class TrainingLog:
             waited for their batches, `TOKENS` the number of tokens, if known.
           rate: learning rate of the next step.
           report: whether to log a line.
-          work: array [6], the sums of `flops.Work` over the new steps; None: not known.
+          work: array [6], the sums of `flops.Work` over the new steps; None: unknown.
         """
         if self._quiet:
             return
@@ -144,7 +144,7 @@ class TrainingLog:
         totals = dict(totals)
         waited = float(totals.pop(INPUT_SECONDS)[0])
         if self._first:
-            # The first step includes all the work before training, so it is not timed.
+            # The first step includes the work before training, so it is not timed.
             logging.info("First step after %.1f s", elapsed)
             self._first = False
         else:

@@ -122,7 +122,7 @@ def main():
         FLAGS.max_seq_length, 128, 64, 20, 30, head_hidden_size=FLAGS.head_hidden_size
     )
     whole = squad_task.make_task(squad_task.V1, settings)
-    frozen = frozen_encoder.frozen(whole)
+    frozen = frozen_encoder.freeze(whole)
     with tempfile.TemporaryDirectory() as folder:
         path, specs = write_records(folder, settings)
         data = contracts.Data(lambda split: specs, lambda split: [path], None, None, None)

@@ -157,7 +157,7 @@ def test_mistakes_are_named(inputs, tmp_path, changes, message):
 def test_a_teacher_of_another_vocabulary_is_refused(inputs, tmp_path):
     (tmp_path / "other.model").write_bytes(builders.SPM.read_bytes() + b"\x1a\x00")
     flags = student_flags(inputs, tmp_path, spm_model_file=tmp_path / "other.model")
-    with pytest.raises(file_io.InputError, match="vocabulary .* is not the student's"):
+    with pytest.raises(file_io.InputError, match="vocabulary .* differs from the student's"):
         builders.run(run_classifier, **flags)
 
 

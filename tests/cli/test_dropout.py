@@ -98,7 +98,9 @@ def test_what_is_no_share_is_refused(started, script, rate):
     names = ENCODER + ("classifier_dropout_prob",) * (script == "run_classifier")
     more = {"train_file": "x"} if "squad" in script else {}
     for name in names:
-        with pytest.raises(file_io.InputError, match=f"^--{name}=.* must be a share, from 0 to be"):
+        with pytest.raises(
+            file_io.InputError, match=f"^--{name}=.* must be a fraction, from 0 to be"
+        ):
             started(script, **more, **{name: rate})
 
 

@@ -101,13 +101,19 @@ def test_flags_change_the_update():
     [
         (
             {"optimizer": "adam", "weight_decay_rate": 0},
-            "^--optimizer=adam takes no --weight_decay_rate, only --beta_1, --beta_2, --epsilon, "
-            "--clip_norm$",
+            "^--optimizer=adam does not accept --weight_decay_rate; it accepts --beta_1, --beta_2, "
+            "--epsilon, --clip_norm$",
         ),
-        ({"optimizer": "adamw", "exclude_from_layer_adaptation": "a"}, "adamw takes no --exclude_"),
-        ({"optimizer": "adam", "exclude_from_weight_decay": ""}, "takes no --exclude_from_weight_"),
-        ({"beta_1": 1}, "^--beta_1=1.0 must be a share, from 0 to below 1$"),
-        ({"beta_2": "nan"}, "^--beta_2=nan must be a share"),
+        (
+            {"optimizer": "adamw", "exclude_from_layer_adaptation": "a"},
+            "adamw does not accept --exclude_",
+        ),
+        (
+            {"optimizer": "adam", "exclude_from_weight_decay": ""},
+            "does not accept --exclude_from_weight_",
+        ),
+        ({"beta_1": 1}, "^--beta_1=1.0 must be a fraction, from 0 to below 1$"),
+        ({"beta_2": "nan"}, "^--beta_2=nan must be a fraction"),
         ({"epsilon": 0}, "^--epsilon=0.0 must be above 0$"),
         ({"weight_decay_rate": -1}, "^--weight_decay_rate=-1.0 must be at least 0$"),
         ({"clip_norm": "inf"}, "^--clip_norm=inf must be at least 0$"),
@@ -139,7 +145,9 @@ def test_every_training_script_has_the_flags_and_checks_them(script):
         "run_race": {"data_dir": "x"},
     }.get(script, {"do_train": True, "train_file": "x"}))  # fmt: skip
     main = functools.partial(importlib.import_module(f"albert.{script}").main, values)
-    with pytest.raises(file_io.InputError, match="optimizer=adam takes no `weight_decay_rate`"):
+    with pytest.raises(
+        file_io.InputError, match="optimizer=adam does not accept `weight_decay_rate`"
+    ):
         main()
 
 

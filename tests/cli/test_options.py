@@ -66,7 +66,7 @@ def test_groups_list_their_flags():
     ("argument", "message"),
     [
         ("--steps=0", "--steps=0 must be at least 1"),
-        ("--rate=1", "--rate=1.0 must be a share"),
+        ("--rate=1", "--rate=1.0 must be a fraction"),
     ],
 )
 def test_values_are_checked_by_themselves(argument, message):

@@ -78,7 +78,7 @@ def test_what_would_do_nothing_is_refused(script):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"stuck_after": 1.0}, "--stuck_after=1.0 must be a share"),
+        ({"stuck_after": 1.0}, "--stuck_after=1.0 must be a fraction"),
         ({"num_seeds": 0}, "--num_seeds=0 must be at least 1"),
         ({"num_restarts": -1}, "--num_restarts=-1 must be at least 0"),
         ({"num_restarts": 1, "stuck_after": 0}, "--num_restarts needs --do_train and --stuck_af"),
@@ -144,7 +144,7 @@ def test_given_steps_bound_a_budget_and_defaults_do_not(script):
     for given, bound in (({}, None), ({length.get(script, "train_step"): 50}, 50)):
         settings = settings_of(script, budget_minutes=2, **given)
         found = training.run_arguments(settings, 50, 5)["budget"]
-        assert (found.minutes, found.most_steps) == (2.0, bound)
+        assert (found.minutes, found.max_steps) == (2.0, bound)
 
 
 def test_the_share_of_the_warm_up_is_kept_within_a_budget(monkeypatch):

@@ -32,8 +32,8 @@ def check(script, **values):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"train_fraction": 0}, "train_fraction=0.0 must be a share"),
-        ({"eval_fraction": 1.1}, "eval_fraction=1.1 must be a share"),
+        ({"train_fraction": 0}, "train_fraction=0.0 must be a fraction"),
+        ({"eval_fraction": 1.1}, "eval_fraction=1.1 must be a fraction"),
         ({"head_activation": "tanh"}, "--head_activation: only for a layer of --head_hidden_size"),
         ({"cache_encoder_outputs": True}, "--cache_encoder_outputs: only for --freeze_encoder"),
         (

@@ -340,7 +340,7 @@ def test_a_run_whose_attempts_were_all_given_up_says_why_once(tmp_path):
     give_up(run, 1, 2)
     (run / "metrics.jsonl").unlink()  # moved with the attempts
     record = json.loads((run / "run.json").read_text())
-    message = "all 2 attempts (seeds 1 to 2) are stuck: learns <nothing> at 2 Raise num_restarts"
+    message = "none of 2 attempts (seeds 1 to 2) learns: learns <nothing> at 2 Raise num_restarts"
     record.update(status="failed", message=message)
     run_folders.write_json(run / "run.json", record)
     text = write_report(tmp_path, f"--runs={run}")

@@ -411,7 +411,7 @@ def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
         ({"do_train": True, "init_checkpoint": "x", "from_scratch": True}, "--from_scratch contra"),
         (
             {"do_train": True, "init_checkpoint": "x", "albert_hub_module_handle": "y"},
-            "both name weights; give one",
+            "both give weights; give only one",
         ),
         (
             {"do_train": True, "albert_hub_module_handle": "nowhere"},
@@ -430,7 +430,7 @@ def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
                 "data_dir": "no",
                 "gradient_accumulation_steps": 3,
             },
-            "train_batch_size=.* cannot be computed in --gradient_accumulation_steps=3 equal parts",
+            "train_batch_size=.* cannot be split into --gradient_accumulation_steps=3 equal parts",
         ),
         ({"do_train": True, "from_scratch": True, "data_dir": "no"}, "no file no/SST-2/train.tsv"),
         ({"do_train": True, "from_scratch": True, "spm_model_file": "no.model"}, "no.model"),

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from albert.data import instances, sequence_formats, tfrecord
+from albert.data import instances, sentence_pairs, sequence_formats, tfrecord
 from tests.support.builders import VOCABULARY, make_documents, parse_records, records_of
 
 
@@ -73,7 +73,7 @@ def test_fingerprints_tell_vocabularies_apart():
 @hypothesis.given(
     st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=6), min_size=1, max_size=4),
     st.integers(5, 150),
-    st.sampled_from(sequence_formats.SENTENCE_TASKS),
+    st.sampled_from(sentence_pairs.SENTENCE_TASKS),
     st.sampled_from(sorted(sequence_formats.FORMATS)),
     st.integers(0, 3),
 )

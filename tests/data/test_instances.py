@@ -6,7 +6,7 @@ import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 
-from albert.data import instances, masking, sequence_formats
+from albert.data import instances, masking, sentence_pairs, sequence_formats
 from albert.text import corpus, packing
 from tests.support.builders import VOCABULARY, make_documents, parse_records, records_of
 
@@ -100,7 +100,7 @@ def test_layout_of_one_text():
 FORMATS_AND_TASKS = [
     (name, task)
     for name in sequence_formats.FORMATS
-    for task in sequence_formats.SENTENCE_TASKS
+    for task in sentence_pairs.SENTENCE_TASKS
     if task == "none" or sequence_formats.has_sentence_task(name)
 ]
 settings_strategy = st.sampled_from(FORMATS_AND_TASKS).flatmap(
@@ -201,7 +201,7 @@ def test_large_vocabularies_and_long_sequences():
     size = 40_000
     vocabulary = instances.Vocabulary(np.ones(size, bool), 2, 3, 4, 0)
     tokens = np.tile(np.array([5, 127, 128, 16383, 16384, size - 1], np.int32), 100)
-    documents = sequence_formats.Documents(tokens, [0, 300, 600], [0, 2])
+    documents = sentence_pairs.Documents(tokens, [0, 300, 600], [0, 2])
     settings = instances.Settings(max_seq_length=512, short_seq_prob=0)
     (record,) = [
         record

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from albert.data import instances, masking, sequence_formats
+from albert.data import instances, masking, sentence_pairs, sequence_formats
 from albert.text import corpus, packing, tokenization
 
 P_THRESHOLD = 1e-3
@@ -169,7 +169,13 @@ def ours(text):
 
 
 def draw_pairs(text, settings, seed):
-    pairs, _ = sequence_formats.draw_pairs(text.documents, settings, random.Random(seed))
+    pairs, _ = sentence_pairs.draw_pairs(
+        text.documents,
+        settings.sentence_task,
+        random.Random(seed),
+        settings.max_tokens,
+        settings.short_seq_prob,
+    )
     packing.truncate_spans_at_both_ends(pairs, settings.max_tokens, np.random.default_rng(seed))
     return pairs
 
@@ -209,7 +215,7 @@ def test_documents_without_short_targets_give_the_same_chunks(theirs, text):
     """Which sentences go together is certain there, and so is the number of instances."""
     documents = text.documents
     settings = instances.Settings(max_seq_length=SEQ_LENGTH, short_seq_prob=0, sentence_task="none")
-    pairs, _ = sequence_formats.draw_pairs(documents, settings, random.Random(0))
+    pairs, _ = sentence_pairs.draw_pairs(documents, "none", random.Random(0), settings.max_tokens)
     document_ends = [documents.sentence_offsets[i] for i in documents.document_offsets[1:]]
 
     def document_of(place):

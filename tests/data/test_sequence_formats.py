@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from scipy import stats
 
-from albert.data import instances, sequence_formats
+from albert.data import instances, sentence_pairs, sequence_formats
 from albert.io import file_io
 from tests.support.builders import make_documents
 
@@ -18,7 +18,13 @@ P_THRESHOLD = 1e-3  # seeds are fixed, so a test that passes once passes always
 
 def draw(documents, seed=0, **settings):
     settings = instances.Settings(**{"short_seq_prob": 0.0, **settings})
-    return sequence_formats.draw_pairs(documents, settings, random.Random(seed))
+    return sentence_pairs.draw_pairs(
+        documents,
+        settings.sentence_task,
+        random.Random(seed),
+        settings.max_tokens,
+        settings.short_seq_prob,
+    )
 
 
 # --- pairs ------------------------------------------------------------------------------------
@@ -130,7 +136,7 @@ def test_short_targets_are_uniform_and_per_document():
 
 @hypothesis.given(
     st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), max_size=6),
-    st.sampled_from(sequence_formats.SENTENCE_TASKS),
+    st.sampled_from(sentence_pairs.SENTENCE_TASKS),
     st.integers(5, 40),
     st.integers(0, 100),
 )
@@ -140,7 +146,9 @@ def test_pairs_are_sentences_of_one_document_each(lengths, task, max_seq_length,
     settings = instances.Settings(
         max_seq_length=max_seq_length, short_seq_prob=0.3, sentence_task=task
     )
-    pairs, counts = sequence_formats.draw_pairs(documents, settings, random.Random(seed))
+    pairs, counts = sentence_pairs.draw_pairs(
+        documents, task, random.Random(seed), settings.max_tokens, settings.short_seq_prob
+    )
     bounds = {documents.sentence_offsets[i] for i in range(len(documents.sentence_offsets))}
     document_ends = [documents.sentence_offsets[i] for i in documents.document_offsets]
     for a, a_end, b, b_end, _ in pairs.tolist():
@@ -293,7 +301,7 @@ def test_each_pass_has_its_own_order_of_documents(name):
 
 @hypothesis.given(
     SIZES,
-    st.sampled_from(sequence_formats.SENTENCE_TASKS),
+    st.sampled_from(sentence_pairs.SENTENCE_TASKS),
     st.integers(5, 90),
     st.integers(0, 100),
 )

@@ -262,7 +262,7 @@ def test_sides_with_different_best_metrics_need_a_choice(tmp_path):
     a = compared_runs.make_seeds(tmp_path / "a", LOW)
     b = compared_runs.make_seeds(tmp_path / "b", LOW, metric="eval_loss")
     with pytest.raises(
-        file_io.InputError, match="a by eval_accuracy.*choose one with --metric: eval_accuracy, "
+        file_io.InputError, match="a by eval_accuracy.*choose one with `metric`: eval_accuracy, "
     ):
         compare(a, b)
     assert compare(a, b, metric="eval_loss").minimize

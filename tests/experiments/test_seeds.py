@@ -2,6 +2,7 @@
 
 import json
 import statistics
+import sys
 
 import pytest
 
@@ -71,6 +72,20 @@ def test_runs_are_made_once_and_summarized(tmp_path):
     more = seeds.run(study(tmp_path), 7, 4, start_run(made))
     assert [seed for seed, _ in made] == [7, 8, 9, 10]
     assert "best 0.9000 (seed_10), over 4 runs" in more
+
+
+def test_without_scipy_the_table_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    text = seeds.run(study(tmp_path), 7, 3, start_run([]))
+    assert "f1: mean 0.6500, standard deviation 0.1323, best 0.7500 (seed_8), over 3 runs" in text
+    assert text.endswith("\nIntervals and comparisons need SciPy: pip install '.[stats]'")
+
+
+def test_restarts_are_counted_in_words():
+    run = {"folder": "a", "status": "finished", "restarts": 2, "step": 5}
+    runs = [{**run, "seed": seed, "result": 0.5 + seed / 10} for seed in (1, 2)]
+    text = seeds.to_text(seeds.summarize("f1", runs))
+    assert "4 restarts with other seeds: the scores are those of the attempts that" in text
 
 
 def test_failures_and_stuck_runs_are_counted_and_left_out(tmp_path):

@@ -92,11 +92,11 @@ def test_a_difference_that_nobody_can_show(tmp_path):
 def test_runs_that_tell_no_spread_are_refused(tmp_path):
     one = compared_runs.make_run(tmp_path / "one", 0.8)
     runs = sweep_power.read_runs([str(one)], None)
-    with pytest.raises(file_io.InputError, match="two finished runs .* --assumed_deviation"):
+    with pytest.raises(file_io.InputError, match="two finished runs .* assumed_deviation"):
         sweep_power.measure_spread(runs)
     same = compared_runs.make_seeds(tmp_path / "same", dict.fromkeys((1, 2), 0.5))
     runs = sweep_power.read_runs([str(same)], None)
-    with pytest.raises(file_io.InputError, match="are equal, .* give --assumed_deviation"):
+    with pytest.raises(file_io.InputError, match="are equal, .* give assumed_deviation"):
         sweep_power.measure_spread(runs)
     with pytest.raises(file_io.InputError, match="have no score 'f1'; they have eval_accuracy"):
         sweep_power.read_runs([str(same)], "f1")

@@ -272,7 +272,7 @@ def test_our_own_loader_takes_a_module_back_bit_by_bit(module, trained):
 
 
 def test_mistakes_are_named(tmp_path, trained, module, run_script):
-    with pytest.raises(file_io.InputError, match="module exists already; delete it or name anoth"):
+    with pytest.raises(file_io.InputError, match="module already exists; delete it or give anoth"):
         run_script(export_to_tfhub, albert_directory=trained[0], export_path=module)
     with pytest.raises(file_io.InputError, match="there is no checkpoint .*model.ckpt-best.*holds"):
         run_script(export_to_tfhub, albert_directory=tmp_path, export_path=tmp_path / "x")
@@ -329,7 +329,7 @@ def test_strings_become_inputs_of_the_module(loaded, tmp_path, vocabulary, reque
                 np.testing.assert_array_equal(found[theirs][row], wanted[ours], err_msg=theirs)
         assert loaded(found, training=False)["pooled_output"].shape == (3, CONFIG.hidden_size)
     assert preprocess.tokenize(tf.constant(first)).to_list()[0] == tokenizer.encode(first[0])
-    with pytest.raises(file_io.InputError, match="preprocessing exists already"):
+    with pytest.raises(file_io.InputError, match="preprocessing already exists"):
         hub_export.export_preprocessing(tokenizer, 16, path)
 
 

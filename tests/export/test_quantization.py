@@ -32,9 +32,9 @@ def test_observations_hold_ranges_and_a_sample():
 def test_scales_hold_zero_exactly(low, high):
     scale = onnx_int8.Scale.of(low, high)
     assert 0 <= scale.zero_point <= 255
-    assert scale.rounded(np.float32(0.0)) == 0.0
+    assert scale.round(np.float32(0.0)) == 0.0
     x = np.linspace(low, high, 50, dtype=np.float32)
-    np.testing.assert_allclose(scale.rounded(x), x, atol=0.51 * scale.scale)
+    np.testing.assert_allclose(scale.round(x), x, atol=0.51 * scale.scale)
 
 
 def test_columns_have_their_own_scales():
@@ -74,9 +74,9 @@ def test_outlying_channels_are_smoothed_away():
     observed = dict(enumerate(observations(x, 0.1 * x)))
     product = onnx_int8.quantize(kernel, observed)
     assert product.alpha and product.factors.argmax() in (5, 9)
-    inputs = product.scales[0].rounded(x / product.factors)
+    inputs = product.scales[0].round(x / product.factors)
     found = inputs @ (product.weight * product.weight_scales)
-    plain = onnx_int8.Scale.of(x.min(), x.max()).rounded(x) @ kernel
+    plain = onnx_int8.Scale.of(x.min(), x.max()).round(x) @ kernel
 
     def error(y):
         return np.mean((y - x @ kernel) ** 2)

@@ -129,8 +129,8 @@ def test_float32_of_questions(tmp_path):
         ({"precision": "int8", "calibration_file": "x"}, "--precision=int8 needs --check_file"),
         ({"precision": "bfloat16"}, "--precision=bfloat16 needs --check_file"),
         ({"calibration_file": "x"}, "--calibration_file is not for --format=onnx with --prec"),
-        ({"min_agreement": 99}, "--min_agreement=99.0 must be a share, from 0 to 1"),
-        ({"max_metric_drop": -1}, "--max_metric_drop=-1 must be at least 0 points"),
+        ({"min_agreement": 99}, "--min_agreement=99.0 must be a fraction, from 0 to 1"),
+        ({"max_metric_drop": -1}, "--max_metric_drop=-1 must be at least 0"),
         ({"check_file": "nowhere.csv"}, "--check_file: there is no file nowhere.csv"),
         ({"model_dir": "nowhere"}, "there is no model folder nowhere"),
     ],
@@ -149,10 +149,10 @@ def test_combinations_that_cannot_be_are_refused():
 
 def test_exported_models_are_not_exported_again(inputs, tmp_path):
     export(inputs, tmp_path / "out")
-    with pytest.raises(file_io.InputError, match="is an exported model; give the folder of its"):
+    with pytest.raises(file_io.InputError, match="is an exported model; give the output_dir of"):
         export(inputs, tmp_path / "again", model_dir=tmp_path / "out")
     with pytest.raises(file_io.InputError, match=r"--output_dir=.*out exists already"):
         export(inputs, tmp_path / "out")
-    with pytest.raises(file_io.InputError, match="does not say what the right answers are|label"):
+    with pytest.raises(file_io.InputError, match="has no correct answers|label"):
         export(inputs, tmp_path / "again", check_file=inputs / "texts.jsonl")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

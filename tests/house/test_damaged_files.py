@@ -146,7 +146,9 @@ def test_damaged_label_files_are_named(tmp_path, content):
 @pytest.mark.parametrize("value", ["nan", "inf", "9e99", "-9e99"])
 def test_a_best_score_that_nothing_can_beat_is_refused(tmp_path, value):
     (tmp_path / "best_trial.txt").write_text(f"20:10:{value}")
-    with pytest.raises(InputError, match=r"best_trial\.txt: .*that can be beaten, found '20:10"):
+    with pytest.raises(
+        InputError, match=r"best_trial\.txt: .*with a score below 1e.06, found '20:10"
+    ):
         results.read_trial(str(tmp_path))
 
 
@@ -197,7 +199,7 @@ def test_a_flipped_bit_of_exported_weights_is_found(tmp_path):
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
     path.write_bytes(content)
-    message = r"model\.safetensors is not as it was exported: .* has the SHA-256"
+    message = r"model\.safetensors has changed since its export: .* has the SHA-256"
     with pytest.raises(InputError, match=message):
         huggingface.Reader(str(path))
 

@@ -79,7 +79,7 @@ def test_the_configuration_of_an_albert_stays_one(tmp_path):
     [
         ([1], "must be a JSON object, got list"),
         ({"vocab_size": 3}, r"required keys \['hidden_size', .*'type_vocab_size'\] are missing"),
-        ({**GOOGLE, "embedding_size": 4}, "embedding_size is 4, in a BERT of this size it is 8"),
+        ({**GOOGLE, "embedding_size": 4}, "embedding_size is 4; a BERT of this size has 8"),
         ({**GOOGLE, "num_hidden_groups": 1}, "groups is 1, .* is 2; read the .* from_json_file"),
         ({**GOOGLE, "model_type": "albert"}, "model_type is 'albert', in a BERT .* it is 'bert'"),
         ({**HUGGING_FACE, "is_decoder": True}, "is_decoder True is not supported"),
@@ -105,7 +105,9 @@ def test_other_architectures_are_refused(tmp_path):
     path = write(tmp_path / "c.json", {**HUGGING_FACE, "model_type": "roberta"})
     with pytest.raises(file_io.InputError, match=r"c\.json: model_type is 'roberta', expected"):
         encoder.AlbertConfig.from_json_file(path)
-    with pytest.raises(file_io.InputError, match="read that of a BERT with from_bert_json_file"):
+    with pytest.raises(
+        file_io.InputError, match="read a BERT configuration with from_bert_json_file"
+    ):
         encoder.AlbertConfig.from_dict(HUGGING_FACE)
 
 
@@ -234,7 +236,7 @@ def test_recorded_outputs(shared, author):
             r"it is a BERT with embedding_size 8 \(4\), .*groups 2 \(1\).*bert_config",
         ),
         (ALBERT, CONFIG, r"it is an ALBERT with embedding_size 4 \(8\).*albert_config.json or con"),
-        (CONFIG, SHARED, r"has more in its encoder .*a BERT with num_hidden_groups 2 \(1\)"),
+        (CONFIG, SHARED, r"has encoder variables that .*a BERT with num_hidden_groups 2 \(1\)"),
         (SHARED, CONFIG, r"lacks .*group_1.*is an ALBERT with num_hidden_groups 1 \(2\)"),
     ],
     ids=["bert", "albert", "more", "fewer"],

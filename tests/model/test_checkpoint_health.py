@@ -61,7 +61,7 @@ DAMAGES = {
     "data empty": (lambda p: p(DATA).write_bytes(b""), f"{DATA} has 0 bytes"),
     "data flipped": (lambda p: flip(p(DATA)), f"{DATA} has the SHA-256"),
     "data lost": (lambda p: p(DATA).unlink(), f"{DATA} is missing"),
-    "part too many": (lambda p: p("data-00001-of-00002").touch(), "does not name .*data-00001"),
+    "part too many": (lambda p: p("data-00001-of-00002").touch(), "does not list .*data-00001"),
     "manifest cut": (lambda p: cut(p("manifest.json")), "manifest.json is not valid JSON"),
     "manifest empty": (lambda p: p("manifest.json").write_text(""), "is not valid JSON"),
     "manifest bytes": (lambda p: p("manifest.json").write_bytes(b"\xff"), "is not UTF-8"),
@@ -75,7 +75,7 @@ DAMAGES = {
     ),
     "manifest of others": (
         lambda p: p("manifest.json").write_text('{"version": 1, "files": {}}'),
-        "is no manifest of a checkpoint",
+        "is not the manifest of a checkpoint",
     ),
 }
 
@@ -90,7 +90,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(folder, caplog, 
     damage(folder, "model.ckpt-30", do)
     assert checkpoints.last_whole(str(folder)) == str(folder / "model.ckpt-20")
     (line,) = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
-    assert str(folder / "model.ckpt-30") in line and "steps 21 to 30 are taken again" in line
+    assert str(folder / "model.ckpt-30") in line and "steps 21 to 30 are repeated" in line
     with pytest.raises(AssertionError, match=said):
         raise AssertionError(line)
     # Nothing takes it for a checkpoint any longer, and none of its files is deleted.
@@ -124,7 +124,7 @@ def test_without_a_manifest_tensorflows_checksums_count(folder, caplog, kind):
     assert checkpoints.last_whole(str(folder)) == str(folder / "model.ckpt-30")
     damage(folder, "model.ckpt-30", DAMAGES[kind][0])
     assert checkpoints.last_whole(str(folder)) == str(folder / "model.ckpt-20")
-    assert "steps 21 to 30 are taken again" in caplog.text
+    assert "steps 21 to 30 are repeated" in caplog.text
 
 
 def test_values_are_read_though_the_manifest_fits(folder):

@@ -123,7 +123,7 @@ def test_a_checkpoint_cut_in_half_is_refused(prefix, model, damaged):
     with pytest.raises(file_io.InputError, match="checkpoint .*model.ckpt-30 is damaged: ") as one:
         checkpoints.restore(model, prefix)
     assert_same(model_weights(model), before)
-    assert str(one.value).endswith("; fetch or train it again")
+    assert str(one.value).endswith("; download or train it again")
     older = prefix.replace("ckpt-30", "ckpt-20")
     checkpoints.save(older, model)
     with pytest.raises(file_io.InputError, match=f"; use another, such as {older}$"):

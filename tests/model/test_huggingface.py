@@ -184,8 +184,8 @@ def test_a_bert_is_written_as_one(tmp_path):
 def test_what_is_no_bert_is_not_written_as_one(tmp_path, run_script):
     write_model(tmp_path / "ours", "encoder")
     message = (
-        r"--architecture=bert: .* embedding_size 8 \(of a BERT 12\), num_hidden_groups 2 \(of a "
-        r"BERT 4\), inner_group_num 2 \(of a BERT 1\); write it with --architecture=albert"
+        r"--architecture=bert: .* embedding_size 8 \(BERT: 12\), num_hidden_groups 2 \("
+        r"BERT: 4\), inner_group_num 2 \(BERT: 1\); write it with --architecture=albert"
     )
     flags = {"model_dir": tmp_path / "ours", "output_dir": tmp_path / "out"}
     with pytest.raises(file_io.InputError, match=message):

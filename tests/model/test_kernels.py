@@ -21,7 +21,7 @@ def test_numbers_are_rounded_as_a_cast_does(dtype, compiled):
     patterns = np.concatenate([bits, halfway, halfway - 1, halfway + 1, halfway ^ 0x8000])
     x = tf.constant(patterns.astype(np.uint32).view(np.float32))
     narrowed = tf.function(
-        lambda x: kernels.narrowed(x, tf.dtypes.as_dtype(dtype)), autograph=False
+        lambda x: kernels.round_to(x, tf.dtypes.as_dtype(dtype)), autograph=False
     )
     if compiled:
         narrowed = tf.function(narrowed, jit_compile=True, autograph=False)

@@ -57,7 +57,7 @@ def test_a_run_that_starts_from_it_reads_texts_as_it_does(tmp_path, caplog):
         assert same.do_lower_case is False
         assert not caplog.text
         assert sources.locate(checkpoint=folder, do_lower_case=True).do_lower_case is True
-    assert "do_lower_case=True is used, but the model says False" in caplog.text
+    assert "using do_lower_case=True, although the model has False" in caplog.text
 
 
 def test_wordpiece_vocabularies_are_found_too(tmp_path):
@@ -173,7 +173,7 @@ def test_what_is_there_is_kept_with_a_warning(tmp_path, caplog):
         for config, files, settings, message in cases:
             caplog.clear()
             assert not model_folder.write_if_absent(folder, "squad_v1", config, files, settings)
-            assert re.search(rf"model.json stays as it is, .*{message}", caplog.text)
+            assert re.search(rf"model.json is not changed, .*{message}", caplog.text)
         (out / "renamed.model").write_bytes(b"another")
         model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
         assert "the vocabulary" in caplog.text
@@ -190,7 +190,7 @@ def test_other_files_are_not_replaced_either(tmp_path, caplog, name):
     (out / name).write_text(other)
     with caplog.at_level("WARNING", logger="absl"):
         assert not model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
-    assert "out stays as it is, though this run used other values" in caplog.text
+    assert "out is not changed, though this run used other values" in caplog.text
     assert (out / name).read_text() == other and not (out / "model.json").exists()
     # Another form of the same configuration stays too, but is no obstacle.
     (out / name).unlink()

@@ -30,7 +30,7 @@ def test_the_configuration_is_that_of_the_run(tmp_path, monkeypatch):
     model_folder.write_pretrained(str(tmp_path), other, "sop")
     assert encoder.AlbertConfig.from_json_file(path) == other
     changes = "hidden_dropout_prob 0.1 (was 0.0), share none (was all)"
-    assert told == [f"{path} now says what this run trains with: {changes}"]
+    assert told == [f"{path} now has the values of this run: {changes}"]
 
 
 def test_a_damaged_configuration_is_named(tmp_path):

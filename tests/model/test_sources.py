@@ -34,7 +34,7 @@ def test_the_module_says_whether_text_is_lower_cased_unless_the_user_does(golden
         assert sources.locate(hub_handle=module, do_lower_case=True).do_lower_case is True
         assert not caplog.text
         assert sources.locate(hub_handle=module, do_lower_case=False).do_lower_case is False
-    assert "do_lower_case=False is used, but the model says True" in caplog.text
+    assert "using do_lower_case=False, although the model has True" in caplog.text
 
 
 def test_explicit_files_win_and_differences_are_told(golden, tmp_path, caplog):
@@ -58,7 +58,9 @@ def test_explicit_files_win_and_differences_are_told(golden, tmp_path, caplog):
         r"albert_config_file=.*mine.json is used; .*: hidden_dropout_prob 0.25 \(there 0.0\)",
         caplog.text,
     )
-    assert re.search("spm_model_file=.*tiny.model is used; the model brings another", caplog.text)
+    assert re.search(
+        "using spm_model_file=.*tiny.model, although the model comes with", caplog.text
+    )
 
 
 @pytest.mark.parametrize("flag", ["spm_model_file", "vocab_file"])
@@ -118,7 +120,7 @@ def test_files_beside_a_checkpoint_are_found(golden, tmp_path, vocabulary):
     assert bool(source.spm_model_file) == vocabulary.endswith(".model")
     (tmp_path / "other.model").write_text("")
     if vocabulary.endswith(".model"):
-        with pytest.raises(file_io.InputError, match="several .model files .* name one"):
+        with pytest.raises(file_io.InputError, match="several .model files .* choose one"):
             sources.locate(checkpoint=str(tmp_path))
 
 

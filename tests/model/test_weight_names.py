@@ -62,11 +62,11 @@ def shapes(**changes):
 def test_sizes_that_differ_are_explained():
     albert = shapes(embedding_size=4, num_hidden_groups=1)
     assert weight_names.explain_mismatch(shapes(), albert) == (
-        "by its weights it is a BERT with embedding_size 8 (4), num_hidden_groups 3 (1), in "
-        "brackets what the configuration says; give its own bert_config.json or config.json as "
-        "albert_config_file"
+        "its weights are of a BERT with embedding_size 8 (4), num_hidden_groups 3 (1); brackets "
+        "have the values of the configuration. Give the model's own bert_config.json or "
+        "config.json as albert_config_file"
     )
-    assert "is an ALBERT with embedding_size 4 (8)" in weight_names.explain_mismatch(
+    assert "are of an ALBERT with embedding_size 4 (8)" in weight_names.explain_mismatch(
         albert, shapes()
     )
     assert weight_names.explain_mismatch(shapes(), shapes()) == ""

@@ -10,7 +10,7 @@ from albert.model import checkpoints, heads, model_folder, sources
 from albert.serving import serving_folder
 from albert.tasks import glue
 from albert.tasks.squad import task as squad_task
-from albert.tasks.squad import threshold as squad_threshold
+from albert.tasks.squad import threshold_file
 from tests.support.builders import SPM, tiny_config
 
 CONFIG = tiny_config(max_position_embeddings=32)
@@ -55,7 +55,7 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_the_threshold_of_squad_is_inside(tmp_path):
     trained = trained_in(tmp_path / "run", squad_task.V2)
-    squad_threshold.write(
+    threshold_file.write(
         str(tmp_path / "run"), -1.5, trained.source.checkpoint, predict_file="dev.json"
     )
     write(tmp_path / "out", trained)

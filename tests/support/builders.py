@@ -11,7 +11,7 @@ from absl import flags
 from tensorflow.python.grappler import tf_optimizer
 
 from albert.cli import app
-from albert.data import instances, record_files, sequence_formats
+from albert.data import instances, record_files, sentence_pairs
 from albert.experiments import demo_data
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads, layers, pretraining_heads
@@ -342,7 +342,7 @@ def make_documents(*documents):
             sentence_offsets.append(sentence_offsets[-1] + length)
         document_offsets.append(len(sentence_offsets) - 1)
     tokens = 5 + np.arange(sentence_offsets[-1], dtype=np.int32) % 150
-    return sequence_formats.Documents(tokens, sentence_offsets, document_offsets)
+    return sentence_pairs.Documents(tokens, sentence_offsets, document_offsets)
 
 
 VOCABULARY = instances.Vocabulary(

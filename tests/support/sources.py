@@ -29,14 +29,14 @@ PLAIN = """
     model.sources model.weight_names
     data.beam_runner data.input_options data.inspection data.instance_files data.instance_shards
     data.instances
-    data.masking data.sequence_formats data.shuffling data.tfrecord
+    data.masking data.sentence_pairs data.sequence_formats data.shuffling data.tfrecord
     training.budget training.contracts training.optimizer_table training.results
     training.run_record training.stuck_runs training.subsets
     tasks.custom tasks.entities tasks.glue tasks.kinds tasks.metrics tasks.race
     tasks.squad.answer_features tasks.squad.answers
     tasks.squad.features tasks.squad.metrics tasks.squad.positions tasks.squad.question_files
     tasks.squad.records tasks.squad.selection tasks.squad.spans tasks.squad.task
-    tasks.squad.threshold tasks.token_classification tasks.word_files
+    tasks.squad.threshold_file tasks.token_classification tasks.word_files
     serving.answer_text serving.batcher serving.choice_predictor serving.inference
     serving.predictors serving.question_predictor serving.requests serving.runtimes
     serving.served_model serving.serving_folder serving.text_predictor serving.token_predictor
@@ -44,9 +44,11 @@ PLAIN = """
     experiments.blimp experiments.charts experiments.comparison experiments.comparison_sides
     experiments.comparison_text experiments.demo_data experiments.example_predictions
     experiments.example_statistics experiments.exported_runs experiments.glue_table
-    experiments.model_card experiments.power experiments.report experiments.report_data
-    experiments.report_predictions experiments.reproduction experiments.seeds
-    experiments.statistics experiments.sweep experiments.sweep_comparison
+    experiments.model_card experiments.power experiments.report experiments.report_axes
+    experiments.report_comparison experiments.report_curves experiments.report_data
+    experiments.report_groups experiments.report_predictions experiments.report_scores
+    experiments.reproduction experiments.seeds experiments.statistics experiments.sweep
+    experiments.sweep_comparison
     experiments.sweep_journal experiments.sweep_plan experiments.sweep_points
     experiments.sweep_power experiments.sweep_results experiments.sweep_search
     experiments.trackers experiments.trial_processes

@@ -146,5 +146,5 @@ def test_there_is_no_decay():
     variable = tf.Variable([2.0], name="kernel")
     optimizers.Adam(0.5).apply_gradients([(tf.zeros([1]), variable)])
     assert variable.numpy() == 2.0
-    with pytest.raises(file_io.InputError, match="=adam takes no `weight_decay_rate`, only"):
+    with pytest.raises(file_io.InputError, match="=adam does not accept `weight_decay_rate`; it"):
         optimizers.create_optimizer(0.1, 10, 0, optimizer="adam", weight_decay_rate=0.1)

@@ -7,7 +7,7 @@ import pytest
 from albert.io import file_io
 from albert.training import budget
 
-MEASURED = budget.Measured(0.5, 4.0, 1.0)
+MEASURED = budget.Durations(0.5, 4.0, 1.0)
 
 
 def spelled_out(measured, first, last, save_every, eval_every):
@@ -25,7 +25,7 @@ def spelled_out(measured, first, last, save_every, eval_every):
 @pytest.mark.parametrize(("first", "last"), [(1, 1), (1, 29), (15, 30), (29, 31), (30, 100)])
 def test_the_rest_of_a_run_takes_the_sum_of_its_parts(first, last, eval_every):
     wanted = spelled_out(MEASURED, first, last, 30, eval_every)
-    assert MEASURED.rest(first, last, 30, eval_every) == pytest.approx(wanted)
+    assert MEASURED.seconds_left(first, last, 30, eval_every) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("seconds", [-5.0, 0.0, 5.0, 5.6, 100.0, 1234.5])
@@ -223,13 +223,13 @@ def test_an_attempt_has_the_minutes_for_itself(tmp_path):
 
 
 def test_a_given_number_of_steps_is_the_most(tmp_path):
-    machine = Machine(tmp_path, steady, most_steps=60)
+    machine = Machine(tmp_path, steady, max_steps=60)
     assert machine.run() == 60
     assert machine.rates == pytest.approx({step: step / 60 for step in range(60)})
 
 
 def test_a_budget_without_room_for_a_step_is_refused(tmp_path):
-    with pytest.raises(file_io.InputError, match=r"budget_minutes=0.7 is too little: 0 s are left"):
+    with pytest.raises(file_io.InputError, match=r"budget_minutes=0.7 is too small: 0 s are left"):
         Machine(tmp_path, steady, minutes=0.7).run()
 
 

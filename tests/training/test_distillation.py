@@ -249,9 +249,9 @@ def test_a_student_takes_every_other_layer(tmp_path, teacher, student, groups):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_hidden_layers": 6}, "num_hidden_layers=6 are more than the 4 of the teacher"),
-        ({"hidden_size": 6}, "hidden_size 6 .the teacher's is 12.*init_from_teacher"),
-        ({"num_attention_heads": 4}, "num_attention_heads 4 .the teacher's is 3"),
+        ({"num_hidden_layers": 6}, "num_hidden_layers=6 must be at most the teacher's, 4"),
+        ({"hidden_size": 6}, "hidden_size 6 .teacher: 12.*init_from_teacher"),
+        ({"num_attention_heads": 4}, "num_attention_heads 4 .teacher: 3"),
     ],
 )
 def test_a_student_of_other_sizes_cannot_take_the_weights(changes, message):
@@ -281,9 +281,9 @@ def test_wrong_settings_are_refused(settings, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocab_size": 39}, "vocab_size 39 .the teacher's is 40"),
-        ({"hidden_size": 6}, "hidden_size 6 .the teacher's is 12.* give the hidden states"),
-        ({"max_position_embeddings": 32}, "max_position_embeddings=32 are more than"),
+        ({"vocab_size": 39}, "vocab_size 39 .teacher: 40"),
+        ({"hidden_size": 6}, "hidden_size 6 .teacher: 12.* weight of the hidden states"),
+        ({"max_position_embeddings": 32}, "max_position_embeddings=32 must be at most"),
     ],
 )
 def test_a_student_that_cannot_be_compared_is_refused(changes, message):

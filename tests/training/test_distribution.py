@@ -17,7 +17,7 @@ from albert.training import distribution
 
 def test_an_unknown_strategy_is_named():
     with pytest.raises(
-        file_io.InputError, match="=horovod is not known; known: auto, one_device, mirr"
+        file_io.InputError, match="=horovod: expected one of auto, one_device, mirr"
     ):
         distribution.create_strategy("horovod")
 
@@ -25,7 +25,7 @@ def test_an_unknown_strategy_is_named():
 def test_a_missing_tpu_is_named(monkeypatch):
     monkeypatch.delenv("TPU_NAME", raising=False)
     with pytest.raises(
-        file_io.InputError, match="^no TPU found on this machine; tpu_name or `master` says .*: "
+        file_io.InputError, match="^no TPU found on this machine; give its address as .*: "
     ):
         distribution.create_strategy("tpu")
 
@@ -48,7 +48,7 @@ TWO = ["a:1", "b:1"]
     ("config", "message"),
     [
         ("{", "is not JSON .*line 1 column 2"),
-        ("[]", "is no JSON object"),
+        ("[]", "is not a JSON object"),
         (json.dumps({"cluster": TWO}), 'must have objects as "cluster" and "task"'),
         (json.dumps({"clusters": {}, "task": {"index": 1}}), 'has a "task" but no workers'),
         (json.dumps({"cluster": {"worker": TWO}}), 'the number of one of the 2 workers as "index"'),
@@ -80,7 +80,7 @@ def test_a_wrong_tf_config_is_explained(monkeypatch, config, message, strategy):
 @pytest.mark.parametrize("config", ["", "{}", tf_config("worker", 0, worker=["a:1"])])
 def test_several_workers_must_be_named(monkeypatch, config):
     monkeypatch.setenv("TF_CONFIG", config)
-    with pytest.raises(file_io.InputError, match="TF_CONFIG must name two workers or more"):
+    with pytest.raises(file_io.InputError, match="TF_CONFIG must list at least two workers"):
         distribution.create_strategy("multi_worker")
 
 

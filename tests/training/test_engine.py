@@ -156,12 +156,12 @@ def test_the_room_for_all_checkpoints_is_in_the_log(path, tmp_path, monkeypatch,
     (line,) = [x for x in caplog.records if "checkpoints are kept" in x.getMessage()]
     # kernel and bias, each with two slots, and the step
     size = 3 * (2 + 1) * 4 + 8
-    assert f"kept: 1 to come, {size} bytes in all; 500 bytes are free in" in line.getMessage()
+    assert f"kept: 1 more, {size} bytes in total; 500 bytes are free in" in line.getMessage()
     assert line.levelname == "INFO"
     caplog.clear()
     train(make_engine(tmp_path / "many", save_checkpoints_steps=2, keep_checkpoint_max=0), path)
     (line,) = [x for x in caplog.records if "checkpoints are kept" in x.getMessage()]
-    assert f"kept: 15 to come, {15 * size} bytes" in line.getMessage()
+    assert f"kept: 15 more, {15 * size} bytes" in line.getMessage()
     assert line.levelname == "WARNING"
 
 
@@ -499,7 +499,7 @@ def test_waiting_for_input_is_measured(path, tmp_path):
 @pytest.mark.parametrize(("longest", "calls"), [(0.0, 30), (1e9, 5)])
 def test_calls_are_short_enough_for_ctrl_c(path, tmp_path, monkeypatch, longest, calls):
     """One step at a time if it is slow, else as many as fit between logs and checkpoints."""
-    monkeypatch.setattr(engine, "SECONDS_OF_A_CALL", longest)
+    monkeypatch.setattr(engine, "MAX_CALL_SECONDS", longest)
     updates = []
     monkeypatch.setattr(
         training_log.TrainingLog, "update", lambda log, step, *_: updates.append(step)

@@ -231,7 +231,7 @@ def test_a_checkpoint_deleted_at_its_turn_is_left_out(folder, monkeypatch, caplo
     with caplog.at_level("WARNING", logger="absl"):
         tracker = evaluation.evaluate_all(make_engine(folder), None)
     assert (tracker.best_step, tracker.last_step) == (20, 20)
-    assert "model.ckpt-10 was deleted before it could be evaluated: left out" in caplog.text
+    assert "model.ckpt-10 was deleted before it could be evaluated: skipped" in caplog.text
 
 
 def test_if_all_are_deleted_at_their_turn_it_is_said(folder, monkeypatch):

@@ -59,7 +59,7 @@ def cached_outputs(model, name, features):
 @pytest.mark.parametrize("name", TASKS)
 def test_the_head_alone_is_trained(name):
     """One update, from the text and from cached outputs: the same, and only of the head."""
-    made = frozen_encoder.frozen(TASKS[name]())
+    made = frozen_encoder.freeze(TASKS[name]())
     features = features_of(name)
     if name.startswith("squad"):  # the longest text leaves a place
         features["input_mask"] *= tf.cast(tf.range(builders.LENGTH) < builders.LENGTH - 1, tf.int32)
@@ -95,7 +95,7 @@ def test_nothing_below_the_head_is_dropped_or_differentiated():
     features = features_of("classifier")
     config = dataclasses.replace(CONFIG, num_hidden_layers=1, num_hidden_groups=1)
     products = {}
-    for freeze in (frozen_encoder.frozen, lambda made: made):
+    for freeze in (frozen_encoder.freeze, lambda made: made):
         made = freeze(TASKS["classifier"]())
         model = made.build_model(config, SKIPPING, 1)
         optimizer = optimizers.create_optimizer(1e-2, 100, 0)
@@ -110,7 +110,7 @@ def test_nothing_below_the_head_is_dropped_or_differentiated():
         products[freeze] = len([kind for kind in backward if "MatMul" in kind or "Call" in kind])
         trained = model(features, training=True, seed=tf.constant([1, 2]))["logits"]
         same = np.allclose(trained, model(features)["logits"], atol=1e-6)
-        assert same == (freeze is frozen_encoder.frozen)
+        assert same == (freeze is frozen_encoder.freeze)
     frozen, whole = products.values()
     # Of the output layer two, of the layer before it the one of its kernel.
     assert frozen <= 3 < whole
@@ -122,7 +122,7 @@ def test_missing_weights_of_a_frozen_encoder_are_an_error(tmp_path):
     prefix = str(tmp_path / "model.ckpt-1")
     del weights["bert/embeddings/word_embeddings"]
     checkpoints.write_tensors(prefix, weights)
-    model = frozen_encoder.frozen(TASKS["squad_v1"]()).build_model(CONFIG, SKIPPING, 1)
+    model = frozen_encoder.freeze(TASKS["squad_v1"]()).build_model(CONFIG, SKIPPING, 1)
     with pytest.raises(file_io.InputError, match="lacks .*word_embeddings"):
         checkpoints.restore(model, prefix)
 
@@ -130,7 +130,7 @@ def test_missing_weights_of_a_frozen_encoder_are_an_error(tmp_path):
 @pytest.mark.parametrize("was_frozen", [True, False])
 def test_a_run_goes_on_as_it_began(tmp_path, was_frozen):
     made = TASKS["classifier"]()
-    made = frozen_encoder.frozen(made) if was_frozen else made
+    made = frozen_encoder.freeze(made) if was_frozen else made
     model = made.build_model(CONFIG, SKIPPING, 1)
     optimizer = optimizers.create_optimizer(1e-2, 100, 0)
     folder = str(tmp_path)
@@ -182,13 +182,13 @@ def test_the_layer_is_that_of_numpy():
     [
         ({"head_hidden_size": -1}, "head_hidden_size=-1 must be an integer of at least 1"),
         ({"head_hidden_size": "3"}, "head_hidden_size='3' must be an integer of at least 1"),
-        ({"head_dropout_prob": 1.0}, "head_dropout_prob=1.0 must be a share"),
+        ({"head_dropout_prob": 1.0}, "head_dropout_prob=1.0 must be a fraction"),
     ],
 )
 def test_heads_that_cannot_be(values, message):
     with pytest.raises(file_io.InputError, match=message):
         head_config.Head(**values)
-    with pytest.raises(file_io.InputError, match="head_activation='sine': known are gelu, "):
+    with pytest.raises(file_io.InputError, match="head_activation='sine': expected one of gelu, "):
         heads.SquadV1Model(CONFIG, head=head_config.Head(3, "sine"))
     assert head_config.Head.of({"head_hidden_size": 3, "max_seq_length": 9}) == head_config.Head(3)
 

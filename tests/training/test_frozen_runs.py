@@ -123,7 +123,7 @@ def test_the_head_is_used_by_all_that_uses_the_folder(study, inputs, tmp_path):
     builders.run(run_squad_v1, **flags)
     assert (study / "cached" / "predictions.json").read_text() == before
     assert (study / "cached" / "export" / "albert_model.tflite").exists()
-    with pytest.raises(file_io.InputError, match="layer before its output"):
+    with pytest.raises(file_io.InputError, match="layer before its output layer"):
         huggingface_export.export(folder, output_dir=str(tmp_path / "hf"))
     flags = squad_flags(inputs, folder, head_hidden_size=13)
     with pytest.raises(file_io.InputError, match="holds a run with --head_hidden_size=12"):

@@ -243,7 +243,7 @@ def test_workers_agree(done):
     )
     assert chief["other_weights"] == ""
     assert re.search(
-        r'; the sum over the first weights is "\w{12}" here, "\w{12}" in the chief$',
+        r'; the checksum of the initial weights is "\w{12}" here, "\w{12}" in the chief$',
         worker["other_weights"],
     )
 
@@ -353,7 +353,7 @@ def test_a_killed_worker_ends_the_other_and_both_go_on(folder, tmp_path):
         text = logs[1 - victim].read_text()
         assert status == 1, text[-3000:]
         assert re.search(
-            rf"^error: worker {victim} \({cluster[victim]}\) .*go on from the last", text, re.M
+            rf"^error: worker {victim} \({cluster[victim]}\) .*to resume from the last", text, re.M
         ), text[-3000:]
         assert "Traceback" not in text
         if victim == 0:

@@ -309,13 +309,13 @@ def test_mistakes_are_named(arguments, message):
 
 
 def test_settings_are_checked():
-    with pytest.raises(file_io.InputError, match="beta_1=1.5 must be a share"):
+    with pytest.raises(file_io.InputError, match="beta_1=1.5 must be a fraction"):
         optimizers.create_optimizer(0.1, 10, 0, beta_1=1.5)
 
 
 def test_variables_of_the_same_name_are_refused():
     twins = [tf.Variable([1.0], name="twin"), tf.Variable([2.0], name="twin")]
-    with pytest.raises(ValueError, match="names of their own; got .'twin', 'twin'."):
+    with pytest.raises(ValueError, match="different names; got .'twin', 'twin'."):
         optimizers.AdamWeightDecayOptimizer(0.1).build(twins)
 
 

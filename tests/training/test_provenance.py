@@ -54,12 +54,12 @@ def test_hashes_of_inputs(tmp_path, monkeypatch):
     assert (found["bytes"], found["count"], found["files"]) == (150, 2, both)
     two.write_bytes(b"c" * 50)
     assert run_record.describe_input(str(tmp_path), both)["sha256"] != found["sha256"]
-    monkeypatch.setattr(run_record, "MOST_NAMES", 1)
+    monkeypatch.setattr(run_record, "MAX_NAMES", 1)
     assert "files" not in run_record.describe_input(str(tmp_path), both)
 
 
 def test_of_long_files_both_ends_and_the_length_are_hashed(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_record, "MOST_BYTES", 16)
+    monkeypatch.setattr(run_record, "MAX_BYTES", 16)
     path = tmp_path / "file"
     seen = set()
     for content in (b"a" * 100, b"a" * 101, b"b" + b"a" * 99, b"a" * 99 + b"b"):

@@ -85,7 +85,7 @@ def test_a_resumed_run_has_no_line_twice(tmp_path, caplog):
     changed = {**FLAGS, "learning_rate": {"value": 0.25, "source": "command line"}}
     (tmp_path / "data").write_text("other text")
     train(tmp_path, 2, 5, flags=changed)
-    assert "The training goes on with other settings: learning_rate=0.25 (was 0.5)" in caplog.text
+    assert "Resuming with other settings: learning_rate=0.25 (was 0.5)" in caplog.text
     assert lines(tmp_path) == [("train", step) for step in (1, 2, 3, 4, 5)]
     found = run_record.read(str(tmp_path))
     first, second = found["sessions"]
@@ -262,7 +262,7 @@ def test_a_run_goes_on_beside_damaged_files(tmp_path, caplog):
         train(tmp_path, 1, 3)
         for name in ("run.json", "metrics.jsonl"):
             assert (tmp_path / f"{name}.{kept}").read_text() == f"{kept}\n"
-            assert f"{name}.{kept} and a new one is begun" in caplog.text
+            assert f"{name}.{kept} and started a new file" in caplog.text
         assert lines(tmp_path) == [("train", 2), ("train", 3)]
         assert len(run_record.read(str(tmp_path))["sessions"]) == 1
 
@@ -270,7 +270,7 @@ def test_a_run_goes_on_beside_damaged_files(tmp_path, caplog):
 def test_damage_while_a_run_goes_on_ends_in_a_warning(tmp_path, caplog):
     with recorder(tmp_path).session(str(tmp_path), ["train"], {}):
         (tmp_path / "run.json").write_text("{")
-    assert "run.json does not say all of this run: " in caplog.text
+    assert "run.json is incomplete for this run: " in caplog.text
     assert (tmp_path / "run.json").read_text() == "{"
 
 

@@ -77,7 +77,7 @@ def test_only_a_run_that_succeeds_with_this_model_completes_it(
     with monkeypatch.context() as patch, caplog.at_level("WARNING", logger="absl"):
         patch.setattr(model_folder, "write_if_absent", full)
         run_script(run_classifier, **flags)
-    assert "could not be completed for use by itself: [Errno 28] No space left" in caplog.text
+    assert "could not be made usable without flags: [Errno 28] No space left" in caplog.text
     assert not (folder / "model.json").exists()
     run_script(run_classifier, **flags, checkpoint="best")
     assert (folder / "model.json").exists()

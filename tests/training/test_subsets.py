@@ -10,24 +10,26 @@ from albert.training import contracts, subsets
 
 def test_smaller_shares_are_part_of_larger_ones():
     shares = (0.001, 0.005, 0.05, 0.2, 0.7, 1.0)
-    found = [subsets.chosen(1000, share, 5) for share in shares]
+    found = [subsets.choose_indices(1000, share, 5) for share in shares]
     assert [len(places) for places in found] == [1, 5, 50, 200, 700, 1000]
     for smaller, larger in zip(found, found[1:], strict=False):
         assert set(smaller) < set(larger)
     assert all(places == sorted(places) for places in found)
-    assert found[2] == subsets.chosen(1000, 0.05, 5) != subsets.chosen(1000, 0.05, 6)
+    assert (
+        found[2] == subsets.choose_indices(1000, 0.05, 5) != subsets.choose_indices(1000, 0.05, 6)
+    )
     # Not from the front alone.
     assert max(found[2]) > 800 and min(found[2]) < 200
 
 
 def test_there_is_always_an_example():
-    assert len(subsets.chosen(3, 1e-9, 1)) == 1
+    assert len(subsets.choose_indices(3, 1e-9, 1)) == 1
 
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.5, float("nan")])
 def test_what_is_no_share_is_refused(share):
     with pytest.raises(file_io.InputError, match="train_fraction=.* above 0 and at most 1"):
-        subsets.check_share("train_fraction", share)
+        subsets.check_fraction("train_fraction", share)
 
 
 def test_records_of_a_share(tmp_path):
@@ -51,6 +53,6 @@ def test_records_of_a_share(tmp_path):
 
     small, manifest = numbers(0.1)
     large, _ = numbers(0.5)
-    assert small == subsets.chosen(40, 0.1, 5) and set(small) < set(large)
+    assert small == subsets.choose_indices(40, 0.1, 5) and set(small) < set(large)
     assert manifest["settings"] == {"of": "x", "train_fraction": 0.1, "seed": 5}
     assert numbers(0.1, "dev")[0] == list(range(40))

@@ -23,7 +23,9 @@ def silent():
 
 def test_an_address_that_accepts_and_is_silent(silent, monkeypatch, caplog):
     monkeypatch.setattr(distribution, "SECONDS_BETWEEN_LINES", 0.3)
-    message = f"^the TPU at {silent} has not answered within 1 seconds: is it running, .*=local$"
+    message = (
+        f"^the TPU at {silent} has not answered within 1 seconds. Check that it runs, .*=local$"
+    )
     caplog.set_level("INFO", logger="absl")
     with pytest.raises(file_io.InputError, match=message):
         distribution.find(f"grpc://{silent}", seconds=1)
@@ -61,7 +63,7 @@ def test_a_server_of_something_else_is_refused():
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
     port = server.add_insecure_port("localhost:0")
     server.start()
-    message = f"^what answers at localhost:{port} is no TPU: .*UNIMPLEMENTED"
+    message = f"^the server at localhost:{port} is not a TPU: .*UNIMPLEMENTED"
     with pytest.raises(file_io.InputError, match=message):
         distribution.find(f"grpc://localhost:{port}")
     server.stop(None).wait()

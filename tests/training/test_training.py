@@ -245,7 +245,7 @@ def test_a_run_whose_attempts_are_all_stuck_fails(path, tmp_path, monkeypatch):
 
     monkeypatch.setattr(engine.Engine, "__init__", make_alone)
     for _ in range(2):
-        with pytest.raises(file_io.InputError, match=r"all 2 attempts \(seeds 3 to 4\) are stuck"):
+        with pytest.raises(file_io.InputError, match=r"none of 2 attempts \(seeds 3 to 4\) learns"):
             train(path, make_run(tmp_path, restarting(1), seed=3))
     assert made == [0, 0]
     assert not saved(tmp_path)
@@ -312,14 +312,14 @@ def test_a_budget_ends_training_by_the_clock(path, tmp_path):
 
 def test_a_run_without_a_budget_gets_none(path, tmp_path):
     train(path, make_run(tmp_path, num_train_steps=10))
-    with pytest.raises(file_io.InputError, match="holds a run without a budget: give another"):
+    with pytest.raises(file_io.InputError, match="has a run without a budget; give another"):
         train(path, make_run(tmp_path, limits=limits()))
 
 
 def test_functions_are_compiled_once(path, tmp_path, caplog):
     """Steps and evaluations are timed in the run itself."""
     with caplog.at_level("INFO", logger="absl"):
-        train(path, make_run(tmp_path, limits=limits(most_steps=12)))
+        train(path, make_run(tmp_path, limits=limits(max_steps=12)))
     assert caplog.text.count("Traced the training graph") == 1
     # Nor is the untrained model evaluated.
     assert caplog.text.count("Evaluated") == 2 and evaluated(tmp_path) == [10, 12]
@@ -329,7 +329,7 @@ def test_functions_are_compiled_once(path, tmp_path, caplog):
 
 
 def test_training_without_evaluation_has_a_budget_too(path, tmp_path):
-    run = make_run(tmp_path, limits=limits(most_steps=12))
+    run = make_run(tmp_path, limits=limits(max_steps=12))
     train(path, dataclasses.replace(run, do_eval=False))
     assert saved(tmp_path) == [0, 10, 12]
     assert not (tmp_path / "eval_results.txt").exists()

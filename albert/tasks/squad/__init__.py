@@ -10,5 +10,5 @@ __all__ = (
     "records",
     "selection",
     "task",
-    "threshold",
+    "threshold_file",
 )

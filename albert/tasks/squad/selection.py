@@ -22,9 +22,9 @@ class Selection:
       answerable_only: whether to keep only questions with an answer.
       drop_longer_than: maximum tokens of the question (cut as for the model) and the text with
         [CLS] and both [SEP]; None: no maximum.
-      share: fraction of the remaining questions to keep, see `subsets.chosen`.
+      share: fraction of the remaining questions to keep, see `subsets.choose_indices`.
       share_name: name of that fraction in messages and settings.
-      seed: see `subsets.chosen`.
+      seed: see `subsets.choose_indices`.
     """
 
     answerable_only: bool = False
@@ -34,7 +34,7 @@ class Selection:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        subsets.check_share(self.share_name, self.share)
+        subsets.check_fraction(self.share_name, self.share)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -85,7 +85,9 @@ class Selection:
                 f"{path}: none of the {len(examples)} questions is left by {self.settings}"
             )
         if self.share < 1:
-            left = [left[place] for place in subsets.chosen(len(left), self.share, self.seed)]
+            left = [
+                left[place] for place in subsets.choose_indices(len(left), self.share, self.seed)
+            ]
             logging.info("%s: %d questions, %s=%g", path, len(left), self.share_name, self.share)
         return left
 

@@ -1,4 +1,4 @@
-"""The file of the null-odds threshold, from which a question of SQuAD 2.0 is not answered."""
+"""Reads and writes the file of the null-odds threshold of SQuAD 2.0; `metrics` searches it."""
 
 import math
 import os
@@ -61,8 +61,8 @@ def read(prefix: str) -> float:
     content, path = read_file(folder), os.path.join(folder, FILE_NAME)
     if content is None:
         logging.warning(
-            "There is no %s: using the threshold 0. Answering a file whose answers are known "
-            "finds a better one",
+            "There is no %s: using the threshold 0. Predict a file with correct answers once to "
+            "find a better one",
             path,
         )
         return 0.0
