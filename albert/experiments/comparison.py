@@ -196,7 +196,7 @@ def compare(
             f"{first.why_not_examples}"
         )
     pairs = _adjust(pairs, level, minimize)
-    scored = tuple(_score(side, name, level) for side in sides)
+    scored = tuple(score_side(side, name, level) for side in sides)
     return Compared(name, minimize, level, scored, tuple(pairs), _notes(scored, pairs))
 
 
@@ -469,7 +469,8 @@ def _holm(findings, pairs, level, minimize):
     return found
 
 
-def _score(side, metric, level):
+def score_side(side: Side, metric: str, level: float = 0.95) -> SideScore:
+    """Returns the `SideScore` of a side: the mean of a score over its runs."""
     scores = side.scores(metric)
     mean = None
     if scores:

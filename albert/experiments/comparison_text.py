@@ -10,7 +10,7 @@ from typing import Any
 from albert.experiments import statistics
 from albert.experiments.comparison import Compared, Examples, Finding, Pair, SideScore
 
-_COSTS = {
+COSTS = {
     "seconds": "seconds",
     "processor_seconds": "processor seconds",
     "flop": "FLOP",
@@ -24,9 +24,9 @@ _LATEX = {
     "^": r"\textasciicircum{}",
     "\\": r"\textbackslash{}",
 }
+SIDES = ("side", "mean", "interval", "runs", "each run", "remarks")
+PAIRS = ("pair", "over", "difference", "interval", "p", "p (Holm)", "verdict")
 _CsvRow = tuple[str, str | None, Finding | None, str]  # over, metric, finding, why there is none
-_SIDES = ("side", "mean", "interval", "runs", "each run", "remarks")
-_PAIRS = ("pair", "over", "difference", "interval", "p", "p (Holm)", "verdict")
 
 
 def score(value: float | None) -> str:
@@ -49,7 +49,8 @@ def p_value(p: float | None) -> str:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def _side_row(row: SideScore) -> list[str]:
+def side_row(row: SideScore) -> list[str]:
+    """Returns the row of a side in a table with the header `SIDES`."""
     mean, total = row.mean, len(row.side.runs)
     counted = f"{len(row.scores)} of {total}" if len(row.scores) < total else str(total)
     each = ", ".join(map(score, row.scores.values()))
@@ -71,8 +72,8 @@ def _finding_cells(finding: Finding) -> list[str]:
     ]
 
 
-def _pair_rows(pair: Pair) -> list[list[str]]:
-    """Returns the rows of a pair: over seeds and over examples."""
+def pair_rows(pair: Pair) -> list[list[str]]:
+    """Returns the rows of a pair over seeds and over examples, for the header `PAIRS`."""
     name = f"{pair.second} minus {pair.first}"
     unknown = ["-"] * 4
     rows = []
@@ -89,16 +90,17 @@ def _pair_rows(pair: Pair) -> list[list[str]]:
 
 def _cost_rows(compared: Compared) -> tuple[list[str], list[list[str]]]:
     """Returns header and rows of the mean cost of a run; no rows if it is not recorded."""
-    names = [name for name in _COSTS if any(name in side.cost for side in compared.sides)]
+    names = [name for name in COSTS if any(name in side.cost for side in compared.sides)]
     rows = [
         [side.side.name, score(None if side.mean is None else side.mean.estimate)]
-        + [_cost(name, side.cost.get(name)) for name in names]
+        + [cost(name, side.cost.get(name)) for name in names]
         for side in compared.sides
     ]
-    return ["side", compared.metric, *(_COSTS[name] for name in names)], rows if names else []
+    return ["side", compared.metric, *(COSTS[name] for name in names)], rows if names else []
 
 
-def _cost(name, value):
+def cost(name: str, value: float | None) -> str:
+    """Returns a field of `run_record.Cost` as tables show it; "-" if it is unknown."""
     if value is None:
         return "-"
     if name == "flop":
@@ -186,7 +188,7 @@ def _examples_text(pair: Pair, examples: Examples, num_examples: int) -> Iterabl
 
 def to_text(compared: Compared, num_examples: int = 0) -> str:
     """Returns a comparison as text for terminals, with some of the changed examples."""
-    lines = [_title(compared), "", _aligned(_SIDES, map(_side_row, compared.sides))]
+    lines = [_title(compared), "", _aligned(SIDES, map(side_row, compared.sides))]
     for pair in compared.pairs:
         lines += [*_pair_text(pair, num_examples), ""]
     header, rows = _cost_rows(compared)
@@ -197,9 +199,9 @@ def to_text(compared: Compared, num_examples: int = 0) -> str:
 
 def to_markdown(compared: Compared, num_examples: int = 0) -> str:
     """Returns a comparison as tables in Markdown, with some of the changed examples."""
-    lines = [_title(compared), "", _aligned(_SIDES, map(_side_row, compared.sides))]
-    pairs = [row for pair in compared.pairs for row in _pair_rows(pair)]
-    lines.append(_aligned(_PAIRS, pairs))
+    lines = [_title(compared), "", _aligned(SIDES, map(side_row, compared.sides))]
+    pairs = [row for pair in compared.pairs for row in pair_rows(pair)]
+    lines.append(_aligned(PAIRS, pairs))
     changed = [
         [pair.second, verb, row.key, row.text, row.label, row.first, row.second]
         for pair in compared.pairs
@@ -235,8 +237,8 @@ def to_latex(compared: Compared, num_examples: int = 0) -> str:
     """Returns tables for LaTeX, with rules of the package booktabs."""
     parts = [
         f"% {' '.join(_title(compared).split())}",
-        _tabular(_SIDES, list(map(_side_row, compared.sides))),
-        _tabular(_PAIRS, [row for pair in compared.pairs for row in _pair_rows(pair)]),
+        _tabular(SIDES, list(map(side_row, compared.sides))),
+        _tabular(PAIRS, [row for pair in compared.pairs for row in pair_rows(pair)]),
     ]
     header, rows = _cost_rows(compared)
     parts += [_tabular(header, rows)] if rows else []

@@ -260,6 +260,34 @@ def mean_interval(
     return Estimate(mean, mean - half, mean + half, level, name, n, note)
 
 
+def mean_band(
+    scores: npt.ArrayLike, *, level: float = 0.95
+) -> tuple[npt.NDArray, npt.NDArray, npt.NDArray]:
+    """Returns the mean over seeds of each point of a curve, and the ends of its t interval.
+
+    Each interval holds for its point alone, not for the whole curve. Without a spread both ends
+    are the mean.
+
+    Args:
+      scores: [seeds, points], at least two seeds.
+      level: level of the intervals.
+
+    Returns:
+      (mean, low, high), [points] each.
+
+    Raises:
+      file_io.InputError: bad scores or level, or one seed.
+    """
+    values = check_scores(scores, "scores", dimensions=2)
+    check_level(level)
+    n = len(values)
+    if n < 2:
+        raise file_io.InputError("a band needs at least 2 seeds; got 1")
+    mean, stats = values.mean(axis=0), scipy_stats()
+    half = values.std(axis=0, ddof=1) / math.sqrt(n) * stats.t.ppf(0.5 + level / 2, n - 1)
+    return mean, mean - half, mean + half
+
+
 def find_interval(scores: Sequence[float]) -> tuple[float, float] | None:
     """Returns the 95% t interval of the mean; None for too few scores or without SciPy."""
     if len(scores) < 2 or not is_installed():
