@@ -61,7 +61,7 @@ EXTRAS = {
 }
 
 # Extras that run without TensorFlow.
-LIGHT_EXTRAS = ("corpus", "onnx", "openvino", "plots", "serve", "wordpiece")
+LIGHT_EXTRAS = ("corpus", "onnx", "openvino", "plots", "serve", "stats", "wordpiece")
 
 PACKAGE = {
     "version": re.search(r'^__version__ = "(.*)"$', SOURCE, re.M).group(1),

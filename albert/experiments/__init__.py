@@ -3,7 +3,11 @@
 # Modules that other rooms and commands may import.
 __all__ = (
     "blimp",
+    "comparison",
+    "comparison_sides",
+    "comparison_text",
     "demo_data",
+    "example_predictions",
     "example_statistics",
     "exported_runs",
     "glue_table",
@@ -16,8 +20,11 @@ __all__ = (
     "sentence_scores",
     "statistics",
     "sweep",
+    "sweep_comparison",
     "sweep_journal",
     "sweep_plan",
+    "sweep_points",
+    "sweep_power",
     "sweep_results",
     "trackers",
     "trial_processes",

@@ -16,7 +16,7 @@ _CHUNK = 1 << 20  # bytes read at a time
 # An archive may unpack to this many times its size, or bytes if that is more. Compression hardly
 # shrinks weights, so larger contents are meant to fill the disk.
 _MAX_RATIO, ALWAYS_UNPACKED = 20, 1 << 30
-_MAX_MEMBERS = 10_000  # files and folders, including those in the middle of names
+MAX_MEMBERS = 10_000  # files and folders, including those in the middle of names
 _MAX_DEPTH = 32  # nested folders
 # Bytes of an extended header (a long name, settings of pax) and of all, and number of extended
 # headers of one member.
@@ -79,8 +79,8 @@ def _unpack(path: str, file: IO[bytes], target: str) -> None:
                 while name not in names:  # with the folders in its middle
                     names.add(name)
                     name = os.path.dirname(name)
-                if len(names) > _MAX_MEMBERS:
-                    raise _rejection(path, f"holds more than {_MAX_MEMBERS} files and folders")
+                if len(names) > MAX_MEMBERS:
+                    raise _rejection(path, f"holds more than {MAX_MEMBERS} files and folders")
                 _write_member(path, stream, member, temporary)
             stream.read_to_end()  # The checksum is there.
         file_io.rename(temporary, target)

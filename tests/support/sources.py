@@ -41,13 +41,15 @@ PLAIN = """
     serving.predictors serving.question_predictor serving.requests serving.runtimes
     serving.served_model serving.serving_folder serving.text_predictor serving.token_predictor
     export.agreement export.onnx_graph
-    experiments.blimp experiments.charts experiments.demo_data experiments.example_statistics
-    experiments.exported_runs experiments.glue_table
+    experiments.blimp experiments.charts experiments.comparison experiments.comparison_sides
+    experiments.comparison_text experiments.demo_data experiments.example_predictions
+    experiments.example_statistics experiments.exported_runs experiments.glue_table
     experiments.model_card experiments.power experiments.report experiments.report_data
-    experiments.report_predictions
-    experiments.reproduction experiments.seeds experiments.statistics experiments.sweep
-    experiments.sweep_journal experiments.sweep_plan experiments.sweep_results
-    experiments.sweep_search experiments.trackers experiments.trial_processes
+    experiments.report_predictions experiments.reproduction experiments.seeds
+    experiments.statistics experiments.sweep experiments.sweep_comparison
+    experiments.sweep_journal experiments.sweep_plan experiments.sweep_points
+    experiments.sweep_power experiments.sweep_results experiments.sweep_search
+    experiments.trackers experiments.trial_processes
 """.split()
 
 
