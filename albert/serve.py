@@ -91,6 +91,7 @@ class Settings(options.Group):
         "text, or json: an object in each line of the log, and a line for each request.",
         choices=("text", "json"),
     )
+    page: bool = options.flag(True, "Show a page at / on which the model is tried in a browser.")
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -179,6 +180,7 @@ def server_settings(settings: Settings) -> Any:
         max_connections=settings.max_connections,
         allowed_hosts=tuple(filter(None, allowed_hosts)),
         log_requests=settings.log_format == "json",
+        page=settings.page,
     )
 
 

@@ -15,6 +15,7 @@ DOCUMENT, PAGE = "/openapi.json", "/docs"
 _VERSION = hosted_models.VERSION
 _ERRORS = {
     400: "The request is invalid, or not JSON.",
+    403: "A page of another site asks in a browser.",
     404: "There is no such model, version or path.",
     408: "The request did not come in time.",
     413: "The request is too large.",

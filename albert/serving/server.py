@@ -32,6 +32,7 @@ from albert.serving import (
     server_log,
     server_metrics,
     tensorflow_protocol,
+    try_page,
 )
 
 _RETRY_WHEN_LOADED = {"Retry-After": "5"}  # seconds
@@ -70,6 +71,7 @@ class Settings:
       allowed_hosts: names in Host headers, in addition to addresses, "localhost", `host` and the
         machine's name; `ANY_HOST`: any name.
       log_requests: whether each request has a line in the log.
+      page: whether there is a page to try the model in a browser.
     """
 
     host: str = "127.0.0.1"
@@ -87,6 +89,7 @@ class Settings:
     max_connections: int = 512
     allowed_hosts: tuple[str, ...] = ()
     log_requests: bool = False
+    page: bool = True
 
 
 def is_loopback(host: str) -> bool:
@@ -129,7 +132,7 @@ class Server:
         # Paths that metrics name; all others are "other", as clients can make up any number.
         self._paths = {*_FOR_OPERATORS, "/predict", "/ask"}
         self._paths.update((tensorflow_protocol.MODELS, inference_protocol.ROOT))
-        self._paths.update((openapi.DOCUMENT, openapi.PAGE))
+        self._paths.update((openapi.DOCUMENT, openapi.PAGE, try_page.PATH))
         for name in names:
             self._paths.update((f"/models/{name}/predict", f"/models/{name}/ask"))
             self._paths.update(tensorflow_protocol.paths(name))
@@ -252,6 +255,8 @@ class Server:
         router.add_get(_METRICS, self._show_metrics)
         router.add_get(openapi.DOCUMENT, self._openapi)
         router.add_get(openapi.PAGE, self._docs)
+        if self._settings.page:
+            router.add_get(try_page.PATH, try_page.show)
         for path in ("/predict", "/ask", "/models/{name}/predict", "/models/{name}/ask"):
             router.add_post(path, self._answer_own)
         router.add_get(tensorflow_protocol.MODELS, self._list)
@@ -508,6 +513,7 @@ class Server:
     ) -> web.StreamResponse:
         try:
             self._check_host(request)
+            try_page.check_site(request)
             self._check_room(request)
             return await handler(request)
         except ConnectionError:  # the client has gone

@@ -233,11 +233,15 @@ def test_recorded_outputs(shared, author):
         (
             CONFIG,
             ALBERT,
-            r"it is a BERT with embedding_size 8 \(4\), .*groups 2 \(1\).*bert_config",
+            r"are of a BERT with embedding_size 8 \(4\), .*groups 2 \(1\).*bert_config",
         ),
-        (ALBERT, CONFIG, r"it is an ALBERT with embedding_size 4 \(8\).*albert_config.json or con"),
+        (
+            ALBERT,
+            CONFIG,
+            r"are of an ALBERT with embedding_size 4 \(8\).*albert_config.json or con",
+        ),
         (CONFIG, SHARED, r"has encoder variables that .*a BERT with num_hidden_groups 2 \(1\)"),
-        (SHARED, CONFIG, r"lacks .*group_1.*is an ALBERT with num_hidden_groups 1 \(2\)"),
+        (SHARED, CONFIG, r"lacks .*group_1.*are of an ALBERT with num_hidden_groups 1 \(2\)"),
     ],
     ids=["bert", "albert", "more", "fewer"],
 )

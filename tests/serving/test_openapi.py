@@ -71,7 +71,7 @@ def test_every_path_is_there_and_answers():
             resource.canonical.replace("{name}", "model").replace("{version}", "1")
             for resource in server._application().router.resources()
         }
-        hidden = {openapi.DOCUMENT, openapi.PAGE, "/ask", "/models/model/ask"}
+        hidden = {"/", openapi.DOCUMENT, openapi.PAGE, "/ask", "/models/model/ask"}
         assert routes - hidden == set(document["paths"])
 
     servers.run(scenario)
