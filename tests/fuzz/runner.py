@@ -14,8 +14,8 @@ from tests.fuzz import mutations
 
 CORPUS = os.path.join(os.path.dirname(__file__), "corpus")
 SECONDS = 10  # of a processor that a case may take
-_WAIT = 120  # seconds that a case may wait while it computes nothing
-_IDLE = 0.1  # seconds of a processor in that time: less is nothing
+WAIT = 120  # seconds that a case may wait while it computes nothing
+IDLE = 0.1  # seconds of a processor in that time: less is nothing
 _MEMORY = 400 << 20  # bytes beyond what the largest file explains
 _MEMORY_PER_BYTE = 200
 _FRAME = "tests/fuzz"
@@ -163,9 +163,9 @@ def hangs(connection, pid):
     first answer comes after.
     """
     first = last = _processor_seconds(pid)
-    while not connection.poll(_WAIT):
+    while not connection.poll(WAIT):
         now = _processor_seconds(pid)
-        if now - last < _IDLE or now - first > SECONDS + _WAIT:
+        if now - last < IDLE or now - first > SECONDS + WAIT:
             return True
         last = now
     return False

@@ -101,8 +101,8 @@ def _compute(seconds):
 )
 def test_a_process_that_hangs(monkeypatch, program, seconds, hangs):
     monkeypatch.setattr(runner, "SECONDS", seconds)
-    monkeypatch.setattr(runner, "_WAIT", 0.7)
-    monkeypatch.setattr(runner, "_IDLE", 0.0001 if "pass" in program else 0.5)
+    monkeypatch.setattr(runner, "WAIT", 0.7)
+    monkeypatch.setattr(runner, "IDLE", 0.0001 if "pass" in program else 0.5)
     ours, theirs = multiprocessing.Pipe()
     process = subprocess.Popen([sys.executable, "-S", "-c", program])
     answer = threading.Timer(2.0, theirs.send, ["an answer"])
